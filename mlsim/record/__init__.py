@@ -1,0 +1,29 @@
+"""What happened: tables of plain columns, and the writers that turn them into files."""
+
+from mlsim.record.tables import (
+    Chunks,
+    Jobs,
+    JobState,
+    Loops,
+    MessageKind,
+    Messages,
+    Nodes,
+    Occupancy,
+    PEs,
+    Records,
+    empty,
+)
+
+__all__ = [
+    "Chunks",
+    "JobState",
+    "Jobs",
+    "Loops",
+    "MessageKind",
+    "Messages",
+    "Nodes",
+    "Occupancy",
+    "PEs",
+    "Records",
+    "empty",
+]

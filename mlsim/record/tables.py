@@ -1,0 +1,244 @@
+"""What happened in a run, as columns: one table per kind of fact.
+
+Times are seconds from the scenario's start. Rows name jobs by their row in :class:`Jobs`, nodes by
+their row in :class:`Nodes`. Metrics, pictures and traces read these tables and never a simulator, so
+a simulated run and a real one are analysed by the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Chunks",
+    "JobState",
+    "Jobs",
+    "Loops",
+    "MessageKind",
+    "Messages",
+    "Nodes",
+    "Occupancy",
+    "PEs",
+    "Records",
+    "empty",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Table = TypeVar("Table")
+
+
+class JobState(IntEnum):
+    """How a job ended."""
+
+    COMPLETED = 0
+    KILLED = 1
+    REJECTED = 2
+    FAILED = 3
+
+
+class MessageKind(IntEnum):
+    """Which coordination message was sent."""
+
+    NODE_IDLE = 0
+    JOB_COMPLETED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The machine: one row a node, in allocation order.
+
+    Attributes
+    ----------
+    name, group
+        The node's name and its group's.
+    cores
+        Cores of the node.
+    speed
+        Speed of one core relative to the platform's reference speed.
+    """
+
+    name: list[str]
+    group: list[str]
+    cores: Ints
+    speed: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """One row a job, in order of (submit_time, job_id).
+
+    Attributes
+    ----------
+    job_id
+        Identifier in the workload.
+    submit_time, start_time, end_time
+        Times; start and end are NaN for a job that was rejected.
+    walltime
+        The estimate: the run time the dispatcher could see.
+    log_run_time
+        Run time in the workload; differs from ``end_time - start_time`` where a loop was simulated.
+    processors
+        Processors asked for, after cleaning.
+    cores
+        Cores held at the start (whole nodes count all their cores); 0 if rejected.
+    state
+        Code of :class:`JobState`.
+    backfilled
+        Whether it started ahead of the queue's order.
+    user, group, executable, queue, partition
+        Numbers from the workload; -1 unknown.
+    """
+
+    job_id: Ints
+    submit_time: Floats
+    start_time: Floats
+    end_time: Floats
+    walltime: Floats
+    log_run_time: Floats
+    processors: Ints
+    cores: Ints
+    state: NDArray[np.int8]
+    backfilled: NDArray[np.bool_]
+    user: Ints
+    group: Ints
+    executable: Ints
+    queue: Ints
+    partition: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Which job held how many cores of which nodes, from when to when; in order of start.
+
+    A row stands for ``cores`` cores on each of the nodes ``node`` to ``node + count - 1``. Cores are
+    not numbered: a consumer that needs numbers gives each row the lowest free cores of its nodes,
+    walking the rows in order and freeing first every core whose row ended by this row's start.
+    PE ``j`` of a job is the j-th of its cores in the order of its rows, its nodes, its cores.
+
+    ``released`` marks rows that ended before their job, because the node had run out of work.
+    """
+
+    job: Ints
+    node: Ints
+    count: Ints
+    cores: Ints
+    start: Floats
+    end: Floats
+    released: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """One row a job that executed a loop; times from the job's start, shares in PE-seconds.
+
+    Attributes
+    ----------
+    job
+        Row of the job.
+    pes, iterations, steps
+        PEs of the job, iterations of its loop, chunks handed out.
+    t_loop
+        Parallel loop time: when the last PE finished its last chunk.
+    mean_finish, std_finish, max_finish
+        Over the PEs' finish times (population standard deviation).
+    busy, overhead, idle
+        Time executing chunks; time between asking for a chunk and starting it; the rest until ``t_loop``.
+    """
+
+    job: Ints
+    pes: Ints
+    iterations: Ints
+    steps: Ints
+    t_loop: Floats
+    mean_finish: Floats
+    std_finish: Floats
+    max_finish: Floats
+    busy: Floats
+    overhead: Floats
+    idle: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """One row a chunk, grouped by job in order of job start, by ``start`` inside a job.
+
+    PE ``pe`` asked at ``requested`` and executed iterations ``first`` to ``first + size - 1`` in
+    [``start``, ``end``). ``step`` is the scheduling step that sized the chunk.
+    """
+
+    job: Ints
+    pe: NDArray[np.int32]
+    step: Ints
+    first: Ints
+    size: Ints
+    requested: Floats
+    start: Floats
+    end: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class PEs:
+    """One row a PE of a job that executed a loop.
+
+    ``finish`` is when it ended its last chunk (the job's start if it had none), ``told`` when it
+    learned that there is no more work, ``busy`` the seconds it executed chunks.
+    """
+
+    job: Ints
+    pe: NDArray[np.int32]
+    finish: Floats
+    told: Floats
+    busy: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Coordination messages between applications and the batch system, in order of sending.
+
+    ``kind`` is a :class:`MessageKind`; ``node`` is -1 where the message is about no single node.
+    """
+
+    kind: NDArray[np.int8]
+    job: Ints
+    node: Ints
+    sent: Floats
+    received: Floats
+    remaining_iterations: Ints
+    remaining_work: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All tables of one run."""
+
+    nodes: Nodes
+    jobs: Jobs
+    occupancy: Occupancy
+    loops: Loops
+    chunks: Chunks
+    pes: PEs
+    messages: Messages
+
+
+_DTYPES = {
+    "Floats": np.float64,
+    "Ints": np.int64,
+    "NDArray[np.int8]": np.int8,
+    "NDArray[np.int32]": np.int32,
+    "NDArray[np.bool_]": np.bool_,
+}
+
+
+def empty(table: type[Table]) -> Table:
+    """Make a table of columns with no rows."""
+    columns: dict[str, Any] = {
+        column.name: np.empty(0, _DTYPES[str(column.type)])
+        for column in fields(table)  # type: ignore[arg-type]
+    }
+    return table(**columns)
