@@ -1,0 +1,32 @@
+"""Many values as a few numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["Aggregate", "aggregate"]
+
+Aggregate = dict[str, float | None]
+"""``mean``, ``std``, ``median``, ``p90``, ``p99``, ``max``, in the values' unit; None without values."""
+
+_NAMES = ("mean", "std", "median", "p90", "p99", "max")
+
+
+def aggregate(values: ArrayLike) -> Aggregate:
+    """Mean, population standard deviation, median, 90th and 99th percentile and maximum.
+
+    Percentiles interpolate linearly between the two nearest values.
+
+    Parameters
+    ----------
+    values
+        Numbers; NaN stands for an undefined value and is left out.
+    """
+    numbers = np.asarray(values, np.float64)
+    defined = numbers[~np.isnan(numbers)]
+    if not len(defined):
+        return dict.fromkeys(_NAMES)
+    median, p90, p99 = np.percentile(defined, [50, 90, 99])
+    results = (defined.mean(), defined.std(), median, p90, p99, defined.max())
+    return {name: float(result) for name, result in zip(_NAMES, results, strict=True)}

@@ -1,0 +1,80 @@
+"""Where each job's stays lie on a node axis: node n fills [n, n + 1], divided among its cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record import Nodes, Records
+from mlsim.record.cores import number_cores
+
+__all__ = ["Boxes", "boxes"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """One row a rectangle: the occupancy row it shows, its extent on the node axis, how full it is.
+
+    ``weight`` is below 1 where a rectangle stands for some cores of its nodes, without saying which.
+    """
+
+    row: Ints
+    top: Floats
+    bottom: Floats
+    weight: Floats
+
+
+def boxes(records: Records, by_core: bool) -> Boxes:
+    """Lay out the occupancy rows.
+
+    Parameters
+    ----------
+    records
+        What happened.
+    by_core
+        Where jobs share nodes, show each core that a job held (lowest free cores first) rather than the
+        share of the node. Takes memory in proportion to the cores held by all rows.
+    """
+    shared = _held_share(records) < 1.0
+    return _core_boxes(records) if by_core and np.any(shared) else _node_boxes(records)
+
+
+def _held_share(records: Records) -> Floats:
+    """Share of its nodes' cores that each row held."""
+    held = records.occupancy
+    before = _first_cores(records.nodes)
+    share: Floats = held.count * held.cores / (before[held.node + held.count] - before[held.node])
+    return share
+
+
+def _node_boxes(records: Records) -> Boxes:
+    """One rectangle a row, over its whole nodes."""
+    held = records.occupancy
+    top = held.node.astype(np.float64)
+    return Boxes(np.arange(len(top)), top, top + held.count, _held_share(records))
+
+
+def _core_boxes(records: Records) -> Boxes:
+    """One rectangle a run of neighbouring cores; nodes held whole join up."""
+    held = number_cores(records.nodes, records.jobs, records.occupancy)
+    place = _first_cores(records.nodes)[held.node] + held.core
+    new = (np.diff(place) != 1) | (np.diff(held.row) != 0)
+    first = np.flatnonzero(np.append(True, new))
+    last = np.flatnonzero(np.append(new, True))
+    cores = records.nodes.cores
+    return Boxes(
+        held.row[first].astype(np.int64),
+        held.node[first] + held.core[first] / cores[held.node[first]],
+        held.node[last] + (held.core[last] + 1) / cores[held.node[last]],
+        np.ones(len(first)),
+    )
+
+
+def _first_cores(nodes: Nodes) -> Ints:
+    """Cores on all nodes before each node, and at last on all."""
+    return np.concatenate([[0], np.cumsum(nodes.cores)])

@@ -1,0 +1,179 @@
+"""The nodes over time, coloured by job."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from mlsim.analysis.plots.boxes import Boxes, boxes
+from mlsim.analysis.plots.pixels import Pixels
+from mlsim.analysis.plots.raster import rasterise
+from mlsim.analysis.plots.style import (
+    INK,
+    WIDTH,
+    TimeAxis,
+    axes_at,
+    canvas,
+    job_palette,
+    picture_style,
+    time_axis,
+)
+from mlsim.record import Nodes, Records
+
+__all__ = ["gantt", "job_colours"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_RIGHT, _TOP, _BOTTOM = 30, 60, 80
+_MAX_HEIGHT, _MAX_BAND = 900, 48
+_NAMED = 40
+"""Nodes are named up to so many of them, numbered beyond."""
+_CORE_BAND = 4
+"""Bands of at least so many pixels show which cores a job held."""
+_LABELLED = 400
+"""Jobs are labelled up to so many of them."""
+_DIGIT, _LINE = 10, 18
+"""Room that a digit, and a line of text, take in a label, in pixels."""
+_CROWD, _CROWD_SIZE = 1500, 1.2
+"""More marks than the first are drawn this small (points)."""
+_MARK = 6
+"""Of the releases within a square of so many pixels one is marked."""
+
+
+def gantt(records: Records, title: str) -> Figure:
+    """Draw which job held which node when.
+
+    A node is a band, in allocation order from the top; where jobs share nodes it is divided among its
+    cores. A job keeps its colour, which depends on its identifier only. White is idle. Where several
+    jobs or nodes fall on one pixel, it has the colour of the job with the largest part in it, and is
+    fainter the less of it was in use. A triangle marks a node given back before its job's end.
+
+    Parameters
+    ----------
+    records
+        What happened.
+    title
+        The picture's title.
+    """
+    axis, nodes = time_axis(records.jobs), records.nodes
+    height = _height(len(nodes.name))
+    left = _left_margin(nodes)
+    shape = (height, WIDTH - left - _RIGHT)
+    rectangles = boxes(records, by_core=height >= _CORE_BAND * len(nodes.name))
+    with picture_style():
+        figure = canvas(_TOP + height + _BOTTOM)
+        axes = axes_at(figure, left, _TOP, shape[1], height)
+        _draw_boxes(axes, axis, records, rectangles, shape)
+        _draw_labels(axes, axis, records, rectangles, shape)
+        _draw_releases(axes, axis, records, shape)
+        _label_nodes(axes, nodes)
+        axis.label(axes)
+        axes.set_title(title)
+    return figure
+
+
+def job_colours(job_id: Ints) -> Ints:
+    """Row of the palette for each job; neighbours by identifier differ."""
+    return job_id * 8 % len(job_palette())
+
+
+def _height(nodes: int) -> int:
+    """Height in pixels: whole pixels a node, as long as there are that many."""
+    band = min(max(_MAX_HEIGHT // max(nodes, 1), 1), _MAX_BAND)
+    return min(max(band * nodes, _MAX_BAND), _MAX_HEIGHT)
+
+
+def _left_margin(nodes: Nodes) -> int:
+    named = max(map(len, nodes.name), default=0) if len(nodes.name) <= _NAMED else 0
+    return 70 + max(12 * min(named, 24), 50)
+
+
+def _pixels(axis: TimeAxis, times: Floats, width: int) -> Floats:
+    return (times - axis.begin) / (axis.end - axis.begin) * width
+
+
+def _draw_boxes(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shape: tuple[int, int]) -> None:
+    """Paint the rectangles as one image that fills the axes pixel by pixel."""
+    held, nodes = records.occupancy, len(records.nodes.name)
+    scale = shape[0] / max(nodes, 1)
+    image = rasterise(
+        _pixels(axis, held.start[what.row], shape[1]),
+        _pixels(axis, held.end[what.row], shape[1]),
+        what.top * scale,
+        what.bottom * scale,
+        what.weight,
+        job_colours(records.jobs.job_id)[held.job[what.row]],
+        job_palette(),
+        shape,
+    )
+    corner = axes.get_window_extent()
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+
+
+def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shape: tuple[int, int]) -> None:
+    """Write job identifiers into the largest rectangle of each job, where they fit."""
+    held, jobs = records.occupancy, records.jobs
+    if len(jobs.job_id) > _LABELLED:
+        return
+    job = held.job[what.row]
+    width = _pixels(axis, held.end - held.start + axis.begin, shape[1])[what.row]
+    height = (what.bottom - what.top) * shape[0] / max(len(records.nodes.name), 1)
+    largest = np.lexsort((np.arange(len(job)), -width * height, job))
+    largest = largest[np.append(True, np.diff(job[largest]) != 0)[: len(job)]]
+    digits = np.char.str_len(jobs.job_id[job[largest]].astype(str))
+    fits = largest[(width[largest] > _DIGIT * (digits + 1)) & (height[largest] > _LINE)]
+    palette, colours = job_palette(), job_colours(jobs.job_id)
+    for box in fits:
+        row = what.row[box]
+        ink = _readable(palette[colours[held.job[row]]])
+        when = (held.start[row] + held.end[row]) / 2 / axis.seconds
+        where = (what.top[box] + what.bottom[box]) / 2
+        axes.text(when, where, str(jobs.job_id[job[box]]), color=ink, size=7, ha="center", va="center")
+
+
+def _readable(colour: Floats) -> str:
+    """Black or white, whichever reads better on a colour."""
+    return INK if float(colour @ [0.299, 0.587, 0.114]) > 0.5 else "white"
+
+
+def _draw_releases(axes: Axes, axis: TimeAxis, records: Records, shape: tuple[int, int]) -> None:
+    """Mark when and where nodes were given back early; at most one mark a small square of the picture."""
+    held = records.occupancy
+    rows = np.repeat(np.flatnonzero(held.released), held.count[held.released])
+    if not len(rows):
+        return
+    inside = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    time, node = held.end[rows], held.node[rows] + inside + 0.5
+    band = shape[0] / len(records.nodes.name)
+    squares = np.stack([_pixels(axis, time, shape[1]) // _MARK, node * band // _MARK])
+    _, kept = np.unique(squares, axis=1, return_index=True)
+    size = _CROWD_SIZE if len(kept) > _CROWD else float(np.clip(band * 0.3, 2.5, 6.0))
+    axes.plot(
+        time[kept] / axis.seconds,
+        node[kept],
+        linestyle="none",
+        marker="<",
+        markersize=size,
+        markerfacecolor=INK,
+        markeredgecolor="white",
+        markeredgewidth=0.4 if size > _CROWD_SIZE else 0.0,
+        clip_on=False,
+        label="node released early",
+    )
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), markerscale=6.0 / size)
+
+
+def _label_nodes(axes: Axes, nodes: Nodes) -> None:
+    """Name the nodes, or number them where there are too many."""
+    if len(nodes.name) <= _NAMED:
+        axes.set_yticks(np.arange(len(nodes.name)) + 0.5, nodes.name)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylabel("node")
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))
+        axes.set_ylabel("node number")
+    axes.set_ylim(max(len(nodes.name), 1), 0)

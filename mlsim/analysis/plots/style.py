@@ -1,0 +1,137 @@
+"""What all pictures share: size, fonts, colours, the time axis, how they are written.
+
+No picture depends on the user's matplotlib settings or on the time of day.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mlsim.errors import OutputError
+from mlsim.record import Jobs
+
+__all__ = [
+    "BLUE",
+    "DPI",
+    "INK",
+    "SKY",
+    "VERMILION",
+    "WIDTH",
+    "TimeAxis",
+    "axes_at",
+    "canvas",
+    "job_palette",
+    "picture_style",
+    "time_axis",
+    "write_picture",
+]
+
+DPI = 150
+WIDTH = 1500
+"""Width of a picture, in pixels."""
+
+INK = "#222222"
+BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
+
+_HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+"""The colours of Okabe and Ito (2008), which people with any colour vision can tell apart."""
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.borderaxespad": 0.0,
+    "savefig.dpi": DPI,
+    "text.parse_math": False,
+}
+
+_UNITS = ((180.0, "s", 1.0), (3 * 3600.0, "min", 60.0), (3 * 86400.0, "h", 3600.0), (np.inf, "d", 86400.0))
+
+
+class TimeAxis(NamedTuple):
+    """The span of time a picture shows, and the unit it is labelled in."""
+
+    begin: float
+    end: float
+    unit: str
+    seconds: float
+    """Seconds in the unit."""
+
+    def label(self, axes: Axes) -> None:
+        """Set the limits and the label of the x axis, whose data are in the unit."""
+        axes.set_xlim(self.begin / self.seconds, self.end / self.seconds)
+        axes.set_xlabel(f"time ({self.unit})")
+
+
+def picture_style() -> AbstractContextManager[None]:
+    """Draw under our settings, whatever the user's are."""
+    return matplotlib.style.context(["default", _STYLE])
+
+
+def time_axis(jobs: Jobs) -> TimeAxis:
+    """From the first submission to the last end, in s, min, h or d, whichever fits the span."""
+    times = np.concatenate([jobs.submit_time, jobs.end_time[~np.isnan(jobs.end_time)]])
+    begin = float(times.min()) if len(times) else 0.0
+    end = max(float(times.max()) if len(times) else 0.0, begin + 1.0)
+    unit, seconds = next((unit, seconds) for limit, unit, seconds in _UNITS if end - begin < limit)
+    return TimeAxis(begin, end, unit, seconds)
+
+
+def canvas(height: int) -> Figure:
+    """Make a picture :data:`WIDTH` pixels wide."""
+    figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def axes_at(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
+    """Add axes whose data area is exactly these pixels, counted from the upper left corner."""
+    full = round(figure.get_figheight() * DPI)
+    box = (left / WIDTH, 1 - (top + height) / full, width / WIDTH, height / full)
+    return figure.add_axes(box)
+
+
+def job_palette() -> NDArray[np.float64]:
+    """Colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
+    hues = np.array([_rgb(hue) for hue in _HUES])
+    return np.concatenate([hues, 1 - (1 - hues) * 0.55, hues * 0.65])
+
+
+def write_picture(figure: Figure, path: Path) -> Path:
+    """Write a picture as PNG; the same picture gives the same bytes.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written; the message names it.
+    """
+    try:
+        with picture_style():
+            figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+    except OSError as err:
+        raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
+    return path
+
+
+def _rgb(code: str) -> tuple[float, ...]:
+    return tuple(int(code[place : place + 2], 16) / 255 for place in (1, 3, 5))

@@ -1,0 +1,131 @@
+"""How much of the machine was in use over time, and how many jobs waited."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
+from mlsim.analysis.plots.bins import binned_average
+from mlsim.analysis.plots.style import (
+    BLUE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    TimeAxis,
+    axes_at,
+    canvas,
+    picture_style,
+    time_axis,
+)
+from mlsim.analysis.words import number, share
+from mlsim.record import Records
+
+__all__ = ["allocated_share", "busy_share", "utilization_over_time", "waiting_jobs"]
+
+Floats = NDArray[np.float64]
+
+_LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 110, 30, 60, 52, 80
+_UPPER, _LOWER = 420, 230
+_COLUMNS = WIDTH - _LEFT - _RIGHT
+
+
+def utilization_over_time(records: Records, title: str) -> Figure:
+    """Draw the allocated and the busy share of the machine's cores, and below the queue length.
+
+    Every column of pixels shows the average over its time.
+
+    Parameters
+    ----------
+    records
+        What happened.
+    title
+        The picture's title.
+    """
+    axis = time_axis(records.jobs)
+    with picture_style():
+        figure = canvas(_TOP + _UPPER + _GAP + _LOWER + _BOTTOM)
+        upper = axes_at(figure, _LEFT, _TOP, _COLUMNS, _UPPER)
+        lower = axes_at(figure, _LEFT, _TOP + _UPPER + _GAP, _COLUMNS, _LOWER)
+        _draw_shares(upper, axis, records)
+        _draw_queue(lower, axis, records)
+        upper.set_title(title)
+        upper.set_xlabel("")
+        upper.tick_params(labelbottom=False)
+        figure.align_ylabels([upper, lower])
+    return figure
+
+
+def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Share of the machine's cores that jobs held, averaged over each bin of the time axis."""
+    held = records.occupancy
+    return _share_of_machine(records, held.start, held.end, held.count * held.cores, axis, bins)
+
+
+def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Share of the machine's cores that computed, averaged over each bin of the time axis.
+
+    Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
+    (:func:`mlsim.analysis.metrics.busy_seconds`) are spread evenly over the core-seconds it held.
+    """
+    held, chunks, jobs = records.occupancy, records.chunks, records.jobs
+    n_jobs = len(jobs.job_id)
+    allocated = allocated_seconds(held, n_jobs)
+    intensity = np.divide(busy_seconds(records), allocated, out=np.zeros(n_jobs), where=allocated > 0)
+    intensity[chunks.job] = 0.0
+    weight = held.count * held.cores * intensity[held.job]
+    spread = _share_of_machine(records, held.start, held.end, weight, axis, bins)
+    return spread + _share_of_machine(records, chunks.start, chunks.end, 1.0, axis, bins)
+
+
+def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Jobs in the queue, averaged over each bin of the time axis."""
+    jobs = records.jobs
+    return binned_average(jobs.submit_time, jobs.start_time, 1.0, (axis.begin, axis.end), bins)
+
+
+def _share_of_machine(
+    records: Records, begin: Floats, end: Floats, cores: ArrayLike, axis: TimeAxis, bins: int
+) -> Floats:
+    """Cores in use as a share of all; rounding errors of the sums do not leave [0, 1]."""
+    used = binned_average(begin, end, cores, (axis.begin, axis.end), bins)
+    return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
+
+
+def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
+    means = utilization(records)
+    edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
+    layers = (
+        (
+            allocated_share(records, axis, _COLUMNS),
+            f"allocated (mean {share(means['allocated'])})",
+            SKY,
+            0.45,
+        ),
+        (busy_share(records, axis, _COLUMNS), f"busy (mean {share(means['busy'])})", BLUE, 0.9),
+    )
+    for values, label, colour, alpha in layers:
+        axes.stairs(values, edges, fill=True, color=colour, alpha=alpha, linewidth=0, label=label)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_ylabel("share of cores")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axis.label(axes)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2)
+
+
+def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
+    edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
+    waiting = np.maximum(waiting_jobs(records, axis, _COLUMNS), 0.0)
+    mean = number(queue_length(records.jobs)["mean"])
+    label = f"waiting jobs (mean {mean})"
+    axes.stairs(waiting, edges, fill=True, color=VERMILION, alpha=0.85, linewidth=0, label=label)
+    axes.set_ylim(0, max(float(waiting.max()) * 1.05, 1.0))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.set_ylabel("queue length (jobs)")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axis.label(axes)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02))

@@ -1,0 +1,71 @@
+"""Forecasts: the future of one running application, as far as the batch level can see it.
+
+An application simulator computes a whole loop when its job starts and hands the batch level the
+moments that matter to it. The batch level can rely on them until it disturbs the application; a
+disturbance at time t replaces what comes after t and leaves what came before. So no simulation is
+ever paused or rolled back, and one application can be simulated again alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.coordination.messages import NodeIdle
+
+__all__ = ["ApplicationSimulator", "Disturbance", "Forecast", "Kill", "NodeSet"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """The nodes a job holds.
+
+    Attributes
+    ----------
+    node
+        Node numbers, in allocation order.
+    cores
+        Cores held on each.
+    """
+
+    node: NDArray[np.int64]
+    cores: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When things will happen that the batch level must act on.
+
+    Attributes
+    ----------
+    end
+        When the job will end, in seconds from the scenario's start.
+    idle
+        What the application will tell about its nodes, in order of time.
+    """
+
+    end: float
+    idle: tuple[NodeIdle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The batch system ends the job, for instance at its walltime."""
+
+
+Disturbance = Kill
+
+
+class ApplicationSimulator(Protocol):
+    """One running application, seen from the batch level."""
+
+    def start(self, at: float, nodes: NodeSet) -> Forecast:
+        """Simulate the application from its start on these nodes."""
+        ...
+
+    def disturb(self, at: float, change: Disturbance) -> Forecast:
+        """Change the application's future from ``at`` on; its past stands."""
+        ...

@@ -1,0 +1,303 @@
+"""Tables of a run as Parquet (and CSV) files, and as data frames.
+
+Times are seconds from the scenario's start. Jobs are named by their identifier in the workload, nodes by
+their number (the row in ``nodes.parquet``, from 0). What does not exist is null: times of a rejected job,
+a slowdown of a job of no length, the node of a message about no single node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.errors import OutputError
+from mlsim.record import derived
+from mlsim.record.nodeset import job_node_sets
+from mlsim.record.tables import (
+    Chunks,
+    Jobs,
+    JobState,
+    Loops,
+    MessageKind,
+    Messages,
+    Nodes,
+    Occupancy,
+    PEs,
+    Records,
+)
+
+__all__ = [
+    "chunk_frame",
+    "frame",
+    "job_frame",
+    "loop_frame",
+    "message_frame",
+    "node_frame",
+    "occupancy_frame",
+    "pe_frame",
+    "write_tables",
+]
+
+_TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
+    "jobs": lambda run, technique: job_frame(run.jobs, run.occupancy, technique),
+    "nodes": lambda run, _: node_frame(run.nodes),
+    "occupancy": lambda run, _: occupancy_frame(run.occupancy, run.jobs),
+    "loops": lambda run, technique: loop_frame(run.loops, run.jobs, technique),
+    "chunks": lambda run, _: chunk_frame(run.chunks, run.jobs),
+    "pes": lambda run, _: pe_frame(run.pes, run.jobs),
+    "messages": lambda run, _: message_frame(run.messages, run.jobs),
+}
+_OPTIONAL = ("loops", "chunks", "pes", "messages")
+_ROW_GROUP = 1 << 16
+"""Rows encoded at a time: bounds the memory that writing takes."""
+
+
+def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.DataFrame:
+    """One row a job, in order of (submit_time, job_id).
+
+    Parameters
+    ----------
+    jobs, occupancy
+        The jobs and what they held.
+    technique
+        The run's technique; None if jobs ran no loop.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``job_id``; ``submit_time``, ``start_time``, ``end_time`` (s); ``run_time`` (s, end - start),
+        ``walltime`` (s, the estimate), ``log_run_time`` (s, in the workload); ``processors`` asked for,
+        ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
+        :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
+        unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
+        ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id,
+            "submit_time": jobs.submit_time,
+            "start_time": jobs.start_time,
+            "end_time": jobs.end_time,
+            "run_time": derived.run_time(jobs),
+            "walltime": jobs.walltime,
+            "log_run_time": jobs.log_run_time,
+            "processors": jobs.processors,
+            "cores": jobs.cores,
+            "nodes": job_node_sets(occupancy, len(jobs.job_id)),
+            "state": _words(jobs.state, JobState),
+            "backfilled": jobs.backfilled,
+            "user": jobs.user,
+            "group": jobs.group,
+            "executable": jobs.executable,
+            "queue": jobs.queue,
+            "partition": jobs.partition,
+            "technique": _constant(technique, len(jobs.job_id)),
+            "wait_time": derived.wait_time(jobs),
+            "response_time": derived.response_time(jobs),
+            "slowdown": derived.slowdown(jobs),
+            "bounded_slowdown": derived.bounded_slowdown(jobs),
+        }
+    )
+
+
+def node_frame(nodes: Nodes) -> pl.DataFrame:
+    """One row a node: ``node`` (number), ``name``, ``group``, ``cores``, ``speed``.
+
+    ``speed`` is that of one core relative to the platform's reference speed.
+    """
+    columns = {"name": nodes.name, "group": nodes.group, "cores": nodes.cores, "speed": nodes.speed}
+    return _frame({"node": np.arange(len(nodes.name))} | columns)
+
+
+def occupancy_frame(occupancy: Occupancy, jobs: Jobs) -> pl.DataFrame:
+    """One row a stay of a job on neighbouring nodes, in order of start.
+
+    The job held ``cores`` cores on each of the ``count`` nodes from number ``node`` on, from ``start_time``
+    to ``end_time`` (s). ``released``: the nodes were given back before the job ended.
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id[occupancy.job],
+            "node": occupancy.node,
+            "count": occupancy.count,
+            "cores": occupancy.cores,
+            "start_time": occupancy.start,
+            "end_time": occupancy.end,
+            "released": occupancy.released,
+        }
+    )
+
+
+def loop_frame(loops: Loops, jobs: Jobs, technique: str | None) -> pl.DataFrame:
+    """One row a job that executed a loop.
+
+    ``pes``, ``iterations``, ``steps`` (chunks handed out); ``t_loop`` and the PEs' ``mean_finish``,
+    ``std_finish``, ``max_finish`` (s from the job's start); ``busy``, ``overhead``, ``idle`` (PE-seconds).
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id[loops.job],
+            "technique": _constant(technique, len(loops.job)),
+            "pes": loops.pes,
+            "iterations": loops.iterations,
+            "steps": loops.steps,
+            "t_loop": loops.t_loop,
+            "mean_finish": loops.mean_finish,
+            "std_finish": loops.std_finish,
+            "max_finish": loops.max_finish,
+            "busy": loops.busy,
+            "overhead": loops.overhead,
+            "idle": loops.idle,
+        }
+    )
+
+
+def chunk_frame(chunks: Chunks, jobs: Jobs) -> pl.DataFrame:
+    """One row a chunk: PE ``pe`` of the job executed ``size`` iterations from ``first`` on.
+
+    It asked at ``request_time`` and executed from ``start_time`` to ``end_time`` (s); ``step`` is the
+    scheduling step that sized the chunk.
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id[chunks.job],
+            "pe": chunks.pe,
+            "step": chunks.step,
+            "first": chunks.first,
+            "size": chunks.size,
+            "request_time": chunks.requested,
+            "start_time": chunks.start,
+            "end_time": chunks.end,
+        }
+    )
+
+
+def pe_frame(pes: PEs, jobs: Jobs) -> pl.DataFrame:
+    """One row a PE of a job that executed a loop.
+
+    ``finish_time``: end of its last chunk; ``told_time``: when it learned that there is no more work;
+    ``busy``: seconds it executed chunks (all s).
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id[pes.job],
+            "pe": pes.pe,
+            "finish_time": pes.finish,
+            "told_time": pes.told,
+            "busy": pes.busy,
+        }
+    )
+
+
+def message_frame(messages: Messages, jobs: Jobs) -> pl.DataFrame:
+    """One row a coordination message, in order of sending.
+
+    ``kind`` (a word of :class:`MessageKind`), ``node`` (null: about no single node), ``sent_time`` and
+    ``received_time`` (s), ``remaining_iterations``, ``remaining_work`` (PE-seconds).
+    """
+    node = pl.Series(messages.node)
+    return _frame(
+        {
+            "kind": _words(messages.kind, MessageKind),
+            "job_id": jobs.job_id[messages.job],
+            "node": node.set(node < 0, None),
+            "sent_time": messages.sent,
+            "received_time": messages.received,
+            "remaining_iterations": messages.remaining_iterations,
+            "remaining_work": messages.remaining_work,
+        }
+    )
+
+
+def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
+    """Make the frame of one table, by the name of its file: ``jobs``, ``nodes``, ``occupancy`` ...
+
+    Parameters
+    ----------
+    table
+        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes`` or ``messages``.
+    records
+        What happened.
+    technique
+        The run's technique; None if jobs ran no loop.
+    """
+    return _TABLES[table](records, technique)
+
+
+def write_tables(directory: Path, records: Records, technique: str | None, csv: bool = False) -> list[Path]:
+    """Write the tables of a run into a directory, which is made if it does not exist.
+
+    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes`` and ``messages``
+    where they have rows. The same records give the same bytes. One table is in memory at a time.
+
+    Parameters
+    ----------
+    directory
+        Where to write.
+    records
+        What happened.
+    technique
+        The run's technique; None if jobs ran no loop.
+    csv
+        Also write each table as CSV.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written; the message names it.
+    """
+    _make_directory(directory)
+    written: list[Path] = []
+    for table in _TABLES:
+        if table in _OPTIONAL and not len(getattr(records, table).job):
+            continue
+        rows = frame(table, records, technique)
+        for suffix in (".parquet", ".csv") if csv else (".parquet",):
+            written.append(_write(rows, directory / f"{table}{suffix}"))
+    return written
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise OutputError(f"cannot make the directory {directory}: {err.strerror}") from err
+
+
+def _write(rows: pl.DataFrame, path: Path) -> Path:
+    try:
+        if path.suffix == ".csv":
+            rows.write_csv(path)
+        else:
+            rows.write_parquet(path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP)
+    except (OSError, pl.exceptions.PolarsError) as err:
+        raise OutputError(f"cannot write {path}: {err}") from err
+    return path
+
+
+def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Columns as a frame; NaN becomes null."""
+    return pl.DataFrame(dict(columns), nan_to_null=True)
+
+
+def _words(codes: NDArray[np.int8], kind: type[IntEnum]) -> pl.Series:
+    """Codes of a closed set as its words: one byte a row, and a text to whoever reads it."""
+    words = [member.name.lower().replace("_", "-") for member in kind]
+    return pl.Series(words, dtype=pl.Enum(words)).gather(codes.astype(np.uint32))
+
+
+def _constant(word: str | None, rows: int) -> pl.Series:
+    """Give every row the same word, or null."""
+    dtype = pl.String() if word is None else pl.Enum([word])
+    return pl.Series([word], dtype=dtype).new_from_index(0, rows)
