@@ -1,0 +1,168 @@
+"""Cleaning: what happens to jobs that cannot be simulated as the log has them.
+
+Each rule has a word, `keep`, `drop` or `clamp`. The rules are applied in the order of this table; a
+job that one rule drops is not seen by those below it. Every job that meets a rule is counted under
+the rule's name, whatever the word.
+
+================  ==============================  =======  =====================================
+rule              meets a job                     default  words
+================  ==============================  =======  =====================================
+cancelled         of status 5                     keep     keep: run it like any other.
+                                                           drop: leave it out.
+                                                           clamp: not allowed, nothing to clamp.
+failed            of status 0                     keep     as for cancelled.
+unknown_run_time  of run time -1                  drop     keep: not allowed, it cannot run.
+                                                           drop: leave it out.
+                                                           clamp: it runs for its requested time;
+                                                           if that is not known either it is
+                                                           dropped (`no_time_at_all` counts).
+zero_run_time     of run time 0                   keep     keep: it gets its processors and ends
+                                                           at once.
+                                                           drop: leave it out.
+                                                           clamp: it runs for 1 s.
+no_processors     that neither requests nor was   drop     keep: not allowed, it cannot run.
+                  allocated processors                     drop: leave it out.
+                                                           clamp: it takes 1 processor.
+oversize          of more processors than the     keep     keep: the batch level rejects it.
+                  machine has                              drop: leave it out.
+                                                           clamp: it takes the whole machine, for
+                                                           the same run time.
+underestimate     whose run time exceeds its      keep     keep: an overrun, as `on_overrun` says.
+                  estimate                                 drop: leave it out.
+                                                           clamp: its estimate is its run time.
+================  ==============================  =======  =====================================
+
+A word that is not allowed is an error when the scenario is loaded, whether or not a job meets the rule.
+
+Without a word, because there is no choice:
+
+- `unknown_submit_time`: a job of submit time -1 has no place in time and is left out.
+- Processors are the requested ones (SWF field 8) if above 0, else the allocated ones (field 5),
+  counted as `processors_from_allocated`.
+- The estimate is the requested time (field 9) if above 0, else the run time (field 4), counted as
+  `estimate_from_run_time`; or always the run time if the scenario says `estimates: actual`.
+  An estimate taken from a run time of 0 is 1 s, because policies divide by estimates.
+
+Both fallbacks count jobs that stay in the workload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource
+from mlsim.workload.jobs import JobBlock
+from mlsim.workload.log import LogBlock
+
+__all__ = ["Cleaner"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_RULES = tuple(CleaningConfig.model_fields)
+_FAILED, _CANCELLED = 0, 5
+_SHORTEST_TIME = 1.0
+
+
+class Cleaner:
+    """Turns jobs of a log into jobs of a workload.
+
+    Parameters
+    ----------
+    rules
+        The word of each rule.
+    machine_processors
+        Processors of the machine, for `oversize`.
+    estimates
+        Whether the estimate is the requested time, or always the actual run time.
+
+    Attributes
+    ----------
+    notes : Counter
+        How many jobs met each rule and fallback so far.
+    """
+
+    def __init__(
+        self,
+        rules: CleaningConfig,
+        machine_processors: int,
+        estimates: EstimateSource = EstimateSource.REQUEST,
+    ) -> None:
+        self.notes: Counter[str] = Counter()
+        self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
+        self._machine_processors = machine_processors
+        self._actual_estimates = estimates is EstimateSource.ACTUAL
+
+    def clean(self, log: LogBlock) -> JobBlock:
+        """Apply the rules to some jobs; the rows stay in the log's order."""
+        log, run_time = self._with_run_time(self._wanted(log))
+        requested = log.requested_processors > 0
+        processors = np.where(requested, log.requested_processors, log.allocated_processors)
+        known = log.requested_time > 0
+        estimate = np.where(known, log.requested_time, _positive(run_time))
+        if self._actual_estimates:
+            estimate = _positive(run_time)
+
+        stays = np.ones(len(log), np.bool_)
+        processors[self._meet("no_processors", processors <= 0, stays)] = 1
+        too_big = processors > self._machine_processors
+        processors[self._meet("oversize", too_big, stays)] = self._machine_processors
+        too_short = self._meet("underestimate", run_time > estimate, stays)
+        estimate[too_short] = run_time[too_short]
+
+        allocated = ~requested & (log.allocated_processors > 0)
+        self.notes["processors_from_allocated"] += int(np.sum(stays & allocated))
+        if not self._actual_estimates:
+            self.notes["estimate_from_run_time"] += int(np.sum(stays & ~known))
+        return _as_jobs(log, run_time, estimate, processors).select(stays)
+
+    def _wanted(self, log: LogBlock) -> LogBlock:
+        """Leave out what has no place in time or ended in a way that is not wanted."""
+        stays = log.submit_time >= 0
+        self.notes["unknown_submit_time"] += int(np.sum(~stays))
+        self._meet("cancelled", log.status == _CANCELLED, stays)
+        self._meet("failed", log.status == _FAILED, stays)
+        return log.rows(stays)
+
+    def _with_run_time(self, log: LogBlock) -> tuple[LogBlock, Floats]:
+        """Leave out jobs that cannot run, and give every other a run time."""
+        stays = np.ones(len(log), np.bool_)
+        run_time = log.run_time.copy()
+        unknown = self._meet("unknown_run_time", run_time < 0, stays)
+        run_time[unknown] = log.requested_time[unknown]
+        timeless = unknown & (run_time <= 0)
+        self.notes["no_time_at_all"] += int(np.sum(timeless))
+        stays &= ~timeless
+        run_time[self._meet("zero_run_time", run_time == 0, stays)] = _SHORTEST_TIME
+        return log.rows(stays), run_time[stays]
+
+    def _meet(self, rule: str, met: Mask, stays: Mask) -> Mask:
+        """Count the jobs that meet a rule, take dropped ones from `stays`; returns those to clamp."""
+        met = met & stays
+        self.notes[rule] += int(np.sum(met))
+        if self._rules[rule] is CleaningRule.DROP:
+            stays &= ~met
+        return met if self._rules[rule] is CleaningRule.CLAMP else np.zeros_like(met)
+
+
+def _positive(run_time: Floats) -> Floats:
+    return np.where(run_time > 0, run_time, _SHORTEST_TIME)
+
+
+def _as_jobs(log: LogBlock, run_time: Floats, estimate: Floats, processors: Floats) -> JobBlock:
+    return JobBlock(
+        job_id=log.job_id.astype(np.int64),
+        submit_time=log.submit_time,
+        run_time=run_time,
+        estimate=estimate,
+        processors=processors.astype(np.int64),
+        user=log.user.astype(np.int64),
+        group=log.group.astype(np.int64),
+        executable=log.executable.astype(np.int64),
+        queue=log.queue.astype(np.int64),
+        partition=log.partition.astype(np.int64),
+        status=log.status.astype(np.int64),
+    )

@@ -1,0 +1,84 @@
+"""The 18 columns of the Standard Workload Format, by name."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LARGEST_WHOLE", "Field"]
+
+
+class Field(IntEnum):
+    """A column of SWF v2.2; its value is the column's place, counted from zero.
+
+    Source: Chapin et al. (1999), "Benchmarks and standards for the evaluation of parallel job
+    schedulers", and the format's definition in the Parallel Workloads Archive. In every column -1
+    means "not known". Times are seconds, memory is KB a processor.
+    """
+
+    JOB_ID = 0
+    SUBMIT_TIME = 1
+    WAIT_TIME = 2
+    RUN_TIME = 3
+    ALLOCATED_PROCESSORS = 4
+    AVERAGE_CPU_TIME = 5
+    USED_MEMORY = 6
+    REQUESTED_PROCESSORS = 7
+    REQUESTED_TIME = 8
+    REQUESTED_MEMORY = 9
+    STATUS = 10
+    USER = 11
+    GROUP = 12
+    EXECUTABLE = 13
+    QUEUE = 14
+    PARTITION = 15
+    PRECEDING_JOB = 16
+    THINK_TIME = 17
+
+    @property
+    def label(self) -> str:
+        """The name in lower case, as messages and CSV columns spell it."""
+        return self.name.lower()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers make sense: identifiers, counts and codes."""
+        return self not in _MEASURES
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        if self is Field.JOB_ID:
+            return "a whole number from 0 up"
+        if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
+            return "seconds from 0 up, or -1 for unknown"
+        return "a whole number" if self.is_whole else "a finite decimal number"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """For each of the values: can it stand in this column."""
+        fits = np.isfinite(values)
+        if self.is_whole:
+            fits &= (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
+        if self is Field.JOB_ID:
+            fits &= values >= 0
+        if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
+            fits &= (values >= 0) | (values == -1)
+        return fits
+
+
+_MEASURES = frozenset(
+    {
+        Field.SUBMIT_TIME,
+        Field.WAIT_TIME,
+        Field.RUN_TIME,
+        Field.AVERAGE_CPU_TIME,
+        Field.USED_MEMORY,
+        Field.REQUESTED_TIME,
+        Field.REQUESTED_MEMORY,
+        Field.THINK_TIME,
+    }
+)
+
+LARGEST_WHOLE = 2.0**53  # up to here every whole number is a float64 of its own

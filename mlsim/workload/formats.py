@@ -1,0 +1,93 @@
+"""Logs of any format as blocks of jobs: the one place that knows which formats there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlsim.scenario import WorkloadFormat
+from mlsim.workload.compression import read_chunks
+from mlsim.workload.header import Header
+from mlsim.workload.log import LogBlock
+from mlsim.workload.swf import SwfReader
+
+__all__ = ["LogReader", "format_of"]
+
+_BLOCK_JOBS = 32_768
+
+
+def format_of(path: Path) -> WorkloadFormat:
+    """Tell the format of a log by its first line, after decompression.
+
+    A first line with a comma that does not start with a number or a semicolon names CSV columns;
+    anything else is taken for SWF, whose reader says what is wrong with it.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    head = b""
+    for chunk in read_chunks(path):
+        head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if b"\n" in head:
+            break
+    line = head.partition(b"\n")[0]
+    names_columns = b"," in line and not line.startswith(b";") and line[:1] not in b"+-.0123456789"
+    return WorkloadFormat.CSV if names_columns else WorkloadFormat.SWF
+
+
+class LogReader:
+    """Reads one log from its start to its end, once.
+
+    Parameters
+    ----------
+    path, log_format, lenient
+        As in the scenario's `workload` section.
+
+    Attributes
+    ----------
+    header : dict
+        What the log says about itself; complete after the first block.
+    broken_lines : int
+        Lines skipped so far because they were broken.
+    jobs : int
+        Jobs read so far.
+    """
+
+    def __init__(self, path: Path, log_format: WorkloadFormat, *, lenient: bool) -> None:
+        self.path = path
+        self.header: Header = {}
+        self.broken_lines = 0
+        self.jobs = 0
+        self._format = format_of(path) if log_format is WorkloadFormat.AUTO else log_format
+        self._lenient = lenient
+
+    def blocks(self) -> Iterator[LogBlock]:
+        """Yield the jobs in the order of the log, at most 32,768 at a time.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or a line is broken and `lenient` is false.
+        """
+        for block in self._swf() if self._format is WorkloadFormat.SWF else self._csv():
+            self.jobs += len(block)
+            yield block
+
+    def _swf(self) -> Iterator[LogBlock]:
+        reader = SwfReader(self.path, lenient=self._lenient, block_jobs=_BLOCK_JOBS)
+        self.header = reader.header
+        for block in reader.blocks():
+            self.broken_lines = reader.broken_lines
+            yield LogBlock.from_columns(block.columns)
+        self.broken_lines = reader.broken_lines
+
+    def _csv(self) -> Iterator[LogBlock]:
+        from mlsim.workload.csv import read_csv  # brings polars, which takes long to import
+
+        log = read_csv(self.path, lenient=self._lenient)
+        self.header = log.header
+        self.broken_lines = log.broken_lines
+        for first in range(0, len(log.jobs), _BLOCK_JOBS):
+            yield log.jobs.rows(slice(first, first + _BLOCK_JOBS))

@@ -1,0 +1,66 @@
+"""The header of an SWF log: comment lines of the form `; Key: value`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Header", "HeaderValue", "add_directive", "header_lines"]
+
+HeaderValue = str | list[str]
+Header = dict[str, HeaderValue]
+
+# "http://..." on a line of its own is the rest of the line above, not a key.
+_DIRECTIVE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*:(?!//)\s*(.*?)\s*")
+
+
+def add_directive(header: Header, comment: str) -> None:
+    """Take up what one comment line says; lines of free text are passed over.
+
+    A key that comes again makes its value a list, in the order of the lines.
+
+    Parameters
+    ----------
+    header
+        Extended in place.
+    comment
+        The line without its semicolon.
+
+    Examples
+    --------
+    >>> header = {}
+    >>> for line in (" MaxProcs: 240", " Queue: 1 day", " Queue: 2 night", " see there"):
+    ...     add_directive(header, line)
+    >>> header
+    {'MaxProcs': '240', 'Queue': ['1 day', '2 night']}
+    """
+    found = _DIRECTIVE.fullmatch(comment)
+    if found is None:
+        return
+    key, value = found.groups()
+    before = header.get(key)
+    if before is None:
+        header[key] = value
+    elif isinstance(before, list):
+        before.append(value)
+    else:
+        header[key] = [before, value]
+
+
+def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
+    """Yield the comment lines that :func:`add_directive` reads back as `header`.
+
+    Raises
+    ------
+    ValueError
+        A key or a value cannot be written in a comment line.
+    """
+    for key, values in header.items():
+        for value in [values] if isinstance(values, str) else values:
+            line = f" {key}: {value}".rstrip()
+            found = _DIRECTIVE.fullmatch(line)
+            if found is None or found.groups() != (key, value):
+                raise ValueError(
+                    f"{key!r}: {value!r} cannot be an SWF directive (one word, one line of text)"
+                )
+            yield f";{line}"

@@ -1,0 +1,94 @@
+"""Jobs as columns: the form in which a workload reaches the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["JobBlock"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_TYPES: dict[str, type[np.generic]] = dict.fromkeys(("submit_time", "run_time", "estimate"), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class JobBlock:
+    """Some jobs in arrival order, that is by (submit_time, job_id); row i of every column is job i.
+
+    Every column is C-contiguous and of the same length. In a block that a workload yields, run
+    times are at least 0, estimates above 0 and processors at least 1.
+
+    Attributes
+    ----------
+    job_id
+        Identifier in the log.
+    submit_time
+        When the job arrives [s from the scenario's start].
+    run_time
+        How long it ran in the log [s].
+    estimate
+        What a dispatcher may know of the run time [s].
+    processors
+        How many processors it asks for.
+    user, group, executable, queue, partition
+        Numbers as in the log, -1 if not known.
+    status
+        How the job ended in the log (1 completed, 0 failed, 5 cancelled, -1 not known).
+    """
+
+    job_id: Ints
+    submit_time: Floats
+    run_time: Floats
+    estimate: Floats
+    processors: Ints
+    user: Ints
+    group: Ints
+    executable: Ints
+    queue: Ints
+    partition: Ints
+    status: Ints
+
+    def __len__(self) -> int:
+        return self.job_id.size
+
+    def select(self, rows: NDArray[Any] | slice) -> JobBlock:
+        """Return the jobs that a mask, an index array or a slice names, as a block of its own."""
+        return JobBlock(*(np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES))
+
+    def shifted(self, seconds: float) -> JobBlock:
+        """Return the same jobs with `seconds` added to the submit times."""
+        return replace(self, submit_time=self.submit_time + seconds)
+
+    def arrival_order(self) -> NDArray[np.intp]:
+        """Row numbers in arrival order; jobs that tie in time and identifier stay as they are."""
+        return np.lexsort((self.job_id, self.submit_time))
+
+    def is_ordered(self) -> bool:
+        """Whether the rows already are in arrival order."""
+        later = np.diff(self.submit_time) > 0
+        tied = np.diff(self.submit_time) == 0
+        return bool(np.all(later | (tied & (np.diff(self.job_id) >= 0))))
+
+    @staticmethod
+    def concatenate(blocks: Sequence[JobBlock]) -> JobBlock:
+        """Join blocks end to end, in the order given (not sorted)."""
+        if len(blocks) == 1:
+            return blocks[0]
+        if not blocks:
+            return JobBlock.empty()
+        return JobBlock(*(np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES))
+
+    @staticmethod
+    def empty() -> JobBlock:
+        """Return a block of no jobs."""
+        columns: list[NDArray[Any]] = [np.empty(0, _TYPES.get(name, np.int64)) for name in _NAMES]
+        return JobBlock(*columns)
+
+
+_NAMES = tuple(field.name for field in fields(JobBlock))

@@ -1,0 +1,50 @@
+"""Jobs as a log has them, before cleaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.workload.fields import Field
+
+__all__ = ["LogBlock"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBlock:
+    """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
+
+    The attributes are the columns of :class:`Field` that a simulation uses, under the same names.
+    """
+
+    job_id: Floats
+    submit_time: Floats
+    run_time: Floats
+    allocated_processors: Floats
+    requested_processors: Floats
+    requested_time: Floats
+    status: Floats
+    user: Floats
+    group: Floats
+    executable: Floats
+    queue: Floats
+    partition: Floats
+
+    def __len__(self) -> int:
+        return self.job_id.size
+
+    @staticmethod
+    def from_columns(columns: Floats) -> LogBlock:
+        """Take the columns from an array of shape (18, jobs)."""
+        return LogBlock(*(columns[Field[name.upper()]] for name in _NAMES))
+
+    def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
+        """Return the jobs that a slice or a mask names."""
+        return LogBlock(*(getattr(self, name)[rows] for name in _NAMES))
+
+
+_NAMES = tuple(field.name for field in fields(LogBlock))

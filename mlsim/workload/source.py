@@ -1,0 +1,188 @@
+"""Where a simulation gets its jobs from: a log, read, cleaned, sorted, cut and shifted to time 0.
+
+A log of up to `HELD_JOBS` jobs (after cleaning) is read once and held as columns. A longer one is
+read twice in constant memory: once to count its jobs and find the selected span, and once for the
+jobs themselves. Jobs that are out of order by at most `LOOK_AHEAD` places are sorted on the way;
+a long log with more disorder than that is held as a whole after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from mlsim.errors import InputError
+from mlsim.scenario import SelectConfig, WorkloadConfig
+from mlsim.workload.clean import Cleaner
+from mlsim.workload.formats import LogReader
+from mlsim.workload.header import Header
+from mlsim.workload.jobs import JobBlock
+from mlsim.workload.order import DisorderCount, TooDisorderedError, in_order
+from mlsim.workload.select import Selection, Span, find_span, rows_in
+
+__all__ = ["Workload", "open_workload"]
+
+HELD_JOBS = 500_000
+LOOK_AHEAD = 32_768
+BLOCK_JOBS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The jobs of a scenario.
+
+    Attributes
+    ----------
+    n_jobs
+        How many jobs :meth:`blocks` yields, after cleaning and selection.
+    jobs_in_log
+        How many jobs the log has, broken lines aside.
+    notes
+        What was found in the log, as counts above 0, over the whole log whatever is selected: every
+        cleaning rule and fallback that met a job (:mod:`mlsim.workload.clean`), `out_of_order`
+        (jobs listed right after one that was submitted later) and `broken_lines` (skipped).
+    header
+        What the log says about itself.
+    origin
+        Submit time of the first job in the log's own time [s].
+    """
+
+    n_jobs: int
+    jobs_in_log: int
+    notes: dict[str, int]
+    header: Header
+    origin: float
+    _open: Callable[[], Iterator[JobBlock]]
+
+    def blocks(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order, the first submitted at time 0; every call starts anew.
+
+        Raises
+        ------
+        InputError
+            A long log cannot be read any more.
+        """
+        return self._open()
+
+
+class _Pass:
+    """One walk over the log: cleaned jobs in the log's order, and counts of what was met."""
+
+    def __init__(self, config: WorkloadConfig, path: Path, machine_processors: int) -> None:
+        self._cleaner = Cleaner(config.cleaning, machine_processors, config.estimates)
+        self._reader = LogReader(path, config.format, lenient=config.lenient)
+        self._disorder = DisorderCount()
+
+    def blocks(self) -> Iterator[JobBlock]:
+        return map(self._cleaner.clean, self._disorder.watch(self._reader.blocks()))
+
+    def notes(self) -> dict[str, int]:
+        counts = dict(self._cleaner.notes)
+        counts["out_of_order"] = self._disorder.jobs
+        counts["broken_lines"] = self._reader.broken_lines
+        return {name: count for name, count in sorted(counts.items()) if count}
+
+    def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
+        if span.jobs == 0:
+            raise InputError(self._nothing_left())
+        jobs, header = self._reader.jobs, self._reader.header
+        return Workload(span.jobs, jobs, self.notes(), header, span.origin, blocks)
+
+    def _nothing_left(self) -> str:
+        path, jobs = self._reader.path, self._reader.jobs
+        met = ", ".join(f"{name} {count}" for name, count in self.notes().items())
+        found = f"  found in the log: {met}\n" if met else ""
+        if jobs == 0:
+            return f"{path}: holds no job\n{found}  is it a workload log (SWF or CSV)?"
+        return (
+            f"{path}: of {jobs} jobs none is left after cleaning and selection\n{found}"
+            "  look at workload.select and workload.cleaning in the scenario"
+        )
+
+
+def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -> Workload:
+    """Open the workload of a scenario.
+
+    Parameters
+    ----------
+    config
+        The scenario's `workload` section; its `path` is not looked at.
+    path
+        The file that `config.path` was found to be.
+    machine_processors
+        Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
+
+    Raises
+    ------
+    InputError
+        The file is missing, unreadable or broken, or no job is left.
+    """
+    selection = _selection(config.select)
+    survey = _Pass(config, path, machine_processors)
+    held, rest = _take(survey.blocks(), HELD_JOBS)
+    if rest is None:
+        return _held_workload(survey, held, selection)
+    try:
+        span = find_span(selection, in_order(chain(_drain(held), rest), LOOK_AHEAD))
+    except TooDisorderedError:
+        survey = _Pass(config, path, machine_processors)
+        return _held_workload(survey, list(survey.blocks()), selection)
+
+    def blocks() -> Iterator[JobBlock]:
+        jobs = _Pass(config, path, machine_processors).blocks()
+        return _cut(span, in_order(jobs, LOOK_AHEAD))
+
+    return survey.workload(span, blocks)
+
+
+def _selection(config: SelectConfig) -> Selection:
+    window = None if config.window is None else (config.window.start, config.window.end)
+    return Selection(config.first, window, config.most_intensive)
+
+
+def _take(blocks: Iterator[JobBlock], limit: int) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
+    """Take blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
+    held: list[JobBlock] = []
+    jobs = 0
+    for block in blocks:
+        held.append(block)
+        jobs += len(block)
+        if jobs > limit:
+            return held, blocks
+    return held, None
+
+
+def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
+    """Yield the blocks and let go of each, so that memory does not hold them twice."""
+    blocks.reverse()
+    while blocks:
+        yield blocks.pop()
+
+
+def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection) -> Workload:
+    jobs = JobBlock.concatenate(blocks)
+    blocks.clear()
+    if not jobs.is_ordered():
+        jobs = jobs.select(jobs.arrival_order())
+    span = find_span(selection, [jobs])
+    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]))))
+
+    def again() -> Iterator[JobBlock]:
+        return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
+
+    return survey.workload(span, again)
+
+
+def _cut(span: Span, blocks: Iterator[JobBlock]) -> Iterator[JobBlock]:
+    """Yield the jobs of the span, the first one at time 0."""
+    missing = span.jobs
+    for block in blocks:
+        rows = rows_in(span, block)
+        rows = slice(rows.start, min(rows.stop, rows.start + missing))
+        if rows.stop > rows.start:
+            missing -= rows.stop - rows.start
+            yield block.select(rows).shifted(-span.origin)
+        if missing == 0:
+            return
