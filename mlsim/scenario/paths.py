@@ -1,0 +1,78 @@
+"""Where the files that a scenario names are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from mlsim.errors import InputError
+from mlsim.scenario.schema import Scenario
+
+__all__ = ["resolve_path"]
+
+VARIABLE = "MLSIM_TRACES"
+
+
+def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
+    """Find a file that a scenario names.
+
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, in
+    each directory of $MLSIM_TRACES, and in ./traces.
+
+    Parameters
+    ----------
+    scenario
+        Whose file it is.
+    path
+        As the scenario writes it.
+    key
+        The scenario's key that holds it, for the message.
+
+    Raises
+    ------
+    InputError
+        If it is nowhere; the message lists where it was looked up and files with a similar name.
+    """
+    wanted = Path(path).expanduser()
+    places = list(_places(scenario, wanted))
+    for directory, _ in places:
+        if (directory / wanted).is_file():
+            return directory / wanted
+    raise InputError(_not_found(scenario, wanted, places, key))
+
+
+def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
+    if wanted.is_absolute():
+        yield wanted.parent, "as given"
+        return
+    yield scenario.directory, "beside the scenario file"
+    for directory in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if directory:
+            yield Path(directory).expanduser(), f"from ${VARIABLE}"
+    yield Path("traces"), "in the current directory"
+
+
+def _not_found(scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str) -> str:
+    lines = [f"{scenario.source}: {key}: there is no file '{wanted}'; looked for"]
+    for directory, reason in places:
+        path = directory / wanted
+        lines.append(f"  {path} ({reason}{'; a directory' if path.is_dir() else ''})")
+    similar = _similar(wanted, [directory for directory, _ in places])
+    if similar:
+        lines.append(f"did you mean {' or '.join(similar)}?")
+    if not wanted.is_absolute():
+        lines.append(f"set {VARIABLE} to the directory of your logs (several with '{os.pathsep}' between)")
+    return "\n".join(lines)
+
+
+def _similar(wanted: Path, directories: list[Path]) -> list[str]:
+    """Give files with a similar name in the directories where the file was looked for."""
+    found: dict[str, None] = {}
+    for directory in directories:
+        folder = (directory / wanted).parent
+        names = [item.name for item in folder.iterdir() if item.is_file()] if folder.is_dir() else []
+        for name in get_close_matches(wanted.name, names, n=2, cutoff=0.6):
+            found[str(folder / name)] = None
+    return list(found)[:3]

@@ -1,0 +1,87 @@
+"""The scenario as a whole, and the rules that join its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field, PrivateAttr
+
+from mlsim.scenario.application import ApplicationConfig
+from mlsim.scenario.batch import BatchConfig
+from mlsim.scenario.coordination import CoordinationConfig
+from mlsim.scenario.kinds import Name, Natural, Paragraph
+from mlsim.scenario.output import OutputConfig
+from mlsim.scenario.platform import PlatformConfig
+from mlsim.scenario.section import BrokenRule, Section
+from mlsim.scenario.words import ApplicationModel, Mapping
+from mlsim.scenario.workload import WorkloadConfig
+
+__all__ = ["Origin", "Scenario"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a scenario was read; two scenarios that differ only in this are equal."""
+
+    directory: Path = field(default=Path(), compare=False)
+    source: str = field(default="scenario", compare=False)
+
+
+class Scenario(Section):
+    """What to simulate: the content of a scenario file, in SI units."""
+
+    name: Name = Field(
+        "scenario", description="Name of the scenario. Default: the file's name without suffix."
+    )
+    description: Paragraph = Field("", description="What the scenario shows; free text.")
+    seed: Natural = Field(0, description="Seed of every random number of a run.")
+    platform: PlatformConfig = Field(description="The machine.")
+    workload: WorkloadConfig = Field(description="The jobs.")
+    batch: BatchConfig = Field(default_factory=BatchConfig, description="How the queue is served.")
+    application: ApplicationConfig = Field(
+        default_factory=ApplicationConfig, description="What a job executes."
+    )
+    coordination: CoordinationConfig = Field(
+        default_factory=CoordinationConfig, description="Messages between the two levels."
+    )
+    output: OutputConfig = Field(default_factory=OutputConfig, description="What a run writes.")
+
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths of the scenario are looked up first."""
+        return self._origin.directory
+
+    @property
+    def source(self) -> str:
+        """Where the scenario was read from: a file, or what the caller called its text."""
+        return self._origin.source
+
+    def located(self, directory: Path, source: str) -> Scenario:
+        """Give the same scenario as one that was read in ``directory`` from ``source``."""
+        copy = self.model_copy()
+        copy._origin = Origin(directory, source)
+        return copy
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check mapping against cores, coordination against the model, PEs against cores."""
+        cores = sorted({group.cores for group in self.platform.nodes})
+        nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
+        if self.workload.mapping is Mapping.PACKED and len(cores) > 1:
+            counts = ", ".join(map(str, cores))
+            message = (
+                f"packed needs nodes with equally many cores, and the groups have {counts}; try mapping: core"
+            )
+            yield BrokenRule("workload.mapping", message, nodes)
+        if self.coordination.rca and self.application.model is ApplicationModel.RIGID:
+            message = (
+                "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"
+            )
+            yield BrokenRule("coordination.rca", message, ("application.model",))
+        pes = self.application.pes_per_node
+        if pes is not None and pes > cores[-1]:
+            message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
+            yield BrokenRule("application.pes_per_node", message, nodes)

@@ -1,0 +1,198 @@
+"""Text of a scenario file to plain values, with the line of every key.
+
+The text is read as YAML 1.2 down to its nodes, and these are turned into values here: so every key has a
+line, duplicate keys are all found, and nothing but mappings, lists, texts, numbers and booleans is built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mlsim.errors import InputError
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+__all__ = ["Document", "Path", "Problem", "parse_text", "parse_value_text"]
+
+Path = tuple[str | int, ...]
+_TAG = "tag:yaml.org,2002:"
+_MOST_VALUES = 100_000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a scenario.
+
+    Attributes
+    ----------
+    key
+        Where: the keys and list places that lead there.
+    message
+        What was found, what is allowed and what to try.
+    line
+        Line of the text, from 1, if it is known better than by the key.
+    """
+
+    key: Path
+    message: str
+    line: int | None = None
+
+
+@dataclass
+class Document:
+    """What a text says.
+
+    Attributes
+    ----------
+    value
+        Mappings, lists, texts, numbers, booleans; empty values are left out of mappings.
+    lines
+        Line, from 1, of every key and list item.
+    problems
+        What could not be understood.
+    """
+
+    value: Any = None
+    lines: dict[Path, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def line_of(self, key: Path) -> int | None:
+        """Give the line of a key or, if it is not in the text, of the closest thing around it."""
+        for end in range(len(key), -1, -1):
+            if key[:end] in self.lines:
+                return self.lines[key[:end]]
+        return None
+
+
+def parse_text(text: str, name: str) -> Document:
+    """Read YAML.
+
+    Parameters
+    ----------
+    text
+        One YAML document.
+    name
+        What messages call the text.
+
+    Raises
+    ------
+    InputError
+        If it is not YAML; the message has the line and the column.
+    """
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    node = _compose(yaml, text, name)
+    document = Document()
+    if node is not None:
+        document.lines[()] = node.start_mark.line + 1
+        document.value = _Builder(document, yaml).build(node, ())
+    return document
+
+
+def parse_value_text(text: str, name: str) -> Any:
+    """Read a short YAML text, such as the value of an option, as a plain value."""
+    document = parse_text(text, name)
+    if document.problems:
+        raise InputError(f"{name}: {document.problems[0].message}")
+    return document.value
+
+
+def _compose(yaml: YAML, text: str, name: str) -> Node | None:
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        node: Node | None = yaml.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}" if mark is not None else name
+        column = f" (column {mark.column + 1})" if mark is not None else ""
+        what = str(error.problem or error.context).removeprefix("but ")
+        raise InputError(f"{place}: not valid YAML: {what}{column}{_advice(what)}") from error
+    except RecursionError as error:
+        raise InputError(f"{name}: nested too deeply; is this a scenario file?") from error
+    except YAMLError as error:
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        what = getattr(error, "reason", "it cannot be read")
+        raise InputError(f"{name}:{line}: not valid YAML: {what}; is this a scenario file?") from error
+    return node
+
+
+def _advice(problem: str) -> str:
+    if "\\t" in problem:
+        return "; indent with spaces, not tabs"
+    if "another document" in problem:
+        return "; a scenario file holds one document: split it at '---'"
+    if "mapping values are not allowed" in problem:
+        return "; is the indentation right, or does a text with ': ' in it need quotes?"
+    return ""
+
+
+class _Builder:
+    """Turns YAML nodes into plain values and notes lines and problems."""
+
+    def __init__(self, document: Document, yaml: YAML) -> None:
+        self._document = document
+        self._yaml = yaml
+        self._open: set[int] = set()
+        self._built = 0
+
+    def build(self, node: Node, key: Path) -> Any:
+        """Give the value of a node; the value of a node that holds itself is None."""
+        from ruamel.yaml.nodes import MappingNode, ScalarNode
+
+        self._built += 1
+        if id(node) in self._open or self._built > _MOST_VALUES:
+            self._refuse(node, key, "this alias repeats itself or too much; write the values out")
+            return None
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, key)
+        self._open.add(id(node))
+        value = self._mapping(node, key) if isinstance(node, MappingNode) else self._list(node, key)
+        self._open.discard(id(node))
+        return value
+
+    def _refuse(self, node: Node, key: Path, message: str) -> None:
+        self._document.problems.append(Problem(key, message, node.start_mark.line + 1))
+
+    def _list(self, node: Node, key: Path) -> list[Any]:
+        values = []
+        for row, item in enumerate(node.value):
+            self._document.lines[*key, row] = item.start_mark.line + 1
+            values.append(self.build(item, (*key, row)))
+        return values
+
+    def _mapping(self, node: MappingNode, key: Path) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        lines = self._document.lines
+        first: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            name = str(key_node.value) if isinstance(key_node.value, str) else "?"
+            line = key_node.start_mark.line + 1
+            if name in first:
+                message = f"given twice, first on line {first[name]}; keep one of them"
+                self._document.problems.append(Problem((*key, name), message, line))
+                continue
+            first[name] = lines[*key, name] = line
+            value = self.build(value_node, (*key, name))
+            if value is not None:
+                values[name] = value
+        return values
+
+    def _scalar(self, node: ScalarNode, key: Path) -> Any:
+        tag = str(node.tag).removeprefix(_TAG)
+        if tag in ("str", "timestamp"):
+            return str(node.value)
+        if tag not in ("null", "bool", "int", "float"):
+            self._refuse(
+                node, key, f"the tag {str(node.tag).replace(_TAG, '!!')} is not understood; take it out"
+            )
+            return None
+        try:
+            return self._yaml.constructor.construct_object(node)
+        except (ValueError, OverflowError):
+            self._refuse(node, key, f"'{str(node.value)[:40]}' is not a number that can be used")
+            return None

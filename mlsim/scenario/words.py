@@ -1,0 +1,188 @@
+"""The closed sets of words a scenario file may use; an enum's value is the word in the file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+__all__ = [
+    "Allocator",
+    "ApplicationModel",
+    "Backfill",
+    "Calibration",
+    "CleaningRule",
+    "CostProfile",
+    "EstimateSource",
+    "ExecutionModel",
+    "Mapping",
+    "OverrunRule",
+    "Policy",
+    "ServiceOrder",
+    "Technique",
+    "Topology",
+    "TraceLevel",
+    "Word",
+    "WorkloadFormat",
+]
+
+
+class Word(StrEnum):
+    """Base of all word sets: ``Policy("saf")`` is ``Policy.SAF``; upper and lower case are the same."""
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Other spellings that are understood, and the word each stands for."""
+        return {}
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        wanted = value.casefold()
+        others = {alias.casefold(): word for alias, word in cls.aliases().items()}
+        wanted = others.get(wanted, wanted).casefold()
+        return next((member for member in cls if member.value.casefold() == wanted), None)
+
+
+class Topology(Word):
+    """How the nodes are connected."""
+
+    FULLY_CONNECTED = "fully-connected"
+
+
+class WorkloadFormat(Word):
+    """How the file of jobs is written."""
+
+    AUTO = "auto"
+    SWF = "swf"
+    CSV = "csv"
+
+
+class Mapping(Word):
+    """What a processor of the log is on the machine: a core, a node, or a share of whole nodes."""
+
+    CORE = "core"
+    NODE = "node"
+    PACKED = "packed"
+
+
+class EstimateSource(Word):
+    """Where the run time that the dispatcher sees comes from."""
+
+    REQUEST = "request"
+    ACTUAL = "actual"
+
+
+class CleaningRule(Word):
+    """What happens to a job that meets a cleaning rule."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    CLAMP = "clamp"
+
+
+class Policy(Word):
+    """The order in which the queue is served."""
+
+    FCFS = "FCFS"
+    LCFS = "LCFS"
+    SPF = "SPF"
+    LPF = "LPF"
+    SQF = "SQF"
+    LQF = "LQF"
+    SAF = "SAF"
+    LAF = "LAF"
+    SRF = "SRF"
+    LRF = "LRF"
+    SEXP = "SEXP"
+    LEXP = "LEXP"
+    WFP = "WFP"
+    UNICEF = "UNICEF"
+    EDF = "EDF"
+    F1 = "F1"
+    F2 = "F2"
+    F3 = "F3"
+    F4 = "F4"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """SJF and LJF, the older names of SPF and LPF."""
+        return {"SJF": "SPF", "LJF": "LPF"}
+
+
+class Backfill(Word):
+    """Whether jobs may overtake the queue's head, and how it is protected."""
+
+    NONE = "none"
+    EASY = "easy"
+
+
+class Allocator(Word):
+    """Which free nodes a job gets."""
+
+    FIRST_FIT = "first-fit"
+
+
+class OverrunRule(Word):
+    """What happens to a job that runs past its estimate."""
+
+    EXTEND = "extend"
+    KILL = "kill"
+
+
+class ApplicationModel(Word):
+    """What a job executes: a fixed run time, or a parallel loop."""
+
+    RIGID = "rigid"
+    LOOP = "loop"
+
+
+class CostProfile(Word):
+    """Where the costs of a loop's iterations come from."""
+
+    JOB = "job"
+    CONSTANT = "constant"
+    NORMAL = "normal"
+    EXPONENTIAL = "exponential"
+    FILE = "file"
+
+
+class Calibration(Word):
+    """Whether iteration costs are scaled to what the log says."""
+
+    NONE = "none"
+    RUN_TIME = "run-time"
+
+
+class Technique(Word):
+    """The rule for chunk sizes (Eleliemy 2021, §2.1)."""
+
+    STATIC = "STATIC"
+    SS = "SS"
+    GSS = "GSS"
+    TSS = "TSS"
+    FAC2 = "FAC2"
+    AF = "AF"
+
+
+class ExecutionModel(Word):
+    """Who computes the chunks: one coordinator (cca) or every PE (dca) (Eleliemy 2021, ch. 4)."""
+
+    CCA = "cca"
+    DCA = "dca"
+
+
+class ServiceOrder(Word):
+    """Which waiting request the coordinator serves first."""
+
+    FIFO = "fifo"
+    LOWEST_RANK = "lowest-rank"
+
+
+class TraceLevel(Word):
+    """How much the OTF2 trace holds; each level includes those before it."""
+
+    NONE = "none"
+    JOBS = "jobs"
+    NODES = "nodes"
+    CHUNKS = "chunks"

@@ -1,0 +1,117 @@
+"""The ``workload`` section: which jobs are submitted, and how the log of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from mlsim.scenario.amounts import Duration, Seconds
+from mlsim.scenario.kinds import Count, Line, Switch, WordKind
+from mlsim.scenario.section import BrokenRule, Section
+from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, WorkloadFormat
+
+__all__ = ["CleaningConfig", "SelectConfig", "WindowConfig", "WorkloadConfig"]
+
+_KEEP, _DROP, _CLAMP = CleaningRule
+Rule = Annotated[CleaningRule, WordKind(CleaningRule)]
+KeepOrDrop = Annotated[CleaningRule, WordKind(CleaningRule, (_KEEP, _DROP))]
+DropOrClamp = Annotated[CleaningRule, WordKind(CleaningRule, (_DROP, _CLAMP))]
+
+
+class WindowConfig(Section):
+    """A stretch of the log."""
+
+    start: Seconds = Field(
+        description="Start of the window (s after the first job's arrival); jobs submitted then are taken.",
+        examples=["0 s"],
+    )
+    end: Duration = Field(
+        description="End of the window (s after the first job's arrival); jobs submitted then are not taken.",
+        examples=["7 d"],
+    )
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that the window has a positive length."""
+        if self.end <= self.start:
+            yield BrokenRule("end", "is not after start; allowed: a later time than start", ("start",))
+
+
+class SelectConfig(Section):
+    """Which jobs of the log are simulated."""
+
+    first: Count | None = Field(
+        None, description="Take the first so many jobs, after window or most_intensive. Default: all."
+    )
+    window: WindowConfig | None = Field(
+        None, description="Take the jobs submitted in a window of time. Not together with most_intensive."
+    )
+    most_intensive: Duration | None = Field(
+        None,
+        description="Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h). "
+        "Not together with window.",
+    )
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that there is only one window."""
+        if self.window is not None and self.most_intensive is not None:
+            yield BrokenRule("most_intensive", "given together with window; give one of them", ("window",))
+
+
+class CleaningConfig(Section):
+    """What happens to odd jobs of the log; how many jobs met each rule is reported."""
+
+    zero_run_time: Rule = Field(
+        _KEEP, description="Jobs that ran for 0 s: keep lets them start and end at once, clamp runs them 1 s."
+    )
+    unknown_run_time: DropOrClamp = Field(
+        _DROP, description="Jobs of unknown run time (-1): clamp runs them for their requested time."
+    )
+    cancelled: KeepOrDrop = Field(_KEEP, description="Jobs the log calls cancelled (status 5).")
+    failed: KeepOrDrop = Field(_KEEP, description="Jobs the log calls failed (status 0).")
+    no_processors: DropOrClamp = Field(
+        _DROP, description="Jobs that neither requested nor got a processor: clamp gives them one."
+    )
+    oversize: Rule = Field(
+        _KEEP,
+        description="Jobs larger than the machine: keep leaves them to the batch level, which rejects and "
+        "lists them; clamp gives them the whole machine for the same run time.",
+    )
+    underestimate: Rule = Field(
+        _KEEP,
+        description="Jobs that ran longer than their estimate: keep leaves them to batch.on_overrun, clamp "
+        "raises the estimate to the run time.",
+    )
+
+
+class WorkloadConfig(Section):
+    """The jobs."""
+
+    path: Line = Field(
+        description="The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, "
+        "in ./traces.",
+        examples=["log.swf"],
+    )
+    format: Annotated[WorkloadFormat, WordKind(WorkloadFormat)] = Field(
+        WorkloadFormat.AUTO, description="Format of the log; auto tells by its content, after decompression."
+    )
+    lenient: Switch = Field(
+        False, description="Whether a broken line is skipped and counted; otherwise it is an error."
+    )
+    mapping: Annotated[Mapping, WordKind(Mapping)] = Field(
+        Mapping.PACKED,
+        description="What a processor of the log is: core (one core), node (one whole node), or packed "
+        "(so many whole nodes as have that many cores).",
+    )
+    select: SelectConfig = Field(
+        default_factory=SelectConfig, description="Which jobs of the log are simulated. Default: all."
+    )
+    estimates: Annotated[EstimateSource, WordKind(EstimateSource)] = Field(
+        EstimateSource.REQUEST,
+        description="Which run time the dispatcher sees: request (the log's requested time; where there is "
+        "none the actual one, counted) or actual (a perfect estimate).",
+    )
+    cleaning: CleaningConfig = Field(
+        default_factory=CleaningConfig, description="What happens to odd jobs of the log."
+    )
