@@ -1,1 +1,33 @@
-"""mlsim: scheduling on HPC systems, simulated at the batch and at the application level at once."""
+"""mlsim: scheduling on HPC systems, simulated at the batch and at the application level at once.
+
+``mlsim.run("scenario.yaml")`` simulates a scenario file and gives a :class:`mlsim.Result` with a
+summary and data frames. ``mlsim.load`` reads a scenario without running it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mlsim.errors import InputError, MlsimError, OutputError
+
+if TYPE_CHECKING:
+    from mlsim.experiment import Result, run
+    from mlsim.scenario import Scenario, load
+
+__all__ = ["InputError", "MlsimError", "OutputError", "Result", "Scenario", "load", "run"]
+
+# Loaded on first use, so that importing the package for its command line stays quick.
+_HOMES = {
+    "Result": "mlsim.experiment",
+    "Scenario": "mlsim.scenario",
+    "load": "mlsim.scenario",
+    "run": "mlsim.experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mlsim' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -42,7 +42,7 @@ class _Announcer(event.Listener):
 
 
 _announcer = _Announcer()
-event.register("numba:compile", _announcer)
+event.register("numba:compile", _announcer)  # type: ignore[no-untyped-call]
 
 
 @overload

@@ -50,7 +50,9 @@ POLICIES = (
 
 BACKFILLING = (
     Entry("none", "start jobs in the queue's order; stop at the first that does not fit"),
-    Entry("easy", "the first that does not fit gets a reservation; later jobs may start if they do not delay it"),
+    Entry(
+        "easy", "the first that does not fit gets a reservation; later jobs may start if they do not delay it"
+    ),
 )
 
 ALLOCATORS = (Entry("first-fit", "the first nodes, in the platform's order, that have room"),)

@@ -67,4 +67,4 @@ class Clock(simpy.Environment):
     @property
     def time(self) -> float:
         """The current simulated time in seconds."""
-        return self._now  # type: ignore[return-value]
+        return float(self._now)

@@ -120,7 +120,9 @@ def _begin_job(
 
 
 @kernel
-def reserve(need: int, now: float, floats: Floats, ints: Ints, running: Ints, counts: Ints) -> tuple[float, int]:
+def reserve(
+    need: int, now: float, floats: Floats, ints: Ints, running: Ints, counts: Ints
+) -> tuple[float, int]:
     """Find when enough units are expected to be free, and how many are left over then.
 
     Units are counted as each job still holds them, so nodes that a job has released early are not
@@ -259,8 +261,10 @@ def instant(
     exclusive: bool,
     merge: bool,
     n_ended: int,
+    ended: Ints,
     first_arrival: int,
     last_arrival: int,
+    arrivals: Ints,
     floats: Floats,
     ints: Ints,
     queue: Ints,
@@ -271,8 +275,6 @@ def instant(
     cores: Ints,
     rows: Ints,
     times: Floats,
-    ended: Ints,
-    arrivals: Ints,
     started: Ints,
 ) -> int:
     """Handle everything that happens to the batch level at one time, then make a pass.
@@ -312,6 +314,19 @@ def instant(
     )
     if easy and counts[QUEUED] > 1 and counts[FREE] > 0:
         n_started = _backfill(
-            n_started, now, exclusive, merge, floats, ints, queue, running, counts, free, cores, rows, times, started
+            n_started,
+            now,
+            exclusive,
+            merge,
+            floats,
+            ints,
+            queue,
+            running,
+            counts,
+            free,
+            cores,
+            rows,
+            times,
+            started,
         )
     return n_started

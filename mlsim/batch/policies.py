@@ -33,15 +33,15 @@ def is_live(policy: int) -> bool:
 
 @kernel
 def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float) -> float:
-    if policy == FCFS or policy == LCFS:
+    if policy in (FCFS, LCFS):
         return r if policy == FCFS else -r
-    if policy == SPF or policy == LPF:
+    if policy in (SPF, LPF):
         return p if policy == SPF else -p
-    if policy == SQF or policy == LQF:
+    if policy in (SQF, LQF):
         return q if policy == SQF else -q
-    if policy == SAF or policy == LAF:
+    if policy in (SAF, LAF):
         return p * q if policy == SAF else -p * q
-    if policy == SRF or policy == LRF:
+    if policy in (SRF, LRF):
         return p / q if policy == SRF else -p / q
     return r + deadline_factor * p
 
@@ -61,7 +61,7 @@ def _learned_key(policy: int, r: float, p: float, q: float) -> float:
 @kernel
 def _live_key(policy: int, w: float, p: float, q: float) -> float:
     p = max(p, 1.0)  # an estimate of nothing would divide by zero
-    if policy == SEXP or policy == LEXP:
+    if policy in (SEXP, LEXP):
         expansion = (w + p) / p
         return expansion if policy == SEXP else -expansion
     if policy == WFP:

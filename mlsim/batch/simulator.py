@@ -198,12 +198,11 @@ class BatchSystem:
             now,
             *self._options,
             n_ended,
+            self._ended,
             self._first_arrival,
             self._last_arrival,
-            *self._state,
-            self._ended,
             self._arrivals,
-            self._started,
+            *self._state,
         )
         self.pass_times.append(time.perf_counter() - began)
         self._first_arrival = self._last_arrival
@@ -295,7 +294,7 @@ class BatchSystem:
         # A pass writes no more rows than there are units on the machine.
         self.occupancy.reserve(int(self._counts[USED_ROWS]), self._requests.capacity)
         self._row_limit = self.occupancy.ints.shape[1] - self._requests.capacity
-        self._state = (
+        self._state: tuple[Any, ...] = (
             self.table.floats,
             self.table.ints,
             self._queue,
@@ -306,6 +305,7 @@ class BatchSystem:
             self._cores,
             self.occupancy.ints,
             self.occupancy.floats,
+            self._started,
         )
 
 

@@ -8,7 +8,7 @@ compiled pass takes two arguments and not twenty.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,13 +74,14 @@ class JobTable:
     @property
     def capacity(self) -> int:
         """Number of slots."""
-        return self.ints.shape[1]
+        return int(self.ints.shape[1])
 
-    def column(self, name: str) -> NDArray[np.int64] | NDArray[np.float64]:
+    def column(self, name: str) -> NDArray[Any]:
         """Give one column by name, as a view."""
-        if name in _INT_INDEX:
-            return self.ints[_INT_INDEX[name]]
-        return self.floats[_FLOAT_INDEX[name]]
+        view: NDArray[Any] = (
+            self.ints[_INT_INDEX[name]] if name in _INT_INDEX else self.floats[_FLOAT_INDEX[name]]
+        )
+        return view
 
     def admit(self, block: JobBlock, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Take slots for a block of jobs in arrival order and fill in what is known of them.

@@ -148,7 +148,8 @@ class Loops:
     mean_finish, std_finish, max_finish
         Over the PEs' finish times (population standard deviation).
     busy, overhead, idle
-        Time executing chunks; time between asking for a chunk and starting it; the rest until ``t_loop``.
+        Time executing chunks; time between asking for a chunk and starting it, or being told that there is
+        none; the rest until the job's end, which under CCA holds the time the master serves others.
     """
 
     job: Ints

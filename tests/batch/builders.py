@@ -14,7 +14,9 @@ from mlsim.workload.jobs import JobBlock
 
 
 def machine(nodes: int, cores: int = 1):
-    return build_machine(PlatformConfig.model_validate({"nodes": [{"name": "n", "count": nodes, "cores": cores}]}))
+    return build_machine(
+        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": nodes, "cores": cores}]})
+    )
 
 
 def block(submit, run, estimate, processors, job_id=None) -> JobBlock:

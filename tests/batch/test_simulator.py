@@ -27,7 +27,9 @@ UNITS = 8
 # Quarters are exact in binary: equal times are equal however they are summed.
 quarters = st.integers(0, 40).map(lambda n: n / 4)
 job_lists = st.lists(
-    st.tuples(quarters, quarters, quarters.map(lambda t: t + 0.25), st.integers(1, UNITS)), min_size=1, max_size=25
+    st.tuples(quarters, quarters, quarters.map(lambda t: t + 0.25), st.integers(1, UNITS)),
+    min_size=1,
+    max_size=25,
 )
 
 
@@ -55,7 +57,9 @@ def assert_same(twins, jobs) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(job_lists, st.sampled_from(sorted(KEYS)), st.booleans(), st.booleans(), st.sampled_from(["node", "core"]))
+@given(
+    job_lists, st.sampled_from(sorted(KEYS)), st.booleans(), st.booleans(), st.sampled_from(["node", "core"])
+)
 def test_agrees_with_the_reference(jobs, policy, easy, kill, mapping):
     _, rows, _ = simulate(
         block(*columns(jobs)),
@@ -230,7 +234,10 @@ def test_two_runs_are_the_same(policy):
     rng = np.random.default_rng(5)
     n = 300
     jobs = block(
-        np.sort(rng.integers(0, 500, n)), rng.integers(0, 90, n), rng.integers(1, 90, n), rng.integers(1, 9, n)
+        np.sort(rng.integers(0, 500, n)),
+        rng.integers(0, 90, n),
+        rng.integers(1, 90, n),
+        rng.integers(1, 9, n),
     )
     first, again = (simulate(jobs, UNITS, policy=policy, backfill="easy") for _ in range(2))
     assert first[1].start_time.tobytes() == again[1].start_time.tobytes()

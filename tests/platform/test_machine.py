@@ -38,7 +38,9 @@ def test_the_reference_speed_scales_all_speeds():
 
 def test_a_host_of_the_two_level_study_has_64_cores_of_47_gigaflops():
     machine = build_machine(
-        PlatformConfig.model_validate({"nodes": [{"name": "h", "count": 4, "cores": 64, "node_speed": "3 TFLOP/s"}]})
+        PlatformConfig.model_validate(
+            {"nodes": [{"name": "h", "count": 4, "cores": 64, "node_speed": "3 TFLOP/s"}]}
+        )
     )
     assert machine.reference_speed == pytest.approx(46.875e9)
 

@@ -1,0 +1,39 @@
+# `make demo` and `make test` do all the set-up they need on a fresh machine.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/mlsim run scenarios/quickstart.yaml
+
+test: $(VENV)/.installed-dev
+	sh tools/install-otf2-tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python tools/bench/run_hpc2n.py
+	$(BIN)/python tools/bench/read_swf.py
+	$(BIN)/python tools/bench/loops.py
+	$(BIN)/python tools/bench/otf2_writer.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlsim needs Python 3.11 or later; try make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@ $(VENV)/.installed

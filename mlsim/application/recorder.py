@@ -1,0 +1,134 @@
+"""Loops that have ended, kept as columns until the records are made."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application.outcome import LoopOutcome
+from mlsim.record import Chunks, Loops, PEs, empty
+
+__all__ = ["LoopRecorder"]
+
+Table = TypeVar("Table")
+
+_LOOP_COLUMNS = (
+    "job",
+    "pes",
+    "iterations",
+    "steps",
+    "t_loop",
+    "mean_finish",
+    "std_finish",
+    "max_finish",
+    "busy",
+    "overhead",
+    "idle",
+)
+
+
+class LoopRecorder:
+    """Takes over the outcomes of ended loops.
+
+    Parameters
+    ----------
+    keep_pes
+        Whether to keep a row for each PE.
+    keep_chunks
+        Whether to keep a row for each chunk.
+    """
+
+    def __init__(self, keep_pes: bool, keep_chunks: bool) -> None:
+        self._keep_pes = keep_pes
+        self._keep_chunks = keep_chunks
+        self._loops: list[tuple[float, ...]] = []
+        # With (start, job) in front, which is their order.
+        self._pes: list[tuple[float, int, PEs]] = []
+        self._chunks: list[tuple[float, int, Chunks]] = []
+
+    def take(self, job: int, began: float, outcome: LoopOutcome) -> None:
+        """Note the loop of a job that began at ``began``."""
+        self._loops.append(_loop_row(job, outcome))
+        if self._keep_pes:
+            self._pes.append((began, job, _pe_rows(job, began, outcome)))
+        if self._keep_chunks:
+            self._chunks.append((began, job, _chunk_rows(job, began, outcome)))
+
+    def loops(self) -> Loops:
+        """Give one row a loop, in order of the jobs' arrival."""
+        if not self._loops:
+            return empty(Loops)
+        columns = dict(zip(_LOOP_COLUMNS, zip(*sorted(self._loops), strict=True), strict=True))
+        whole = {"job", "pes", "iterations", "steps"}
+        arrays: dict[str, NDArray[Any]] = {
+            name: np.array(values, np.int64 if name in whole else np.float64)
+            for name, values in columns.items()
+        }
+        return Loops(**arrays)
+
+    def pes(self) -> PEs:
+        """Give one row a PE, by job in order of start, then by PE."""
+        return _joined(PEs, self._pes)
+
+    def chunks(self) -> Chunks:
+        """Give one row a chunk, by job in order of start, then by the chunks' start."""
+        return _joined(Chunks, self._chunks)
+
+
+def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
+    p = len(outcome.finish)
+    busy, overhead = float(outcome.busy.sum()), float(outcome.overhead.sum())
+    finish = outcome.finish
+    return (
+        job,
+        p,
+        outcome.iterations,
+        outcome.steps,
+        outcome.t_loop,
+        float(finish.mean()),
+        float(finish.std()),
+        float(finish.max()),
+        busy,
+        overhead,
+        max(p * float(outcome.told.max()) - busy - overhead, 0.0),  # rounding may leave a trace below 0
+    )
+
+
+def _pe_rows(job: int, began: float, outcome: LoopOutcome) -> PEs:
+    p = len(outcome.finish)
+    return PEs(
+        job=np.full(p, job, np.int64),
+        pe=np.arange(p, dtype=np.int32),
+        finish=began + outcome.finish,
+        told=began + outcome.told,
+        busy=outcome.busy,
+    )
+
+
+def _chunk_rows(job: int, began: float, outcome: LoopOutcome) -> Chunks:
+    rows = outcome.rows
+    assert rows is not None, "chunks are kept only of loops simulated with chunk rows"
+    return Chunks(
+        job=np.full(len(rows.pe), job, np.int64),
+        pe=rows.pe,
+        step=rows.step,
+        first=rows.first,
+        size=rows.size,
+        requested=began + rows.requested,
+        start=began + rows.start,
+        end=began + rows.end,
+    )
+
+
+def _joined(table: type[Table], blocks: list[tuple[float, int, Table]]) -> Table:
+    if not blocks:
+        return empty(table)
+    ordered = [block for _, _, block in sorted(blocks, key=lambda block: block[:2])]
+    columns: dict[str, NDArray[Any]] = {
+        column.name: np.concatenate([getattr(block, column.name) for block in ordered])
+        for column in fields(table)  # type: ignore[arg-type]
+    }
+    return table(**columns)

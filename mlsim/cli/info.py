@@ -1,0 +1,119 @@
+"""``mlsim check``, ``mlsim schema`` and ``mlsim list``: what is allowed, and what there is."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["check", "list_", "schema"]
+
+
+class Listing(StrEnum):
+    """What can be listed."""
+
+    POLICIES = "policies"
+    BACKFILLING = "backfilling"
+    ALLOCATORS = "allocators"
+    TECHNIQUES = "techniques"
+    MODELS = "models"
+    PROFILES = "profiles"
+    OPTIONS = "options"
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
+    ] = None,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="Print the scenario with every default filled in.")
+    ] = False,
+) -> None:
+    """Check FILE, and that the files it names are there and can be read, without simulating."""
+    from mlsim.cosim import survey
+    from mlsim.scenario import dump, load, parse_overrides
+
+    scenario = load(file, parse_overrides(set_ or []))
+    found = survey(scenario)
+    if resolved:
+        print(dump(scenario), end="")
+        return
+    print(f"{file}: ok")
+    print(
+        f"  platform: {found.nodes} nodes, {found.cores} cores; a job may ask for {found.largest} processors"
+    )
+    print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
+
+
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    from mlsim.scenario import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+def list_(
+    what: Annotated[Listing | None, typer.Argument(help="What to list.", show_default=False)] = None,
+) -> None:
+    """List what a scenario can name: policies, techniques, models, options ..."""
+    if what is None:
+        print("\n".join(listing.value for listing in Listing))
+        return
+    from rich.console import Console
+
+    Console().print(_table(what))
+
+
+def _table(what: Listing) -> Table:
+    titles, rows = _rows(what)
+    from rich import box
+    from rich.table import Table
+
+    table = Table(*titles, box=box.SIMPLE_HEAD)
+    for row in rows:
+        # Cells are formulas and types: brackets in them are no markup.
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    return table
+
+
+def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from mlsim.application import catalogue as application
+    from mlsim.batch import catalogue as batch
+    from mlsim.scenario import options
+
+    match what:
+        case Listing.POLICIES:
+            titles = ("policy", "key (smaller first)", "meaning")
+            return titles, [(entry.name, entry.key, entry.meaning) for entry in batch.POLICIES]
+        case Listing.BACKFILLING:
+            return ("backfill", "meaning"), [(entry.name, entry.meaning) for entry in batch.BACKFILLING]
+        case Listing.ALLOCATORS:
+            return ("allocator", "meaning"), [(entry.name, entry.meaning) for entry in batch.ALLOCATORS]
+        case Listing.TECHNIQUES:
+            return (
+                "technique",
+                "meaning",
+                "chunk size (CCA)",
+                "from the step alone (DCA)",
+                "options",
+                "source",
+            ), [
+                (t.name, t.title, t.recursive, t.straightforward or "none", ", ".join(t.options), t.reference)
+                for t in application.TECHNIQUES.values()
+            ]
+        case Listing.MODELS:
+            return ("model", "meaning", "source"), [
+                (m.name, m.meaning, m.reference) for m in application.MODELS
+            ]
+        case Listing.PROFILES:
+            return ("profile", "cost of an iteration"), [(p.name, p.meaning) for p in application.PROFILES]
+        case Listing.OPTIONS:
+            return ("key", "allowed", "default", "meaning"), [tuple(map(str, row)) for row in options()]

@@ -1,0 +1,79 @@
+"""Entry point of ``mlsim``: the commands, and how errors become messages and exit codes.
+
+Exit codes: 0 done, 1 results could not be written, 2 bad input or wrong usage, 130 Ctrl-C, 143 ended
+by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated, Any, NoReturn
+
+import click
+import typer
+
+from mlsim.cli import info, run
+from mlsim.errors import MlsimError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="mlsim",
+    help="Simulate HPC scheduling at the batch and the application level at once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"mlsim {version('mlsim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("run")(run.run)
+app.command("check")(info.check)
+app.command("schema")(info.schema)
+app.command("list")(info.list_)
+
+
+def _terminated(number: int, _: Any) -> NoReturn:
+    # An exception, so that half-written directories are removed on the way out.
+    raise SystemExit(128 + number)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        print("mlsim: interrupted; nothing was written", file=sys.stderr)
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except MlsimError as error:
+        print(f"mlsim: {error}", file=sys.stderr)
+        code = error.exit_code
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code or 0)

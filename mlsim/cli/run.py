@@ -1,0 +1,95 @@
+"""``mlsim run``: simulate a scenario file, write its results, print a summary."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim.experiment import Result
+
+__all__ = ["run"]
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory for the results; must not exist.  [default: runs/NAME-001 …]"
+        ),
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Simulate FILE and write its results."""
+    from mlsim import _jit
+    from mlsim.cli.progress import progress_bar
+    from mlsim.experiment import run as run_scenario
+    from mlsim.experiment.rundir import next_directory
+    from mlsim.scenario import load, parse_overrides, remarks
+
+    if quiet or json_:
+        _jit.quiet()
+    scenario = load(file, parse_overrides(set_ or []))
+    if not (quiet or json_):
+        for remark in remarks(scenario):
+            print(f"mlsim: note: {remark}", file=sys.stderr)
+    target = out or next_directory(Path("runs"), scenario.name)
+    with progress_bar(scenario.name, shown=not (quiet or json_)) as progress:
+        result = run_scenario(scenario, out=target, progress=progress)
+    if json_:
+        print(json.dumps(result.summary, indent=2, allow_nan=False))
+    elif not quiet:
+        _print_summary(result, target)
+
+
+def _print_summary(result: Result, target: Path) -> None:
+    from rich.console import Console
+
+    from mlsim.analysis import summary_table
+
+    console = Console()
+    console.print(summary_table(result.summary))
+    for line in _notes(result.summary):
+        console.print(line, style="yellow", highlight=False)
+    for line in _rejections(result):
+        console.print(line, style="yellow", highlight=False)
+    console.print(f"Results: {target}{_what_is_there(target)}", highlight=False, soft_wrap=True)
+
+
+def _notes(summary: dict[str, Any]) -> list[str]:
+    notes = summary["workload"]["notes"]
+    if not notes:
+        return []
+    return ["Workload: " + ", ".join(f"{name} {count}" for name, count in notes.items())]
+
+
+def _rejections(result: Result, most: int = 5) -> list[str]:
+    """Say which jobs could never fit, and why."""
+    jobs = result.records.jobs
+    rejected = jobs.state == 2
+    count = int(rejected.sum())
+    if not count:
+        return []
+    ids = ", ".join(map(str, jobs.job_id[rejected][:most].tolist())) + (", …" if count > most else "")
+    largest = result.summary["workload"]["largest_request"]
+    return [
+        f"Rejected: {count} jobs ask for more than the machine's {largest} processors "
+        f"(job {ids}; state 'rejected' in jobs.parquet)"
+    ]
+
+
+def _what_is_there(directory: Path) -> str:
+    names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
+    return "  (" + ", ".join(names) + ")"

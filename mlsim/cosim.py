@@ -1,0 +1,257 @@
+"""One run: couples the batch level and the application level by forecasts.
+
+The batch system starts a job; an application simulator computes the job's whole future on the nodes
+it got; the batch system schedules that future as events. This is the only module that knows both
+levels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlsim.application.costs import CostProfiles
+from mlsim.application.recorder import LoopRecorder
+from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.requests import Requests
+from mlsim.batch.simulator import Applications, BatchSystem, Progress
+from mlsim.batch.table import FIRST_ROW, JOB_ID, NUMBER, ROWS, RUN
+from mlsim.coordination import Forecast, JobCompleted, Kill, Message, NodeIdle, NodeSet
+from mlsim.platform import Machine, build_machine
+from mlsim.record import Chunks, Loops, MessageKind, Messages, Nodes, PEs, Records, empty
+from mlsim.scenario import ApplicationModel, Scenario, TraceLevel, resolve_path
+from mlsim.workload import Workload, open_workload
+
+__all__ = ["Outcome", "Survey", "simulate", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run leaves.
+
+    Attributes
+    ----------
+    records
+        Everything that happened.
+    notes
+        Counts of what was changed or left out on reading the workload.
+    largest
+        The most processors a job could ask for.
+    pass_seconds
+        Wall-clock seconds of each pass.
+    application_seconds
+        Wall-clock seconds spent simulating applications.
+    """
+
+    records: Records
+    notes: dict[str, int]
+    largest: int
+    pass_seconds: np.ndarray[Any, np.dtype[np.float64]]
+    application_seconds: float
+
+
+class _RigidApplications:
+    """Every job runs as long as in the log: one event, no loop."""
+
+    seconds = 0.0
+
+    def __init__(self, batch: BatchSystem) -> None:
+        self._batch = batch
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        return Forecast(at + float(self._batch.table.floats[RUN, slot]))
+
+    def finish(self, slot: int, at: float, killed: bool) -> None:
+        """Nothing is left to note: the batch level has recorded it all."""
+
+
+class _LoopApplications:
+    """Every job executes a loop, simulated when the job starts."""
+
+    def __init__(self, batch: BatchSystem, scenario: Scenario, machine: Machine, latency: float) -> None:
+        self.seconds = 0.0
+        self._batch = batch
+        self._config = scenario.application
+        self._machine = machine
+        self._costs = _cost_profiles(scenario, machine)
+        level = scenario.output.trace
+        self._record = level is TraceLevel.CHUNKS
+        self._running: dict[int, LoopApplication] = {}
+        self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._record)
+        self.messages = _MessageLog(latency) if scenario.coordination.rca else None
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        began = time.perf_counter()
+        table, occupancy = self._batch.table, self._batch.occupancy
+        job = LoopJob(int(table.ints[JOB_ID, slot]), float(table.floats[RUN, slot]))
+        application = LoopApplication(job, self._config, self._costs, self._machine, self._record)
+        first = table.ints[FIRST_ROW, slot]
+        held = slice(first, first + table.ints[ROWS, slot])
+        forecast = application.start(at, _node_set(occupancy.ints[:, held]))
+        self._running[slot] = application
+        self.seconds += time.perf_counter() - began
+        return forecast
+
+    def finish(self, slot: int, at: float, killed: bool) -> None:
+        application = self._running.pop(slot)
+        forecast = application.disturb(at, Kill()) if killed else application.forecast
+        number = int(self._batch.table.ints[NUMBER, slot])
+        self.recorder.take(number, application.began, application.outcome)
+        if self.messages is not None:
+            for idle in forecast.idle:
+                self.messages.add(number, idle)
+            if not killed:
+                self.messages.add(number, JobCompleted(application.job.job_id, at))
+
+
+def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
+    """Expand occupancy rows of one job to its nodes."""
+    first, count, cores = rows[NODE], rows[NODE + 1], rows[NODE_CORES]
+    if (count == 1).all():
+        return NodeSet(first.copy(), cores.copy())
+    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return NodeSet(np.repeat(first, count) + offset, np.repeat(cores, count))
+
+
+class _MessageLog:
+    """Coordination messages as rows; a message is received one latency after it was sent."""
+
+    def __init__(self, latency: float) -> None:
+        self._latency = latency
+        self._rows: list[tuple[float, int, int, int, int, float]] = []
+
+    def add(self, number: int, message: Message) -> None:
+        """Note a message about the job with this number."""
+        if isinstance(message, NodeIdle):
+            facts = (message.node, message.remaining_iterations, message.remaining_work)
+            self._rows.append((message.time, number, MessageKind.NODE_IDLE, *facts))
+        else:
+            self._rows.append((message.time, number, MessageKind.JOB_COMPLETED, -1, 0, 0.0))
+
+    def rows(self) -> Messages:
+        """Give all messages in order of sending."""
+        rows = sorted(self._rows)
+        sent, job, kind, node, iterations, work = zip(*rows, strict=True) if rows else ((),) * 6
+        sent_at = np.array(sent, np.float64)
+        return Messages(
+            kind=np.array(kind, np.int8),
+            job=np.array(job, np.int64),
+            node=np.array(node, np.int64),
+            sent=sent_at,
+            received=sent_at + self._latency,
+            remaining_iterations=np.array(iterations, np.int64),
+            remaining_work=np.array(work, np.float64),
+        )
+
+
+def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
+    """Simulate a scenario from its first submission to its last completion.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    report
+        Called now and then with the progress and the number of jobs of the workload.
+
+    Returns
+    -------
+    Outcome
+        Records and measurements; nothing is written.
+
+    Raises
+    ------
+    InputError
+        If the workload or a file of iteration costs cannot be used.
+    """
+    machine = build_machine(scenario.platform)
+    requests = Requests.on(machine, scenario.workload.mapping)
+    workload = _open(scenario, requests)
+    batch = BatchSystem(
+        machine,
+        scenario.batch,
+        requests,
+        _latency(scenario, machine) if scenario.coordination.rca else None,
+        None if report is None else lambda progress: report(progress, workload.n_jobs),
+    )
+    loops = None
+    applications: Applications
+    if scenario.application.model is ApplicationModel.LOOP:
+        applications = loops = _LoopApplications(batch, scenario, machine, _latency(scenario, machine))
+    else:
+        applications = _RigidApplications(batch)
+    batch.run(workload.blocks(), applications)
+    return Outcome(
+        records=_records(batch, machine, loops),
+        notes=dict(workload.notes),
+        largest=requests.largest,
+        pass_seconds=np.array(batch.pass_times),
+        application_seconds=loops.seconds if loops else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it."""
+
+    nodes: int
+    cores: int
+    largest: int
+    jobs: int
+    notes: dict[str, int]
+
+
+def survey(scenario: Scenario) -> Survey:
+    """Read everything that a scenario names, without simulating.
+
+    Raises
+    ------
+    InputError
+        If a file it names cannot be used.
+    """
+    machine = build_machine(scenario.platform)
+    requests = Requests.on(machine, scenario.workload.mapping)
+    if scenario.application.model is ApplicationModel.LOOP:
+        _cost_profiles(scenario, machine)
+    workload = _open(scenario, requests)
+    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
+
+
+def _open(scenario: Scenario, requests: Requests) -> Workload:
+    path = resolve_path(scenario, scenario.workload.path)
+    return open_workload(scenario.workload, path, requests.largest)
+
+
+def _cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
+    application = scenario.application
+    path = application.costs.path
+    return CostProfiles(
+        application.costs,
+        application.iterations,
+        machine.reference_speed,
+        scenario.seed,
+        None if path is None else resolve_path(scenario, path, key="application.costs.path"),
+    )
+
+
+def _latency(scenario: Scenario, machine: Machine) -> float:
+    """Seconds of a coordination message: as the scenario says, else the network's latency."""
+    latency = scenario.coordination.latency
+    return machine.network.latency if latency is None else latency
+
+
+def _records(batch: BatchSystem, machine: Machine, loops: _LoopApplications | None) -> Records:
+    return Records(
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
+        jobs=batch.jobs(),
+        occupancy=batch.occupancy_rows(),
+        loops=loops.recorder.loops() if loops else empty(Loops),
+        chunks=loops.recorder.chunks() if loops else empty(Chunks),
+        pes=loops.recorder.pes() if loops else empty(PEs),
+        messages=loops.messages.rows() if loops and loops.messages else empty(Messages),
+    )

@@ -1,0 +1,149 @@
+"""Run one scenario: load, simulate, measure, write."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlsim.experiment.result import Result, technique_of
+from mlsim.scenario import Scenario, load
+
+__all__ = ["Progress", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes
+    ----------
+    time
+        Simulated seconds.
+    done, total
+        Jobs that have ended, and jobs of the workload.
+    waiting
+        Jobs in the queue.
+    """
+
+    time: float
+    done: int
+    total: int
+    waiting: int
+
+
+def run(
+    scenario: Scenario | str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Simulate a scenario.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file, or a scenario already loaded.
+    overrides
+        Values to set on top of the file, by dotted key: ``{"batch.policy": "SAF"}``.
+    out
+        Directory to write the run into; it must not exist. Nothing is written without it.
+    progress
+        Called now and then while the simulation goes on.
+
+    Returns
+    -------
+    Result
+        Summary and data frames.
+
+    Raises
+    ------
+    InputError
+        If the scenario or a file it names cannot be used, or overrides come with a loaded scenario.
+    OutputError
+        If the results cannot be written; nothing is left half-written.
+
+    Examples
+    --------
+    >>> import mlsim
+    >>> result = mlsim.run("scenarios/quickstart.yaml", overrides={"application.technique": "SS"})
+    >>> result.summary["jobs"]["completed"] == len(result.jobs)
+    True
+    >>> result.jobs.columns[:4]
+    ['job_id', 'submit_time', 'start_time', 'end_time']
+    """
+    from mlsim import cosim
+    from mlsim.analysis import summarize
+    from mlsim.experiment.rundir import check_target, write_run
+
+    began = time.perf_counter()
+    if not isinstance(scenario, Scenario):
+        scenario = load(scenario, overrides)
+    elif overrides:
+        from mlsim.errors import InputError
+
+        raise InputError("overrides go with a scenario file; this scenario is already loaded")
+    if out is not None:
+        check_target(Path(out))
+    outcome = cosim.simulate(scenario, _reporter(progress))
+    simulated = time.perf_counter()
+    summary = summarize(
+        outcome.records, scenario=scenario.name, seed=scenario.seed, technique=technique_of(scenario)
+    )
+    summary["workload"] = {"notes": outcome.notes, "largest_request": outcome.largest}
+    result = Result(scenario, summary, outcome.records)
+
+    def measure() -> None:
+        summary["self"] = _measured(outcome, began, simulated)
+
+    if out is not None:
+        write_run(Path(out), result, before_summary=measure)
+        return Result(scenario, summary, outcome.records, Path(out))
+    measure()
+    return result
+
+
+def _reporter(progress: Callable[[Progress], None] | None) -> Any:
+    if progress is None:
+        return None
+    return lambda state, total: progress(Progress(state.time, state.done, total, state.waiting))
+
+
+def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
+    """Give what the tool measured about itself: wall-clock seconds and memory."""
+    from mlsim._jit import compile_seconds
+
+    now = time.perf_counter()
+    return {
+        "wall_time": now - began,
+        "simulation_time": simulated - began,
+        "application_time": outcome.application_seconds,
+        "output_time": now - simulated,
+        "compile_time": compile_seconds(),
+        "pass_time": _pass_time(outcome.pass_seconds),
+        "peak_memory_mb": _peak_memory_mb(),
+    }
+
+
+def _pass_time(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
+    if not len(seconds):
+        return {"count": 0, "total": 0.0, "mean": None, "p99": None, "max": None}
+    return {
+        "count": len(seconds),
+        "total": float(seconds.sum()),
+        "mean": float(seconds.mean()),
+        "p99": float(np.percentile(seconds, 99)),
+        "max": float(seconds.max()),
+    }
+
+
+def _peak_memory_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)
