@@ -1,20 +1,56 @@
-"""Compiled kernels: one decorator, one place that says when a machine compiles them."""
+"""Compiled kernels: one decorator, one place that says when a machine compiles them.
+
+Numba takes a kernel from its cache if the kernel's own file has not changed, even where a kernel it
+calls has. So the cache has a directory for each state of all files that hold kernels together.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import numba
-from numba.core import event
+from numba.core import config, event
 
 __all__ = ["compile_seconds", "kernel", "quiet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+def _state_of_kernels() -> str:
+    """Fingerprint the sources of all kernels."""
+    fingerprint = hashlib.blake2b(digest_size=8)
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        source = path.read_bytes()
+        if b"mlsim._jit" in source or path == Path(__file__):
+            fingerprint.update(source)
+    return fingerprint.hexdigest()
+
+
+def _cache_directory() -> str:
+    """Give the first of these that can be written: NUMBA_CACHE_DIR, beside the package, the user's cache."""
+    name = f"kernels-{_state_of_kernels()}"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    places = [Path(__file__).parent / "__pycache__", home / "mlsim"]
+    if given := getattr(config, "CACHE_DIR", ""):
+        places.insert(0, Path(given))
+    for place in places:
+        directory = place / name
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue  # a read-only installation; the next place will do
+        if os.access(directory, os.W_OK | os.X_OK):
+            return str(directory)
+    return tempfile.mkdtemp(prefix="mlsim-kernels-")
 
 
 class _Announcer(event.Listener):
@@ -26,6 +62,7 @@ class _Announcer(event.Listener):
         self._depth = 0
         self._began = 0.0
         self._told = False
+        self._warned = False
 
     def on_start(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
         if self._depth == 0:
@@ -35,12 +72,23 @@ class _Announcer(event.Listener):
                 print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
         self._depth += 1
 
+    def cannot_keep(self, error: OSError) -> None:
+        """Tell once that compiled kernels cannot be written to disk."""
+        if not self._warned and not self.quiet:
+            self._warned = True
+            print(
+                f"Compiled kernels cannot be kept ({error.strerror}); the next run compiles again",
+                file=sys.stderr,
+            )
+
     def on_end(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
         self._depth -= 1
         if self._depth == 0:
             self.seconds += time.perf_counter() - self._began
 
 
+# numba fills its config from the environment, so mypy does not see the name.
+config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 _announcer = _Announcer()
 event.register("numba:compile", _announcer)  # type: ignore[no-untyped-call]
 
@@ -66,9 +114,25 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
     """
 
     def compile_later(body: F) -> F:
-        return cast(F, numba.njit(**{**_OPTIONS, **options})(body))
+        compiled = numba.njit(**{**_OPTIONS, **options})(body)
+        _forgive_full_disk(compiled)
+        return cast(F, compiled)
 
     return compile_later if function is None else compile_later(function)
+
+
+def _forgive_full_disk(compiled: Any) -> None:
+    """Let a kernel that cannot be kept on disk work all the same; numba would fail."""
+    cache = compiled._cache
+    save = cache.save_overload
+
+    def save_if_possible(signature: Any, data: Any) -> None:
+        try:
+            save(signature, data)
+        except OSError as error:
+            _announcer.cannot_keep(error)
+
+    cache.save_overload = save_if_possible
 
 
 def compile_seconds() -> float:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.costs import CostProfiles
-from mlsim.application.cut import cut
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
 from mlsim.coordination import Disturbance, Forecast, NodeIdle, NodeSet
 from mlsim.platform import Machine
-from mlsim.scenario import ApplicationConfig, ExecutionModel
+from mlsim.scenario import ApplicationConfig
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 
@@ -103,7 +103,7 @@ class LoopApplication:
         self.prefix = self._costs.prefix(self.job.job_id, len(self.node_of_pe), self.job.run_time)
         self._speed = self._machine.speed[nodes.node][self.node_of_pe]
         self._latency = self._latencies()
-        self.outcome = self._simulate(self._record)
+        self.outcome = self._simulate()
         self.forecast = Forecast(at + float(self.outcome.told.max()), self._idle_nodes())
         return self.forecast
 
@@ -124,12 +124,11 @@ class LoopApplication:
         """
         del change  # a kill is the one disturbance there is
         told = tuple(message for message in self.forecast.idle if message.time <= at)
-        whole = self.outcome if self._record else self._simulate(record=True)
-        self.outcome = cut(whole, at - self.began, self._latency, self._serving())
+        self.outcome = self._simulate(until=at - self.began)
         self.forecast = Forecast(at, told)
         return self.forecast
 
-    def _simulate(self, record: bool) -> LoopOutcome:
+    def _simulate(self, until: float = math.inf) -> LoopOutcome:
         return simulate(
             self.prefix,
             self._speed,
@@ -137,15 +136,9 @@ class LoopApplication:
             self._config.technique,
             self._config.execution,
             self._config.min_chunk,
-            record,
+            self._record,
+            until,
         )
-
-    def _serving(self) -> float:
-        """Seconds in which the master serves one request; 0 where there is no master."""
-        costs = self._config.execution
-        if costs.model is not ExecutionModel.CCA:
-            return 0.0
-        return float(costs.chunk_calculation / self._speed[0] + costs.injected_delay + costs.chunk_assignment)
 
     def _latencies(self) -> Floats:
         """One-way message times between every PE and PE 0, which is master or coordinator."""
@@ -160,7 +153,7 @@ class LoopApplication:
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.told, first_pe)
         order = np.argsort(idle, kind="stable")
-        iterations, work = self._remaining(idle[order])
+        iterations, work = self.outcome.remaining(self.prefix, self._speed, idle[order])
         return tuple(
             NodeIdle(self.job.job_id, node, time, left, seconds)
             for node, time, left, seconds in zip(
@@ -171,22 +164,3 @@ class LoopApplication:
                 strict=True,
             )
         )
-
-    def _remaining(self, times: Floats) -> tuple[Ints, Floats]:
-        """Give the iterations that PEs have in hand at some times, and the work left in them.
-
-        A node is idle only when every iteration has been handed out, so what remains at that time is
-        in the last chunk of each PE.
-        """
-        first, size = self.outcome.last_first, self.outcome.last_size
-        work = self.prefix[first + size] - self.prefix[first]
-        iterations = np.empty(len(times), np.int64)
-        seconds = np.empty(len(times))
-        for k, time in enumerate(times.tolist()):
-            left = np.clip((self.outcome.finish - time) * self._speed, 0.0, work)
-            seconds[k] = left.sum()
-            reached = np.searchsorted(self.prefix, self.prefix[first + size] - left, side="right") - 1
-            iterations[k] = np.where(
-                left > 0.0, first + size - np.clip(reached, first, first + size), 0
-            ).sum()
-        return iterations, seconds

@@ -1,7 +1,7 @@
 """The clock of the batch level: SimPy's, with a fixed order inside one timestamp.
 
-Events are totally ordered by (time, order, sequence): what ends comes before what is submitted, and
-the pass comes last, once, however many events led to it.
+Events are totally ordered by (time, order, sequence): what ends comes before what is submitted. The
+pass comes when a timestamp is over, once, however many events asked for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ class Order(IntEnum):
 
     END = 0
     SUBMISSION = 1
-    PASS = 2
 
 
 class Event(simpy.Event):
@@ -31,38 +30,60 @@ class Event(simpy.Event):
     ----------
     env
         The clock.
-    callback
+    callbacks
         Called with this event when its time has come.
     subject
-        Which job or row it is about; its meaning is the callback's.
+        Which job or row it is about; its meaning is the callbacks'.
     """
 
-    def __init__(self, env: Clock, callback: Callable[[Any], None], subject: Any = None) -> None:
+    def __init__(self, env: Clock, callbacks: list[Callable[[Any], None]], subject: Any = None) -> None:
         # A SimPy event that has already been triggered; set up by hand, because there is one a job.
         self.env = env
-        self.callbacks = [callback]
+        self.callbacks = callbacks
         self._ok = True
         self._value = None
         self.subject = subject
 
 
 class Clock(simpy.Environment):
-    """A SimPy environment whose events are set at absolute times.
+    """A SimPy environment whose events are set at absolute times, and that knows when a time is over.
 
     SimPy schedules by delay; adding a delay to the current time rounds, and two events meant for one
     moment would then fall apart by a last digit.
+
+    Parameters
+    ----------
+    close
+        Called when a time for which :meth:`ask_to_close` was called is over: when every event at
+        that time has been handled.
     """
 
-    def at(self, time: float, order: int, callback: Callable[[Any], None], subject: Any = None) -> None:
+    def __init__(self, close: Callable[[], None]) -> None:
+        super().__init__(0.0)
+        self._close = close
+        self._asked = False
+
+    def at(self, time: float, order: int, callback: Callable[[Any], None], subject: Any) -> None:
         """Call ``callback(event)`` at ``time``."""
-        heappush(self._queue, (time, order, next(self._eid), Event(self, callback, subject)))  # type: ignore[misc]
+        event = Event(self, [callback], subject)
+        heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
 
     def until(self, time: float, order: int) -> simpy.Event:
         """Give an event for a process to wait on until ``time``."""
-        event = simpy.Event(self)
-        event._ok, event._value = True, None
+        event = Event(self, [])
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
         return event
+
+    def ask_to_close(self) -> None:
+        """Have ``close`` called once, when the current time is over."""
+        self._asked = True
+
+    def step(self) -> None:
+        """Handle the next event; close its time if it was the last and somebody asked for that."""
+        super().step()
+        if self._asked and (not self._queue or self._queue[0][0] > self._now):
+            self._asked = False
+            self._close()
 
     @property
     def time(self) -> float:

@@ -81,7 +81,7 @@ class BatchSystem:
         release_latency: float | None = None,
         report: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.clock = Clock(0.0)
+        self.clock = Clock(self._pass)
         self.table = JobTable()
         self.occupancy = OccupancyLog()
         self.pass_times = array("d")
@@ -110,7 +110,6 @@ class BatchSystem:
         self._ended = np.empty(requests.capacity, np.int64)
         self._finished: list[int] = []
         self._n_finished = 0
-        self._pass_is_due = False
         self._applications: Applications
         self._queue = self._running = np.empty(0, np.int64)
         self._make_room()
@@ -149,7 +148,7 @@ class BatchSystem:
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, Order.SUBMISSION)
                 self._last_arrival = last
-                self._ask_for_pass()
+                self.clock.ask_to_close()
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
@@ -181,14 +180,8 @@ class BatchSystem:
 
     # Passes
 
-    def _ask_for_pass(self) -> None:
-        """Have one pass at the current time, after everything else that happens at it."""
-        if not self._pass_is_due:
-            self._pass_is_due = True
-            self.clock.at(self.clock.time, Order.PASS, self._pass)
-
-    def _pass(self, _: Event) -> None:
-        self._pass_is_due = False
+    def _pass(self) -> None:
+        """Handle what happened at the current time, then start what can start."""
         now = self.clock.time
         n_ended = len(self._ending)
         for k, slot in enumerate(self._ending):
@@ -239,7 +232,7 @@ class BatchSystem:
     def _end(self, slot: int, killed: bool) -> None:
         self._applications.finish(slot, self.clock.time, killed)
         self._ending.append(slot)
-        self._ask_for_pass()
+        self.clock.ask_to_close()
 
     def _plan_releases(self, slot: int, idle: tuple[NodeIdle, ...], end: float) -> None:
         """Let every node but the last come back when its message arrives.
@@ -270,7 +263,7 @@ class BatchSystem:
             self.occupancy.ints,
             self.occupancy.floats,
         )
-        self._ask_for_pass()
+        self.clock.ask_to_close()
 
     # Memory
 

@@ -11,7 +11,6 @@ import signal
 import sys
 from typing import Annotated, Any, NoReturn
 
-import click
 import typer
 
 from mlsim.cli import info, run
@@ -52,23 +51,37 @@ app.command("schema")(info.schema)
 app.command("list")(info.list_)
 
 
-def _terminated(number: int, _: Any) -> NoReturn:
-    # An exception, so that half-written directories are removed on the way out.
-    raise SystemExit(128 + number)
+class _StoppedError(BaseException):
+    """A signal asked the process to stop; an exception, so that everything half-written is removed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, _: Any) -> NoReturn:
+    raise _StoppedError(number)
+
+
+def _stop_again(unraisable: Any) -> None:
+    """Send the signal once more where Python ignored its exception, as it does in finalizers."""
+    if isinstance(unraisable.exc_value, _StoppedError):
+        os.kill(os.getpid(), unraisable.exc_value.number)
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
+    sys.unraisablehook = _stop_again
+    code = 0
     try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
-    except click.exceptions.Abort:
+        app()
+    except _StoppedError as stopped:
         print("mlsim: interrupted; nothing was written", file=sys.stderr)
-        code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        code = 128 + stopped.number
     except MlsimError as error:
         print(f"mlsim: {error}", file=sys.stderr)
         code = error.exit_code
@@ -76,4 +89,4 @@ def main() -> NoReturn:
         # The reader of our output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    sys.exit(code or 0)
+    sys.exit(code)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, cast
 
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.result import Result, technique_of
@@ -135,13 +135,13 @@ def _draw(directory: Path, result: Result) -> None:
 
 
 def _trace(directory: Path, result: Result) -> None:
-    from mlsim.record.otf2 import write_otf2
+    from mlsim.record.otf2 import Level, write_otf2
 
     scenario = result.scenario
     write_otf2(
         directory,
         result.records,
-        scenario.output.trace.value,
+        cast(Level, scenario.output.trace.value),
         scenario_name=scenario.name,
         technique=technique_of(scenario) or "",
         workload_name=Path(scenario.workload.path).name,

@@ -174,7 +174,7 @@ def test_easy_backfills_without_delaying_the_head():
 
 
 def test_a_job_that_outlives_its_estimate_is_expected_one_second_from_now():
-    # Job 1 is overdue from 5 on. At 6 the head is promised 7, so a candidate of 1 s may start, one of 2 s not.
+    # Job 1 is overdue from 5 on. At 6 the head is promised 7: a candidate of 1 s may start, one of 2 s not.
     jobs = block([0, 1, 6, 6], [10, 5, 2, 1], [5, 5, 2, 1], [6, 8, 2, 2])
     _, done, _ = simulate(jobs, UNITS, backfill="easy", on_overrun="extend")
     assert done.start_time.tolist() == [0, 10, 15, 6]

@@ -102,7 +102,7 @@ def test_five_mistakes_at_once(mlsim, small):
         text = text.replace(right, wrong)
     (small / "small.yaml").write_text(text)
     message = refuse(mlsim, small)
-    for place in ("small.yaml:5", "small.yaml:9", "small.yaml:13", "small.yaml:12", "small.yaml:15"):
+    for place in ("small.yaml:5", "small.yaml:9", "small.yaml:13", "small.yaml:14", "small.yaml:16"):
         assert place in message
     for suggestion in ("policy", "GSS", "chunks"):
         assert suggestion in message

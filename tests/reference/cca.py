@@ -21,7 +21,7 @@ class _Request(NamedTuple):
 class _Loop:
     def __init__(self, case: Case) -> None:
         self.case, self.log = case, Log(case.p)
-        self.env = simpy.Environment(Fraction(0))  # type: ignore[arg-type]
+        self.env = simpy.Environment(Fraction(0))
         self.mailbox: list[_Request] = []
         self.bell = self.env.event()
         self.step = self.begin = self.previous = 0
@@ -125,9 +125,9 @@ class _Loop:
         return chunk
 
     def run(self) -> Log:
-        self.env.process(self.master())  # type: ignore[arg-type]
+        self.env.process(self.master())
         for rank in range(1, self.case.p):
-            self.env.process(self.worker(rank))  # type: ignore[arg-type]
+            self.env.process(self.worker(rank))
         self.env.run()
         return self.log
 

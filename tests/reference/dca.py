@@ -15,7 +15,7 @@ from tests.reference.techniques import Adaptive, straightforward_size
 class _Loop:
     def __init__(self, case: Case) -> None:
         self.case, self.log = case, Log(case.p)
-        self.env = simpy.Environment(Fraction(0))  # type: ignore[arg-type]
+        self.env = simpy.Environment(Fraction(0))
         self.window = simpy.Resource(self.env, capacity=1)
         self.step = self.begin = 0
         self.adaptive = Adaptive(case.n, case.p, case.first_chunk)
@@ -88,7 +88,7 @@ class _Loop:
     def run(self) -> Log:
         self.last: dict[int, tuple[int, int]] = {}
         for rank in range(self.case.p):
-            self.env.process(self.pe(rank))  # type: ignore[arg-type]
+            self.env.process(self.pe(rank))
         self.env.run()
         return self.log
 

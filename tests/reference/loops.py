@@ -94,4 +94,4 @@ class Ranked(simpy.Event):
     def __init__(self, env: simpy.Environment, delay: Fraction, rank: int) -> None:
         super().__init__(env)
         self._ok, self._value = True, None
-        env.schedule(self, priority=10 + rank, delay=delay)  # type: ignore[arg-type]
+        env.schedule(self, priority=10 + rank, delay=delay)

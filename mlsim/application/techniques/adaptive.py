@@ -1,0 +1,132 @@
+"""Adaptive factoring (AF): chunk sizes from the iteration times that each PE has measured so far.
+
+With μ_q and σ_q² the mean and the variance of the iteration times of PE q, D = Σ σ_q²/μ_q and
+E = (Σ 1/μ_q)^−1, the chunk of PE p is (D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p), rounded down, at least
+one iteration (Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14). The sums run over the PEs that have
+statistics; sum trees keep them, so that a change costs O(log P) and leaves no rounding behind.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.application.techniques.fixed import ceil_div
+
+__all__ = ["adaptive_size", "learn", "new_measurements"]
+
+Floats = NDArray[np.float64]
+
+COUNT, MEAN, SPREAD = 0, 1, 2
+RATE, RISK = 0, 1
+NO_SPREAD = 1e-6
+ROUNDING = 1e-9
+
+
+@kernel
+def new_measurements(p: int) -> tuple[Floats, Floats]:
+    """Start without statistics for ``p`` PEs.
+
+    Returns
+    -------
+    measured
+        float64[3, P]: iterations measured, mean iteration time in s, sum of squared deviations in s².
+    sums
+        float64[2, 2·width]: sum trees over the PEs with statistics, of 1/μ and of σ²/μ; the sum is in
+        element 1, PE j's term in element width + j. Element 0 of the first row counts those PEs.
+    """
+    width = 1
+    while width < p:
+        width *= 2
+    return np.zeros((3, p)), np.zeros((2, 2 * width))
+
+
+@kernel
+def _put(sums: Floats, row: int, pe: int, value: float) -> None:
+    """Replace one term of a sum tree."""
+    node = sums.shape[1] // 2 + pe
+    sums[row, node] = value
+    while node > 1:
+        node >>= 1
+        sums[row, node] = sums[row, 2 * node] + sums[row, 2 * node + 1]
+
+
+@kernel
+def _variance(measured: Floats, pe: int) -> float:
+    """Sample variance of a PE's iteration times; 0 for one iteration.
+
+    A σ below a millionth of μ counts as none: costs are differences of prefix sums, which carry
+    rounding noise of about that order on long loops.
+    """
+    if measured[COUNT, pe] < 2.0:
+        return 0.0
+    variance = measured[SPREAD, pe] / (measured[COUNT, pe] - 1.0)
+    bound = NO_SPREAD * measured[MEAN, pe]
+    return variance if variance > bound * bound else 0.0
+
+
+@kernel
+def _merge(measured: Floats, pe: int, size: int, mean: float, spread: float) -> None:
+    """Merge a chunk's mean and squared deviations with those before (Chan, Golub and LeVeque 1983)."""
+    before = measured[COUNT, pe]
+    share = size / (before + size)
+    shift = mean - measured[MEAN, pe]
+    measured[COUNT, pe] = before + size
+    measured[MEAN, pe] += shift * share
+    measured[SPREAD, pe] += spread + shift * shift * before * share
+
+
+@kernel
+def learn(
+    measured: Floats, sums: Floats, pe: int, prefix: Floats, speed: float, first: int, size: int
+) -> None:
+    """Add the iteration times of one executed chunk (size >= 1) to a PE's statistics."""
+    mean = (prefix[first + size] - prefix[first]) / size
+    spread = 0.0
+    for k in range(first, first + size):
+        deviation = (prefix[k + 1] - prefix[k]) - mean
+        spread += deviation * deviation
+    had_none = measured[MEAN, pe] == 0.0
+    _merge(measured, pe, size, mean / speed, spread / (speed * speed))
+    if measured[MEAN, pe] > 0.0:
+        sums[0, 0] += 1.0 if had_none else 0.0
+        _put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
+        _put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+
+
+@kernel
+def adaptive_size(
+    measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int, first_size: int
+) -> int:
+    """AF: the chunk of one PE (Eleliemy 2021, Eq. 2.14).
+
+    Parameters
+    ----------
+    measured, sums
+        Statistics that are known where the chunk is calculated.
+    pe
+        PE that asked.
+    remaining, n, p
+        Iterations left, iterations of the loop, PEs.
+    first_size
+        Chunk of a PE that has no statistics: no iteration executed, or none that took any time.
+
+    Notes
+    -----
+    As long as any PE has no statistics, D and E do not speak for all, and every chunk is at most
+    ⌈N/2P⌉. A value within 1e-9 (relative) of the next integer counts as that integer, so that the
+    rounding of the statistics costs no iteration.
+    """
+    size = first_size
+    if measured[MEAN, pe] > 0.0:
+        d = sums[RISK, 1]
+        work = remaining / sums[RATE, 1]
+        # The printed difference loses its digits where D >> E·R; multiplied out by its conjugate:
+        share = 2.0 * work * work / (d + 2.0 * work + math.sqrt(d * d + 4.0 * d * work))
+        size = int(min(share / measured[MEAN, pe] * (1.0 + ROUNDING), float(remaining)))
+    if sums[0, 0] < p:
+        size = min(size, ceil_div(n, 2 * p))
+    return size

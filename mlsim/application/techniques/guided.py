@@ -1,0 +1,147 @@
+"""Guided self-scheduling (GSS): every chunk is the P-th part of what is left.
+
+The recursive form, ⌈R/P⌉, is one integer division. The straightforward form,
+⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1), must not be computed by ``ceil(pow(...))``: floating
+point is off by one where the value lies close to an integer (N=1000, P=5, i=2 is exactly 128).
+Here x_i = N·(P−1)^i / P^(i+1) is followed in fixed point: x_{i+1} = x_i − x_i/P, each step rounded
+down by less than one unit of the last place. Since every step also shrinks what was lost before by
+(P−1)/P, the computed value is never more than P + 1 units too small, however many steps there were.
+So the ceiling is known unless the fraction is within P + 1 units of one; then that one value is
+computed again with more digits. An x_i that is itself an integer needs P^(i+1) to divide N; then all
+values before it are integers too, nothing was ever rounded, and the value is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.application.techniques.fixed import ceil_div
+
+__all__ = [
+    "FRACTION_WORDS",
+    "guided_recursive_size",
+    "guided_straightforward_size",
+    "new_guide",
+]
+
+Ints = NDArray[np.int64]
+
+FRACTION_WORDS = 4
+STEP = 0
+ROUNDED = 1
+HEADER = 2
+WORD = 32
+MASK = (1 << WORD) - 1
+
+
+@kernel
+def guided_recursive_size(remaining: int, p: int) -> int:
+    """GSS from what is left: ⌈R/P⌉ (Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4)."""
+    return ceil_div(remaining, p)
+
+
+@kernel
+def new_guide(fraction_words: int) -> Ints:
+    """Make the memory in which GSS follows x_i, so that the next step costs one more division.
+
+    Parameters
+    ----------
+    fraction_words
+        32-bit words kept after the point.
+
+    Returns
+    -------
+    int64[2, 4 + fraction words]
+        Row 0: the step the value stands for (-1: none yet), whether anything was rounded, then the
+        value in base 2^32, most significant word first, two words before the point. Row 1: scratch.
+    """
+    guide = np.zeros((2, HEADER + 2 + fraction_words), np.int64)
+    guide[0, STEP] = -1
+    return guide
+
+
+@kernel
+def _divide(guide: Ints, p: int, row: int) -> int:
+    """Divide the value by P into a row, rounding down; gives 1 if anything was lost, else 0."""
+    rest = 0
+    for k in range(HEADER, guide.shape[1]):
+        # rest < P < 2^31, so that the two words together stay below 2^63
+        part = (rest << WORD) | guide[0, k]
+        quotient = part // p
+        guide[row, k] = quotient
+        rest = part - quotient * p
+    return 1 if rest != 0 else 0
+
+
+@kernel
+def _reset(guide: Ints, n: int, p: int) -> None:
+    """Set the value to x_0 = N/P."""
+    guide[0, :] = 0
+    guide[0, HEADER] = n >> WORD
+    guide[0, HEADER + 1] = n & MASK
+    guide[0, ROUNDED] = _divide(guide, p, 0)
+
+
+@kernel
+def _step(guide: Ints, p: int) -> None:
+    """Go on to the next step: x − ⌈x/P⌉ in units of the last place."""
+    borrow = _divide(guide, p, 1)
+    guide[0, STEP] += 1
+    guide[0, ROUNDED] |= borrow
+    for k in range(guide.shape[1] - 1, HEADER - 1, -1):
+        difference = guide[0, k] - guide[1, k] - borrow
+        borrow = 1 if difference < 0 else 0
+        guide[0, k] = difference + (borrow << WORD)
+
+
+@kernel
+def _ceiling(guide: Ints, p: int) -> int:
+    """Round the value up; -1 where the digits kept do not decide."""
+    whole = int((guide[0, HEADER] << WORD) | guide[0, HEADER + 1])
+    last = guide.shape[1] - 1
+    if guide[0, ROUNDED] == 0:
+        for k in range(HEADER + 2, last + 1):
+            if guide[0, k] != 0:
+                return whole + 1
+        return whole
+    carry = p + 1
+    for k in range(last, HEADER + 1, -1):
+        carry = (guide[0, k] + carry) >> WORD
+    return whole + 1 if carry == 0 else -1
+
+
+@kernel
+def _advance(guide: Ints, i: int, n: int, p: int) -> int:
+    """Bring the guide to step i and round its value up; -1 where its digits do not decide."""
+    if guide[0, STEP] < 0 or i < guide[0, STEP]:
+        _reset(guide, n, p)
+    # Once below one, the value stays there and its ceiling is 1: no need to follow it further.
+    while guide[0, STEP] < i and (guide[0, HEADER] != 0 or guide[0, HEADER + 1] != 0):
+        _step(guide, p)
+    if guide[0, STEP] < i:
+        return 1
+    return _ceiling(guide, p)
+
+
+@kernel
+def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
+    """GSS from the step alone, exactly: ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1).
+
+    Parameters
+    ----------
+    guide
+        Where the value was followed to; any guide of this N and P gives the same result, one that
+        stands at a step not above ``i`` gives it faster.
+    i
+        Scheduling step, from 0.
+    n, p
+        Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
+    """
+    size = _advance(guide, i, n, p)
+    words = FRACTION_WORDS
+    while size < 0:
+        words *= 2
+        size = _advance(new_guide(words), i, n, p)
+    return size

@@ -1,0 +1,35 @@
+"""Trapezoid self-scheduling (TSS): chunk sizes fall linearly from ⌈N/2P⌉ to 1."""
+
+from __future__ import annotations
+
+from mlsim._jit import kernel
+from mlsim.application.techniques.fixed import ceil_div
+
+__all__ = ["trapezoid_first_size", "trapezoid_size", "trapezoid_slope"]
+
+
+@kernel
+def trapezoid_first_size(n: int, p: int) -> int:
+    """K_0 = ⌈N/2P⌉, the first chunk of TSS."""
+    return ceil_div(n, 2 * p)
+
+
+@kernel
+def trapezoid_slope(n: int, p: int) -> int:
+    """C = ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌈2N/(K_0 + 1)⌉ steps: what each chunk of TSS is smaller by."""
+    first = trapezoid_first_size(n, p)
+    # 2N may not fit in 64 bits: double quotient and remainder instead.
+    quotient = n // (first + 1)
+    steps = 2 * quotient + ceil_div(2 * (n - quotient * (first + 1)), first + 1)
+    return (first - 1) // (steps - 1) if steps > 1 else 0
+
+
+@kernel
+def trapezoid_size(i: int, first: int, slope: int) -> int:
+    """TSS at step i: K_0 − i·C, 0 once that is negative (Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4).
+
+    The form is the same with and without the chunks before it.
+    """
+    if slope > 0 and i > first // slope:
+        return 0
+    return first - i * slope

@@ -1,0 +1,260 @@
+"""The definitions of a trace: what its events refer to, and how tools arrange and name it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import _otf2
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record.otf2.layout import Layout
+from mlsim.record.otf2.library import function
+from mlsim.record.otf2.mail import BATCH_RANK
+from mlsim.record.otf2.metrics import METRICS
+from mlsim.record.otf2.references import (
+    BATCH_LOCATION,
+    COMMUNICATOR,
+    FIRST_ITERATION,
+    ITERATIONS,
+    JOB_ID,
+    MESSAGE,
+    METRIC_CLASS,
+    NESTED_REGIONS,
+    REMAINING_ITERATIONS,
+    REMAINING_WORK,
+    STEP,
+    TECHNIQUE,
+    Level,
+    fixed_strings,
+)
+from mlsim.record.tables import Jobs, JobState, Nodes
+
+__all__ = ["Names", "write_definitions"]
+
+TICKS_PER_SECOND = 1_000_000_000
+
+_u32, _u64, _u8 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint8
+_write_string = function("GlobalDefWriter_WriteString", ctypes.c_void_p, _u32, ctypes.c_char_p)
+_write_location = function("GlobalDefWriter_WriteLocation", ctypes.c_void_p, _u64, _u32, _u8, _u64, _u32)
+_write_region = function(
+    "GlobalDefWriter_WriteRegion", ctypes.c_void_p, _u32, _u32, _u32, _u32, _u8, _u8, _u32, _u32, _u32, _u32
+)
+
+_ATTRIBUTES = (
+    (FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
+    (ITERATIONS, "iterations", "iterations in the chunk", _otf2.TYPE_UINT64),
+    (STEP, "step", "scheduling step that sized the chunk", _otf2.TYPE_UINT64),
+    (JOB_ID, "job id", "the job's identifier in the workload", _otf2.TYPE_UINT64),
+    (TECHNIQUE, "technique", "loop self-scheduling technique of the job's loop", _otf2.TYPE_STRING),
+    (MESSAGE, "message", "kind of coordination message", _otf2.TYPE_STRING),
+    (REMAINING_ITERATIONS, "remaining iterations", "iterations not yet executed", _otf2.TYPE_INT64),
+    (REMAINING_WORK, "remaining work", "PE-seconds of work not yet executed", _otf2.TYPE_DOUBLE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the trace's parts are called.
+
+    Attributes
+    ----------
+    scenario, technique, workload
+        Name of the scenario, of the technique of its loops, and of the workload, which stands as the
+        source file of the jobs' regions.
+    """
+
+    scenario: str
+    technique: str
+    workload: str
+
+
+class _Writer:
+    """The writer of global definitions, with its table of strings."""
+
+    def __init__(self, archive: Any, technique: str) -> None:
+        self.handle = _otf2.Archive_GetGlobalDefWriter(archive)
+        self.pointer = ctypes.cast(self.handle, ctypes.c_void_p)
+        self._known: dict[str, int] = {}
+        self._strings = 0
+        for text in fixed_strings(technique):
+            self._known.setdefault(text, self.new_text(text))
+
+    def new_text(self, text: str) -> int:
+        """Define a string and get its reference."""
+        reference = self._strings
+        self._strings += 1
+        _write_string(self.pointer, reference, text.encode("utf-8", "replace"))
+        return reference
+
+    def text(self, text: str) -> int:
+        """Get the reference of a string that may have been defined before."""
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = self.new_text(text)
+        return known
+
+    def location(self, location: int, name: int, events: int, group: int) -> None:
+        """Define a location of a location group."""
+        _write_location(self.pointer, location, name, _otf2.LOCATION_TYPE_CPU_THREAD.value, events, group)
+
+    def region(self, region: int, name: int, canonical: int, about: int, role: int, source: int) -> None:
+        """Define a region of the user's code; all but the role are references."""
+        user, lines = _otf2.PARADIGM_USER.value, (0, 0)
+        _write_region(self.pointer, region, name, canonical, about, role, user, 0, source, *lines)
+
+
+def write_definitions(
+    archive: Any,
+    names: Names,
+    nodes: Nodes,
+    jobs: Jobs,
+    *,
+    layout: Layout,
+    job_region: NDArray[np.int64],
+    events: NDArray[np.int64],
+    length: int,
+    level: Level,
+) -> None:
+    """Write all definitions.
+
+    Parameters
+    ----------
+    archive
+        The archive, with its event files closed.
+    names
+        Names of the trace's parts.
+    nodes, jobs
+        Tables of the run.
+    layout
+        The rows of the trace.
+    job_region
+        Number of each job's region, negative where there is none.
+    events
+        Number of events of each location.
+    length
+        Time of the last event, in ns.
+    level
+        What the trace shows.
+    """
+    writer = _Writer(archive, names.technique)
+    undefined = _otf2.UNDEFINED_TIMESTAMP.value
+    _otf2.GlobalDefWriter_WriteClockProperties(writer.handle, TICKS_PER_SECOND, 0, length, undefined)
+    _write_machine(writer, nodes)
+    _write_locations(writer, layout, events)
+    _write_nested_regions(writer, names.technique, level)
+    _write_jobs(writer, jobs, job_region, names.workload)
+    _write_metrics(writer)
+    if level != "jobs":
+        _write_communicator(writer, layout.node_first, len(NESTED_REGIONS[level]))
+        _write_attributes(writer)
+    _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
+
+
+def _write_attributes(writer: _Writer) -> None:
+    """Write the attributes of events."""
+    for attribute, name, about, kind in _ATTRIBUTES:
+        labels = writer.text(name), writer.text(about)
+        _otf2.GlobalDefWriter_WriteAttribute(writer.handle, attribute, *labels, kind)
+
+
+def _write_machine(writer: _Writer, nodes: Nodes) -> None:
+    """Write the system tree cluster -> group -> node, and a location group a node."""
+    handle, text = writer.handle, writer.text
+    undefined = _otf2.UNDEFINED_SYSTEM_TREE_NODE.value
+    _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, 0, text("cluster"), text("machine"), undefined)
+    _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, 0, _otf2.SYSTEM_TREE_DOMAIN_MACHINE)
+    groups = {name: 1 + number for number, name in enumerate(dict.fromkeys(nodes.group))}
+    for name, number in groups.items():
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, number, text(name), text("group"), 0)
+    process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
+    _otf2.GlobalDefWriter_WriteLocationGroup(handle, 0, text("batch system"), process, 0, no_creator)
+    for node, (name, group) in enumerate(zip(nodes.name, nodes.group, strict=True)):
+        tree, label = 1 + len(groups) + node, text(name)
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, tree, label, text("node"), groups[group])
+        _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, tree, _otf2.SYSTEM_TREE_DOMAIN_SHARED_MEMORY)
+        _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + node, label, process, tree, no_creator)
+
+
+def _write_locations(writer: _Writer, layout: Layout, events: NDArray[np.int64]) -> None:
+    """Write the dispatcher's location and every row's."""
+    counts = events.tolist()
+    writer.location(BATCH_LOCATION, writer.text("dispatcher"), counts[BATCH_LOCATION], 0)
+    location = BATCH_LOCATION
+    for node, rows in enumerate(np.diff(layout.node_first).tolist()):
+        for row in range(rows):
+            location += 1
+            name = "all cores" if layout.per_node else f"core {row}"
+            writer.location(location, writer.text(name), counts[location], 1 + node)
+
+
+def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None:
+    """Write the regions that are nested in those of jobs, each in a group of its own."""
+    by, of = (f", handed out by {technique}", f" of {technique}") if technique else ("", "")
+    kinds = {
+        "chunk": (f"iterations of a loop{by}", _otf2.REGION_ROLE_LOOP),
+        "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
+    }
+    group = _otf2.GROUP_TYPE_REGIONS, _otf2.PARADIGM_USER, _otf2.GROUP_FLAG_NONE
+    for region, name in enumerate(NESTED_REGIONS[level]):
+        about, role = kinds[name]
+        own = writer.text(name)
+        writer.region(region, own, own, writer.text(about), role.value, writer.text(""))
+        label = writer.text(f"chunks{of}") if name == "chunk" else own
+        _otf2.GlobalDefWriter_WriteGroup(writer.handle, region, label, *group, [region])
+
+
+def _write_jobs(writer: _Writer, jobs: Jobs, job_region: NDArray[np.int64], workload: str) -> None:
+    """Write a region for every job that started."""
+    role, source = _otf2.REGION_ROLE_FUNCTION.value, writer.text(workload)
+    ends = {state.value: state.name.lower() for state in JobState}
+    asked = jobs.executable, jobs.user, jobs.processors
+    columns = (job_region, jobs.job_id, *asked, jobs.state, jobs.backfilled)
+    started = np.flatnonzero(job_region >= 0)
+    rows = zip(*(column[started].tolist() for column in columns), strict=True)
+    for region, job, executable, user, processors, state, backfilled in rows:
+        name = writer.new_text(f"J{job} executable {executable}" if executable >= 0 else f"J{job}")
+        owner, how = f"user {user}, " if user >= 0 else "", ", backfilled" if backfilled else ""
+        about = writer.text(f"{owner}{processors} processors, {ends[state]}{how}")
+        writer.region(region, name, writer.new_text(str(job)), about, role, source)
+
+
+def _write_metrics(writer: _Writer) -> None:
+    """Write the metric class, which the dispatcher's location records."""
+    handle, text = writer.handle, writer.text
+    for member, (name, about, unit) in enumerate(METRICS):
+        _otf2.GlobalDefWriter_WriteMetricMember(
+            handle,
+            member,
+            text(name),
+            text(about),
+            _otf2.METRIC_TYPE_USER,
+            _otf2.METRIC_ABSOLUTE_LAST,
+            _otf2.TYPE_UINT64,
+            _otf2.BASE_DECIMAL,
+            0,
+            text(unit),
+        )
+    occurrence, recorder = _otf2.METRIC_ASYNCHRONOUS, _otf2.RECORDER_KIND_ABSTRACT
+    _otf2.GlobalDefWriter_WriteMetricClass(handle, METRIC_CLASS, range(len(METRICS)), occurrence, recorder)
+    _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, BATCH_LOCATION)
+
+
+def _write_communicator(writer: _Writer, node_first: NDArray[np.int64], group: int) -> None:
+    """Write the communicator of the dispatcher (rank 0) and the first row of every node (rank 1 + node).
+
+    ``group`` is the first free number of a group.
+    """
+    handle, text = writer.handle, writer.text
+    mpi, no_flag = _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE
+    _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
+    members = [BATCH_LOCATION, *(BATCH_LOCATION + 1 + node_first[:-1]).tolist()]
+    ranks = range(BATCH_RANK, BATCH_RANK + len(members))
+    locations, comm = _otf2.GROUP_TYPE_COMM_LOCATIONS, _otf2.GROUP_TYPE_COMM_GROUP
+    name = text("batch system and nodes")
+    _otf2.GlobalDefWriter_WriteGroup(handle, group, name, locations, mpi, no_flag, members)
+    _otf2.GlobalDefWriter_WriteGroup(handle, group + 1, name, comm, mpi, no_flag, ranks)
+    undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
+    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text("coordination"), group + 1, undefined, flag)

@@ -1,0 +1,174 @@
+"""The OTF2 library: its functions by name and address, its archives, and its failures as our errors."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import _otf2
+
+from mlsim.errors import MlsimError, OutputError
+
+__all__ = ["TRACE_NAME", "CallFailed", "address", "failures", "fix_trace_id", "function", "open_archive"]
+
+TRACE_NAME = "trace"
+# Buffers in bytes. Every location's is cleared when it is opened, which with thousands of locations is
+# what takes the time; but one definition has to fit in one buffer.
+_EVENT_CHUNK = 1 << 18
+_DEFINITION_CHUNK = 1 << 20
+_LARGEST_CHUNK = 16 << 20
+_HANDLED = (_otf2.ErrorCodes.WARNING.value, _otf2.ErrorCodes.DEPRECATED.value)
+
+# A handle of our own: the package sets argument types on the functions of its one at every call.
+_library = ctypes.CDLL(_otf2.Config.lib_path())
+
+_ErrorCallback = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_uint64,
+    ctypes.c_char_p,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_void_p,
+)
+
+
+class CallFailed(Exception):  # noqa: N818 - it never leaves `failures`
+    """A call from compiled code returned a failure, which the error callback has been told of."""
+
+
+def function(name: str, *argument_types: Any) -> Any:
+    """Get the library's function ``OTF2_<name>``, which returns a status (0: success)."""
+    found = getattr(_library, f"OTF2_{name}")
+    found.argtypes = argument_types
+    found.restype = ctypes.c_int
+    return found
+
+
+def address(of: Any) -> int:
+    """Get the address of a library function (by its name after ``OTF2_``) or of what a pointer points to."""
+    pointer = getattr(_library, f"OTF2_{of}") if isinstance(of, str) else of
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
+
+
+@contextmanager
+def failures(directory: Path) -> Iterator[None]:
+    """Turn what the library reports as failed, inside the block, into an error.
+
+    The library tells of some failed writes only through its error callback, not in the status of the
+    call that made them; so the callback is what counts, and it also keeps the library from printing.
+
+    Raises
+    ------
+    OutputError
+        On leaving the block, if anything failed; it names ``directory`` and the first failure.
+    """
+    codes: list[int] = []
+
+    def note(_data: int, _file: bytes, _line: int, _name: bytes, code: int, _text: bytes, _rest: int) -> int:
+        if code not in _HANDLED and not codes:
+            codes.append(code)
+        return code
+
+    callback = _ErrorCallback(note)
+    register = _library.OTF2_Error_RegisterCallback
+    register.argtypes, register.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_void_p
+    previous = register(ctypes.cast(callback, ctypes.c_void_p), None)
+    cause: Exception | None = None
+    try:
+        yield
+    except (CallFailed, _otf2.Error) as error:
+        cause = error
+        codes.append(getattr(error, "code", _otf2.ErrorCodes.ERROR_INVALID).value)
+    finally:
+        register(previous, None)
+    if codes:
+        raise OutputError(_message(directory, codes[0])) from cause
+
+
+def _message(directory: Path, code: int) -> str:
+    """Say what could not be written, why, and what to try."""
+    reason = str(_otf2.Error_GetDescription(_otf2.ErrorCode(code)))
+    return (
+        f"cannot write the OTF2 trace in {directory}: {reason[:1].lower()}{reason[1:]}; "
+        "check that the directory is new and writable, and the space and quota left"
+    )
+
+
+def _flush_always(_data: object, _kind: int, _location: int, _caller: object, _final: bool) -> Any:
+    """Answer the library that a full buffer is to be written to its file."""
+    return _otf2.FLUSH
+
+
+@contextmanager
+def open_archive(directory: Path, scenario: str, *, largest_definition: int) -> Iterator[Any]:
+    """Open a new archive for writing; close it in the end, also where the block failed.
+
+    ``largest_definition`` bounds the bytes of a definition.
+    """
+    definition_chunk = min(max(_DEFINITION_CHUNK, 2 * largest_definition), _LARGEST_CHUNK)
+    archive = _otf2.Archive_Open(
+        _utf8_path(directory),
+        TRACE_NAME,
+        _otf2.FILEMODE_WRITE,
+        _EVENT_CHUNK,
+        definition_chunk,
+        _otf2.SUBSTRATE_POSIX,
+        _otf2.COMPRESSION_NONE,
+    )
+    scenario = scenario.encode("utf-8", "replace").decode("utf-8")
+    callbacks = _otf2.FlushCallbacks(pre_flush=_flush_always, post_flush=None)
+    try:
+        _otf2.Archive_SetFlushCallbacks(archive, callbacks, None)
+        _otf2.Archive_SetSerialCollectiveCallbacks(archive)
+        _otf2.Archive_SetMachineName(archive, scenario)
+        _otf2.Archive_SetDescription(archive, scenario)
+        _otf2.Archive_SetCreator(archive, "mlsim")
+        yield archive
+    except BaseException:
+        with suppress(_otf2.Error):  # the first failure is the one to report
+            _otf2.Archive_Close(archive)
+        raise
+    _otf2.Archive_Close(archive)
+
+
+def _utf8_path(path: Path) -> str:
+    """Get a path as text, for the library takes no other paths than those in UTF-8."""
+    try:
+        return path.as_posix().encode("utf-8").decode("utf-8")
+    except UnicodeEncodeError as error:
+        raise OutputError(f"cannot write an OTF2 trace in {str(path)!r}: its name is not in UTF-8") from error
+
+
+def fix_trace_id(directory: Path) -> None:
+    """Replace the trace's random identifier, which is in its anchor file, by a digest of its definitions.
+
+    The library offers no way to choose the identifier. It draws one when the archive is closed, so
+    this is the one place where two traces of the same records would differ.
+    """
+    anchor = directory / f"{TRACE_NAME}.otf2"
+    reader = _otf2.Reader_Open(_utf8_path(anchor))
+    try:
+        drawn: int = _otf2.Reader_GetTraceId(reader)
+    finally:
+        _otf2.Reader_Close(reader)
+    try:
+        digest = hashlib.blake2b((directory / f"{TRACE_NAME}.def").read_bytes(), digest_size=8).digest()
+        anchor.write_bytes(_replaced(anchor.read_bytes(), drawn, digest))
+    except OSError as error:
+        raise OutputError(f"cannot write {anchor}: {error.strerror}") from error
+
+
+def _replaced(content: bytes, drawn: int, digest: bytes) -> bytes:
+    """Put the digest where the drawn identifier is, whichever byte order it was written in."""
+    orders: tuple[Literal["little", "big"], ...] = ("little", "big")
+    for order in orders:
+        old = drawn.to_bytes(8, order)
+        if content.count(old) == 1:
+            return content.replace(old, digest)
+    raise MlsimError("internal error: the trace identifier is not where OTF2 keeps it in the anchor file")

@@ -1,0 +1,68 @@
+"""The numbers under which events refer to definitions.
+
+Small numbers take fewer bytes in an event, so the commonest regions and attributes come first.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mlsim.record.tables import MessageKind
+
+__all__ = [
+    "BATCH_LOCATION",
+    "CHUNK_REGION",
+    "COMMUNICATOR",
+    "FIRST_ITERATION",
+    "FIXED_STRINGS",
+    "ITERATIONS",
+    "JOB_ID",
+    "KIND_STRING",
+    "MESSAGE",
+    "METRIC_CLASS",
+    "NESTED_REGIONS",
+    "REMAINING_ITERATIONS",
+    "REMAINING_WORK",
+    "STEP",
+    "TECHNIQUE",
+    "TECHNIQUE_STRING",
+    "Level",
+    "fixed_strings",
+]
+
+# Locations: the dispatcher, then the rows of the nodes in order.
+BATCH_LOCATION = 0
+
+Level = Literal["jobs", "nodes", "chunks"]
+
+# Regions: those that a level nests in jobs, then one for each job that started. Numbers have no gaps,
+# which readers would complain of.
+NESTED_REGIONS: dict[Level, tuple[str, ...]] = {"jobs": (), "nodes": ("idle",), "chunks": ("chunk", "idle")}
+CHUNK_REGION = NESTED_REGIONS["chunks"].index("chunk")
+
+METRIC_CLASS = 0
+COMMUNICATOR = 0
+
+# Attributes of events.
+FIRST_ITERATION = 0
+ITERATIONS = 1
+STEP = 2
+JOB_ID = 3
+TECHNIQUE = 4
+MESSAGE = 5
+REMAINING_ITERATIONS = 6
+REMAINING_WORK = 7
+
+# Strings that events refer to; string 0 is empty, as the format advises.
+TECHNIQUE_STRING = 1
+KIND_STRING = 2
+FIXED_STRINGS = KIND_STRING + len(MessageKind)
+
+
+def fixed_strings(technique: str) -> list[str]:
+    """List the strings that have fixed numbers, from 0 on.
+
+    >>> fixed_strings("GSS")
+    ['', 'GSS', 'node idle', 'job completed']
+    """
+    return ["", technique, *(kind.name.lower().replace("_", " ") for kind in MessageKind)]

@@ -1,0 +1,208 @@
+"""Writing one run's records as an OTF2 trace."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import _otf2
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.errors import MlsimError, OutputError
+from mlsim.record.otf2.calls import find_api
+from mlsim.record.otf2.definitions import Names, write_definitions
+from mlsim.record.otf2.events import ChunkColumns, Content, Intervals, JobColumns, write_batch, write_rows
+from mlsim.record.otf2.grouping import group
+from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds, place_pes, told_times
+from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
+from mlsim.record.otf2.mail import Mail, receives, senders, sends
+from mlsim.record.otf2.metrics import METRICS, Samples, sample_metrics
+from mlsim.record.otf2.references import BATCH_LOCATION, NESTED_REGIONS, Level
+from mlsim.record.tables import Chunks, Messages, PEs, Records, empty
+
+__all__ = ["Level", "TraceInfo", "write_otf2"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInfo:
+    """What was written: events and locations in the trace, and bytes of all its files."""
+
+    events: int
+    locations: int
+    bytes: int
+
+
+def write_otf2(
+    directory: Path | str,
+    records: Records,
+    level: Level,
+    *,
+    scenario_name: str,
+    technique: str,
+    workload_name: str,
+    exclusive_nodes: bool,
+    pes_per_node: int | None = None,
+) -> TraceInfo:
+    """Write ``directory/trace.otf2`` and the files that belong to it.
+
+    The same records give the same bytes, wherever and whenever they are written.
+
+    Parameters
+    ----------
+    directory
+        Where to; made if it is missing, and without a trace in it.
+    records
+        What happened.
+    level
+        ``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of
+        cores whose job has no more work for them, and coordination messages. ``chunks``: also every
+        chunk.
+    scenario_name, technique, workload_name
+        Names to appear in the trace; the workload stands as the jobs' source file.
+    exclusive_nodes
+        Whether a job has its nodes to itself. All cores of a node look the same then, so that the
+        levels ``jobs`` and ``nodes`` show a row a node instead of one a core.
+    pes_per_node
+        On how many of its cores of a node a job executes PEs; None: on all of them.
+
+    Raises
+    ------
+    OutputError
+        Where files cannot be written; names the directory and the reason.
+    MlsimError
+        Where the records contradict themselves.
+    """
+    directory = Path(directory)
+    if (directory / f"{TRACE_NAME}.otf2").exists():
+        raise OutputError(f"{directory} has a trace in it already; remove it or name another directory")
+    shown = _at_level(records, level)
+    per_node = exclusive_nodes and level != "chunks"
+    layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
+    sender = senders(shown)
+    content = _content(shown, layout, sender, level, pes_per_node)
+    batch = sample_metrics(records), receives(shown, sender)
+    length = _length(content, *batch)
+    # The largest definition lists a location for every node.
+    opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
+    with failures(directory), opened as archive:
+        events = _write_events(archive, shown, content, *batch)
+        write_definitions(
+            archive,
+            Names(scenario_name, technique, workload_name),
+            records.nodes,
+            records.jobs,
+            layout=layout,
+            job_region=content.jobs.region,
+            events=events,
+            length=length,
+            level=level,
+        )
+    with failures(directory):
+        fix_trace_id(directory)
+    return TraceInfo(int(events.sum()), len(events), _size(directory))
+
+
+def _at_level(records: Records, level: Level) -> Records:
+    """Keep the tables that the level shows."""
+    if level == "chunks":
+        return records
+    kept = replace(records, chunks=empty(Chunks))
+    return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
+
+
+def _content(
+    records: Records, layout: Layout, sender: NDArray[np.int64], level: Level, pes_per_node: int | None
+) -> Content:
+    """Arrange the records by location and time."""
+    told, chunks = _inside_jobs(records, layout, pes_per_node)
+    held, nested = records.occupancy, len(NESTED_REGIONS[level])
+    mail_first, mail = sends(records, layout, sender)
+    return Content(
+        Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
+        _job_columns(records, first_region=nested),
+        level == "chunks",
+        nested - 1,
+        chunks,
+        mail_first,
+        mail,
+    )
+
+
+def _length(content: Content, samples: Samples, incoming: Mail) -> int:
+    """Find the time of the last event, in ns; raise MlsimError where one is before the start."""
+    ends = nanoseconds(np.concatenate([content.intervals.start[:1], content.intervals.end]))
+    times = np.concatenate([ends, content.mail.time, incoming.time, samples.times])
+    if times.min() < 0:
+        raise MlsimError(
+            f"internal error: something is recorded {-times.min()} ns before the scenario's start"
+        )
+    return int(times.max())
+
+
+def _inside_jobs(
+    records: Records, layout: Layout, pes_per_node: int | None
+) -> tuple[NDArray[np.float64], ChunkColumns]:
+    """Arrange what happens inside of jobs: when PEs were told to stop, and chunks."""
+    told, first, order = np.empty(0, np.float64), np.zeros(1, np.int64), np.empty(0, np.int64)
+    if len(records.pes.job) or len(records.chunks.job):
+        places = place_pes(records, layout, pes_per_node)
+        told = told_times(records, layout, places)
+        if len(records.chunks.job):
+            first, order = group(places.find(records.jobs, records.chunks), len(layout.entry))
+    chunks = records.chunks
+    return told, ChunkColumns(first, order, chunks.start, chunks.end, chunks.first, chunks.size, chunks.step)
+
+
+def _job_columns(records: Records, *, first_region: int) -> JobColumns:
+    """Give a region to each job that started, and gather what its enters tell."""
+    started = np.isfinite(records.jobs.start_time)
+    region = np.where(started, first_region - 1 + np.cumsum(started), -1)
+    has_loop = np.zeros(len(started), np.bool_)
+    has_loop[records.loops.job] = True
+    return JobColumns(region, records.jobs.job_id, has_loop)
+
+
+def _write_events(
+    archive: Any, records: Records, content: Content, samples: Samples, incoming: Mail
+) -> NDArray[np.int64]:
+    """Write all event files; return the number of events of each location."""
+    events = np.zeros(len(content.intervals.first), np.int64)
+    _otf2.Archive_OpenDefFiles(archive)
+    _otf2.Archive_OpenEvtFiles(archive)
+    attributes = _otf2.AttributeList_New()
+    library = find_api(), address(archive), address(attributes)
+    try:
+        failed, misplaced = write_rows(*library, content, events)
+        if misplaced >= 0:
+            raise MlsimError(_misplaced(records, misplaced))
+        if not failed:
+            types = np.full(len(METRICS), _otf2.TYPE_UINT64.value, np.uint8)
+            pointers = types.ctypes.data, samples.values.ctypes.data
+            failed, events[BATCH_LOCATION] = write_batch(*library, samples, *pointers, incoming)
+    finally:
+        _otf2.AttributeList_Delete(attributes)
+    if failed:
+        raise CallFailed
+    _otf2.Archive_CloseEvtFiles(archive)
+    _otf2.Archive_CloseDefFiles(archive)
+    return events
+
+
+def _misplaced(records: Records, chunk: int) -> str:
+    """Say which chunk cannot be shown."""
+    chunks = records.chunks
+    job, pe = records.jobs.job_id[chunks.job[chunk]], chunks.pe[chunk]
+    return (
+        f"internal error: a chunk of job {job} on PE {pe}, from {chunks.start[chunk]:.9f} to "
+        f"{chunks.end[chunk]:.9f} s, overlaps another one, or the PE's core was not the job's then"
+    )
+
+
+def _size(directory: Path) -> int:
+    """Sum up the bytes of a trace's files."""
+    files = [directory / f"{TRACE_NAME}.otf2", directory / f"{TRACE_NAME}.def"]
+    with os.scandir(directory / TRACE_NAME) as entries:
+        return sum(file.stat().st_size for file in files) + sum(entry.stat().st_size for entry in entries)

@@ -1,0 +1,164 @@
+"""What cannot be written, and records that contradict themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlsim.errors import MlsimError, OutputError
+from mlsim.record import Records
+from mlsim.record.otf2 import Level, write_otf2
+from tests.record.builders import random_records
+from tests.record.traces import read_trace
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NAMES = {"scenario_name": "demo", "technique": "SS", "workload_name": "demo.swf"}
+
+
+def write(
+    directory: Path, records: Records, level: Level = "chunks", pes_per_node: int | None = None
+) -> None:
+    write_otf2(directory, records, level, exclusive_nodes=False, pes_per_node=pes_per_node, **NAMES)
+
+
+def test_a_trace_is_not_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, random_records(1))
+    with pytest.raises(OutputError, match="has a trace in it already"):
+        write(tmp_path, random_records(1))
+    (tmp_path / "trace.otf2").unlink()
+    with pytest.raises(OutputError, match="already exist"):
+        write(tmp_path, random_records(1))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"file/below: this is not a directory"):
+        write(tmp_path / "file" / "below", random_records(1))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_directory_name_that_is_not_text_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="not in UTF-8"):
+        write(tmp_path / "\udcff", random_records(1))
+
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from mlsim.errors import OutputError
+from mlsim.record.otf2 import write_otf2
+from tests.record.builders import random_records
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+records = random_records(3, jobs=400)
+for limit in (10, 25, 200, 2000, 6000, 20000, 10**9):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    where = Path(sys.argv[1]) / str(limit)
+    try:
+        write_otf2(where, records, "chunks", exclusive_nodes=False, scenario_name="demo", technique="SS",
+                   workload_name="demo.swf")
+        said = "written"
+    except OutputError as error:
+        said = str(error).replace(str(where), "DIRECTORY")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(said)
+"""
+
+
+def test_files_that_cannot_grow_are_an_error(tmp_path: Path) -> None:
+    """A limit on the size of files fails like a full disk, at whichever write meets it first."""
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    *failed, last = done.stdout.splitlines()
+    assert last == "written"
+    assert len(failed) == 6
+    assert all(
+        said.startswith("cannot write the OTF2 trace in DIRECTORY: file is too large") for said in failed
+    )
+    assert "[OTF2]" not in done.stderr
+
+
+MANY = """
+import resource, sys
+import numpy as np
+from dataclasses import replace
+from mlsim.record import Nodes
+from mlsim.record.otf2 import write_otf2
+from tests.record.builders import random_records
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+records = random_records(3)
+nodes = Nodes([f"n{n}" for n in range(512)], ["g"] * 512, np.full(512, 8), np.ones(512))
+info = write_otf2(sys.argv[1], replace(records, nodes=nodes), "jobs", exclusive_nodes=False,
+                  scenario_name="demo", technique="SS", workload_name="demo.swf")
+print(info.locations)
+"""
+
+
+def test_thousands_of_cores_need_few_open_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "4097\n"
+    assert len(list((tmp_path / "trace").glob("*.evt"))) == 4097
+
+
+def chunks_changed(records: Records, **columns: np.ndarray) -> Records:
+    return replace(records, chunks=replace(records.chunks, **columns))
+
+
+def test_a_chunk_outside_of_its_job_is_an_error(tmp_path: Path) -> None:
+    records = random_records(5)
+    late = records.chunks.end.copy()
+    late[-1] += 5.0
+    with pytest.raises(MlsimError, match=r"a chunk of job \d+ on PE \d+"):
+        write(tmp_path, chunks_changed(records, end=late))
+
+
+def test_rounding_errors_of_chunks_are_cut_off(tmp_path: Path) -> None:
+    records = random_records(5)
+    write(tmp_path, chunks_changed(records, end=records.chunks.end + 3e-8))
+    assert len(read_trace(tmp_path).nested("chunk")) == len(records.chunks.job)
+
+
+def test_a_pe_without_a_core_is_an_error(tmp_path: Path) -> None:
+    records = random_records(5)
+    pe = records.chunks.pe.copy()
+    pe[0] = 99
+    with pytest.raises(MlsimError, match=r"PE 99, but it has cores for \d+ PEs"):
+        write(tmp_path, chunks_changed(records, pe=pe))
+
+
+def test_pes_may_use_some_of_the_cores_of_a_node(tmp_path: Path) -> None:
+    records = random_records(7, jobs=1)
+    assert int(records.occupancy.cores.max()) > 1
+    rows = len(records.occupancy.job)
+    first = np.array([int(np.flatnonzero(records.chunks.pe >= 0)[0])])
+    chunk = replace(
+        records.chunks, **{n: getattr(records.chunks, n)[first] for n in records.chunks.__slots__}
+    )
+    moved = replace(chunk, pe=np.array([rows - 1], np.int32))
+    pes = replace(records.pes, **{n: getattr(records.pes, n)[:0] for n in records.pes.__slots__})
+    write(tmp_path, replace(records, chunks=moved, pes=pes), pes_per_node=1)
+    (span,) = read_trace(tmp_path).nested("chunk")
+    before = int(records.nodes.cores[: records.occupancy.node[-1]].sum())
+    assert span.location == 1 + before
+
+
+def test_messages_that_overtake_are_an_error(tmp_path: Path) -> None:
+    records = random_records(5, jobs=30)
+    received = records.messages.received[::-1].copy()
+    with pytest.raises(MlsimError, match="received before an earlier one"):
+        write(tmp_path, replace(records, messages=replace(records.messages, received=received)))
+
+
+def test_time_before_the_start_is_an_error(tmp_path: Path) -> None:
+    records = random_records(5)
+    start = records.jobs.submit_time - 1.0
+    with pytest.raises(MlsimError, match="before the scenario's start"):
+        write(tmp_path, replace(records, jobs=replace(records.jobs, submit_time=start)))

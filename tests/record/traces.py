@@ -1,0 +1,112 @@
+"""Reading OTF2 traces back with the format's own Python reader, into plain lists."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import otf2
+import pytest
+from otf2 import events as kinds
+
+needs_otf2_print = pytest.mark.skipif(
+    shutil.which("otf2-print") is None, reason="otf2-print is not installed"
+)
+
+
+@dataclass
+class Span:
+    """One visit of a region on a location."""
+
+    location: int
+    region: str
+    depth: int
+    outer: str
+    begin: int
+    end: int
+    attributes: dict[str, Any]
+
+
+@dataclass
+class Message:
+    """One side of a message; ``peer`` is the other side's rank."""
+
+    location: int
+    time: int
+    peer: int
+    tag: int
+    attributes: dict[str, Any]
+
+
+@dataclass
+class Trace:
+    """What a trace says."""
+
+    definitions: Any
+    spans: list[Span] = field(default_factory=list)
+    sends: list[Message] = field(default_factory=list)
+    receives: list[Message] = field(default_factory=list)
+    metrics: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def of_jobs(self) -> list[Span]:
+        return [span for span in self.spans if span.depth == 0]
+
+    def nested(self, region: str) -> list[Span]:
+        return [span for span in self.spans if span.region == region]
+
+
+def read_trace(directory: Path) -> Trace:
+    """Read a trace; fail if times go backwards or regions are not nested on a location."""
+    with otf2.reader.open(str(directory / "trace.otf2")) as reader:
+        trace = Trace(reader.definitions)
+        stacks: dict[int, list[Span]] = {}
+        latest: dict[int, int] = {}
+        for location, event in reader.events:
+            where = location._ref
+            assert event.time >= latest.get(where, 0)
+            latest[where] = event.time
+            trace.counts[where] = trace.counts.get(where, 0) + 1
+            _take(trace, stacks.setdefault(where, []), where, event)
+        assert not any(stacks.values())
+        for location in reader.definitions.locations:
+            assert location.number_of_events == trace.counts.get(location._ref, 0)
+        assert max(latest.values()) == reader.definitions.clock_properties.trace_length
+    return trace
+
+
+def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
+    """Put one event into the trace."""
+    attributes = {attribute.name: value for attribute, value in (event.attributes or {}).items()}
+    if isinstance(event, kinds.Enter):
+        outer = stack[-1].region if stack else ""
+        region = event.region.canonical_name
+        stack.append(Span(where, region, len(stack), outer, event.time, -1, attributes))
+    elif isinstance(event, kinds.Leave):
+        span = stack.pop()
+        assert span.region == event.region.canonical_name
+        span.end = event.time
+        trace.spans.append(span)
+    elif isinstance(event, kinds.MpiSend):
+        trace.sends.append(Message(where, event.time, event.receiver, event.msg_tag, attributes))
+    elif isinstance(event, kinds.MpiRecv):
+        trace.receives.append(Message(where, event.time, event.sender, event.msg_tag, attributes))
+    else:
+        assert isinstance(event, kinds.Metric)
+        trace.metrics.append((event.time, tuple(event.values)))
+
+
+def printed(directory: Path) -> tuple[list[str], list[str]]:
+    """Print a trace with otf2-print: its lines of definitions, and of events; fail on any complaint."""
+    anchor = str(directory / "trace.otf2")
+    texts = []
+    for options in (["-G"], []):
+        command = ["otf2-print", *options, anchor]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        rows = done.stdout.split("-" * 80 + "\n", 1)[1]
+        texts.append([line for line in rows.splitlines() if line and not line.startswith(" ")])
+    return texts[0], texts[1]

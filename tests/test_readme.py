@@ -1,0 +1,70 @@
+"""The README's commands run as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+README = (REPOSITORY / "README.md").read_text()
+COMMANDS = [
+    line
+    for block in re.findall(r"```sh\n(.*?)```", README, re.S)
+    for line in block.splitlines()
+    if line.startswith("mlsim")
+]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory) -> Path:
+    """A directory with the scenarios and traces of the repository, in which runs may be written."""
+    directory = tmp_path_factory.mktemp("readme")
+    for name in ("scenarios", "traces"):
+        (directory / name).symlink_to(REPOSITORY / name)
+    return directory
+
+
+def execute(command: list[str], cwd: Path, **env: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command(command: str, workplace: Path, request):
+    env = {}
+    words = shlex.split(command, comments=True)
+    if any(name in command for name in ("kth", "hpc2n", "curie")):
+        env["MLSIM_TRACES"] = str(request.getfixturevalue("logs_dir"))
+    words[0:1] = [sys.executable, "-c", "from mlsim.cli.main import main; main()"]
+    assert execute(words, workplace, **env)
+
+
+def test_python_example(workplace: Path):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert "shape" in execute([sys.executable, "-c", example], workplace)
+
+
+def test_the_make_targets_exist():
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", README, re.M):
+        assert f"\n{target}:" in makefile
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (REPOSITORY / target).exists(), target
