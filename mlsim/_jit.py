@@ -1,7 +1,8 @@
 """Compiled kernels: one decorator, one place that says when a machine compiles them.
 
 Numba takes a kernel from its cache if the kernel's own file has not changed, even where a kernel it
-calls has. So the cache has a directory for each state of all files that hold kernels together.
+calls has. So the cache has a directory for each state of all the kernels of a room together; kernels
+call none of another room.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
@@ -22,25 +24,29 @@ __all__ = ["compile_seconds", "kernel", "quiet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
-def _state_of_kernels() -> str:
-    """Fingerprint the sources of all kernels."""
+@cache
+def _state_of_kernels(room: str) -> str:
+    """Fingerprint the sources of all kernels of a room, that is of a folder of the package."""
     fingerprint = hashlib.blake2b(digest_size=8)
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted((_PACKAGE / room).rglob("*.py")):
         source = path.read_bytes()
-        if b"mlsim._jit" in source or path == Path(__file__):
+        if b"mlsim._jit" in source:
             fingerprint.update(source)
+    fingerprint.update(Path(__file__).read_bytes())
     return fingerprint.hexdigest()
 
 
-def _cache_directory() -> str:
+@cache
+def _cache_directory(room: str) -> str:
     """Give the first of these that can be written: NUMBA_CACHE_DIR, beside the package, the user's cache."""
-    name = f"kernels-{_state_of_kernels()}"
+    name = f"kernels-{room}-{_state_of_kernels(room)}"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    places = [Path(__file__).parent / "__pycache__", home / "mlsim"]
-    if given := getattr(config, "CACHE_DIR", ""):
+    places = [_PACKAGE / "__pycache__", home / "mlsim"]
+    if given := os.environ.get("NUMBA_CACHE_DIR"):
         places.insert(0, Path(given))
     for place in places:
         directory = place / name
@@ -51,6 +57,11 @@ def _cache_directory() -> str:
         if os.access(directory, os.W_OK | os.X_OK):
             return str(directory)
     return tempfile.mkdtemp(prefix="mlsim-kernels-")
+
+
+def _room_of(function: Callable[..., Any]) -> str:
+    parts = function.__module__.split(".")
+    return parts[1] if parts[0] == "mlsim" and len(parts) > 2 else ""
 
 
 class _Announcer(event.Listener):
@@ -87,8 +98,6 @@ class _Announcer(event.Listener):
             self.seconds += time.perf_counter() - self._began
 
 
-# numba fills its config from the environment, so mypy does not see the name.
-config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 _announcer = _Announcer()
 event.register("numba:compile", _announcer)  # type: ignore[no-untyped-call]
 
@@ -114,6 +123,8 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
     """
 
     def compile_later(body: F) -> F:
+        # Numba looks at this when a function is decorated; mypy does not see names it fills in later.
+        config.CACHE_DIR = _cache_directory(_room_of(body))  # type: ignore[attr-defined]
         compiled = numba.njit(**{**_OPTIONS, **options})(body)
         _forgive_full_disk(compiled)
         return cast(F, compiled)

@@ -146,4 +146,5 @@ def _trace(directory: Path, result: Result) -> None:
         technique=technique_of(scenario) or "",
         workload_name=Path(scenario.workload.path).name,
         exclusive_nodes=scenario.workload.mapping is not Mapping.CORE,
+        pes_per_node=scenario.application.pes_per_node,
     )
