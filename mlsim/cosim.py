@@ -8,7 +8,8 @@ levels.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from mlsim.coordination import Forecast, JobCompleted, Kill, Message, NodeIdle, 
 from mlsim.platform import Machine, build_machine
 from mlsim.record import Chunks, Loops, MessageKind, Messages, Nodes, PEs, Records, empty
 from mlsim.scenario import ApplicationModel, Scenario, TraceLevel, resolve_path
-from mlsim.workload import Workload, open_workload
+from mlsim.workload import JobBlock, Workload, count_marks, open_workload
 
 __all__ = ["Outcome", "Survey", "simulate", "survey"]
 
@@ -39,7 +40,9 @@ class Outcome:
     records
         Everything that happened.
     notes
-        Counts of what was changed or left out on reading the workload.
+        Counts of what was found odd in the log, over the whole log.
+    simulated
+        The same over the jobs that were simulated.
     largest
         The most processors a job could ask for.
     pass_seconds
@@ -50,6 +53,7 @@ class Outcome:
 
     records: Records
     notes: dict[str, int]
+    simulated: dict[str, int]
     largest: int
     pass_seconds: np.ndarray[Any, np.dtype[np.float64]]
     application_seconds: float
@@ -185,14 +189,23 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         applications = loops = _LoopApplications(batch, scenario, machine, _latency(scenario, machine))
     else:
         applications = _RigidApplications(batch)
-    batch.run(workload.blocks(), applications)
+    marks: Counter[str] = Counter()
+    batch.run(_counted(workload.blocks(), marks), applications)
     return Outcome(
         records=_records(batch, machine, loops),
         notes=dict(workload.notes),
+        simulated=dict(marks),
         largest=requests.largest,
         pass_seconds=np.array(batch.pass_times),
         application_seconds=loops.seconds if loops else 0.0,
     )
+
+
+def _counted(blocks: Iterable[JobBlock], marks: Counter[str]) -> Iterator[JobBlock]:
+    """Hand blocks on, and count what their jobs met in cleaning."""
+    for block in blocks:
+        marks.update({name: count for name, count in count_marks(block.met).items() if count})
+        yield block
 
 
 @dataclass(frozen=True, slots=True)

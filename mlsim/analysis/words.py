@@ -37,8 +37,8 @@ def clock(seconds: float | None) -> str:
 
     Examples
     --------
-    >>> clock(12.3), clock(12965.0), clock(93784.0), clock(None)
-    ('12.3 s', '3:36:05', '1 d 02:03', '-')
+    >>> clock(12.3), clock(12965.0), clock(93784.0), clock(3387232.0), clock(None)
+    ('12.3 s', '3:36:05', '1 d 02:03', '39.2 d', '-')
     """
     if seconds is None or abs(seconds) < 59.5:
         return duration(seconds)
@@ -46,20 +46,24 @@ def clock(seconds: float | None) -> str:
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
         return f"{hours}:{minutes:02}:{rest:02}"
-    return f"{hours // 24} d {hours % 24:02}:{minutes:02}"
+    if hours < 240:
+        return f"{hours // 24} d {hours % 24:02}:{minutes:02}"
+    return f"{seconds / 86400:.1f} d"
 
 
 def number(value: float | None) -> str:
-    """Write a number with three digits or, if it is large, all digits of its whole part.
+    """Write a number with three digits or, from 100 up, all digits of its whole part if these are few.
 
     Examples
     --------
     >>> number(0.25), number(3.14159), number(12965.4), number(0.0), number(2.5e-7), number(None)
     ('0.25', '3.14', '12,965', '0', '2.5e-07', '-')
+    >>> number(1246459432.0)
+    '1.25e+09'
     """
     if value is None:
         return _MISSING
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def count(amount: int, noun: str) -> str:

@@ -61,18 +61,28 @@ def _print_summary(result: Result, target: Path) -> None:
 
     console = Console()
     console.print(summary_table(result.summary))
-    for line in _notes(result.summary):
+    for line in _notes(result):
         console.print(line, style="yellow", highlight=False)
     for line in _rejections(result):
         console.print(line, style="yellow", highlight=False)
     console.print(f"Results: {target}{_what_is_there(target)}", highlight=False, soft_wrap=True)
 
 
-def _notes(summary: dict[str, Any]) -> list[str]:
-    notes = summary["workload"]["notes"]
-    if not notes:
-        return []
-    return ["Workload: " + ", ".join(f"{name} {count}" for name, count in notes.items())]
+def _notes(result: Result) -> list[str]:
+    """Say what was odd in the log, and what was done about it in the jobs that were simulated."""
+    rules = result.scenario.workload.cleaning.model_dump()
+    workload = result.summary["workload"]
+    lines = []
+    if workload["log"]:
+        lines.append("In the whole log: " + ", ".join(f"{n} {count}" for n, count in workload["log"].items()))
+    if workload["simulated"]:
+        met = (f"{n} {count}{_word(rules, n)}" for n, count in workload["simulated"].items())
+        lines.append("In the jobs simulated: " + ", ".join(met))
+    return lines
+
+
+def _word(rules: dict[str, Any], name: str) -> str:
+    return f" ({rules[name].value})" if name in rules else ""
 
 
 def _rejections(result: Result, most: int = 5) -> list[str]:

@@ -97,7 +97,11 @@ def run(
     summary = summarize(
         outcome.records, scenario=scenario.name, seed=scenario.seed, technique=technique_of(scenario)
     )
-    summary["workload"] = {"notes": outcome.notes, "largest_request": outcome.largest}
+    summary["workload"] = {
+        "log": outcome.notes,
+        "simulated": outcome.simulated,
+        "largest_request": outcome.largest,
+    }
     result = Result(scenario, summary, outcome.records)
 
     def measure() -> None:

@@ -57,12 +57,15 @@ from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 
-__all__ = ["Cleaner"]
+__all__ = ["MARKS", "Cleaner", "count_marks"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _RULES = tuple(CleaningConfig.model_fields)
+MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time")
+"""What a job that stays can have met; its bit in ``JobBlock.met`` is the place in this tuple."""
+
 _FAILED, _CANCELLED = 0, 5
 _SHORTEST_TIME = 1.0
 
@@ -107,17 +110,30 @@ class Cleaner:
             estimate = _positive(run_time)
 
         stays = np.ones(len(log), np.bool_)
-        processors[self._meet("no_processors", processors <= 0, stays)] = 1
+        none = processors <= 0
+        processors[self._meet("no_processors", none, stays)] = 1
         too_big = processors > self._machine_processors
         processors[self._meet("oversize", too_big, stays)] = self._machine_processors
-        too_short = self._meet("underestimate", run_time > estimate, stays)
+        overrun = run_time > estimate
+        too_short = self._meet("underestimate", overrun, stays)
         estimate[too_short] = run_time[too_short]
 
         allocated = ~requested & (log.allocated_processors > 0)
+        unknown = ~known & (not self._actual_estimates)
         self.notes["processors_from_allocated"] += int(np.sum(stays & allocated))
-        if not self._actual_estimates:
-            self.notes["estimate_from_run_time"] += int(np.sum(stays & ~known))
-        return _as_jobs(log, run_time, estimate, processors).select(stays)
+        self.notes["estimate_from_run_time"] += int(np.sum(stays & unknown))
+        met = _marks(
+            cancelled=log.status == _CANCELLED,
+            failed=log.status == _FAILED,
+            unknown_run_time=log.run_time < 0,
+            zero_run_time=log.run_time == 0,
+            no_processors=none,
+            oversize=too_big,
+            underestimate=overrun,
+            processors_from_allocated=allocated,
+            estimate_from_run_time=unknown,
+        )
+        return _as_jobs(log, run_time, estimate, processors, met).select(stays)
 
     def _wanted(self, log: LogBlock) -> LogBlock:
         """Leave out what has no place in time or ended in a way that is not wanted."""
@@ -152,7 +168,33 @@ def _positive(run_time: Floats) -> Floats:
     return np.where(run_time > 0, run_time, _SHORTEST_TIME)
 
 
-def _as_jobs(log: LogBlock, run_time: Floats, estimate: Floats, processors: Floats) -> JobBlock:
+def _marks(**conditions: Mask) -> NDArray[np.int64]:
+    """Put what each job has met into one whole number."""
+    met = np.zeros(len(conditions["failed"]), np.int64)
+    for bit, name in enumerate(MARKS):
+        met |= conditions[name].astype(np.int64) << bit
+    return met
+
+
+def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
+    """Count the jobs that met each rule and fallback.
+
+    Parameters
+    ----------
+    met
+        The column of that name of a :class:`JobBlock`.
+
+    Returns
+    -------
+    dict
+        Counts by name, for every name in :data:`MARKS`.
+    """
+    return {name: int(np.count_nonzero(met >> bit & 1)) for bit, name in enumerate(MARKS)}
+
+
+def _as_jobs(
+    log: LogBlock, run_time: Floats, estimate: Floats, processors: Floats, met: NDArray[np.int64]
+) -> JobBlock:
     return JobBlock(
         job_id=log.job_id.astype(np.int64),
         submit_time=log.submit_time,
@@ -165,4 +207,5 @@ def _as_jobs(log: LogBlock, run_time: Floats, estimate: Floats, processors: Floa
         queue=log.queue.astype(np.int64),
         partition=log.partition.astype(np.int64),
         status=log.status.astype(np.int64),
+        met=met,
     )

@@ -40,6 +40,9 @@ class JobBlock:
         Numbers as in the log, -1 if not known.
     status
         How the job ended in the log (1 completed, 0 failed, 5 cancelled, -1 not known).
+    met
+        Which cleaning rules and fallbacks the job met: bit k stands for
+        :data:`mlsim.workload.clean.MARKS` ``[k]``.
     """
 
     job_id: Ints
@@ -53,6 +56,7 @@ class JobBlock:
     queue: Ints
     partition: Ints
     status: Ints
+    met: Ints
 
     def __len__(self) -> int:
         return self.job_id.size
