@@ -27,7 +27,11 @@ def block(submit, run, estimate, processors, job_id=None) -> JobBlock:
     floats = [np.asarray(column, np.float64)[order] for column in (submit, run, estimate)]
     unknown = np.full(n, -1, np.int64)
     return JobBlock(
-        ids[order].astype(np.int64), *floats, np.asarray(processors, np.int64)[order], *([unknown] * 6), np.zeros(n, np.int64)
+        ids[order].astype(np.int64),
+        *floats,
+        np.asarray(processors, np.int64)[order],
+        *([unknown] * 6),
+        np.zeros(n, np.int64),
     )
 
 
