@@ -68,3 +68,30 @@ def test_the_make_targets_exist():
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (REPOSITORY / target).exists(), target
+
+
+def test_the_table_of_the_tour_is_what_the_runs_give():
+    import mlsim
+
+    rows = re.findall(r"^\| (.*quickstart.yaml.*|as it is.*|`\w+\.\w+=.*) \|$", README, re.M)[1:]
+    assert len(rows) == 4
+    for row in rows:
+        name, *numbers = (cell.strip() for cell in row.split("|"))
+        overrides = dict(re.findall(r"`(\S+)=(\S+)`", name))
+        if "no backfilling" in name:
+            overrides["batch.backfill"] = "none"
+        summary = mlsim.run(
+            REPOSITORY / "scenarios" / "quickstart.yaml",
+            overrides={"output.trace": "none", **{key: _value(text) for key, text in overrides.items()}},
+        ).summary
+        assert numbers == [
+            f"{summary['makespan']:,.0f}",
+            f"{summary['wait_time']['mean']:,.0f}",
+            f"{summary['utilization']['busy'] * 100:.1f}",
+            f"{summary['utilization']['allocated'] * 100:.1f}",
+            f"{summary['loops']['imbalance']['mean']:.1f}",
+        ], name
+
+
+def _value(text: str) -> object:
+    return {"off": False, "on": True}.get(text, text)
