@@ -80,7 +80,7 @@ def main() -> NoReturn:
     try:
         app()
     except _StoppedError as stopped:
-        print("mlsim: interrupted; nothing was written", file=sys.stderr)
+        print("mlsim: interrupted; nothing half-written is left", file=sys.stderr)
         code = 128 + stopped.number
     except MlsimError as error:
         print(f"mlsim: {error}", file=sys.stderr)

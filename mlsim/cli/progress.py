@@ -40,18 +40,18 @@ def progress_bar(name: str, shown: bool) -> Iterator[Callable[[Progress], None] 
     with Bar(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} jobs"),
-        TextColumn("{task.fields[waiting]} waiting"),
-        TextColumn("day {task.fields[day]:.1f}"),
+        TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,
     ) as bar:
-        task = bar.add_task(name, total=None, waiting=0, day=0.0)
+        task = bar.add_task(name, total=None, state="reading the workload")
 
         def show(state: Progress) -> None:
-            bar.update(
-                task, completed=state.done, total=state.total, waiting=state.waiting, day=state.time / 86400.0
-            )
+            bar.update(task, completed=state.done, total=state.total, state=_words(state))
 
         yield show
+
+
+def _words(state: Progress) -> str:
+    return f"{state.done:,}/{state.total:,} jobs, {state.waiting:,} waiting, day {state.time / 86400.0:.1f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from mlsim.scenario import Mapping, TraceLevel, dump
 
 __all__ = ["check_target", "next_directory", "write_run"]
 
+_ADVICE = "Nothing was kept; free some space or give --out elsewhere."
 _LIBRARIES = ("mlsim", "matplotlib", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
 
 
@@ -92,11 +92,14 @@ def _complete_or_gone(directory: Path) -> Iterator[Path]:
         partial.chmod(0o777 & ~_umask())
         yield partial
         if directory.exists():
-            raise OutputError(f"{directory}: appeared while the run was going on; results were not written")
+            raise OutputError(f"{directory}: appeared while the run was going on, and is left as it is")
         partial.rename(directory)
         partial = None
+    except OutputError as error:
+        raise OutputError(f"{error}. {_ADVICE}") from error
     except OSError as error:
-        raise _explained(error, directory) from error
+        reason = error.strerror or str(error)
+        raise OutputError(f"{directory}: results cannot be written: {reason}. {_ADVICE}") from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
@@ -106,16 +109,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _explained(error: OSError, directory: Path) -> OutputError:
-    reason = error.strerror or str(error)
-    hint = (
-        "Free some space or give --out on another disk."
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        else "Give another --out."
-    )
-    return OutputError(f"{directory}: results cannot be written: {reason}. Nothing was kept. {hint}")
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ a slowdown of a job of no length, the node of a message about no single node.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from pathlib import Path
@@ -282,8 +283,14 @@ def _write(rows: pl.DataFrame, path: Path) -> Path:
         else:
             rows.write_parquet(path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP)
     except (OSError, pl.exceptions.PolarsError) as err:
-        raise OutputError(f"cannot write {path}: {err}") from err
+        raise OutputError(f"cannot write {path}: {_reason(err)}") from err
     return path
+
+
+def _reason(error: Exception) -> str:
+    """Give the operating system's words; polars wraps them in its own."""
+    system = re.search(r"([^:]+) \(os error \d+\)", str(error))
+    return system[1].strip() if system else str(error)
 
 
 def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
