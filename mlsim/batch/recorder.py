@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.batch.requests import Requests
 from mlsim.batch.table import JobTable
 from mlsim.record import Jobs, empty
 
@@ -35,8 +36,9 @@ _COLUMNS = {
 class JobRecorder:
     """Takes over the rows of ended jobs from the table, many at a time."""
 
-    def __init__(self, table: JobTable) -> None:
+    def __init__(self, table: JobTable, requests: Requests) -> None:
         self._table = table
+        self._requests = requests
         self._numbers: list[NDArray[np.int64]] = []
         self._blocks: list[dict[str, NDArray[Any]]] = []
         self._types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
@@ -46,12 +48,12 @@ class JobRecorder:
         if not len(slots):
             return
         self._numbers.append(self._table.column("number")[slots].astype(np.int64))
-        self._blocks.append(
-            {
-                name: self._table.column(source)[slots].astype(self._types[name])
-                for name, source in _COLUMNS.items()
-            }
-        )
+        block = {
+            name: self._table.column(source)[slots].astype(self._types[name])
+            for name, source in _COLUMNS.items()
+        }
+        block["working"] = self._requests.working(block["processors"], block["cores"])
+        self._blocks.append(block)
         self._table.give_back(slots)
 
     def jobs(self) -> Jobs:
@@ -60,7 +62,7 @@ class JobRecorder:
             return empty(Jobs)
         order = np.argsort(np.concatenate(self._numbers))
         columns: dict[str, NDArray[Any]] = {}
-        for name in _COLUMNS:
+        for name in (*_COLUMNS, "working"):
             columns[name] = np.concatenate([block.pop(name) for block in self._blocks])[order]
         return Jobs(**columns)
 

@@ -53,3 +53,7 @@ class Requests:
         if self.mapping is Mapping.PACKED:
             return -(-processors // self.cores_per_node)
         return processors.copy()
+
+    def working(self, processors: NDArray[np.int64], cores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give how many of the cores that jobs hold their processors fill."""
+        return cores.copy() if self.mapping is Mapping.NODE else np.minimum(processors, cores)

@@ -100,7 +100,7 @@ class BatchSystem:
         self._cores = machine.cores
         self._counts = np.zeros(N_COUNTS, np.int64)
         self._counts[FREE] = requests.capacity
-        self._recorder = JobRecorder(self.table)
+        self._recorder = JobRecorder(self.table, requests)
         self._arrivals = np.empty(0, np.int64)
         self._first_arrival = self._last_arrival = 0
         self._pass_is_due = False

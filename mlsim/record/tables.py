@@ -87,6 +87,8 @@ class Jobs:
         Processors asked for, after cleaning.
     cores
         Cores held at the start (whole nodes count all their cores); 0 if rejected.
+    working
+        Those of them that its processors fill; all of them where a processor is a whole node.
     state
         Code of :class:`JobState`.
     backfilled
@@ -103,6 +105,7 @@ class Jobs:
     log_run_time: Floats
     processors: Ints
     cores: Ints
+    working: Ints
     state: NDArray[np.int8]
     backfilled: NDArray[np.bool_]
     user: Ints

@@ -123,6 +123,7 @@ def random_run(n_jobs, n_nodes, cores=2, seed=0):
         end - start,
         count,
         count * cores,
+        count,
         zero,
         zero > 0,
         one,

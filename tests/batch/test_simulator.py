@@ -242,3 +242,9 @@ def test_two_runs_are_the_same(policy):
     first, again = (simulate(jobs, UNITS, policy=policy, backfill="easy") for _ in range(2))
     assert first[1].start_time.tobytes() == again[1].start_time.tobytes()
     assert first[2].node.tobytes() == again[2].node.tobytes()
+
+
+@pytest.mark.parametrize(("mapping", "cores", "working"), [("packed", 4, 3), ("node", 6, 6), ("core", 3, 3)])
+def test_the_cores_that_work_follow_the_mapping(mapping, cores, working):
+    _, done, _ = simulate(block([0], [5], [5], [3]), 4, cores=2, mapping=mapping)
+    assert (done.cores[0], done.working[0]) == (cores, working)

@@ -147,6 +147,7 @@ def _tables(run: Run, rng: np.random.Generator) -> Records:
         log_run_time=np.full(jobs, 5.0),
         processors=rng.integers(1, 9, jobs),
         cores=ones,
+        working=ones,
         state=state[order].astype(np.int8),
         backfilled=rng.random(jobs) < 0.3,
         user=rng.integers(-1, 4, jobs),

@@ -63,6 +63,7 @@ def jobs_of(rows: Sequence[Job]) -> Jobs:
         log_run_time=np.nan_to_num(end - start),
         processors=np.array([row.processors for row in rows], np.int64),
         cores=np.array([row.cores for row in rows], np.int64),
+        working=np.array([min(row.processors, row.cores) for row in rows], np.int64),
         state=np.array([row.state for row in rows], np.int8),
         backfilled=np.array([row.backfilled for row in rows], np.bool_),
         user=unknown,

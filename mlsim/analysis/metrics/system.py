@@ -82,11 +82,10 @@ def busy_seconds(records: Records) -> Floats:
     """T of Eq. 6.1 for each job: PE-seconds it computed.
 
     For a job that executed a loop, the time its PEs executed chunks. For any other, its run time on the
-    processors it asked for, of the cores it held: min(processors, cores) · run time. 0 if rejected.
+    cores that its processors fill: working · run time. 0 if rejected.
     """
     jobs = records.jobs
-    working = np.minimum(jobs.processors, jobs.cores)
-    seconds = np.nan_to_num(working * run_time(jobs))
+    seconds = np.nan_to_num(jobs.working * run_time(jobs))
     seconds[records.loops.job] = records.loops.busy
     return seconds
 
