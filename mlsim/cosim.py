@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from mlsim.application.alone import loop_alone
+from mlsim.application.choice import check_technique
 from mlsim.application.costs import CostProfiles
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
@@ -23,12 +25,22 @@ from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
 from mlsim.batch.table import FIRST_ROW, JOB_ID, NUMBER, ROWS, RUN
 from mlsim.coordination import Forecast, JobCompleted, Kill, Message, NodeIdle, NodeSet
-from mlsim.platform import Machine, build_machine
+from mlsim.errors import InputError
+from mlsim.platform import Machine, machine_of
 from mlsim.record import Chunks, Loops, MessageKind, Messages, Nodes, PEs, Records, empty
-from mlsim.scenario import ApplicationModel, Scenario, TraceLevel, resolve_path
+from mlsim.scenario import (
+    ApplicationConfig,
+    ApplicationModel,
+    Calibration,
+    CostProfile,
+    Scenario,
+    TraceLevel,
+    located_technique,
+    resolve_path,
+)
 from mlsim.workload import JobBlock, Workload, count_marks, open_workload
 
-__all__ = ["Outcome", "Survey", "simulate", "survey"]
+__all__ = ["Outcome", "Survey", "simulate", "simulate_loop", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,8 @@ class _LoopApplications:
     def __init__(self, batch: BatchSystem, scenario: Scenario, machine: Machine, latency: float) -> None:
         self.seconds = 0.0
         self._batch = batch
-        self._config = scenario.application
+        self._config = _application(scenario)
+        self._seed = scenario.seed
         self._machine = machine
         self._costs = _cost_profiles(scenario, machine)
         level = scenario.output.trace
@@ -93,7 +106,7 @@ class _LoopApplications:
         began = time.perf_counter()
         table, occupancy = self._batch.table, self._batch.occupancy
         job = LoopJob(int(table.ints[JOB_ID, slot]), float(table.floats[RUN, slot]))
-        application = LoopApplication(job, self._config, self._costs, self._machine, self._record)
+        application = LoopApplication(job, self._config, self._costs, self._machine, self._record, self._seed)
         first = table.ints[FIRST_ROW, slot]
         held = slice(first, first + table.ints[ROWS, slot])
         forecast = application.start(at, _node_set(occupancy.ints[:, held]))
@@ -173,7 +186,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     InputError
         If the workload or a file of iteration costs cannot be used.
     """
-    machine = build_machine(scenario.platform)
+    machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping)
     workload = _open(scenario, requests)
     batch = BatchSystem(
@@ -208,6 +221,42 @@ def _counted(blocks: Iterable[JobBlock], marks: Counter[str]) -> Iterator[JobBlo
         yield block
 
 
+def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:
+    """Simulate the loop of a scenario alone on its whole machine, from time 0, without a batch system.
+
+    Parameters
+    ----------
+    scenario
+        Platform, application and seed are read.
+    run_time
+        Seconds that costs made from a job's run time are made from; None for other costs.
+    chunks
+        Whether to keep a row for every chunk.
+
+    Raises
+    ------
+    InputError
+        If the costs cannot be made.
+    """
+    machine = machine_of(scenario)
+    job = LoopJob(1, _needed_run_time(scenario, run_time))
+    costs = _cost_profiles(scenario, machine)
+    application = LoopApplication(job, _application(scenario), costs, machine, chunks, scenario.seed)
+    return loop_alone(application, machine, chunks)
+
+
+def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
+    costs = scenario.application.costs
+    needed = costs.profile is CostProfile.JOB or costs.calibrate is Calibration.RUN_TIME
+    if needed and run_time is None:
+        raise InputError(
+            f"{scenario.source}: application.costs (profile: {costs.profile}, calibrate: {costs.calibrate}) "
+            "takes the costs from a job's run time, and a loop alone has none; give --run-time, or another "
+            "profile such as {profile: exponential, mean: 1 ms}"
+        )
+    return run_time or 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What a scenario would simulate: sizes of machine and workload, and the notes on reading it."""
@@ -227,12 +276,18 @@ def survey(scenario: Scenario) -> Survey:
     InputError
         If a file it names cannot be used.
     """
-    machine = build_machine(scenario.platform)
+    machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping)
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
+        check_technique(_application(scenario).technique)
     workload = _open(scenario, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
+
+
+def _application(scenario: Scenario) -> ApplicationConfig:
+    """Give the application with files of techniques as they were found."""
+    return scenario.application.model_copy(update={"technique": located_technique(scenario)})
 
 
 def _open(scenario: Scenario, requests: Requests) -> Workload:

@@ -1,12 +1,15 @@
 """What techniques, execution models and cost profiles there are, in plain strings.
 
-This module holds no kernel, so that listing them costs nothing.
+This module holds no kernel, so that listing them costs nothing. Its codes are compiled into kernels:
+``mlsim._jit`` takes the modules that name it as the sources of the kernels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from mlsim.application.profiles.registry import PROFILES, ProfileEntry
 
 __all__ = ["MODELS", "PROFILES", "TECHNIQUES", "ModelEntry", "ProfileEntry", "TechniqueEntry"]
 
@@ -43,6 +46,11 @@ class TechniqueEntry:
     reference: str
 
 
+_PARAMETERS = "application.parameters."
+_STATISTICS = (_PARAMETERS + "sigma", _PARAMETERS + "mu", _PARAMETERS + "statistics")
+_WEIGHTS = (_PARAMETERS + "weights",)
+_LEARNED = "weights that each PE's measured times give, w_p = P·r_p / Σ r, r = (Σ k·n_k) / (Σ k·t_k)"
+
 _ENTRIES = (
     TechniqueEntry(
         code=0,
@@ -64,6 +72,28 @@ _ENTRIES = (
     ),
     TechniqueEntry(
         code=2,
+        name="FSC",
+        title="fixed size chunking",
+        recursive="⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉; N if P = 1",
+        straightforward="the same",
+        options=(
+            _PARAMETERS + "overhead",
+            _PARAMETERS + "sigma",
+            _PARAMETERS + "statistics",
+        ),
+        reference="Kruskal and Weiss 1985; Eleliemy 2021, Eq. 2.3, with the exponent that is missing there",
+    ),
+    TechniqueEntry(
+        code=3,
+        name="mFSC",
+        title="modified fixed size chunking",
+        recursive="⌊0.55 + t·ln 2 / ln t⌋, t = ⌈N/P⌉; 1 if t = 1",
+        straightforward="the same",
+        options=(),
+        reference="Banicescu, Ciorba and Srivastava 2013",
+    ),
+    TechniqueEntry(
+        code=4,
         name="GSS",
         title="guided self-scheduling",
         recursive="⌈R/P⌉",
@@ -72,16 +102,35 @@ _ENTRIES = (
         reference="Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4, 4.1",
     ),
     TechniqueEntry(
-        code=3,
+        code=5,
+        name="TAP",
+        title="tapering",
+        recursive="⌈k + v²/2 − v·√(2k + v²/4)⌉, k = R/P, v = α·σ/μ",
+        straightforward="the same with k = N·(P−1)^i / P^(i+1)",
+        options=(*_STATISTICS, _PARAMETERS + "alpha"),
+        reference="Lucco 1992; Eleliemy 2021, Eq. 2.5, 4.3",
+    ),
+    TechniqueEntry(
+        code=6,
         name="TSS",
         title="trapezoid self-scheduling",
         recursive="K0 − i·C, K0 = ⌈N/2P⌉, S = ⌈2N/(K0+1)⌉, C = ⌊(K0−1)/(S−1)⌋",
-        straightforward="K0 − i·C",
+        straightforward="the same",
         options=(),
         reference="Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4",
     ),
     TechniqueEntry(
-        code=4,
+        code=7,
+        name="FAC",
+        title="factoring",
+        recursive="⌈R/(x·P)⌉ at the start of a batch, then the same again P−1 times; B = P·σ/(2μ√R), "
+        "x = 1 + B² + B·√(B²+2) in the first batch, then 2 + B² + B·√(B²+4)",
+        straightforward="the same, R by following the batches from N",
+        options=_STATISTICS,
+        reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, §2.1",
+    ),
+    TechniqueEntry(
+        code=8,
         name="FAC2",
         title="factoring by halves",
         recursive="⌈R/2P⌉ at the start of a batch, then the same again P−1 times",
@@ -90,7 +139,106 @@ _ENTRIES = (
         reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7, 4.2",
     ),
     TechniqueEntry(
-        code=5,
+        code=9,
+        name="WF",
+        title="weighted factoring, WF2 likewise",
+        recursive="⌈w_p·K⌉, K FAC2's chunk, w_p the weight of the PE, Σ w = P",
+        straightforward="the same with FAC2's form",
+        options=_WEIGHTS,
+        reference="Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8",
+    ),
+    TechniqueEntry(
+        code=10,
+        name="TFSS",
+        title="trapezoid factoring self-scheduling",
+        recursive="⌊mean of TSS's chunks b·P to b·P + P − 1⌋",
+        straightforward="the same",
+        options=(),
+        reference="Chronopoulos et al. 2001; Eleliemy 2021, Eq. 2.9, 4.5",
+    ),
+    TechniqueEntry(
+        code=11,
+        name="FISS",
+        title="fixed increase self-scheduling",
+        recursive="⌊N/((2+B)·P)⌋ + b·⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, B batches",
+        straightforward="the same",
+        options=(_PARAMETERS + "batches",),
+        reference="Philip and Das 1997; Eleliemy 2021, Eq. 2.10, 4.6",
+    ),
+    TechniqueEntry(
+        code=12,
+        name="VISS",
+        title="variable increase self-scheduling",
+        recursive="⌊K0·(1 − 0.5^(b+1))/0.5⌋, K0 = ⌊N/((2+B)·P)⌋ ≥ 1; ⌊K0·1.5^b⌋ with growth: geometric",
+        straightforward="the same",
+        options=(_PARAMETERS + "batches", _PARAMETERS + "growth"),
+        reference="Philip and Das 1997; Eleliemy 2021, Eq. 4.7 (derivation), 2.11 (geometric)",
+    ),
+    TechniqueEntry(
+        code=13,
+        name="RND",
+        title="random",
+        recursive="uniform in 1 … ⌈N/P⌉, by the seed and i alone",
+        straightforward="the same",
+        options=("seed",),
+        reference="Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12",
+    ),
+    TechniqueEntry(
+        code=14,
+        name="PLS",
+        title="performance-based loop scheduling",
+        recursive="⌈N·swr/P⌉ for the first P chunks, then ⌈R/P⌉",
+        straightforward="⌈N·swr/P⌉ for the first P chunks, then GSS with i − P and N − P·⌈N·swr/P⌉",
+        options=(_PARAMETERS + "swr",),
+        reference="Shih, Yang and Tseng 2007; Eleliemy 2021, Eq. 2.13, 4.8",
+    ),
+    TechniqueEntry(
+        code=15,
+        name="AWF",
+        title="adaptive weighted factoring",
+        recursive=f"WF, with {_LEARNED}, n_k iterations in t_k s, in time step k",
+        straightforward="WF's, with the weights of the time step",
+        options=(*_WEIGHTS, "application.time_steps"),
+        reference="Banicescu, Velusamy and Devaprasad 2003; Eleliemy 2021, §2.1",
+    ),
+    TechniqueEntry(
+        code=16,
+        name="AWF-B",
+        title="AWF by batches",
+        recursive=f"WF, with {_LEARNED}, in its chunk k; taken over at the start of a batch",
+        straightforward="",
+        options=_WEIGHTS,
+        reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+    ),
+    TechniqueEntry(
+        code=17,
+        name="AWF-C",
+        title="AWF by chunks",
+        recursive="AWF-B, taken over at every chunk",
+        straightforward="",
+        options=_WEIGHTS,
+        reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+    ),
+    TechniqueEntry(
+        code=18,
+        name="AWF-D",
+        title="AWF by batches, with overhead",
+        recursive="AWF-B, t_k from asking for the chunk to its end",
+        straightforward="",
+        options=_WEIGHTS,
+        reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+    ),
+    TechniqueEntry(
+        code=19,
+        name="AWF-E",
+        title="AWF by chunks, with overhead",
+        recursive="AWF-C, t_k from asking for the chunk to its end",
+        straightforward="",
+        options=_WEIGHTS,
+        reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+    ),
+    TechniqueEntry(
+        code=20,
         name="AF",
         title="adaptive factoring",
         recursive="⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured a PE; "
@@ -117,35 +265,33 @@ class ModelEntry:
 MODELS = (
     ModelEntry(
         "cca",
-        "centralized: PE 0 is the master; it calculates and assigns every chunk on request, and executes "
-        "chunks itself, with a look for requests after every break_after iterations",
+        "centralized: PE 0 is the master; it calculates and assigns every chunk on request. Dedicated, or "
+        "executing chunks itself with a look for requests after every break_after iterations",
         "Cariño and Banicescu 2005; Eleliemy 2021, §4.1",
     ),
     ModelEntry(
         "dca",
-        "distributed: a PE fetches the step at PE 0, calculates its own chunk, and claims it at PE 0; AF "
-        "holds the lock meanwhile",
+        "distributed: a PE fetches the step at PE 0, calculates its own chunk, and claims it at PE 0; AF, "
+        "AWF-B to AWF-E hold the lock meanwhile",
         "Eleliemy 2021, §4.3",
     ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileEntry:
-    """One profile of iteration costs: the word in a scenario file, and what an iteration costs."""
-
-    name: str
-    meaning: str
-
-
-PROFILES = (
-    ProfileEntry(
-        "job",
-        "normal, cut at 0: mean = run time of the job / its iterations a PE, standard deviation = "
-        "variation * mean; drawn anew for each job (Eleliemy 2021, §3.4)",
+    ModelEntry(
+        "hmw",
+        "hierarchical master-worker, X+Y: the first PE of every node is a local master, which serves its "
+        "node by Y and asks PE 0, the global master, for the node's chunks by X",
+        "Chronopoulos et al. 2005; Eleliemy 2021, §4.1",
     ),
-    ProfileEntry("constant", "mean"),
-    ProfileEntry("normal", "normal with mean and std, cut at 0; the same for all jobs of one length"),
-    ProfileEntry("exponential", "exponential with mean; the same for all jobs of one length"),
-    ProfileEntry("file", "as in the file at path, .npy or .csv, in seconds"),
+    ModelEntry(
+        "hdca",
+        "hierarchical distributed (MPI+MPI), X+Y: PEs take sub-chunks by Y from their node's queue, under "
+        "its lock; who finds it empty refills it as under dca by X",
+        "Eleliemy 2021, §5.2",
+    ),
+    ModelEntry(
+        "mpi+openmp",
+        "X+Y: one process a node obtains chunks as under dca by X; its threads execute them by "
+        "schedule(static), (dynamic,1) or (guided,1), which is Y = STATIC, SS or GSS, and meet at a barrier "
+        "after each, or not with nowait",
+        "Eleliemy 2021, §5.3, Table 5.1",
+    ),
 )

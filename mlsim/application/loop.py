@@ -1,4 +1,4 @@
-"""Simulate one loop: check what comes in, choose the kernel, shape what comes out.
+"""Simulate one loop: check what comes in, run the kernel, shape what comes out.
 
 The kernels are imported inside functions: numba loads only where a loop is simulated.
 """
@@ -6,26 +6,27 @@ The kernels are imported inside functions: numba loads only where a loop is simu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.binding import Bound, Problem, bind
+from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
 from mlsim.application.outcome import ChunkRows, LoopOutcome
+from mlsim.application.timesteps import in_time_steps
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ExecutionModel, ServiceOrder, Technique
+from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
 if TYPE_CHECKING:
     from mlsim.application.models.notes import PENotes, Rows
-
-    _Run = Callable[[float, PENotes, Rows], int]
+    from mlsim.application.perturbation import Perturbation
 
 __all__ = ["LoopOutcome", "simulate"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _MOST_PES = (1 << 31) - 1
 
@@ -34,11 +35,18 @@ def simulate(
     prefix: Floats,
     pe_speed: Floats,
     pe_latency: Floats,
-    technique: Technique | str,
+    technique: str,
     execution: ExecutionConfig,
     min_chunk: int = 1,
     record: bool = False,
     until: float = math.inf,
+    parameters: ParametersConfig | None = None,
+    seed: int = 0,
+    time_steps: int = 1,
+    node_of_pe: Ints | None = None,
+    intra_latency: float = 0.0,
+    perturbation: Perturbation | None = None,
+    rows_since: float = -math.inf,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -55,7 +63,7 @@ def simulate(
         float64[P], >= 0, in s: one-way time of a message between each PE and PE 0, which is the
         master (CCA) or coordinator (DCA), with its size over the bandwidth. 0 for PE 0 itself.
     technique
-        Rule for chunk sizes.
+        Rule for chunk sizes: a name of the catalogue, or ``./file.py:function``.
     execution
         Execution model and its costs.
     min_chunk
@@ -66,6 +74,21 @@ def simulate(
         When the loop is ended whatever remains, in s. What happened before stands; a chunk in
         execution ends then, with ``busy`` counted up to then, and so does the waiting for one; a PE
         that was not told before is told then.
+    parameters
+        What techniques are told; None: the defaults.
+    seed
+        For RND, and for locks that are polled.
+    time_steps
+        How often the loop is executed, one time after the other; see ``in_time_steps``.
+    node_of_pe
+        int64[P], from 0, rising by at most 1: on which node each PE is, for models of two levels. None:
+        all on one.
+    intra_latency
+        One-way time of a message between two PEs of one node, in s, for models of two levels.
+    perturbation
+        Slow-downs of the PEs, in s from the loop's start; None: there are none.
+    rows_since
+        Chunks that end at this time or before get no row, in s.
 
     Raises
     ------
@@ -79,51 +102,44 @@ def simulate(
         raise InputError(f"until: {until!r} s; allowed: 0 or more")
     if min_chunk < 1:
         raise InputError(f"min_chunk: {min_chunk}; allowed: 1 or more")
-    run = _kernel(prefix, speed, latency, _code(technique), execution, min_chunk)
-    notes = _new_notes(len(speed))
-    steps = run(until, notes, _new_rows(0))
+    if time_steps < 1:
+        raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
+    nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
+    told = ParametersConfig() if parameters is None else parameters
+    choices = choose(technique, speed, prefix, told, execution.first_chunk, min_chunk, seed)
+    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed)
+    names = "+".join(choice.name for choice in choices)
+    for message in wrong_levels(names, execution.model, execution.nowait):
+        raise InputError(f"technique: {message}")
+    # What learns over time steps does so from all rows.
+    learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))
+
+    def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
+        since = -math.inf if learns else rows_since - begin
+        return _simulate_once(bind(problem, choices, execution, begin), keep, until - begin, since)
+
+    outcome = in_time_steps(choices, time_steps, one_loop, record, until)
+    if learns and outcome.rows is not None:
+        outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
+    return outcome
+
+
+def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:
+    """Simulate one time step, from 0."""
+    notes = _new_notes(bound.p)
+    n_rows = bound.run(until, notes, _new_rows(0, rows_since))
     rows = None
     if record:
-        filled = _new_rows(steps)
-        run(until, _new_notes(len(speed)), filled)
+        filled = _new_rows(n_rows, rows_since)
+        bound.run(until, _new_notes(bound.p), filled)
         rows = _in_order(filled)
     return LoopOutcome(
-        iterations=len(prefix) - 1,
-        steps=steps,
+        iterations=bound.n,
+        steps=int(notes.chunks.sum()),
         t_loop=float(notes.finish.max()),
         **notes._asdict(),
         rows=rows,
     )
-
-
-def _kernel(
-    prefix: Floats, speed: Floats, latency: Floats, code: int, execution: ExecutionConfig, min_chunk: int
-) -> _Run:
-    """Bind everything but the output to the execution model's event loop."""
-    from mlsim.application.models import cca, dca
-    from mlsim.application.models.notes import Costs
-
-    n, p = len(prefix) - 1, len(speed)
-    costs = Costs(
-        execution.chunk_calculation,
-        execution.chunk_assignment,
-        execution.atomic_service,
-        execution.injected_delay,
-    )
-    # By its decimal digits: 0.1 means a tenth, and a tenth of 30 rounds up to 3.
-    first_size = -(-Fraction(repr(execution.first_chunk)) * n // p)
-    # More than the loop is long means no more than that, and stays clear of the integers' end.
-    least, pause = min(min_chunk, n + 1), min(execution.break_after, n + 1)
-    order = cca.FIFO if execution.service_order is ServiceOrder.FIFO else cca.LOWEST_RANK
-
-    loop = (prefix, speed, latency, code, least, first_size, costs)
-
-    def run(until: float, notes: PENotes, rows: Rows) -> int:
-        if execution.model is ExecutionModel.CCA:
-            return int(cca.run(*loop, until, pause, order, notes, rows))
-        return int(dca.run(*loop, until, notes, rows))
-
-    return run
 
 
 def _column(values: Floats) -> Floats:
@@ -141,16 +157,18 @@ def _new_notes(p: int) -> PENotes:
         told=np.zeros(p),
         busy=np.zeros(p),
         overhead=np.zeros(p),
+        idle=np.zeros(p),
+        last_start=np.zeros(p),
         chunks=np.zeros(p, np.int64),
         last_first=np.zeros(p, np.int64),
         last_size=np.zeros(p, np.int64),
     )
 
 
-def _new_rows(n: int) -> Rows:
+def _new_rows(n: int, since: float) -> Rows:
     from mlsim.application.models.notes import Rows
 
-    return Rows(np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n)))
+    return Rows(np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n)), since)
 
 
 def _in_order(rows: Rows) -> ChunkRows:
@@ -160,12 +178,18 @@ def _in_order(rows: Rows) -> ChunkRows:
     return ChunkRows(rows.pe[order], numbers[0], numbers[1], numbers[2], times[0], times[1], times[2])
 
 
-def _code(technique: Technique | str) -> int:
-    """Give the kernels' number of a technique."""
-    name = str(technique).upper()
-    if name not in TECHNIQUES:
-        raise InputError(f"technique: {technique!r} is not known; allowed: {', '.join(TECHNIQUES)}")
-    return TECHNIQUES[name].code
+def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
+    """Give the node of every PE; without any, all are on one."""
+    nodes = np.zeros(p, np.int64) if node_of_pe is None else np.asarray(node_of_pe, dtype=np.int64)
+    if nodes.shape != (p,):
+        raise InputError(f"a loop on {p} PEs needs as many nodes of PEs as speeds; found {nodes.shape}")
+    if p and (nodes[0] != 0 or not np.isin(np.diff(nodes), (0, 1)).all()):
+        raise InputError(
+            f"nodes of {p} PEs: must be 0, rise, and leave out none; found {nodes.tolist()[:20]}"
+        )
+    if not 0.0 <= intra_latency < math.inf:
+        raise InputError(f"intra_latency: {intra_latency!r} s; allowed: 0 or more, finite")
+    return nodes
 
 
 def _check_costs(prefix: Floats, p: int) -> None:

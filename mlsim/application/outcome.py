@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mlsim.application.perturbation import Perturbation
 
 __all__ = ["ChunkRows", "LoopOutcome"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_Clock = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,11 @@ class ChunkRows:
     start: Floats
     end: Floats
 
+    def ending_after(self, time: float) -> ChunkRows:
+        """Give the rows of chunks that end after a time."""
+        kept = self.end > time
+        return ChunkRows(*(getattr(self, column.name)[kept] for column in fields(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class LoopOutcome:
@@ -55,11 +67,17 @@ class LoopOutcome:
     told
         float64[P]: when the PE learned that there is no more work.
     busy
-        float64[P]: time the PE executed iterations. Under CCA the time in which the master, amid a
-        chunk of its own, serves others is in neither ``busy`` nor ``overhead``.
+        float64[P]: time the PE executed iterations, slow-downs included.
     overhead
         float64[P]: time between asking for a chunk and starting it, summed, with the last request,
-        from asking to being told.
+        from asking to being told; and the time a master served others, amid a chunk of its own or as
+        its only work.
+    idle
+        float64[P]: time in which the model let it wait for others though it might have asked: at the
+        barriers of MPI+OpenMP, and a dedicated master's time between requests. ``busy + overhead + idle``
+        is ``told``.
+    last_start
+        float64[P]: when the PE began its last chunk; 0 if it had none.
     chunks
         int64[P]: chunks the PE began.
     last_first, last_size
@@ -75,19 +93,25 @@ class LoopOutcome:
     told: Floats
     busy: Floats
     overhead: Floats
+    idle: Floats
+    last_start: Floats
     chunks: Ints
     last_first: Ints
     last_size: Ints
     rows: ChunkRows | None
 
-    def remaining(self, prefix: Floats, pe_speed: Floats, times: Floats) -> tuple[Ints, Floats]:
+    def remaining(
+        self, prefix: Floats, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
+    ) -> tuple[Ints, Floats]:
         """Tell how much is left at times when all iterations have been handed out.
 
-        That is so from the first ``told`` on, when every PE has its last chunk or none.
+        That is so from the first ``told`` on, when every PE has its last chunk or none. Under models of two
+        levels it is not: other nodes may have a queue then. So these need ``rows``, of at least all chunks
+        that end after the first of the times.
 
         Parameters
         ----------
-        prefix, pe_speed
+        prefix, pe_speed, perturbation
             What the loop was simulated with.
         times
             Rising, in s from the loop's start, none before the first ``told``.
@@ -99,18 +123,59 @@ class LoopOutcome:
         work
             float64[len(times)]: their cost not yet executed, in s at speed 1.
         """
-        had = np.flatnonzero(self.last_size)
-        first, size = self.last_first[had], self.last_size[had]
-        # As if executed without a break up to the finish: so it is, but for the master of CCA.
-        begun = self.finish[had] - (prefix[first + size] - prefix[first]) / pe_speed[had]
-        chunk = np.repeat(np.arange(len(had)), size)
-        k = np.arange(len(chunk)) - np.repeat(np.cumsum(size) - size, size) + first[chunk]
-        ends = begun[chunk] + (prefix[k + 1] - prefix[first[chunk]]) / pe_speed[had][chunk]
-        ends = np.minimum(ends, self.finish[had][chunk])
-        finished = np.searchsorted(np.sort(ends), times, side="right")
-        speed = pe_speed[had]
-        work = _still_to_come(self.finish[had], speed, times) - _still_to_come(begun, speed, times)
-        return len(ends) - finished, np.maximum(work, 0.0)
+        chunks = self._last_chunks() if self.rows is None else self.rows.ending_after(times[0])
+        iterations, work = np.zeros(len(times), np.int64), np.zeros(len(times))
+        for pes, clock in _clocks(len(pe_speed), perturbation):
+            left, seconds = _left_by_clock(chunks, pes, clock, prefix, pe_speed, times)
+            iterations += left
+            work += seconds
+        return iterations, work
+
+    def _last_chunks(self) -> ChunkRows:
+        """Give the last chunk of every PE that had one."""
+        pe = np.flatnonzero(self.last_size).astype(np.int32)
+        first, size, start = self.last_first[pe], self.last_size[pe], self.last_start[pe]
+        return ChunkRows(pe, np.zeros(len(pe), np.int64), first, size, start, start, self.finish[pe])
+
+
+def _clocks(p: int, perturbation: Perturbation | None) -> Iterator[tuple[NDArray[np.bool_], _Clock]]:
+    """Give groups of PEs that are slowed down alike, and how far their work has come at given times."""
+    if perturbation is None:
+        yield np.ones(p, np.bool_), _undisturbed
+        return
+    from mlsim.application.perturbation import work_done
+
+    slow = np.diff(perturbation.slow_index)[perturbation.slow_of_pe] > 0
+    yield ~slow, _undisturbed
+    for row in np.unique(perturbation.slow_of_pe[slow]).tolist():
+        yield perturbation.slow_of_pe == row, partial(work_done, perturbation, row)
+
+
+def _undisturbed(times: Floats) -> Floats:
+    return times
+
+
+def _left_by_clock(
+    chunks: ChunkRows,
+    pes: NDArray[np.bool_],
+    clock: _Clock,
+    prefix: Floats,
+    pe_speed: Floats,
+    times: Floats,
+) -> tuple[Ints, Floats]:
+    """Tell what is left of the chunks of PEs that share a clock, which counts seconds of undisturbed work."""
+    mine = pes[chunks.pe]
+    size, speed = chunks.size[mine], pe_speed[chunks.pe[mine]]
+    first = chunks.first[mine] % max(len(prefix) - 1, 1)  # over several time steps, iterations count on
+    end, now = clock(chunks.end[mine]), clock(times)
+    # As if executed without a break up to the end: so it is, but for masters.
+    begun = end - (prefix[first + size] - prefix[first]) / speed
+    chunk = np.repeat(np.arange(len(size)), size)
+    k = np.arange(len(chunk)) - np.repeat(np.cumsum(size) - size, size) + first[chunk]
+    ends = begun[chunk] + (prefix[k + 1] - prefix[first[chunk]]) / speed[chunk]
+    finished = np.searchsorted(np.sort(np.minimum(ends, end[chunk])), now, side="right")
+    work = _still_to_come(end, speed, now) - _still_to_come(begun, speed, now)
+    return len(ends) - finished, np.maximum(work, 0.0)
 
 
 def _still_to_come(moments: Floats, weight: Floats, times: Floats) -> Floats:

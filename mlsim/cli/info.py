@@ -24,6 +24,7 @@ class Listing(StrEnum):
     TECHNIQUES = "techniques"
     MODELS = "models"
     PROFILES = "profiles"
+    TOPOLOGIES = "topologies"
     OPTIONS = "options"
 
 
@@ -63,7 +64,7 @@ def schema() -> None:
 def list_(
     what: Annotated[Listing | None, typer.Argument(help="What to list.", show_default=False)] = None,
 ) -> None:
-    """List what a scenario can name: policies, techniques, models, options ..."""
+    """List what a scenario can name: policies, techniques, models, topologies, options ..."""
     if what is None:
         print("\n".join(listing.value for listing in Listing))
         return
@@ -77,11 +78,18 @@ def _table(what: Listing) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(*titles, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in titles:
+        table.add_column(title, overflow="fold")
     for row in rows:
         # Cells are formulas and types: brackets in them are no markup.
         table.add_row(*(cell.replace("[", r"\[") for cell in row))
     return table
+
+
+def _short(keys: tuple[str, ...]) -> str:
+    """Give keys without the section that they are all in."""
+    return ", ".join(key.removeprefix("application.") for key in keys)
 
 
 def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -106,7 +114,7 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 "options",
                 "source",
             ), [
-                (t.name, t.title, t.recursive, t.straightforward or "none", ", ".join(t.options), t.reference)
+                (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
                 for t in application.TECHNIQUES.values()
             ]
         case Listing.MODELS:
@@ -114,6 +122,14 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 (m.name, m.meaning, m.reference) for m in application.MODELS
             ]
         case Listing.PROFILES:
-            return ("profile", "cost of an iteration"), [(p.name, p.meaning) for p in application.PROFILES]
+            return ("profile", "cost of an iteration", "parameters", "source"), [
+                (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in application.PROFILES
+            ]
+        case Listing.TOPOLOGIES:
+            from mlsim.platform.catalogue import TOPOLOGIES
+
+            return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
+                (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
+            ]
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(map(str, row)) for row in options()]

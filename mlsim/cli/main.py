@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import info, run
+from mlsim.cli import info, loop, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -46,9 +46,12 @@ def _options(
 
 
 app.command("run")(run.run)
+app.command("loop")(loop.loop)
+app.command("study")(study.study)
 app.command("check")(info.check)
 app.command("schema")(info.schema)
 app.command("list")(info.list_)
+app.add_typer(workload.workload)
 
 
 class _StoppedError(BaseException):

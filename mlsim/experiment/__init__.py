@@ -1,6 +1,22 @@
-"""Runs: one scenario to one result and its directory."""
+"""Runs: one scenario to one result and its directory; loops alone, and studies of them."""
 
+from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
 from mlsim.experiment.result import Result
 from mlsim.experiment.runner import Progress, run
+from mlsim.experiment.study import Study, StudyRow, load_study, run_study
 
-__all__ = ["Progress", "Result", "run"]
+__all__ = [
+    "LoopResult",
+    "Progress",
+    "Result",
+    "Study",
+    "StudyRow",
+    "choices",
+    "load_loop",
+    "load_study",
+    "loop_from_mapping",
+    "run",
+    "run_loop",
+    "run_loops",
+    "run_study",
+]

@@ -82,4 +82,4 @@ class Result:
 def technique_of(scenario: Scenario) -> str | None:
     """Name the loop technique of a scenario; None if its jobs execute no loops."""
     application = scenario.application
-    return application.technique.value if application.model.value == "loop" else None
+    return str(application.technique) if application.model.value == "loop" else None

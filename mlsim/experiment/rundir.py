@@ -17,10 +17,10 @@ from mlsim.errors import InputError, OutputError
 from mlsim.experiment.result import Result, technique_of
 from mlsim.scenario import Mapping, TraceLevel, dump
 
-__all__ = ["check_target", "next_directory", "write_run"]
+__all__ = ["check_target", "complete_or_gone", "next_directory", "versions", "write_json", "write_run"]
 
 _ADVICE = "Nothing was kept; free some space or give --out elsewhere."
-_LIBRARIES = ("mlsim", "matplotlib", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
+_LIBRARIES = ("mlsim", "matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
 
 
 def next_directory(parent: Path, name: str) -> Path:
@@ -70,20 +70,20 @@ def write_run(directory: Path, result: Result, before_summary: Callable[[], None
     """
     from mlsim.record.parquet import write_tables
 
-    with _complete_or_gone(directory) as partial:
+    with complete_or_gone(directory) as partial:
         (partial / "scenario.yaml").write_text(dump(result.scenario), encoding="utf-8")
-        _write_json(partial / "versions.json", _versions())
+        write_json(partial / "versions.json", versions())
         write_tables(partial, result.records, technique_of(result.scenario), result.scenario.output.csv)
         if result.scenario.output.pictures:
             _draw(partial, result)
         if result.scenario.output.trace is not TraceLevel.NONE:
             _trace(partial / "trace", result)
         before_summary()
-        _write_json(partial / "summary.json", result.summary)
+        write_json(partial / "summary.json", result.summary)
 
 
 @contextmanager
-def _complete_or_gone(directory: Path) -> Iterator[Path]:
+def complete_or_gone(directory: Path) -> Iterator[Path]:
     """Give a directory to write in, which takes its name when all is well and is removed otherwise."""
     partial: Path | None = None
     try:
@@ -111,11 +111,13 @@ def _umask() -> int:
     return mask
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a dictionary of plain values; there must be no NaN in it."""
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Give the versions of Python, of mlsim and of what it stands on."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 

@@ -1,6 +1,7 @@
 """What jobs run on: nodes, cores and the network between them."""
 
-from mlsim.platform.machine import Machine, build_machine
+from mlsim.platform.machine import Machine, build_machine, machine_of
 from mlsim.platform.network import Network
+from mlsim.platform.perturbation import Perturbations
 
-__all__ = ["Machine", "Network", "build_machine"]
+__all__ = ["Machine", "Network", "Perturbations", "build_machine", "machine_of"]

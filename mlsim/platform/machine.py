@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.errors import InputError
 from mlsim.platform.network import Network
-from mlsim.scenario import PlatformConfig
+from mlsim.platform.perturbation import Perturbations
+from mlsim.scenario import PlatformConfig, Scenario, resolve_path
 
-__all__ = ["Machine", "build_machine"]
+__all__ = ["Machine", "build_machine", "machine_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class Machine:
         FLOP/s of a core at which costs in seconds and the run times of logs hold.
     network
         Times of messages between nodes.
+    perturbations
+        When which nodes are slowed down.
     """
 
     name: list[str]
@@ -37,6 +42,7 @@ class Machine:
     speed: NDArray[np.float64]
     reference_speed: float
     network: Network
+    perturbations: Perturbations
 
     @property
     def n_nodes(self) -> int:
@@ -49,16 +55,51 @@ class Machine:
         return int(self.cores.sum())
 
 
-def build_machine(config: PlatformConfig) -> Machine:
-    """Lay out the node groups of a scenario, in the order they are written."""
+def machine_of(scenario: Scenario) -> Machine:
+    """Build the machine of a scenario, with the files that its platform names.
+
+    Raises
+    ------
+    InputError
+        If an edge list cannot be used.
+    """
+    network = scenario.platform.network
+    edges = None
+    if network.path is not None:
+        edges = resolve_path(scenario, network.path, key="platform.network.path")
+    try:
+        return build_machine(scenario.platform, scenario.seed, edges)
+    except InputError as error:
+        raise InputError(f"{scenario.source}: platform.network: {error}") from error
+
+
+def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = None) -> Machine:
+    """Lay out the node groups of a scenario, in the order they are written.
+
+    Parameters
+    ----------
+    config
+        The section of the scenario.
+    seed
+        Seed of random perturbations.
+    edges
+        Where the file of an edge list was found.
+
+    Raises
+    ------
+    InputError
+        If an edge list cannot be used.
+    """
     groups = config.nodes
     reference = config.reference_speed or groups[0].core_speed
     counts = [group.count for group in groups]
+    names = [f"{group.name}{number}" for group in groups for number in range(group.count)]
     return Machine(
-        name=[f"{group.name}{number}" for group in groups for number in range(group.count)],
+        name=names,
         group=[group.name for group in groups for _ in range(group.count)],
         cores=np.repeat(np.array([group.cores for group in groups], np.int64), counts),
         speed=np.repeat(np.array([group.core_speed / reference for group in groups]), counts),
         reference_speed=reference,
-        network=Network.from_config(config.network),
+        network=Network.from_config(config.network, names, edges),
+        perturbations=Perturbations.from_config(config, seed),
     )

@@ -3,37 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.scenario import NetworkConfig
+from mlsim.platform.routes import Routes
+from mlsim.scenario import NetworkConfig, Topology
 
 __all__ = ["Network"]
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A fully connected network: one link between any two nodes, shared memory inside a node.
+    """The links between nodes, and shared memory inside a node.
 
     Attributes
     ----------
     latency
-        Seconds for an empty message between two nodes.
+        Seconds for an empty message over one link.
     bandwidth
         bit/s of a link.
     intra_node_latency
         Seconds for a message between two PEs of one node, whatever its size.
+    routes
+        Ways between nodes that are not linked directly; None if every pair has a link of its own with the
+        latency and bandwidth above.
     """
 
     latency: float
     bandwidth: float
     intra_node_latency: float
+    routes: Routes | None = None
 
     @classmethod
-    def from_config(cls, config: NetworkConfig) -> Network:
-        """Take over the network section of a scenario."""
-        return cls(config.latency, config.bandwidth, config.intra_node_latency)
+    def from_config(cls, config: NetworkConfig, names: list[str], edges: Path | None = None) -> Network:
+        """Build the network of a scenario.
+
+        Parameters
+        ----------
+        config
+            The section of the scenario.
+        names
+            The nodes' names, in their order.
+        edges
+            Where the file of an edge list was found.
+
+        Raises
+        ------
+        InputError
+            If the topology does not fit the nodes, or the file of an edge list cannot be used.
+        """
+        routes = None
+        if config.topology is not Topology.FULLY_CONNECTED:
+            # Here, as only they load networkx.
+            from mlsim.platform.edges import edges_of, read_edges
+            from mlsim.platform.topologies import build_graph
+
+            listed = edges_of(config.edges) if edges is None else read_edges(edges)
+            routes = Routes(build_graph(config, names, listed), len(names))
+        return cls(config.latency, config.bandwidth, config.intra_node_latency, routes)
 
     def message_time(self, node: int, others: NDArray[np.int64], size: float) -> NDArray[np.float64]:
         """Give the one-way time of a message between a node and each of several nodes.
@@ -48,7 +77,13 @@ class Network:
         Returns
         -------
         NDArray
-            Seconds: ``latency + 8 size / bandwidth`` between nodes, ``intra_node_latency`` within one.
+            Seconds: between nodes the latency of the route plus ``8 size`` over its bandwidth,
+            ``intra_node_latency`` within one.
         """
-        remote = self.latency + 8.0 * size / self.bandwidth
-        return np.where(others == node, self.intra_node_latency, remote)
+        if self.routes is None:
+            remote = self.latency + 8.0 * size / self.bandwidth
+            return np.where(others == node, self.intra_node_latency, remote)
+        latency, bandwidth = self.routes.from_node(node)
+        return np.where(
+            others == node, self.intra_node_latency, latency[others] + 8.0 * size / bandwidth[others]
+        )

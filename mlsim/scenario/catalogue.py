@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from mlsim.scenario.kinds import Kind
 from mlsim.scenario.schema import Scenario
-from mlsim.scenario.section import Section, field_kind, field_section
+from mlsim.scenario.section import Section, field_kind, field_section, fields_by_key
 
 __all__ = ["Option", "options"]
 
@@ -41,7 +41,7 @@ def options() -> list[Option]:
 
 
 def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
-    for key, field in section.model_fields.items():
+    for key, field in fields_by_key(section).items():
         inner, is_list = field_section(field)
         kind = field_kind(field)
         if kind is not None:

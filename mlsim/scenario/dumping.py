@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-from mlsim.scenario.application import PROFILE_KEYS, ApplicationConfig, CostsConfig
+from mlsim.scenario.application import ApplicationConfig
+from mlsim.scenario.costs import PROFILE_KEYS, CostsConfig
+from mlsim.scenario.network import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig
 from mlsim.scenario.platform import NodeGroup
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.section import Section
@@ -15,14 +18,22 @@ from mlsim.scenario.words import ApplicationModel
 __all__ = ["dump", "plain"]
 
 
-def dump(scenario: Scenario) -> str:
+def dump(scenario: Scenario, only: Collection[str] | None = None) -> str:
     """Write a scenario, with every default that holds, as YAML.
 
     The text loads back to an equal scenario and is the same for equal scenarios. Paths stay as the user
     wrote them; where the scenario was read is not in it.
+
+    Parameters
+    ----------
+    scenario
+        What to write.
+    only
+        The sections to write; None for all.
     """
     text = io.StringIO()
-    _writer().dump(plain(scenario), text)
+    written = plain(scenario).items()
+    _writer().dump({key: value for key, value in written if only is None or key in only}, text)
     return text.getvalue()
 
 
@@ -53,7 +64,12 @@ def _write_text(representer: Any, text: str) -> Any:
 def plain(section: Section) -> dict[str, Any]:
     """Give a section as plain mappings, lists, texts and numbers, shaped like a scenario file."""
     written = section.model_dump(mode="json", include=set(_keys_that_hold(section)))
-    return {key: _inner(getattr(section, key), value) for key, value in written.items() if value is not None}
+    keys = {name: field.alias or name for name, field in type(section).model_fields.items()}
+    return {
+        keys[name]: _inner(getattr(section, name), value)
+        for name, value in written.items()
+        if value is not None
+    }
 
 
 def _inner(value: object, written: Any) -> Any:
@@ -70,7 +86,10 @@ def _keys_that_hold(section: Section) -> list[str]:
     if isinstance(section, ApplicationConfig) and section.model is ApplicationModel.RIGID:
         return ["model"]
     if isinstance(section, CostsConfig):
-        return ["profile", *PROFILE_KEYS[section.profile][1]]
+        return ["profile", *PROFILE_KEYS[section.profile].possible]
+    if isinstance(section, NetworkConfig):
+        own = TOPOLOGY_KEYS[section.topology][1]
+        return [key for key in keys if key not in OWN_KEYS or (key in own and getattr(section, key))]
     if isinstance(section, NodeGroup) and section.node_speed is not None:
         keys.remove("speed")
     return keys

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from mlsim.scenario.schema import Scenario
-from mlsim.scenario.section import Section, field_kind, field_section
+from mlsim.scenario.section import Section, field_kind, field_section, fields_by_key
 
 __all__ = ["json_schema"]
 
@@ -22,7 +22,7 @@ def json_schema() -> dict[str, Any]:
     schema = Scenario.model_json_schema()
     for section in _sections(Scenario):
         part = schema if section is Scenario else schema["$defs"][section.__name__]
-        for key, field in section.model_fields.items():
+        for key, field in fields_by_key(section).items():
             _tidy(part["properties"][key], field)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 

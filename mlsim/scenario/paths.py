@@ -9,8 +9,9 @@ from pathlib import Path
 
 from mlsim.errors import InputError
 from mlsim.scenario.schema import Scenario
+from mlsim.scenario.techniques import split_technique, user_function
 
-__all__ = ["resolve_path"]
+__all__ = ["located_technique", "resolve_path"]
 
 VARIABLE = "MLSIM_TRACES"
 
@@ -41,6 +42,24 @@ def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path
         if (directory / wanted).is_file():
             return directory / wanted
     raise InputError(_not_found(scenario, wanted, places, key))
+
+
+def located_technique(scenario: Scenario) -> str:
+    """Give the technique of a scenario's loops, files of techniques of the user as they were found.
+
+    Raises
+    ------
+    InputError
+        If such a file is nowhere.
+    """
+    levels = []
+    for level in split_technique(scenario.application.technique):
+        function = user_function(level)
+        if function is not None:
+            path = resolve_path(scenario, function[0], key="application.technique")
+            level = f"{path}:{function[1]}"
+        levels.append(str(level))
+    return "+".join(levels)
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.amounts import Bandwidth, Seconds, Speed
-from mlsim.scenario.kinds import Line, Whole, WordKind
+from mlsim.scenario.amounts import Speed
+from mlsim.scenario.kinds import Line, Whole
+from mlsim.scenario.lists import node_ranges
+from mlsim.scenario.network import NetworkConfig
+from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import Topology
 
-__all__ = ["NetworkConfig", "NodeGroup", "PlatformConfig"]
+__all__ = ["NodeGroup", "PlatformConfig"]
 
 DEFAULT_SPEED = 1e9
 
@@ -58,24 +61,34 @@ class NodeGroup(Section):
             )
 
 
-class NetworkConfig(Section):
-    """What a message between two PEs costs."""
+def _size(network: NetworkConfig) -> tuple[str, str]:
+    """Give the key that says how many nodes a topology holds, and how many these are."""
+    capacity = int(network.capacity)
+    match network.topology:
+        case Topology.FAT_TREE:
+            return "ports", f"a fat-tree of switches with {network.ports} ports holds {capacity} nodes"
+        case Topology.DRAGONFLY:
+            product = (
+                f"{network.groups} groups x {network.routers} routers x {network.nodes_per_router} nodes"
+            )
+            return "groups", f"a dragonfly of {product} holds {capacity} nodes"
+        case _:
+            lengths = "x".join(map(str, network.dimensions or ()))
+            return "dimensions", f"a torus of {lengths} holds {capacity} nodes"
 
-    topology: Annotated[Topology, WordKind(Topology)] = Field(
-        Topology.FULLY_CONNECTED, description="How nodes are connected: every pair by a link of its own."
-    )
-    bandwidth: Bandwidth = Field(
-        50e9, description="Bandwidth of a link (bit/s). Default: InfiniBand of Eleliemy 2021, §3.5."
-    )
-    latency: Seconds = Field(
-        500e-9,
-        description="Latency of a message between two nodes (s). Default: InfiniBand of Eleliemy 2021, §3.5.",
-    )
-    intra_node_latency: Seconds = Field(
-        100e-9,
-        description="Latency of a message between two PEs of one node (s), whatever its size. "
-        "Default: our assumption for a transfer through shared memory.",
-    )
+
+def _advice(network: NetworkConfig, nodes: int) -> str:
+    """Say what would hold so many nodes."""
+    if network.topology is Topology.FAT_TREE:
+        fitting = (ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes)
+        ports = next(fitting, None)
+        return f"; {ports} ports hold {ports**3 // 4}" if ports else "; 128 ports, the most, hold 524288"
+    if network.topology is Topology.DRAGONFLY:
+        size = (network.routers or 1) * (network.nodes_per_router or 1)
+        return f"; {-(-nodes // size)} such groups hold {-(-nodes // size) * size}"
+    first, *others = network.dimensions or (1,)
+    layer = int(network.capacity) // first
+    return f"; {'x'.join(map(str, [-(-nodes // layer), *others]))} holds {-(-nodes // layer) * layer}"
 
 
 def _first_speed(data: dict[str, Any]) -> float:
@@ -99,9 +112,37 @@ class PlatformConfig(Section):
         "Default: the speed of the first group.",
         examples=["1 GFLOP/s"],
     )
+    perturbations: tuple[PerturbationConfig, ...] = Field(
+        (), description="Slow-downs of nodes while loops run on them. Needs application.model: loop."
+    )
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return sum(group.count for group in self.nodes)
 
     def broken_rules(self) -> Iterator[BrokenRule]:
-        """Check that there are nodes, and that group names are unique."""
+        """Check groups, that the network holds all nodes, and that perturbed nodes are there."""
+        yield from self._broken_groups()
+        yield from self._broken_network()
+        counts = [(group.name, group.count) for group in self.nodes]
+        for row, perturbation in enumerate(self.perturbations):
+            try:
+                node_ranges(perturbation.nodes, counts)
+            except ValueError as error:
+                yield BrokenRule(f"perturbations.{row}.nodes", str(error), ("nodes",))
+
+    def _broken_network(self) -> Iterator[BrokenRule]:
+        network, nodes = self.network, self.n_nodes
+        if nodes > network.capacity:
+            key, holds = _size(network)
+            yield BrokenRule(
+                f"network.{key}",
+                f"{holds}, and there are {nodes}{_advice(network, nodes)}",
+                ("nodes", "network"),
+            )
+
+    def _broken_groups(self) -> Iterator[BrokenRule]:
         if not self.nodes:
             message = f"empty; a list of entries with the keys: {', '.join(NodeGroup.model_fields)}"
             yield BrokenRule("nodes", message)

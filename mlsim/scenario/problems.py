@@ -12,7 +12,15 @@ from pydantic_core import ErrorDetails
 
 from mlsim.scenario.hints import nearest, shown
 from mlsim.scenario.schema import Scenario
-from mlsim.scenario.section import Section, example, field_kind, field_section, minimal, split_key
+from mlsim.scenario.section import (
+    Section,
+    example,
+    field_kind,
+    field_section,
+    fields_by_key,
+    minimal,
+    split_key,
+)
 from mlsim.scenario.source import Path, Problem
 
 __all__ = ["find_problems", "look_up", "unknown_key"]
@@ -72,7 +80,8 @@ def _mend(value: dict[str, Any], key: Path) -> None:
     """Take a key out or give it an example value; if it is not there at all, do so with its section."""
     place: Any = value
     for part in key[:-1]:
-        place = place[part]
+        # a section that is not there has its defaults
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
     holder, field = look_up(key)
     if not key or holder is None:
         return
@@ -96,12 +105,12 @@ def look_up(key: Path) -> tuple[type[Section] | None, FieldInfo | None]:
     holder: type[Section] | None = Scenario
     for part in key[:-1]:
         if isinstance(part, str) and holder is not None:
-            field = holder.model_fields.get(part)
+            field = fields_by_key(holder).get(part)
             holder = field_section(field)[0] if field is not None else None
     last = key[-1] if key else 0
     if holder is None or isinstance(last, int):
         return holder, None
-    return holder, holder.model_fields.get(last)
+    return holder, fields_by_key(holder).get(last)
 
 
 def _as_problem(detail: ErrorDetails) -> Problem:
@@ -129,14 +138,14 @@ def _wanted(key: Path) -> str:
     if field is not None and kind is not None:
         return f"allowed: {kind.allowed}; e.g. {key[-1]}: {example(field)}"
     section, is_list = field_section(field) if field is not None else (holder, False)
-    keys = ", ".join(section.model_fields) if section is not None else ""
+    keys = ", ".join(fields_by_key(section)) if section is not None else ""
     return f"a list of entries with the keys: {keys}" if is_list else f"its keys: {keys}"
 
 
 def unknown_key(key: Path) -> str:
     """Say that a key is not known, and which are."""
     holder, _ = look_up(key)
-    fields = list(holder.model_fields) if holder is not None else []
+    fields = list(fields_by_key(holder)) if holder is not None else []
     meant = nearest(str(key[-1]), fields)
     if not meant:
         elsewhere = [name for name in _all_keys(Scenario, "") if name.split(".")[-1] == key[-1]]
@@ -145,7 +154,7 @@ def unknown_key(key: Path) -> str:
 
 
 def _all_keys(section: type[Section], prefix: str) -> Iterator[str]:
-    for key, field in section.model_fields.items():
+    for key, field in fields_by_key(section).items():
         inner, is_list = field_section(field)
         yield prefix + key
         if inner is not None:
@@ -158,6 +167,6 @@ def _meant(detail: ErrorDetails) -> Path | None:
     if detail["type"] != "extra_forbidden":
         return None
     holder, _ = look_up(key)
-    fields = holder.model_fields if holder is not None else {}
+    fields = fields_by_key(holder) if holder is not None else {}
     hint = nearest(str(key[-1]), fields)
     return next(((*key[:-1], field) for field in fields if repr(field) in hint), None)

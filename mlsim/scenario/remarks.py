@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mlsim.scenario.application import ApplicationConfig, ExecutionConfig
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.section import Section
-from mlsim.scenario.words import ApplicationModel, ExecutionModel, Policy, Technique
+from mlsim.scenario.techniques import READERS, split_technique
+from mlsim.scenario.words import ApplicationModel, ExecutionModel, LockOrder, Policy, Technique
 
 __all__ = ["remarks"]
 
@@ -31,15 +33,48 @@ def remarks(scenario: Scenario) -> list[str]:
         lines.append(_line("coordination.latency", "rca: on", "coordination.rca is off"))
     if application.model is ApplicationModel.RIGID:
         return lines
-    execution = application.execution
-    if execution.model is not ExecutionModel.CCA:
-        for key in ("break_after", "service_order"):
-            if _is_set(execution, key):
-                reason = f"application.execution.model is {execution.model}"
-                lines.append(_line(f"application.execution.{key}", "model cca", reason))
-    if application.technique is not Technique.AF and _is_set(execution, "first_chunk"):
-        reason = f"application.technique is {application.technique}"
+    return lines + _of_models(application.execution) + _of_techniques(application)
+
+
+_MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
+_QUEUES = (ExecutionModel.DCA, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
+_MODELS = {
+    "master": _MASTERS,
+    "break_after": _MASTERS,
+    "service_order": _MASTERS,
+    "atomic_service": _QUEUES,
+    "lock": _QUEUES,
+    "lock_retry": _QUEUES,
+    "nowait": (ExecutionModel.MPI_OPENMP,),
+}
+
+
+def _of_models(execution: ExecutionConfig) -> list[str]:
+    """Name costs and options that the execution model does not read."""
+    lines = []
+    for key, models in _MODELS.items():
+        if _is_set(execution, key) and execution.model not in models:
+            words = "models" if len(models) > 1 else "model"
+            reason = f"application.execution.model is {execution.model}"
+            lines.append(_line(f"application.execution.{key}", f"{words} {', '.join(models)}", reason))
+    if execution.model in _QUEUES and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
+        reason = "application.execution.lock is fifo"
+        lines.append(_line("application.execution.lock_retry", "lock: polling", reason))
+    return lines
+
+
+def _of_techniques(application: ApplicationConfig) -> list[str]:
+    """Name parameters that the technique does not read."""
+    chosen = split_technique(application.technique)
+    reason = f"application.technique is {application.technique}"
+    lines = []
+    if Technique.AF not in chosen and _is_set(application.execution, "first_chunk"):
         lines.append(_line("application.execution.first_chunk", "technique AF", reason))
+    for key, readers in READERS.items():
+        if _is_set(application.parameters, key) and not set(readers) & set(chosen):
+            words = "techniques" if len(readers) > 1 else "technique"
+            names = f"{words} {', '.join(readers)}"
+            lines.append(_line(f"application.parameters.{key}", names, reason))
     return lines
 
 
@@ -48,4 +83,5 @@ def _is_set(section: Section, key: str) -> bool:
 
 
 def _line(key: str, reader: str, reason: str) -> str:
-    return f"{key} has no effect: only {reader} reads it, and {reason}"
+    verb = "read" if reader.startswith(("techniques", "models")) else "reads"
+    return f"{key} has no effect: only {reader} {verb} it, and {reason}"

@@ -81,6 +81,12 @@ class Scenario(Section):
                 "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"
             )
             yield BrokenRule("coordination.rca", message, ("application.model",))
+        if self.platform.perturbations and self.application.model is ApplicationModel.RIGID:
+            message = (
+                "only loops can be slowed down, the run time of a rigid job is fixed; write "
+                "application.model: loop, or take it out"
+            )
+            yield BrokenRule("platform.perturbations", message, ("application.model",))
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"

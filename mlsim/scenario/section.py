@@ -12,7 +12,16 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from mlsim.scenario.kinds import Kind, WordKind
 from mlsim.scenario.words import Word
 
-__all__ = ["BrokenRule", "Section", "example", "field_kind", "field_section", "minimal", "split_key"]
+__all__ = [
+    "BrokenRule",
+    "Section",
+    "example",
+    "field_kind",
+    "field_section",
+    "fields_by_key",
+    "minimal",
+    "split_key",
+]
 
 
 class BrokenRule(NamedTuple):
@@ -61,6 +70,11 @@ def split_key(key: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdecimal() else part for part in key.split(".")) if key else ()
 
 
+def fields_by_key(section: type[Section]) -> dict[str, FieldInfo]:
+    """Give the fields of a section by their keys in a file, which are words of Python's own now and then."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
+
+
 def _leaves(annotation: Any) -> Iterable[Any]:
     if get_origin(annotation) is Annotated:
         base, *metadata = get_args(annotation)
@@ -99,5 +113,5 @@ def example(field: FieldInfo) -> Any:
 
 def minimal(section: type[Section]) -> dict[str, Any]:
     """Give an example of a section with only the keys that have no default."""
-    fields = section.model_fields.items()
+    fields = fields_by_key(section).items()
     return {key: example(field) for key, field in fields if field.is_required()}

@@ -14,13 +14,18 @@ __all__ = [
     "CostProfile",
     "EstimateSource",
     "ExecutionModel",
+    "Growth",
+    "LockOrder",
     "Mapping",
+    "MasterRole",
     "OverrunRule",
     "Policy",
     "ServiceOrder",
+    "Statistics",
     "Technique",
     "Topology",
     "TraceLevel",
+    "WeightSource",
     "Word",
     "WorkloadFormat",
 ]
@@ -48,6 +53,11 @@ class Topology(Word):
     """How the nodes are connected."""
 
     FULLY_CONNECTED = "fully-connected"
+    STAR = "star"
+    FAT_TREE = "fat-tree"
+    DRAGONFLY = "dragonfly"
+    TORUS = "torus"
+    EDGE_LIST = "edge-list"
 
 
 class WorkloadFormat(Word):
@@ -142,9 +152,17 @@ class CostProfile(Word):
 
     JOB = "job"
     CONSTANT = "constant"
+    UNIFORM = "uniform"
     NORMAL = "normal"
     EXPONENTIAL = "exponential"
+    GAMMA = "gamma"
+    LOGNORMAL = "lognormal"
+    BIMODAL = "bimodal"
+    INCREASING = "increasing"
+    DECREASING = "decreasing"
     FILE = "file"
+    MANDELBROT = "mandelbrot"
+    PSIA = "psia"
 
 
 class Calibration(Word):
@@ -159,17 +177,75 @@ class Technique(Word):
 
     STATIC = "STATIC"
     SS = "SS"
+    FSC = "FSC"
+    MFSC = "mFSC"
     GSS = "GSS"
+    TAP = "TAP"
     TSS = "TSS"
+    FAC = "FAC"
     FAC2 = "FAC2"
+    WF = "WF"
+    TFSS = "TFSS"
+    FISS = "FISS"
+    VISS = "VISS"
+    RND = "RND"
+    PLS = "PLS"
+    AWF = "AWF"
+    AWF_B = "AWF-B"
+    AWF_C = "AWF-C"
+    AWF_D = "AWF-D"
+    AWF_E = "AWF-E"
     AF = "AF"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """WF2, the name of WF as it is built on FAC2."""
+        return {"WF2": "WF"}
+
+
+class Statistics(Word):
+    """Where a technique knows the iteration times from."""
+
+    GIVEN = "given"
+    PROFILED = "profiled"
+
+
+class Growth(Word):
+    """How the chunks of VISS grow from batch to batch."""
+
+    CONVERGING = "converging"
+    GEOMETRIC = "geometric"
+
+
+class WeightSource(Word):
+    """Where the weights of the PEs come from, if they are not listed."""
+
+    SPEED = "speed"
+    EQUAL = "equal"
 
 
 class ExecutionModel(Word):
-    """Who computes the chunks: one coordinator (cca) or every PE (dca) (Eleliemy 2021, ch. 4)."""
+    """Who computes the chunks, on one level (cca, dca) or on two (Eleliemy 2021, ch. 4 and 5)."""
 
     CCA = "cca"
     DCA = "dca"
+    HMW = "hmw"
+    HDCA = "hdca"
+    MPI_OPENMP = "mpi+openmp"
+
+
+class MasterRole(Word):
+    """Whether a master executes iterations itself."""
+
+    DEDICATED = "dedicated"
+    NON_DEDICATED = "non-dedicated"
+
+
+class LockOrder(Word):
+    """How a lock goes over to the next one that wants it."""
+
+    FIFO = "fifo"
+    POLLING = "polling"
 
 
 class ServiceOrder(Word):

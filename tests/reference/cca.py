@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import simpy
 
 from tests.reference.loops import LAST, Case, Log, Ranked
-from tests.reference.techniques import Adaptive, recursive_size
 
 
 class _Request(NamedTuple):
@@ -24,9 +23,13 @@ class _Loop:
         self.env = simpy.Environment(Fraction(0))
         self.mailbox: list[_Request] = []
         self.bell = self.env.event()
-        self.step = self.begin = self.previous = 0
-        self.adaptive = Adaptive(case.n, case.p, case.first_chunk)
+        self.step = self.begin = 0
+        self.base = 1 if case.dedicated and case.p > 1 else 0  # the first PE that executes
+        self.rule = case.rule(self.base)
+        self.answered = Fraction(0)
         self.last: dict[int, tuple[int, int]] = {}
+        self.spent: dict[int, Fraction] = {}
+        self.times: dict[int, list[Fraction]] = {}
 
     def request(self, rank: int) -> simpy.Event:
         reply = self.env.event()
@@ -48,9 +51,20 @@ class _Loop:
                 self.log.told[rank] = start
                 return
             step, first, size = chunk
-            yield self.env.timeout(self.case.seconds(rank, first, size))
+            yield self.env.timeout(self.case.elapsed(rank, first, size, start))
             self.log.work[rank].append((start, self.env.now))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
+            self.spent[rank] = self.env.now - requested
+            self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
+
+    def dedicated_master(self) -> Iterator[Any]:
+        """Serve whenever a request comes; the time of serving is its overhead, the rest it is idle."""
+        log = self.log
+        while True:
+            yield from self.serve_all()
+            log.told[0] = self.answered
+            self.bell = self.env.event()
+            yield self.bell
 
     def master(self) -> Iterator[Any]:
         env, log = self.env, self.log
@@ -72,20 +86,26 @@ class _Loop:
                 log.waits[0].append((requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((0, step, first, size, requested, start, env.now))
+                self.spent[0] = env.now - requested
+                self.times[0] = self.case.times(0, first, size, self.executed)
                 requested, answer = env.now, self.request(0)
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         """Execute a chunk of the master's own, with breaks, but for the one at its end."""
         position, end = first, first + size
+        self.executed = Fraction(0)
         while True:
             count = min(self.case.break_after, end - position)
             begin = self.env.now
-            yield self.env.timeout(self.case.seconds(0, position, count))
+            yield self.env.timeout(self.case.elapsed(0, position, count, begin))
             self.log.work[0].append((begin, self.env.now))
+            self.executed += self.env.now - begin
             position += count
             if position == end:
                 return
+            broke_off = self.env.now
             yield from self.serve_all()
+            self.log.waits[0].append((broke_off, self.env.now))
 
     def serve_all(self) -> Iterator[Any]:
         yield Ranked(self.env, Fraction(0), LAST)
@@ -95,8 +115,11 @@ class _Loop:
             self.mailbox.remove(request)
             chunk = self.next_chunk(request.rank)
             if chunk is not None:
+                begin = self.env.now
                 yield self.env.timeout(self.case.thinking(0) + Fraction(self.case.assignment))
-            if request.rank == 0:
+                if self.base:
+                    self.log.waits[0].append((begin, self.env.now))
+            if request.rank == 0 or self.base:
                 self.answered = self.env.now
             request.reply.succeed(chunk)
             yield Ranked(self.env, Fraction(0), LAST)
@@ -104,31 +127,29 @@ class _Loop:
     def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
         case, left = self.case, self.case.n - self.begin
         if rank in self.last:
-            first, size = self.last[rank]
-            self.adaptive.times[rank] += [case.seconds(rank, k, 1) for k in range(first, first + size)]
+            self.rule.learn(rank - self.base, self.times[rank], self.spent[rank])
+        who = rank - self.base
         if case.technique == "STATIC":
-            size = max(recursive_size("STATIC", case.n, case.p, 0, case.n, 0), case.min_chunk)
-            chunk = (rank, rank * size, min(size, case.n - rank * size))
+            size = max(self.rule.recursive(0, case.n, who), case.min_chunk)
+            chunk = (who, who * size, min(size, case.n - who * size))
             if rank in self.last or chunk[1] >= case.n:
                 return None
         elif left == 0:
             return None
         else:
-            if case.technique == "AF":
-                size = self.adaptive.size(rank, left)
-            else:
-                size = recursive_size(case.technique, case.n, case.p, self.step, left, self.previous)
-            self.previous = size
+            size = self.rule.recursive(self.step, left, who)
             chunk = (self.step, self.begin, min(max(size, case.min_chunk), left))
         self.step, self.begin = self.step + 1, self.begin + chunk[2]
         self.last[rank] = chunk[1:]
         return chunk
 
     def run(self) -> Log:
-        self.env.process(self.master())
+        self.env.process(self.dedicated_master() if self.base else self.master())
         for rank in range(1, self.case.p):
             self.env.process(self.worker(rank))
         self.env.run()
+        if self.base:
+            self.log.idle_otherwise(0)
         return self.log
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import simpy
+
+from tests.reference.techniques import Parameters, Rule
 
 LAST = 10**9  # priority of an event that lets everything else of its time happen first
 
@@ -27,7 +29,20 @@ class Case:
     delay: float = 0.0
     break_after: int = 1
     service_order: str = "fifo"
-    first_chunk: float = 0.1
+    dedicated: bool = False
+    polling: bool = False
+    retry: float = 1.0
+    nowait: bool = False
+    node_of_pe: tuple[int, ...] = ()
+    intra: float = 0.0
+    slow: tuple[tuple[tuple[float, float], ...], ...] = ()  # of each PE: (from when, factor)
+    parameters: Parameters = field(default_factory=Parameters)
+
+    def rule(self, base: int = 0) -> Rule:
+        """Give the rule for the PEs from ``base`` on."""
+        weights = self.parameters.weights
+        told = replace(self.parameters, weights=weights and weights[base:])
+        return Rule(self.technique, self.n, self.p - base, self.speed[base:], told)
 
     @property
     def n(self) -> int:
@@ -41,6 +56,24 @@ class Case:
         cost = Fraction(self.prefix[first + size]) - Fraction(self.prefix[first])
         return cost / Fraction(self.speed[pe])
 
+    def elapsed(self, pe: int, first: int, size: int, start: Fraction) -> Fraction:
+        """Time that iterations take from ``start`` on, slow-downs included."""
+        left, now, factor = self.seconds(pe, first, size), start, Fraction(1)
+        for time, following in self.slow[pe] if self.slow else ():
+            room = Fraction(time) - now
+            if room > 0:
+                if left <= room * factor:
+                    break
+                left, now = left - room * factor, Fraction(time)
+            factor = Fraction(following)
+        return now + left / factor - start
+
+    def times(self, pe: int, first: int, size: int, elapsed: Fraction) -> list[Fraction]:
+        """Times of the iterations of a chunk as they are measured: a slow-down counts for all alike."""
+        total = self.seconds(pe, first, size)
+        stretch = elapsed / total if total else Fraction(1)
+        return [self.seconds(pe, k, 1) * stretch for k in range(first, first + size)]
+
     def thinking(self, pe: int) -> Fraction:
         return Fraction(self.calculation) / Fraction(self.speed[pe]) + Fraction(self.delay)
 
@@ -53,12 +86,22 @@ class Log:
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     work: list[list[tuple[Fraction, Fraction]]] = field(init=False)
     waits: list[list[tuple[Fraction, Fraction]]] = field(init=False)
+    idles: list[list[tuple[Fraction, Fraction]]] = field(init=False)
     told: list[Fraction] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.idles = [[] for _ in range(self.p)]
         self.work = [[] for _ in range(self.p)]
         self.waits = [[] for _ in range(self.p)]
         self.told = [Fraction(-1)] * self.p
+
+    def idle_otherwise(self, pe: int) -> None:
+        """Note that a PE was idle, until it was told, whenever it neither executed nor waited."""
+        now = Fraction(0)
+        for begin, end in sorted(self.work[pe] + self.waits[pe]):
+            self.idles[pe].append((now, begin))
+            now = end
+        self.idles[pe].append((now, self.told[pe]))
 
     def chunks(self) -> list[tuple[Any, ...]]:
         return sorted(self.rows, key=lambda row: (row[5], row[0]))
@@ -75,6 +118,9 @@ class Log:
 
     def overhead(self, until: float = float("inf")) -> list[Fraction]:
         return [_covered(intervals, until) for intervals in self.waits]
+
+    def idle(self, until: float = float("inf")) -> list[Fraction]:
+        return [_covered(intervals, until) for intervals in self.idles]
 
 
 def _fraction(until: float, otherwise: Fraction) -> Fraction:

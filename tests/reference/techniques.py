@@ -2,38 +2,256 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor
 
-
-def recursive_size(name: str, n: int, p: int, i: int, remaining: int, previous: int) -> int:
-    """Size from what is left, before clamping; ``previous`` is the last chunk of the loop."""
-    match name:
-        case "GSS":
-            return ceil(Fraction(remaining, p))
-        case "FAC2":
-            return ceil(Fraction(remaining, 2 * p)) if i % p == 0 else previous
-    return straightforward_size(name, n, p, i)
+DIGITS = 60
 
 
-def straightforward_size(name: str, n: int, p: int, i: int) -> int:
-    """Size from the step alone, before clamping."""
-    match name:
-        case "STATIC":
-            return ceil(Fraction(n, p))
-        case "SS":
+@dataclass(frozen=True)
+class Parameters:
+    """What techniques are told; times in s. ``user`` is a technique of the user, in Python."""
+
+    sigma: float = 1.0
+    mu: float = 2.0
+    overhead: float = 0.5
+    alpha: float = 1.3
+    batches: int | None = None
+    geometric: bool = False
+    swr: float = 0.5
+    first_chunk: float = 0.1
+    seed: int = 0
+    weights: tuple[float, ...] | None = None  # None: by speed for WF, else equal
+    user: Callable[[int, int, int, int, int], int] | None = None
+    user_reads_remaining: bool = True
+
+
+class Rule:
+    """One technique in one loop, with what it remembers; sizes are those before clamping.
+
+    ``learn`` takes what a PE measured: the times of the iterations of its last chunk, and the time from
+    asking for that chunk to its end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n: int,
+        p: int,
+        speed: Sequence[float] | None = None,
+        parameters: Parameters | None = None,
+    ) -> None:
+        self.name, self.n, self.p = name, n, p
+        self.parameters = parameters or Parameters()
+        self.weights = _weights(name, p, speed, self.parameters.weights)
+        self.previous = 0
+        self.adaptive = Adaptive(n, p, self.parameters.first_chunk)
+        self.learned = Learned(self.weights)
+
+    @property
+    def needs_remaining(self) -> bool:
+        if self.name == "USER":
+            return self.parameters.user_reads_remaining
+        return self.name == "AF" or self.name.startswith("AWF-")
+
+    def learn(self, pe: int, times: Sequence[Fraction], spent: Fraction) -> None:
+        self.adaptive.times[pe] += times
+        self.learned.add(
+            pe, len(times), spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
+        )
+
+    def recursive(self, i: int, left: int, pe: int) -> int:
+        """Size from what is left; steps must come in order."""
+        name, p = self.name, self.p
+        if name == "AF":
+            return self.adaptive.size(pe, left)
+        if name == "USER":
+            return self._user(i, left, pe)
+        if name == "GSS":
+            return ceil(Fraction(left, p))
+        if name == "TAP":
+            return self._taper(Fraction(left, p))
+        if name == "PLS":
+            return self._static_part() if i < p else ceil(Fraction(left, p))
+        if name in ("FAC", "FAC2", "WF") or name.startswith("AWF"):
+            if i % p == 0:
+                self.previous = (
+                    self._factoring(i // p, left) if name == "FAC" else ceil(Fraction(left, 2 * p))
+                )
+                if name in ("AWF-B", "AWF-D"):
+                    self.weights = self.learned.weights()
+            return self.previous if name in ("FAC", "FAC2") else self._weighted(self.previous, pe)
+        return self.straightforward(i, pe)
+
+    def straightforward(self, i: int, pe: int) -> int:
+        """Size from the step alone."""
+        n, p, b, parameters = self.n, self.p, i // self.p, self.parameters
+        match self.name:
+            case "STATIC":
+                return ceil(Fraction(n, p))
+            case "SS":
+                return 1
+            case "FSC":
+                return self._fixed()
+            case "mFSC":
+                return self._modified_fixed()
+            case "GSS":
+                return ceil(guided(n, p, i))
+            case "TAP":
+                return self._taper(guided(n, p, i))
+            case "TSS":
+                first, slope = self._trapezoid()
+                return first - i * slope
+            case "TFSS":
+                first, slope = self._trapezoid()
+                return floor(Fraction(sum(first - j * slope for j in range(b * p, b * p + p)), p))
+            case "FAC":
+                return self._factoring_by_batch(b)
+            case "FAC2":
+                return ceil(Fraction(n, p * 2 ** (b + 1)))
+            case "WF" | "AWF":
+                return self._weighted(ceil(Fraction(n, p * 2 ** (b + 1))), pe)
+            case "FISS":
+                batches = self._batches()
+                share = 1 - Fraction(batches, 2 + batches)
+                increase = ceil(2 * n * share / (p * batches * (batches - 1)))
+                return floor(Fraction(n, (2 + batches) * p)) + b * increase
+            case "VISS":
+                first = max(floor(Fraction(n, (2 + self._batches()) * p)), 1)
+                if parameters.geometric:
+                    return floor(first * Fraction(3, 2) ** b)
+                return floor(first * (1 - Fraction(1, 2 ** (b + 1))) / Fraction(1, 2))
+            case "RND":
+                return self._random(i)
+            case "PLS":
+                static = self._static_part()
+                return static if i < p else ceil(guided(max(n - p * static, 0), p, i - p))
+            case "USER":
+                return self._user(i, -1, pe)
+        raise ValueError(self.name)
+
+    def _user(self, i: int, left: int, pe: int) -> int:
+        assert self.parameters.user is not None
+        return self.parameters.user(self.n, self.p, left, i, pe)
+
+    def _static_part(self) -> int:
+        return ceil(self.n * Fraction(str(self.parameters.swr)) / self.p)
+
+    def _fixed(self) -> int:
+        if self.p == 1 or self.n == 0:
+            return self.n
+        with localcontext(prec=DIGITS):
+            sigma, overhead = Decimal(self.parameters.sigma), Decimal(self.parameters.overhead)
+            p = Decimal(self.p)
+            base = Decimal(2).sqrt() * self.n * overhead / (sigma * p * p.ln().sqrt())
+            return _round_up((base.ln() * 2 / 3).exp())
+
+    def _modified_fixed(self) -> int:
+        t = ceil(Fraction(self.n, self.p))
+        if t <= 1:
             return 1
-        case "GSS":
-            return ceil(Fraction(n * (p - 1) ** i, p ** (i + 1)))
-        case "TSS":
-            first = ceil(Fraction(n, 2 * p))
-            steps = ceil(Fraction(2 * n, first + 1))
-            slope = floor(Fraction(first - 1, steps - 1)) if steps > 1 else 0
-            return first - i * slope
-        case "FAC2":
-            return ceil(Fraction(n, p * 2 ** (i // p + 1)))
-    raise ValueError(name)
+        with localcontext(prec=DIGITS):
+            return floor(Decimal("0.55") + t * Decimal(2).ln() / Decimal(t).ln())
+
+    def _trapezoid(self) -> tuple[int, int]:
+        first = ceil(Fraction(self.n, 2 * self.p))
+        steps = ceil(Fraction(2 * self.n, first + 1))
+        return first, floor(Fraction(first - 1, steps - 1)) if steps > 1 else 0
+
+    def _taper(self, k: Fraction) -> int:
+        parameters = self.parameters
+        v = Fraction(parameters.alpha) * Fraction(parameters.sigma) / Fraction(parameters.mu)
+        with localcontext(prec=DIGITS):
+            exact = _decimal(k + v**2 / 2) - _decimal(v) * _decimal(2 * k + v**2 / 4).sqrt()
+            return ceil(exact - _decimal(k) * Decimal("1e-12"))
+
+    def _factoring(self, batch: int, left: int) -> int:
+        parameters = self.parameters
+        with localcontext(prec=DIGITS):
+            variation = _decimal(Fraction(parameters.sigma) / Fraction(parameters.mu))
+            b = self.p * variation / (2 * Decimal(left).sqrt())
+            x = 1 + b * b + b * (b * b + 2).sqrt() if batch == 0 else 2 + b * b + b * (b * b + 4).sqrt()
+            return max(_round_up(left / (x * self.p)), 1)
+
+    def _factoring_by_batch(self, batch: int) -> int:
+        left = self.n
+        for j in range(batch):
+            if left <= 0:
+                break
+            left -= self.p * self._factoring(j, left)
+        return self._factoring(batch, left) if left > 0 else 1
+
+    def _batches(self) -> int:
+        if self.parameters.batches is not None:
+            return self.parameters.batches
+        batches, left = 0, self.n
+        while left > 0:
+            left -= self.p * ceil(Fraction(self.n, self.p * 2 ** (batches + 1)))
+            batches += 1
+        return max(batches, 2)
+
+    def _weighted(self, size: int, pe: int) -> int:
+        weight = self.weights[pe]
+        if self.name in ("AWF-C", "AWF-E"):
+            weight = self.learned.weights()[pe]
+        return ceil(size * weight * (1 - Fraction(1, 10**9)))
+
+    def _random(self, i: int) -> int:
+        seed = self.parameters.seed
+        key = mixed(mixed((seed & 0xFFFFFFFF) + 1) ^ (seed >> 32))
+        bits = mixed((key + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 1
+        return bits % max(ceil(Fraction(self.n, self.p)), 1) + 1
+
+
+def _weights(
+    name: str, p: int, speed: Sequence[float] | None, given: Sequence[float] | None
+) -> list[Fraction]:
+    if given is None:
+        given = speed if name == "WF" and speed is not None else [1.0] * p
+    exact = [Fraction(weight) for weight in given]
+    return [weight * p / sum(exact) for weight in exact]
+
+
+def guided(n: int, p: int, i: int) -> Fraction:
+    return Fraction(n * (p - 1) ** i, p ** (i + 1))
+
+
+def mixed(z: int) -> int:
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+def _round_up(value: Decimal) -> int:
+    return ceil(value * (1 - Decimal("1e-12")))
+
+
+class Learned:
+    """AWF within a loop or over time steps: Σ k·n_k / Σ k·t_k a PE, and the weights that come of it."""
+
+    def __init__(self, first: Sequence[Fraction]) -> None:
+        self.first = list(first)
+        self.count = [0] * len(first)
+        self.seconds = [Fraction(0)] * len(first)
+        self.iterations = [Fraction(0)] * len(first)
+
+    def add(self, pe: int, size: int, seconds: Fraction, k: int | None = None) -> None:
+        """Add the ``k``-th measurement of a PE; None: the next one."""
+        self.count[pe] = self.count[pe] + 1 if k is None else k
+        self.seconds[pe] += self.count[pe] * seconds
+        self.iterations[pe] += self.count[pe] * size
+
+    def weights(self) -> list[Fraction]:
+        known = [pe for pe, seconds in enumerate(self.seconds) if seconds and self.iterations[pe]]
+        rate = {pe: self.iterations[pe] / self.seconds[pe] for pe in known}
+        share = sum((self.first[pe] for pe in known), Fraction(0))
+        return [
+            share * rate[pe] / sum(rate.values()) if pe in rate else first
+            for pe, first in enumerate(self.first)
+        ]
 
 
 class Adaptive:
@@ -60,7 +278,7 @@ class Adaptive:
         if pe in known:
             d = sum((variance / mean for mean, variance in known.values()), Fraction(0))
             e = 1 / sum(1 / mean for mean, _ in known.values())
-            with localcontext(prec=60):
+            with localcontext(prec=DIGITS):
                 root = _decimal(d**2 + 4 * d * e * remaining).sqrt()
                 exact = (_decimal(d + 2 * e * remaining) - root) / _decimal(2 * known[pe][0])
                 size = floor(exact * (1 + Decimal("1e-9")))

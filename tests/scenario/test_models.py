@@ -29,6 +29,7 @@ from mlsim.scenario import (
     from_mapping,
     remarks,
 )
+from mlsim.scenario.costs import PROFILE_KEYS
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]}, "workload": {"path": "log.swf"}}
 
@@ -77,11 +78,26 @@ def test_every_default_is_a_value_that_the_key_accepts() -> None:
     from mlsim.scenario.source import parse_value_text
 
     keys = {
-        o.key: parse_value_text(o.default, o.key) for o in options() if o.default not in ("", "needed", "''")
+        o.key: parse_value_text(o.default, o.key)
+        for o in options()
+        if o.default not in ("", "needed", "''") and ".N." not in o.key
     }
-    # Two keys that the others leave no room for: loop keys need a loop, and job costs are calibrated as such.
-    del keys["application.model"], keys["application.costs.calibrate"]
+    # Keys that the others leave no room for: loop keys need a loop, and each profile has its own costs.
+    del keys["application.model"]
+    costs = {key: keys.pop(key) for key in list(keys) if key.startswith("application.costs.")}
     from_mapping(LEAST, overrides={"application.model": "loop"} | keys)
+    assert costs.pop("application.costs.profile") == CostProfile.JOB
+    needed = {"low": "1 s", "high": "2 s", "mean": "1 s"}
+    for profile in (CostProfile.JOB, CostProfile.BIMODAL, CostProfile.MANDELBROT, CostProfile.PSIA):
+        own = {f"application.costs.{key}" for key in PROFILE_KEYS[profile].possible}
+        mine = {key: costs[key] for key in costs if ".".join(key.split(".")[:3]) in own}
+        mine |= {
+            f"application.costs.{key}": needed[key] for key in needed if f"application.costs.{key}" in own
+        }
+        overrides = {"application.model": "loop", "application.costs.profile": profile} | mine
+        from_mapping(LEAST, overrides=overrides)
+        costs = {key: value for key, value in costs.items() if key not in mine}
+    assert costs == {}
 
 
 def test_speed_of_a_node_is_shared_by_its_cores() -> None:
@@ -132,7 +148,7 @@ def test_mappings_may_hold_models_and_paths() -> None:
         (
             {"mean": "1 s"},
             "application.costs.mean: not for profile: job, which takes variation; "
-            "profiles with mean: constant, normal, exponential",
+            "profiles with mean: constant, uniform, normal, exponential, gamma",
         ),
         (
             {"calibrate": "run-time"},
@@ -141,13 +157,51 @@ def test_mappings_may_hold_models_and_paths() -> None:
         (
             {"profile": "constant", "mean": "1 s", "std": "1 s"},
             "application.costs.std: not for profile: constant, which takes mean, calibrate; "
-            "profiles with std: normal",
+            "profiles with std: normal, gamma, lognormal, bimodal",
         ),
         (
             {"profile": "normal", "mean": "1 s", "std": "1 FLOP"},
             "application.costs.std: is in FLOP but mean is in s; allowed: one unit for both",
         ),
         ({"variation": 1}, "application.costs.variation: 1 is out of range"),
+        ({"profile": "uniform"}, "application.costs.high: missing; profile: uniform needs it"),
+        ({"profile": "bimodal", "high": 1}, "application.costs.low: missing; profile: bimodal needs it"),
+        (
+            {"profile": "increasing", "low": "2 s", "high": "1 s"},
+            "application.costs.low: is more than high; allowed: high or less",
+        ),
+        (
+            {"profile": "uniform", "low": "2 s", "high": "3 GFLOP"},
+            "application.costs.low: is in s but high is in FLOP; allowed: one unit for both",
+        ),
+        (
+            {"profile": "gamma", "mean": "1 ms", "std": "2 s"},
+            "application.costs.std: is more than 1000 means; allowed: less",
+        ),
+        (
+            {"profile": "mandelbrot"},
+            "application.costs.mean: missing; profile: mandelbrot needs one of mean: 20 ms, unit_cost, and "
+            "calibrate: run-time",
+        ),
+        (
+            {"profile": "psia", "mean": "1 s", "unit_cost": "1 us"},
+            "application.costs.unit_cost: given together with mean; give one of them",
+        ),
+        (
+            {"profile": "psia", "mean": "1 s", "limit": 7},
+            "application.costs.limit: not for profile: psia, which takes points, image_width, bin_size, "
+            "support_angle, cloud_seed, scan_cost, mean, unit_cost, calibrate; profiles with limit: "
+            "mandelbrot",
+        ),
+        (
+            {"profile": "mandelbrot", "mean": "1 s", "window": {"x_min": 1, "x_max": 1}},
+            "application.costs.window.x_max: 1.0 is not above x_min, 1.0; allowed: more",
+        ),
+        (
+            {"profile": "psia", "mean": "1 s", "support_angle": 114},
+            "application.costs.support_angle: 114 is out of range; allowed: a number, more than 0 and "
+            "at most 3.14159",
+        ),
         ({"profile": "constant", "mean": 0}, "application.costs.mean: 0 is too small; allowed: more than 0"),
     ],
 )
@@ -167,6 +221,37 @@ def test_a_file_of_costs_says_how_long_the_loop_is() -> None:
     text = broken(application=application)
     assert "application.iterations: not with costs.profile: file; the length of the file decides" in text
     assert "application.costs.path: missing" in text
+
+
+@pytest.mark.parametrize(
+    ("costs", "iterations", "message"),
+    [
+        (
+            {},
+            {"per_pe": 3},
+            "iterations.per_pe: not with costs.profile: mandelbrot; give costs.size, or count, the number of",
+        ),
+        ({"size": 4}, {"count": 17}, "iterations.count: 17 is not costs.size², 4² = 16; give one of the two"),
+        ({}, {"count": 17}, "iterations.count: 17 is no square number"),
+        ({}, {"count": 17}, "near are 16 = 4² and 25 = 5²"),
+    ],
+)
+def test_iterations_of_an_image_are_its_pixels(
+    costs: dict[str, object], iterations: dict[str, object], message: str
+) -> None:
+    image = {"profile": "mandelbrot", "mean": "20 ms"} | costs
+    application = {"model": "loop", "costs": image, "iterations": iterations}
+    assert message in broken(application=application)
+
+
+def test_an_image_may_say_its_size_or_its_pixels() -> None:
+    costs = {"profile": "mandelbrot", "mean": "20 ms"}
+    for extra, iterations in (({"size": 512}, None), ({}, {"count": 512**2}), ({"size": 2}, {"count": 4})):
+        application: dict[str, object] = {"model": "loop", "costs": costs | extra}
+        if iterations is not None:
+            application["iterations"] = iterations
+        made = scenario(application=application).application
+        assert (made.iterations is None) is (iterations is None)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,16 @@ VARIANTS: list[dict[str, Any]] = [
     {"application": {"model": "loop", "costs": {"profile": "file", "path": "c.csv"}}},
     {"application": {"model": "loop", "costs": {"profile": "normal", "mean": "3 GFLOP", "std": "1 FLOP"}}},
     {"application": {"model": "loop", "costs": {"profile": "constant", "mean": 1 / 3}, "pes_per_node": 2}},
+    {"application": {"model": "loop", "costs": {"profile": "mandelbrot", "mean": 1, "window": {"x_min": 0}}}},
+    {
+        "application": {
+            "model": "loop",
+            "costs": {"profile": "mandelbrot", "calibrate": "run-time"},
+            "iterations": {"count": 4},
+        }
+    },
+    {"application": {"model": "loop", "costs": {"profile": "psia", "unit_cost": "1 us", "bin_size": 0.1}}},
+    {"application": {"model": "loop", "costs": {"profile": "bimodal", "low": 0, "high": "3 ms"}}},
 ]
 
 

@@ -1,82 +1,191 @@
 """How fast loops are simulated: chunks a second on one core, by execution model, technique and PEs.
 
-Run it with ``python tools/bench/loops.py``; each figure is the best of five runs. With
-``--compile`` it measures instead how long the kernels take to compile on a machine that has none of
-them in its cache.
+``python tools/bench/loops.py`` prints a table; a figure is the best of some runs of one loop of 262,144
+iterations with all costs above zero, in million chunks a second. ``--records`` keeps a row for every chunk,
+``--free`` sets all costs to zero, ``--models``, ``--techniques`` and ``--pes`` choose. Loops of few chunks
+take the time of the call, some 0.1 ms, whatever they do. Instead of the table,
+
+- ``--reference`` compares with the slow simulations of ``tests/reference`` on a small loop,
+- ``--long`` simulates 10^8 SS chunks on 4,096 PEs and says how much memory that took,
+- ``--compile`` measures how long the kernels take to compile on a machine that has none in its cache.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from itertools import product
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
-from mlsim.application import LoopOutcome, simulate
-from mlsim.scenario import ExecutionConfig
+from mlsim.application import TECHNIQUES, LoopOutcome, simulate
+from mlsim.errors import InputError
+from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig
 
 ITERATIONS = 262_144
-REPEATS = 5
-LATENCY = 500e-9
-TECHNIQUES = ("SS", "GSS", "TSS", "FAC2", "AF")
-FREE = {"chunk_calculation": 0.0}
+PES_A_NODE = 16
+LATENCY, INTRA_LATENCY = 500e-9, 100e-9
 COSTLY = {
     "chunk_calculation": 200e-9,
     "chunk_assignment": 50e-9,
     "atomic_service": 100e-9,
     "injected_delay": 1e-6,
 }
+REPEATS, ENOUGH = 5, 1.0
+"""A loop is run so often, unless its runs have taken so many seconds before."""
+MODELS = [model.value for model in ExecutionModel]
+PAIRS = ["STATIC+SS", "GSS+STATIC", "GSS+SS", "GSS+GSS", "FAC2+SS"]
 
 
-def loop(
-    model: str, technique: str, pes: int, costs: dict[str, float], latency: float, record: bool, n: int
-) -> LoopOutcome:
-    prefix = np.concatenate([[0.0], np.cumsum(np.random.default_rng(1).exponential(1e-3, n))])
-    latencies = np.full(pes, latency)
-    latencies[0] = 0.0
-    execution = ExecutionConfig(model=model, **costs)
-    best = np.inf
-    for _ in range(REPEATS):
+def loop(model: str, technique: str, pes: int, n: int, free: bool = False) -> Callable[[bool], LoopOutcome]:
+    """Prepare a loop; what is given simulates it, with chunk rows or without."""
+    cost = np.random.default_rng(1).exponential(1e-3, n)
+    prefix = np.concatenate([[0.0], np.cumsum(cost)])
+    latency = np.full(pes, 0.0 if free else LATENCY)
+    latency[0] = 0.0
+    execution = ExecutionConfig(model=ExecutionModel(model), **({} if free else COSTLY))
+    parameters = ParametersConfig(sigma=1e-3, mu=1e-3, overhead=2e-6)
+    speed, node = np.ones(pes), np.arange(pes) // PES_A_NODE
+
+    def run(record: bool) -> LoopOutcome:
+        return simulate(
+            prefix,
+            speed,
+            latency,
+            technique,
+            execution,
+            record=record,
+            parameters=parameters,
+            node_of_pe=node,
+            intra_latency=0.0 if free else INTRA_LATENCY,
+        )
+
+    return run
+
+
+def best_of(run: Callable[[bool], LoopOutcome], record: bool) -> tuple[LoopOutcome, float]:
+    """Run a loop some times, after a first one for the compiler; give it and its shortest time."""
+    outcome = run(record)
+    times: list[float] = []
+    while len(times) < REPEATS and sum(times) < ENOUGH:
         began = time.perf_counter()
-        outcome = simulate(prefix, np.ones(pes), latencies, technique, execution, record=record)
-        best = min(best, time.perf_counter() - began)
-    print(
-        f"{model}  {technique:6s} {pes:6d} PEs  {'costs ' if latency else 'no costs'}  "
-        f"{'records' if record else '       '}  {outcome.steps:9,d} chunks  "
-        f"{best / outcome.steps * 1e9:7.1f} ns/chunk  {outcome.steps / best / 1e6:6.1f} M chunks/s",
-        flush=True,
-    )
-    return outcome
+        outcome = run(record)
+        times.append(time.perf_counter() - began)
+    return outcome, min(times)
 
 
-def speed() -> None:
-    for model in ("dca", "cca"):
-        for pes, (costs, latency), record in product(
-            (16, 256), ((FREE, 0.0), (COSTLY, LATENCY)), (False, True)
-        ):
-            loop(model, "SS", pes, costs, latency, record, ITERATIONS)
-        for technique, pes in product(TECHNIQUES[1:], (16, 256)):
-            loop(model, technique, pes, COSTLY, LATENCY, False, ITERATIONS)
-        loop(model, "SS", 4096, COSTLY, LATENCY, False, ITERATIONS)
-        loop(model, "SS", 256, COSTLY, LATENCY, True, 10_000_000)
+def table(models: list[str], techniques: list[str], pes: list[int], record: bool, free: bool) -> None:
+    """Print million chunks a second, one row a technique and model, one column a number of PEs."""
+    print("million chunks a second" + (", with chunk records" if record else ""))
+    print(f"{'model':11s} {'technique':10s} " + " ".join(f"{count:>6,d} PEs" for count in pes))
+    for model in models:
+        for technique in techniques:
+            rates = [_rate(model, technique, count, record, free) for count in pes]
+            if any(rate != "-" for rate in rates):
+                print(
+                    f"{model:11s} {technique:10s} " + " ".join(f"{rate:>10s}" for rate in rates), flush=True
+                )
+
+
+def _rate(model: str, technique: str, pes: int, record: bool, free: bool) -> str:
+    try:
+        outcome, seconds = best_of(loop(model, technique, pes, ITERATIONS, free), record)
+    except InputError:
+        return "-"  # the model does not have this technique
+    return f"{outcome.steps / seconds / 1e6:.2f}"
+
+
+def reference(models: list[str], n: int = 2_000, pes: int = 16) -> None:
+    """Compare with the reference simulations, which must be importable: run it in the repository."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    case_of = importlib.import_module("tests.reference.loops").Case
+    prefix = tuple(np.concatenate([[0.0], np.cumsum(np.full(n, 2.0**-10))]).tolist())
+    near = INTRA_LATENCY if pes <= PES_A_NODE else LATENCY
+    print(f"{n:,} iterations on {pes} PEs")
+    for model in models:
+        technique = "SS" if model in ("cca", "dca") else "GSS+SS"
+        case = case_of(
+            technique,
+            prefix,
+            (1.0,) * pes,
+            (0.0, *(near,) * (pes - 1)),
+            node_of_pe=tuple(pe // PES_A_NODE for pe in range(pes)),
+            intra=INTRA_LATENCY,
+        )
+        slow = importlib.import_module(f"tests.reference.{model.split('+')[-1]}")
+        began = time.perf_counter()
+        slow.simulate(case)
+        seconds = time.perf_counter() - began
+        _, ours = best_of(loop(model, technique, pes, n), False)
+        both = f"reference {seconds * 1e3:8.1f} ms, kernel {ours * 1e3:6.2f} ms"
+        print(f"{model:11s} {technique:7s} {both}, {seconds / ours:,.0f} times as fast", flush=True)
+
+
+def long() -> None:
+    """Simulate the largest loop there is a promise about."""
+    n, pes = 100_000_000, 4096
+    prefix = np.arange(n + 1, dtype=np.float64)
+    prefix *= 1e-3
+    latency = np.full(pes, LATENCY)
+    latency[0] = 0.0
+    before = _memory()
+    began = time.perf_counter()
+    outcome = simulate(prefix, np.ones(pes), latency, "SS", ExecutionConfig(**COSTLY))
+    seconds = time.perf_counter() - began
+    rate = outcome.steps / seconds / 1e6
+    print(f"{outcome.steps:,} chunks on {pes:,} PEs: {seconds:.1f} s, {rate:.1f} million chunks a second")
+    print(f"memory: {before:.0f} MB before (costs {prefix.nbytes / 1e6:.0f} MB), {_memory():.0f} MB at most")
+
+
+def _memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
 def compile_time() -> None:
     code = (
         "import numpy as np; from mlsim._jit import compile_seconds; "
         "from mlsim.application import simulate; from mlsim.scenario import ExecutionConfig\n"
-        "for model in ('dca', 'cca'):\n"
+        f"for model in {MODELS}:\n"
         "    simulate(np.arange(9.0), np.ones(2), np.zeros(2), 'SS', ExecutionConfig(model=model))\n"
-        "    print(f'{model}: {compile_seconds():.1f} s so far')"
+        "    print(f'{model}: {compile_seconds():.1f} s so far', flush=True)"
     )
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
         subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--techniques", default=",".join([*TECHNIQUES, *PAIRS]))
+    parser.add_argument("--pes", default="16,256,4096")
+    for flag in ("--records", "--free", "--reference", "--long", "--compile"):
+        parser.add_argument(flag, action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = _arguments()
+    models = chosen.models.split(",")
+    if chosen.compile:
+        compile_time()
+    elif chosen.long:
+        long()
+    elif chosen.reference:
+        reference(models)
+    else:
+        counts = [int(count) for count in chosen.pes.split(",")]
+        table(models, chosen.techniques.split(","), counts, chosen.records, chosen.free)
+
+
 if __name__ == "__main__":
-    compile_time() if "--compile" in sys.argv[1:] else speed()
+    main()

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
 import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,6 +32,8 @@ __all__ = [
     "canvas",
     "job_palette",
     "picture_style",
+    "scale_palette",
+    "span_axis",
     "time_axis",
     "write_picture",
 ]
@@ -66,6 +69,7 @@ _STYLE: dict[str, Any] = {
 }
 
 _UNITS = ((180.0, "s", 1.0), (3 * 3600.0, "min", 60.0), (3 * 86400.0, "h", 3600.0), (np.inf, "d", 86400.0))
+_SHORT_UNITS = ((1e-3, "µs", 1e-6), (1.0, "ms", 1e-3), *_UNITS)
 
 
 class TimeAxis(NamedTuple):
@@ -97,6 +101,13 @@ def time_axis(jobs: Jobs) -> TimeAxis:
     return TimeAxis(begin, end, unit, seconds)
 
 
+def span_axis(end: float) -> TimeAxis:
+    """From 0 to ``end``, in whatever unit fits, down to microseconds."""
+    shown = end if end > 0.0 else 1e-6
+    unit, seconds = next((unit, seconds) for limit, unit, seconds in _SHORT_UNITS if shown < limit)
+    return TimeAxis(0.0, shown, unit, seconds)
+
+
 def canvas(height: int) -> Figure:
     """Make a picture :data:`WIDTH` pixels wide."""
     figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI)
@@ -115,6 +126,12 @@ def job_palette() -> NDArray[np.float64]:
     """Colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
     hues = np.array([_rgb(hue) for hue in _HUES])
     return np.concatenate([hues, 1 - (1 - hues) * 0.55, hues * 0.65])
+
+
+def scale_palette() -> NDArray[np.float64]:
+    """Colours for a scale, (256, 3) RGB in [0, 1], from light to dark; evenly spaced to the eye."""
+    scale: NDArray[np.float64] = matplotlib.colormaps["viridis_r"](np.arange(256))[:, :3]
+    return scale
 
 
 def write_picture(figure: Figure, path: Path) -> Path:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlsim._jit import kernel
 from mlsim.application.techniques.fixed import ceil_div
 
-__all__ = ["adaptive_size", "learn", "new_measurements"]
+__all__ = ["adaptive_size", "learn_iterations", "new_measurements", "put"]
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,10 @@ def new_measurements(p: int) -> tuple[Floats, Floats]:
         float64[3, P]: iterations measured, mean iteration time in s, sum of squared deviations in s².
     sums
         float64[2, 2·width]: sum trees over the PEs with statistics, of 1/μ and of σ²/μ; the sum is in
-        element 1, PE j's term in element width + j. Element 0 of the first row counts those PEs.
+        element 1, PE j's term in element width + j. Element 0 of the first row counts those PEs, of the
+        second row it sums up the weights they began with (AWF).
+
+    AWF's variants keep other things in the three rows of ``measured``, see ``weighting.py``.
     """
     width = 1
     while width < p:
@@ -45,7 +48,7 @@ def new_measurements(p: int) -> tuple[Floats, Floats]:
 
 
 @kernel
-def _put(sums: Floats, row: int, pe: int, value: float) -> None:
+def put(sums: Floats, row: int, pe: int, value: float) -> None:
     """Replace one term of a sum tree."""
     node = sums.shape[1] // 2 + pe
     sums[row, node] = value
@@ -80,7 +83,7 @@ def _merge(measured: Floats, pe: int, size: int, mean: float, spread: float) -> 
 
 
 @kernel
-def learn(
+def learn_iterations(
     measured: Floats, sums: Floats, pe: int, prefix: Floats, speed: float, first: int, size: int
 ) -> None:
     """Add the iteration times of one executed chunk (size >= 1) to a PE's statistics."""
@@ -93,8 +96,8 @@ def learn(
     _merge(measured, pe, size, mean / speed, spread / (speed * speed))
     if measured[MEAN, pe] > 0.0:
         sums[0, 0] += 1.0 if had_none else 0.0
-        _put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
-        _put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+        put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
+        put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
 
 
 @kernel

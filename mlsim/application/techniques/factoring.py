@@ -1,13 +1,43 @@
-"""Factoring by halves (FAC2): batches of P equal chunks, each batch half of what is left."""
+"""Factoring: batches of P chunks, each batch a share of what is left: FAC, FAC2 and WF."""
 
 from __future__ import annotations
 
-from mlsim._jit import kernel
-from mlsim.application.techniques.fixed import ceil_div
+import math
 
-__all__ = ["factoring_recursive_size", "factoring_straightforward_size"]
+from mlsim._jit import kernel
+from mlsim.application.techniques.fixed import ceil_div, round_up
+
+__all__ = [
+    "factoring_recursive_size",
+    "factoring_size",
+    "factoring_straightforward_size",
+    "weighted_size",
+]
 
 _BITS = 62
+_NOISE = 1e-9
+
+
+@kernel
+def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
+    """FAC: ⌈R/(x·P)⌉, the chunk of a batch at whose start R >= 1 iterations are left.
+
+    With b = P·σ/(2μ√R): x = 1 + b² + b√(b²+2) in the first batch, 2 + b² + b√(b²+4) in later ones
+    (Hummel, Schonberg and Flynn 1992). In double precision, see :func:`round_up`.
+
+    Parameters
+    ----------
+    batch
+        Number of the batch, from 0.
+    remaining, p
+        Iterations left, PEs.
+    variation
+        σ/μ of the iteration times.
+    """
+    b = p * variation / (2.0 * math.sqrt(remaining))
+    least, inner = (1.0, 2.0) if batch == 0 else (2.0, 4.0)
+    x = least + b * b + b * math.sqrt(b * b + inner)
+    return max(round_up(remaining / (x * p), remaining), 1)
 
 
 @kernel
@@ -28,3 +58,14 @@ def factoring_straightforward_size(i: int, n: int, p: int) -> int:
         return 1
     # ⌈N/(P·2^h)⌉ = ⌈⌈N/2^h⌉/P⌉, which needs no product that could overflow
     return ceil_div(ceil_div(n, 1 << halvings), p)
+
+
+@kernel
+def weighted_size(size: int, weight: float, n: int) -> int:
+    """WF: ⌈w·K⌉, K the chunk of FAC2, at most N (Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8).
+
+    A value less than 1e-9 (relative) above an integer counts as that integer: weights are scaled or
+    measured, and rounded thereby.
+    """
+    value = size * weight
+    return math.ceil(value * (1.0 - _NOISE)) if value < n else n

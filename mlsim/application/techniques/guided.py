@@ -1,4 +1,4 @@
-"""Guided self-scheduling (GSS): every chunk is the P-th part of what is left.
+"""Guided self-scheduling (GSS) and what builds on it (TAP): chunks from the P-th part of what is left.
 
 The recursive form, ⌈R/P⌉, is one integer division. The straightforward form,
 ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1), must not be computed by ``ceil(pow(...))``: floating
@@ -13,17 +13,22 @@ values before it are integers too, nothing was ever rounded, and the value is ex
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.application.techniques.fixed import ceil_div
+from mlsim.application.techniques.fixed import ROUNDING, ceil_div
 
 __all__ = [
     "FRACTION_WORDS",
     "guided_recursive_size",
     "guided_straightforward_size",
     "new_guide",
+    "reset_guide",
+    "taper_size",
+    "taper_straightforward_size",
 ]
 
 Ints = NDArray[np.int64]
@@ -60,6 +65,12 @@ def new_guide(fraction_words: int) -> Ints:
     guide = np.zeros((2, HEADER + 2 + fraction_words), np.int64)
     guide[0, STEP] = -1
     return guide
+
+
+@kernel
+def reset_guide(guide: Ints) -> None:
+    """Forget the value, as another N or P needs it."""
+    guide[0, STEP] = -1
 
 
 @kernel
@@ -145,3 +156,39 @@ def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
         words *= 2
         size = _advance(new_guide(words), i, n, p)
     return size
+
+
+@kernel
+def taper_size(k: float, v: float, most: int) -> int:
+    """TAP: ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` (Lucco 1992; Eleliemy 2021, Eq. 2.5).
+
+    In double precision; a value less than 1e-12·k above an integer counts as that integer.
+
+    Parameters
+    ----------
+    k
+        The chunk of GSS before rounding.
+    v
+        α·σ/μ >= 0.
+    most
+        N.
+    """
+    # It is 0 at k = v² and negative below: for small k or large v, one iteration.
+    if k <= v * v:
+        return 1
+    value = k + v * v / 2.0 - v * math.sqrt(2.0 * k + v * v / 4.0)
+    if not value < most:
+        return most
+    return max(math.ceil(value - ROUNDING * k), 1)
+
+
+@kernel
+def taper_straightforward_size(guide: Ints, i: int, n: int, p: int, v: float) -> int:
+    """TAP from the step alone: with k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
+    _advance(guide, i, n, p)
+    if guide[0, STEP] < i:
+        return 1  # k < 1
+    value = 0.0
+    for k in range(guide.shape[1] - 1, HEADER, -1):
+        value = value / (1 << WORD) + guide[0, k]
+    return taper_size(value + guide[0, HEADER] * float(1 << WORD), v, n)

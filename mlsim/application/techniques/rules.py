@@ -12,94 +12,391 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim.application.catalogue import TECHNIQUES
-from mlsim.application.techniques.adaptive import adaptive_size
-from mlsim.application.techniques.factoring import factoring_recursive_size, factoring_straightforward_size
-from mlsim.application.techniques.fixed import self_scheduling_size, static_size
-from mlsim.application.techniques.guided import guided_recursive_size, guided_straightforward_size
-from mlsim.application.techniques.trapezoid import trapezoid_first_size, trapezoid_size, trapezoid_slope
+from mlsim.application.settings import (
+    ADDRESS,
+    ALPHA,
+    BATCHES,
+    FIRST_DENOMINATOR,
+    FIRST_NUMERATOR,
+    GEOMETRIC,
+    MU,
+    OVERHEAD,
+    SEED_HIGH,
+    SEED_LOW,
+    SIGMA,
+    STATIC_DENOMINATOR,
+    STATIC_NUMERATOR,
+    USER,
+)
+from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations
+from mlsim.application.techniques.factoring import (
+    factoring_recursive_size,
+    factoring_size,
+    factoring_straightforward_size,
+    weighted_size,
+)
+from mlsim.application.techniques.fixed import (
+    fixed_size,
+    modified_fixed_size,
+    self_scheduling_size,
+    share_size,
+    static_size,
+)
+from mlsim.application.techniques.guided import (
+    guided_recursive_size,
+    guided_straightforward_size,
+    taper_size,
+    taper_straightforward_size,
+)
+from mlsim.application.techniques.increasing import (
+    default_batches,
+    fixed_increase,
+    fixed_increase_size,
+    geometric_increase_size,
+    increase_first_size,
+    variable_increase_size,
+)
+from mlsim.application.techniques.random import random_key, random_size
+from mlsim.application.techniques.trapezoid import (
+    trapezoid_factoring_size,
+    trapezoid_first_size,
+    trapezoid_size,
+    trapezoid_slope,
+)
+from mlsim.application.techniques.user import user_size
+from mlsim.application.techniques.weighting import learn_chunk, learn_weights, learned_weight
 
-__all__ = ["AF", "SIZE", "STATIC", "new_rule", "recursive_size", "straightforward_size"]
+__all__ = [
+    "AF",
+    "SIZE",
+    "STATIC",
+    "constant_size",
+    "counts_overhead",
+    "is_adaptive",
+    "learn",
+    "needs_remaining",
+    "new_rule",
+    "recursive_size",
+    "reset_rule",
+    "straightforward_size",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 STATIC = TECHNIQUES["STATIC"].code
 SS = TECHNIQUES["SS"].code
+FSC = TECHNIQUES["FSC"].code
+MFSC = TECHNIQUES["mFSC"].code
 GSS = TECHNIQUES["GSS"].code
+TAP = TECHNIQUES["TAP"].code
 TSS = TECHNIQUES["TSS"].code
+FAC = TECHNIQUES["FAC"].code
 FAC2 = TECHNIQUES["FAC2"].code
+WF = TECHNIQUES["WF"].code
+TFSS = TECHNIQUES["TFSS"].code
+FISS = TECHNIQUES["FISS"].code
+VISS = TECHNIQUES["VISS"].code
+RND = TECHNIQUES["RND"].code
+PLS = TECHNIQUES["PLS"].code
+AWF = TECHNIQUES["AWF"].code
+AWF_B = TECHNIQUES["AWF-B"].code
+AWF_C = TECHNIQUES["AWF-C"].code
+AWF_D = TECHNIQUES["AWF-D"].code
+AWF_E = TECHNIQUES["AWF-E"].code
 AF = TECHNIQUES["AF"].code
 
-CODE, ITERATIONS, PES, MIN_CHUNK, SIZE, SLOPE, PREVIOUS = range(7)
+# Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk. SLOPE: by
+# what it changes. PREVIOUS: the size of the batch. BATCH, LEFT: FAC's batch and what is left at its start.
+CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS = range(12)
+# Places in its real numbers: σ/μ, with TAP's α.
+VARIATION = 0
 
 
 @kernel
-def new_rule(code: int, n: int, p: int, min_chunk: int, first_size: int) -> Ints:
-    """Prepare a technique for one loop.
+def needs_remaining(code: int) -> bool:
+    """Tell whether a technique has no straightforward form: it needs what is left, or what others measured.
+
+    Under a distributed model, the lock is then held from reading to assigning.
+    """
+    return is_adaptive(code) or code == USER
+
+
+@kernel
+def is_adaptive(code: int) -> bool:
+    """Tell whether a technique learns within a loop, by :func:`learn`."""
+    return AWF_B <= code <= AF
+
+
+@kernel
+def counts_overhead(code: int) -> bool:
+    """Tell whether a technique learns from the time between asking for a chunk and its end."""
+    return code in (AWF_D, AWF_E)
+
+
+@kernel
+def new_rule() -> tuple[Ints, Floats]:
+    """Make the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
+    return np.zeros(12, np.int64), np.zeros(1)
+
+
+@kernel
+def reset_rule(
+    rule: Ints, reals: Floats, code: int, n: int, p: int, min_chunk: int, parameters: Floats
+) -> None:
+    """Prepare a technique for one loop, or for another one; a guide is to be reset as well.
 
     Parameters
     ----------
+    rule, reals
+        From ``new_rule``.
     code
         Which technique.
     n, p
-        Iterations and PEs.
+        Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
     min_chunk
         Least chunk, 1 or more.
-    first_size
-        AF's chunk without statistics.
-
-    Returns
-    -------
-    int64[7]
-        Code, N, P, least chunk; the chunk size where it is constant, or the first of TSS, or AF's
-        without statistics; what each chunk of TSS is smaller by; the last size, for techniques that
-        repeat it.
+    parameters
+        See ``RuleSettings``.
     """
-    rule = np.zeros(7, np.int64)
+    rule[:] = 0
     rule[CODE] = code
     rule[ITERATIONS] = n
     rule[PES] = p
     rule[MIN_CHUNK] = min_chunk
-    rule[SIZE] = self_scheduling_size()
+    rule[CONSTANT] = 1 if code <= MFSC else 0
     if code == STATIC:
-        rule[SIZE] = min(max(static_size(n, p), min_chunk), n)
-    elif code == TSS:
+        rule[SIZE] = static_size(n, p)
+    elif code == SS:
+        rule[SIZE] = self_scheduling_size()
+    elif code == FSC:
+        rule[SIZE] = fixed_size(n, p, parameters[SIGMA], parameters[OVERHEAD])
+    elif code == MFSC:
+        rule[SIZE] = modified_fixed_size(n, p)
+    elif code == TAP:
+        reals[VARIATION] = parameters[ALPHA] * parameters[SIGMA] / parameters[MU]
+    elif code in (TSS, TFSS):
         rule[SIZE] = trapezoid_first_size(n, p)
         rule[SLOPE] = trapezoid_slope(n, p)
+    elif code == FAC:
+        reals[VARIATION] = parameters[SIGMA] / parameters[MU]
+        rule[BATCH] = -1
+    elif code in (FISS, VISS):
+        _prepare_increase(rule, n, p, parameters)
+    elif code == RND:
+        rule[KEY] = random_key(int(parameters[SEED_LOW]), int(parameters[SEED_HIGH]))
+    elif code == PLS:
+        rule[SIZE] = share_size(n, p, int(parameters[STATIC_NUMERATOR]), int(parameters[STATIC_DENOMINATOR]))
+        # P·K_0 may not fit in 64 bits
+        rule[LEFT] = n - rule[SIZE] * p if rule[SIZE] <= n // p else 0
     elif code == AF:
-        rule[SIZE] = first_size
-    return rule
+        rule[SIZE] = share_size(n, p, int(parameters[FIRST_NUMERATOR]), int(parameters[FIRST_DENOMINATOR]))
+    elif code >= USER:
+        rule[USERS] = int(parameters[ADDRESS])
+    if rule[CONSTANT] != 0:
+        rule[SIZE] = min(max(rule[SIZE], min_chunk), max(n, 1))
 
 
 @kernel
-def recursive_size(rule: Ints, measured: Floats, sums: Floats, i: int, remaining: int, pe: int) -> int:
-    """Size the next chunk from what is left: step ``i``, ``remaining`` >= 1 iterations, for ``pe``.
+def constant_size(rule: Ints) -> int:
+    """Give the size of all chunks where a technique has but one, else 0.
 
-    ``measured`` and ``sums`` are AF's statistics; the other techniques do not look at them.
+    Event loops ask once and then do without a call for every chunk, which takes as long as an event.
     """
+    return int(rule[SIZE]) if rule[CONSTANT] != 0 else 0
+
+
+@kernel
+def _prepare_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
+    """Prepare FISS or VISS."""
+    batches = int(parameters[BATCHES])
+    if batches == 0:
+        batches = default_batches(n, p)
+    rule[SIZE] = increase_first_size(n, p, batches)
+    if rule[CODE] == FISS:
+        rule[SLOPE] = fixed_increase(n, p, batches)
+    else:
+        rule[SIZE] = max(rule[SIZE], 1)
+        rule[SLOPE] = int(parameters[GEOMETRIC])
+
+
+@kernel
+def learn(
+    code: int,
+    measured: Floats,
+    sums: Floats,
+    weights: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    seconds: float,
+) -> None:
+    """Let an adaptive technique know of a chunk that a PE executed.
+
+    Parameters
+    ----------
+    code
+        A technique that is adaptive.
+    measured, sums, weights
+        What is known; changed.
+    pe, first, size
+        Who executed which iterations; size >= 1.
+    prefix, speed
+        Costs and relative speed, for AF, which measures every iteration.
+    seconds
+        Time the chunk took, for AWF; from asking to its end where the technique counts overhead.
+    """
+    if code == AF:
+        learn_iterations(measured, sums, pe, prefix, speed, first, size)
+    else:
+        learn_chunk(measured, sums, weights, pe, size, seconds)
+
+
+@kernel
+def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
+    """Size a chunk by a technique that has one form, which needs the step alone."""
+    code, size = rule[CODE], rule[SIZE]
+    if code == TSS:
+        return trapezoid_size(i, size, rule[SLOPE])
+    if code == TFSS:
+        return trapezoid_factoring_size(i, p, size, rule[SLOPE])
+    if code == FISS:
+        return fixed_increase_size(i, n, p, size, rule[SLOPE])
+    if code == VISS:
+        if rule[SLOPE] != 0:
+            return geometric_increase_size(i, n, p, size)
+        return variable_increase_size(i, p, size)
+    return random_size(i, n, p, rule[KEY])
+
+
+@kernel
+def _weight(rule: Ints, weights: Floats, measured: Floats, sums: Floats, i: int, pe: int) -> float:
+    """Weigh a PE, at a step, by what has been learned until then."""
+    code = rule[CODE]
+    if code in (AWF_C, AWF_E):
+        return learned_weight(measured, sums, weights, pe)
+    if code in (AWF_B, AWF_D) and i % rule[PES] == 0:
+        learn_weights(measured, sums, weights)
+    return float(weights[pe])
+
+
+@kernel
+def recursive_size(
+    rule: Ints,
+    reals: Floats,
+    weights: Floats,
+    measured: Floats,
+    sums: Floats,
+    i: int,
+    remaining: int,
+    pe: int,
+) -> int:
+    """Size the next chunk from what is left.
+
+    Parameters
+    ----------
+    rule, reals
+        Of the technique; sizes must be asked for in the order of the steps.
+    weights
+        float64[P]; AWF-B and AWF-D change them.
+    measured, sums
+        Statistics of adaptive techniques; others do not look at them.
+    i, remaining, pe
+        Scheduling step from 0, iterations left (1 or more), PE that asks.
+
+    Returns
+    -------
+    int
+        From 1 to ``remaining``; below 1 only where a technique of the user gave that.
+    """
+    if rule[CONSTANT] != 0:
+        return min(int(rule[SIZE]), remaining)
     code, n, p = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES])
-    size = int(rule[SIZE])
     if code == GSS:
         size = guided_recursive_size(remaining, p)
-    elif code == TSS:
-        size = trapezoid_size(i, size, rule[SLOPE])
-    elif code == FAC2:
-        size = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
-        rule[PREVIOUS] = size
+    elif code == TAP:
+        size = taper_size(remaining / p, reals[VARIATION], n)
+    elif code == FAC:
+        if i % p == 0:
+            rule[PREVIOUS] = factoring_size(i // p, remaining, p, reals[VARIATION])
+        size = int(rule[PREVIOUS])
+    elif code in (FAC2, WF) or AWF <= code < AF:
+        rule[PREVIOUS] = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
+        size = int(rule[PREVIOUS])
+        if code != FAC2:
+            size = weighted_size(size, _weight(rule, weights, measured, sums, i, pe), n)
+    elif code == PLS:
+        size = int(rule[SIZE]) if i < p else guided_recursive_size(remaining, p)
     elif code == AF:
-        size = adaptive_size(measured, sums, pe, remaining, n, p, size)
+        size = adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
+    elif code >= USER:
+        size = user_size(rule[USERS], n, p, remaining, i, pe)
+        if size < 1:
+            return size
+    else:
+        size = _by_step(rule, i, n, p)
     return min(max(size, int(rule[MIN_CHUNK])), remaining)
 
 
 @kernel
-def straightforward_size(rule: Ints, guide: Ints, i: int) -> int:
-    """Size chunk ``i`` from ``i`` alone, at least ``min_chunk`` and at most N; AF has no such form."""
+def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats, i: int, pe: int) -> int:
+    """Size chunk ``i`` for a PE from ``i`` alone, for techniques that do not need what is left.
+
+    Parameters
+    ----------
+    rule, reals, guide
+        Of the technique; sizes asked for in the order of the steps are found fastest, but any order gives
+        the same.
+    weights
+        float64[P].
+    i, pe
+        Scheduling step from 0, PE that asks.
+
+    Returns
+    -------
+    int
+        From ``min_chunk`` to N; below 1 only where a technique of the user gave that, or N = 0.
+    """
+    if rule[CONSTANT] != 0:
+        return int(rule[SIZE])
     code, n, p = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES])
-    size = int(rule[SIZE])
     if code == GSS:
         size = guided_straightforward_size(guide, i, n, p)
-    elif code == TSS:
-        size = trapezoid_size(i, size, rule[SLOPE])
-    elif code == FAC2:
+    elif code == TAP:
+        size = taper_straightforward_size(guide, i, n, p, reals[VARIATION])
+    elif code == FAC:
+        size = _factoring_by_step(rule, reals, i // p)
+    elif code in (FAC2, WF, AWF):
         size = factoring_straightforward_size(i, n, p)
+        if code != FAC2:
+            size = weighted_size(size, weights[pe], n)
+    elif code == PLS:
+        size = int(rule[SIZE]) if i < p else guided_straightforward_size(guide, i - p, int(rule[LEFT]), p)
+    elif code >= USER:
+        size = user_size(rule[USERS], n, p, -1, i, pe)
+        if size < 1:
+            return size
+    else:
+        size = _by_step(rule, i, n, p)
     return min(max(size, int(rule[MIN_CHUNK])), n)
+
+
+@kernel
+def _factoring_by_step(rule: Ints, reals: Floats, batch: int) -> int:
+    """FAC from the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 once nothing would be left."""
+    p = rule[PES]
+    if rule[BATCH] < 0 or batch < rule[BATCH]:
+        rule[BATCH] = 0
+        rule[LEFT] = rule[ITERATIONS]
+        rule[PREVIOUS] = factoring_size(0, max(rule[LEFT], 1), p, reals[VARIATION])
+    while rule[BATCH] < batch and rule[LEFT] > 0:
+        # P·K_b may not fit in 64 bits
+        size = rule[PREVIOUS]
+        rule[LEFT] = rule[LEFT] - p * size if size <= rule[LEFT] // p else 0
+        rule[BATCH] += 1
+        rule[PREVIOUS] = 1
+        if rule[LEFT] > 0:
+            rule[PREVIOUS] = factoring_size(rule[BATCH], rule[LEFT], p, reals[VARIATION])
+    return int(rule[PREVIOUS])

@@ -6,10 +6,18 @@ from typing import Literal
 
 import numpy as np
 
-from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.choice import WEIGHTED, Choice, canonical, choose
+from mlsim.application.settings import USER
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
-from mlsim.application.techniques.rules import AF, new_rule, recursive_size, straightforward_size
+from mlsim.application.techniques.rules import (
+    is_adaptive,
+    new_rule,
+    recursive_size,
+    reset_rule,
+    straightforward_size,
+)
 from mlsim.errors import InputError
+from mlsim.scenario import ParametersConfig, Statistics, split_technique
 
 __all__ = ["Form", "sequence"]
 
@@ -19,24 +27,37 @@ _MOST_ITERATIONS = 1 << 62
 _MOST_PES = (1 << 31) - 1
 
 
-def sequence(technique: str, n: int, p: int, form: Form = "recursive", min_chunk: int = 1) -> list[int]:
-    """List a technique's chunk sizes, as if steps claimed their iterations in order.
+def sequence(
+    technique: str,
+    n: int,
+    p: int,
+    form: Form = "recursive",
+    min_chunk: int = 1,
+    parameters: ParametersConfig | None = None,
+    seed: int = 0,
+) -> list[int]:
+    """List a technique's chunk sizes, as if steps claimed their iterations in order and PEs took turns.
 
     Parameters
     ----------
     technique
-        Name of a technique; upper and lower case are the same.
+        Name of a technique, upper and lower case being the same, or ``./file.py:function``.
     n, p
         Iterations (0 to 2^62) and PEs (1 to 2^31 − 1).
     form
         ``recursive``: from what is left, as CCA does. ``straightforward``: from the step, as DCA does.
     min_chunk
         Least chunk, but for the last one.
+    parameters
+        What techniques are told; None: the defaults. PEs count as equally fast.
+    seed
+        For RND.
 
     Raises
     ------
     InputError
-        For an unknown technique, numbers out of range, and AF, whose sizes follow measured times.
+        For an unknown technique, numbers out of range, missing parameters, and techniques whose sizes follow
+        measured times.
 
     Examples
     --------
@@ -45,32 +66,54 @@ def sequence(technique: str, n: int, p: int, form: Form = "recursive", min_chunk
     >>> sequence("GSS", 10, 4, "straightforward")
     [3, 2, 2, 2, 1]
     """
-    _check(technique, n, p, form, min_chunk)
-    code = TECHNIQUES[technique.upper()].code
-    rule, guide = new_rule(code, n, p, min_chunk, 1), new_guide(FRACTION_WORDS)
-    unmeasured, unsummed = np.zeros((3, 1)), np.zeros((2, 2))
+    _check(n, p, form, min_chunk)
+    told = ParametersConfig() if parameters is None else parameters
+    if told.statistics is Statistics.PROFILED:
+        raise InputError("statistics: profiled: there are no costs without a loop; give sigma and mu")
+    name = _one(technique)
+    weighed = p if name in WEIGHTED else 1
+    (choice,) = choose(name, np.ones(weighed), np.zeros(1), told, 0.1, 1, seed)
+    if is_adaptive(choice.code):
+        raise InputError(
+            f"technique: {choice.name} sizes chunks by measured iteration times; simulate a loop to see them"
+        )
+    if form == "straightforward" and choice.code == USER:
+        raise InputError(
+            f"technique: {choice.name} reads what remains and has no straightforward form; allowed: recursive"
+        )
+    return _sizes(choice, n, p, form, min_chunk)
+
+
+def _sizes(choice: Choice, n: int, p: int, form: Form, min_chunk: int) -> list[int]:
+    settings = choice.settings()
+    (rule, reals), guide = new_rule(), new_guide(FRACTION_WORDS)
+    reset_rule(rule, reals, choice.code, n, p, min_chunk, settings.parameters)
+    weights, unmeasured, unsummed = choice.weights, np.zeros((3, 1)), np.zeros((2, 2))
     sizes: list[int] = []
     remaining = n
     while remaining > 0:
-        step = len(sizes)
+        step, pe = len(sizes), len(sizes) % p
         if form == "recursive":
-            size = recursive_size(rule, unmeasured, unsummed, step, remaining, 0)
+            size = recursive_size(rule, reals, weights, unmeasured, unsummed, step, remaining, pe)
         else:
-            size = min(straightforward_size(rule, guide, step), remaining)
+            size = min(straightforward_size(rule, reals, guide, weights, step, pe), remaining)
+        if size < 1:
+            settings.trouble[:] = step, pe, size
+            raise choice.wrong_size(settings, n, p)
         sizes.append(int(size))
         remaining -= size
     return sizes
 
 
-def _check(technique: str, n: int, p: int, form: str, min_chunk: int) -> None:
+def _one(technique: str) -> str:
+    names = split_technique(technique)
+    if len(names) != 1:
+        raise InputError(f"technique: {technique} names {len(names)}; allowed: one")
+    return canonical(names[0])
+
+
+def _check(n: int, p: int, form: str, min_chunk: int) -> None:
     """Raise an InputError that says what is wrong."""
-    name = technique.upper()
-    if name not in TECHNIQUES:
-        raise InputError(f"technique: {technique!r} is not known; allowed: {', '.join(TECHNIQUES)}")
-    if TECHNIQUES[name].code == AF:
-        raise InputError(
-            "technique: AF sizes chunks by measured iteration times; simulate a loop to see them"
-        )
     if form not in ("recursive", "straightforward"):
         raise InputError(f"form: {form!r} is not known; allowed: recursive, straightforward")
     if not 0 <= n <= _MOST_ITERATIONS:

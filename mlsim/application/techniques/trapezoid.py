@@ -1,11 +1,11 @@
-"""Trapezoid self-scheduling (TSS): chunk sizes fall linearly from ⌈N/2P⌉ to 1."""
+"""Trapezoid self-scheduling: sizes fall linearly from ⌈N/2P⌉, by chunks (TSS) or by batches (TFSS)."""
 
 from __future__ import annotations
 
 from mlsim._jit import kernel
 from mlsim.application.techniques.fixed import ceil_div
 
-__all__ = ["trapezoid_first_size", "trapezoid_size", "trapezoid_slope"]
+__all__ = ["trapezoid_factoring_size", "trapezoid_first_size", "trapezoid_size", "trapezoid_slope"]
 
 
 @kernel
@@ -33,3 +33,13 @@ def trapezoid_size(i: int, first: int, slope: int) -> int:
     if slope > 0 and i > first // slope:
         return 0
     return first - i * slope
+
+
+@kernel
+def trapezoid_factoring_size(i: int, p: int, first: int, slope: int) -> int:
+    """TFSS: the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
+
+    K_0 − b·P·C − C·(P−1)/2 in closed form, negative once TSS's chunks are (Chronopoulos et al. 2001;
+    Eleliemy 2021, Eq. 2.9; with the index of Eq. 4.5 counted from b·P).
+    """
+    return trapezoid_size(i // p * p, first, slope) - ceil_div(slope * (p - 1), 2)

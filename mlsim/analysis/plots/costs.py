@@ -1,0 +1,204 @@
+"""What the iterations of a loop cost: along the loop, how often, and as the image they are pixels of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from mlsim.analysis.plots.style import (
+    BLUE,
+    DPI,
+    INK,
+    SKY,
+    VERMILION,
+    WIDTH,
+    axes_at,
+    canvas,
+    picture_style,
+    scale_palette,
+    span_axis,
+)
+from mlsim.analysis.words import count, number
+
+__all__ = ["Band", "cost_band", "cost_bins", "cost_facts", "iteration_costs"]
+
+Floats = NDArray[np.float64]
+Extent = tuple[float, float, float, float]
+
+_LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 128, 56, 122, 96, 76
+_UPPER, _LOWER = 340, 260
+_BESIDE, _IMAGE, _SCALE = 130, 560, 22
+"""Left of the image, its side, and the width of its scale of colours."""
+_MOST_PIXELS = 2 * _IMAGE
+_BARS = 60
+_FLAT = 20.0
+"""If the largest cost is so many times the largest mean, the means are drawn on a logarithmic scale."""
+
+
+class Band(NamedTuple):
+    """Costs in bins along the loop: the iterations between edges, and their mean, least and largest cost."""
+
+    edges: Floats
+    mean: Floats
+    least: Floats
+    largest: Floats
+
+
+def cost_band(costs: Floats, bins: int) -> Band:
+    """Sum up costs in bins of equally many iterations (give or take one), at most one bin an iteration."""
+    n = len(costs)
+    edges = np.linspace(0, n, min(bins, n) + 1).astype(np.int64)
+    begin = edges[:-1]
+    mean = np.add.reduceat(costs, begin) / np.diff(edges)
+    return Band(
+        edges.astype(np.float64), mean, np.minimum.reduceat(costs, begin), np.maximum.reduceat(costs, begin)
+    )
+
+
+def cost_facts(costs: Floats) -> dict[str, float | int | None]:
+    """Give count, mean, std (divisor N), min, max and c.o.v., which is None if the mean is 0."""
+    mean, std = float(costs.mean()), float(costs.std())
+    return {
+        "count": len(costs),
+        "mean": mean,
+        "std": std,
+        "min": float(costs.min()),
+        "max": float(costs.max()),
+        "cov": std / mean if mean > 0.0 else None,
+    }
+
+
+def cost_bins(costs: Floats) -> tuple[Floats, bool]:
+    """Give the edges of a histogram's bars, and whether they are on a logarithmic scale.
+
+    They are where the costs are all above 0 and span more than two powers of ten, and most of them lie in
+    the lowest tenth of the span.
+    """
+    low, high = float(costs.min()), float(costs.max())
+    if not low < high:
+        margin = abs(low) * 0.05 or 0.5
+        return np.linspace(max(low - margin, 0.0), high + margin, 4), False
+    if low > 0.0 and high > 100.0 * low and np.median(costs) < low + 0.1 * (high - low):
+        return np.geomspace(low, high, _BARS + 1), True
+    return np.linspace(low, high, _BARS + 1), False
+
+
+def iteration_costs(
+    costs: Floats, title: str, unit: str | None = None, image: Extent | None = None
+) -> Figure:
+    """Draw costs over the iterations, their histogram and, of the pixels of an image, the image.
+
+    Parameters
+    ----------
+    costs
+        float64[N], N at least 1.
+    title
+        The picture's title.
+    unit
+        What costs are counted in; None for s.
+    image
+        The costs are those of a square image's pixels, column by column from the lower left: the least and
+        the largest real part, and imaginary part, that it shows.
+    """
+    if unit is None:
+        axis = span_axis(float(costs.max()))
+        costs, unit = costs / axis.seconds, axis.unit
+    across = WIDTH - _LEFT - _RIGHT
+    if image is not None:
+        across -= _BESIDE + _IMAGE + _SCALE + 44
+    with picture_style():
+        figure = canvas(_TOP + _UPPER + _GAP + _LOWER + _BOTTOM)
+        upper = axes_at(figure, _LEFT, _TOP, across, _UPPER)
+        lower = axes_at(figure, _LEFT, _TOP + _UPPER + _GAP, across, _LOWER)
+        _draw_along(upper, costs, unit, across)
+        _draw_histogram(lower, costs, unit)
+        figure.align_ylabels([upper, lower])
+        if image is not None:
+            _draw_image(figure, _LEFT + across + _BESIDE, costs, unit, image)
+        height = figure.get_figheight() * DPI
+        figure.text(_LEFT / WIDTH, 1 - 26 / height, title, fontsize=11, fontweight="bold", va="center")
+        figure.text(_LEFT / WIDTH, 1 - 54 / height, _facts(costs, unit), va="center")
+    return figure
+
+
+def _facts(costs: Floats, unit: str) -> str:
+    facts = cost_facts(costs)
+    words = [f"{name} {number(facts[key])}" for name, key in (("mean", "mean"), ("std", "std"))]
+    span = f"from {number(facts['min'])} to {number(facts['max'])} {unit}"
+    return ", ".join([count(len(costs), "iteration"), *words, span, f"c.o.v. {number(facts['cov'])}"])
+
+
+def _draw_along(axes: Axes, costs: Floats, unit: str, columns: int) -> None:
+    band = cost_band(costs, columns // 2)
+    binned = len(band.mean) < len(costs)
+    if binned:
+        axes.stairs(
+            band.largest, band.edges, baseline=band.least, fill=True, color=SKY, alpha=0.4, linewidth=0,
+            label="least to largest",
+        )  # fmt: skip
+    label = "mean of neighbours" if binned else "cost"
+    axes.stairs(band.mean, band.edges, baseline=None, color=BLUE, linewidth=1.0, label=label)
+    axes.axhline(float(costs.mean()), color=VERMILION, linewidth=1.0, linestyle=(0, (5, 3)), label="mean")
+    axes.set_xlim(0, len(costs))
+    largest = float(costs.max())
+    if costs.min() > 0.0 and largest > _FLAT * band.mean.max():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.set_ylim(0, largest * 1.05 or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=max(columns // 160, 3), integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xlabel("iteration")
+    axes.set_ylabel(f"cost ({unit})")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), ncols=3, borderpad=0.0)
+
+
+def _draw_histogram(axes: Axes, costs: Floats, unit: str) -> None:
+    edges, logarithmic = cost_bins(costs)
+    found, _ = np.histogram(costs, np.append(edges[:-1], max(edges[-1], costs.max())))
+    share = found / len(costs)
+    percent = FuncFormatter(lambda value, _: f"{value * 100:g} %")
+    axes.stairs(share, edges, fill=True, color=BLUE, alpha=0.9)
+    axes.axvline(float(costs.mean()), color=VERMILION, linewidth=1.0, linestyle=(0, (5, 3)))
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylim(share[share > 0].min() / 2, 1.0)
+        axes.yaxis.set_major_formatter(percent)
+    else:
+        axes.set_ylim(0, float(share.max()) * 1.05)
+        axes.yaxis.set_major_formatter(percent)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.set_xlim(float(edges[0]), float(edges[-1]))
+    axes.set_xlabel(f"cost ({unit})")
+    axes.set_ylabel("share of iterations")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.5)
+
+
+def _draw_image(figure: Figure, left: int, costs: Floats, unit: str, extent: Extent) -> None:
+    """Draw the image, upright: real parts to the right, imaginary parts upwards."""
+    size = round(len(costs) ** 0.5)
+    stride = -(-size // _MOST_PIXELS)
+    pixels = costs.reshape(size, size)[::stride, ::stride].T
+    axes = axes_at(figure, left, _TOP, _IMAGE, _IMAGE)
+    low, high = float(pixels.min()), float(pixels.max())
+    scale = LogNorm(low, high) if 0.0 < low < high else None
+    shown = axes.imshow(
+        pixels, ListedColormap(scale_palette()), scale, aspect="auto", origin="lower", extent=extent
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.set_xlabel("real part of c")
+    axes.set_ylabel("imaginary part of c")
+    colours = axes_at(figure, left + _IMAGE + 14, _TOP, _SCALE, _IMAGE)
+    bar = figure.colorbar(shown, cax=colours, format=FuncFormatter(lambda value, _: f"{value:g}"))
+    bar.outline.set_visible(False)
+    colours.set_title(unit, loc="left", fontsize=9, color=INK, pad=12)

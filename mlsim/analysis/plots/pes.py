@@ -1,0 +1,155 @@
+"""The PEs of one loop over time, with their chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from mlsim.analysis.metrics import percent_imbalance
+from mlsim.analysis.plots.pixels import Pixels
+from mlsim.analysis.plots.raster import rasterise
+from mlsim.analysis.plots.style import (
+    INK,
+    WIDTH,
+    TimeAxis,
+    axes_at,
+    canvas,
+    picture_style,
+    scale_palette,
+    span_axis,
+)
+from mlsim.analysis.words import count
+from mlsim.record import Records
+
+__all__ = ["pe_timeline"]
+
+Floats = NDArray[np.float64]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 110, 190, 60, 80
+_MAX_HEIGHT, _MAX_BAND, _MIN_HEIGHT = 900, 24, 120
+_SCALE_LEFT, _SCALE_WIDTH = 40, 22
+_NODE_BAND = 12
+"""Nodes are told apart by a line where they are at least so many pixels high."""
+
+
+def pe_timeline(records: Records, title: str) -> Figure:
+    """Draw which PE executed chunks when, coloured by chunk size.
+
+    A PE is a band, PE 0 at the top. White is time in which it executed nothing: it waited for a chunk, or
+    there was none left. Where several chunks or PEs fall on one pixel it has the colour of the chunk with
+    the largest part in it, and is fainter the less of it was in use. Where there is room, thin lines part
+    the nodes.
+
+    Parameters
+    ----------
+    records
+        A run that is one loop, with chunks.
+    title
+        The picture's title.
+    """
+    pes = int(records.loops.pes[0])
+    height = _height(pes)
+    axis = span_axis(float(records.jobs.end_time[0]))
+    shape = (height, WIDTH - _LEFT - _RIGHT)
+    size = records.chunks.size
+    sizes = (float(size.min()), float(size.max())) if len(size) else (1.0, 1.0)
+    with picture_style():
+        figure = canvas(_TOP + height + _BOTTOM)
+        axes = axes_at(figure, _LEFT, _TOP, shape[1], height)
+        _paint(axes, axis, records, sizes, pes, shape)
+        _part_nodes(axes, records, pes, height)
+        axis.label(axes)
+        axes.set_ylim(pes, 0)
+        axes.set_ylabel("PE")
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, steps=[1, 2, 4, 8, 10]))
+        axes.set_title(f"{title}  ({_facts(records)})")
+        _draw_scale(figure, sizes, height)
+    return figure
+
+
+def _facts(records: Records) -> str:
+    imbalance = float(percent_imbalance(records.loops)[0])
+    chunks = count(int(records.loops.steps[0]), "chunk")
+    return chunks if np.isnan(imbalance) else f"{chunks}, imbalance {imbalance:.1f} %"
+
+
+def _height(pes: int) -> int:
+    """Height in pixels: whole pixels a PE, as long as there are that many."""
+    band = min(max(_MAX_HEIGHT // pes, 1), _MAX_BAND)
+    return min(max(band * pes, _MIN_HEIGHT), _MAX_HEIGHT)
+
+
+def _paint(
+    axes: Axes,
+    axis: TimeAxis,
+    records: Records,
+    sizes: tuple[float, float],
+    pes: int,
+    shape: tuple[int, int],
+) -> None:
+    """Paint the chunks as one image that fills the axes pixel by pixel."""
+    chunks = records.chunks
+    across, band = shape[1] / axis.end, shape[0] / pes
+    top = chunks.pe.astype(np.float64) * band
+    image = rasterise(
+        chunks.start * across,
+        chunks.end * across,
+        top,
+        top + band,
+        np.ones(len(top)),
+        _colours(chunks.size.astype(np.float64), *sizes),
+        scale_palette(),
+        shape,
+    )
+    corner = axes.get_window_extent()
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+
+
+def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:
+    """Row of the palette for chunk sizes: evenly over the logarithm; the middle where all are equal."""
+    if least == largest:
+        return np.full(len(size), 128, np.int64)
+    # The lightest colours are close to white, which is idle.
+    rows: NDArray[np.int64] = np.rint(30 + 225 * np.log(size / least) / np.log(largest / least)).astype(
+        np.int64
+    )
+    return rows
+
+
+def _part_nodes(axes: Axes, records: Records, pes: int, height: int) -> None:
+    cores = records.nodes.cores
+    if int(cores.sum()) != pes or height / len(cores) < _NODE_BAND or len(cores) == pes:
+        return
+    for first in np.cumsum(cores)[:-1]:
+        axes.axhline(float(first), color=INK, linewidth=0.5, alpha=0.6)
+
+
+def _draw_scale(figure: Figure, sizes: tuple[float, float], height: int) -> None:
+    """Draw what the colours mean, beside the timeline."""
+    axes = axes_at(figure, WIDTH - _RIGHT + _SCALE_LEFT, _TOP, _SCALE_WIDTH, height)
+    along = np.exp(np.linspace(np.log(sizes[0]), np.log(sizes[1]), height))[::-1]
+    column = np.rint(scale_palette()[_colours(along, *sizes)] * 255).astype(np.uint8)
+    corner = axes.get_window_extent()
+    image = np.repeat(column[:, None, :], _SCALE_WIDTH, axis=1)
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+    axes.set_xticks([])
+    axes.set_yscale("log")
+    axes.set_ylim(*(sizes if sizes[0] < sizes[1] else (sizes[0] / 2, sizes[0] * 2)))
+    axes.set_yticks(_marks(*sizes))
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.set_ylabel("chunk size (iterations)")
+    for side in ("top", "right", "bottom", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _marks(least: float, largest: float) -> list[float]:
+    """Give the sizes to be written at the scale: both ends, and powers of ten well between."""
+    powers = [10.0**exponent for exponent in range(1, 19)]
+    between = [power for power in powers if least * 1.6 < power < largest / 1.6]
+    return sorted({least, largest, *between})

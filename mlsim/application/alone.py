@@ -1,0 +1,84 @@
+"""One loop alone on a whole machine: no batch system, no other jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim.application.recorder import LoopRecorder
+from mlsim.application.simulator import LoopApplication
+from mlsim.coordination import NodeSet
+from mlsim.platform import Machine
+from mlsim.record import Jobs, JobState, Messages, Nodes, Occupancy, Records, empty
+
+__all__ = ["loop_alone"]
+
+
+def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> Records:
+    """Simulate a loop on all nodes of a machine, from time 0.
+
+    Parameters
+    ----------
+    application
+        The loop, not started yet; its job's run time counts only for costs made from one.
+    machine
+        Where it runs; PE 0, the master or coordinator, is a core of the first node.
+    chunks
+        Whether the application keeps a row for every chunk.
+
+    Returns
+    -------
+    Records
+        Those of a run with one job, which is submitted and started at 0 and ends when the last PE has been
+        told that there is no more work.
+    """
+    nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
+    end = application.start(0.0, nodes).end
+    recorder = LoopRecorder(keep_pes=True, keep_chunks=chunks)
+    recorder.take(0, 0.0, application.outcome)
+    return Records(
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
+        jobs=_one_job(application.job.job_id, end, len(application.node_of_pe), machine.n_cores),
+        occupancy=_all_nodes(nodes, end),
+        loops=recorder.loops(),
+        chunks=recorder.chunks(),
+        pes=recorder.pes(),
+        messages=empty(Messages),
+    )
+
+
+def _one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
+    """Give the row of a job that ran from 0 to ``end`` on the whole machine."""
+    unknown = np.full(1, -1, np.int64)
+    return Jobs(
+        job_id=np.array([job_id]),
+        submit_time=np.zeros(1),
+        start_time=np.zeros(1),
+        end_time=np.array([end]),
+        walltime=np.array([end]),
+        log_run_time=np.array([end]),
+        processors=np.array([pes]),
+        cores=np.array([cores]),
+        working=np.array([pes]),
+        state=np.array([JobState.COMPLETED], np.int8),
+        backfilled=np.zeros(1, np.bool_),
+        user=unknown,
+        group=unknown.copy(),
+        executable=unknown.copy(),
+        queue=unknown.copy(),
+        partition=unknown.copy(),
+    )
+
+
+def _all_nodes(nodes: NodeSet, end: float) -> Occupancy:
+    """One row for each stretch of nodes with equally many cores."""
+    first = np.flatnonzero(np.append(True, np.diff(nodes.cores) != 0))
+    rows = len(first)
+    return Occupancy(
+        job=np.zeros(rows, np.int64),
+        node=first,
+        count=np.diff(np.append(first, len(nodes.cores))),
+        cores=nodes.cores[first],
+        start=np.zeros(rows),
+        end=np.full(rows, end),
+        released=np.zeros(rows, np.bool_),
+    )

@@ -1,0 +1,257 @@
+"""From the name of a technique and the scenario's parameters to what the kernels take.
+
+Importing this loads no compiler; a technique of the user does once it is used.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application import settings
+from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.settings import RuleSettings
+from mlsim.errors import InputError
+from mlsim.scenario import (
+    ParametersConfig,
+    Statistics,
+    Technique,
+    WeightSource,
+    lacking_parameters,
+    split_technique,
+    user_function,
+)
+
+__all__ = [
+    "WEIGHTED",
+    "Choice",
+    "canonical",
+    "check_technique",
+    "choose",
+    "first_weights",
+    "is_adaptive_over_steps",
+    "scaled",
+]
+
+Floats = NDArray[np.float64]
+
+_SEED_BITS = 32
+_DENOMINATOR = 10**9
+WEIGHTED = frozenset(
+    name for name, entry in TECHNIQUES.items() if "application.parameters.weights" in entry.options
+)
+"""Techniques that weigh the PEs."""
+
+
+class Choice(NamedTuple):
+    """One technique of a loop, with its parameters.
+
+    Attributes
+    ----------
+    name
+        As in the catalogue, or ``./file.py:function``.
+    code, min_chunk, parameters
+        As in ``RuleSettings``.
+    weights
+        float64[P], of sum P: the weight of every PE of the loop.
+    """
+
+    name: str
+    code: int
+    min_chunk: int
+    parameters: Floats
+    weights: Floats
+
+    def settings(self, weights: Floats | None = None) -> RuleSettings:
+        """Give what the kernels take, with other weights (of any sum) if they are given."""
+        column = self.weights if weights is None else scaled(weights)
+        return RuleSettings(
+            self.code, self.min_chunk, _read_only(self.parameters), _read_only(column), np.zeros(3, np.int64)
+        )
+
+    def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
+        """Say what a technique of the user did wrong, after a kernel stopped because of it."""
+        step, pe, size = rule.trouble.tolist()
+        did = "raised an exception" if size == settings.RAISED else f"gave a chunk of {size} iterations"
+        return InputError(
+            f"technique {self.name}: in a loop of {n} iterations on {p} PEs it {did} at step {step} for PE "
+            f"{pe}; allowed: a whole number, 1 or more"
+        )
+
+
+def choose(
+    technique: str,
+    speed: Floats,
+    prefix: Floats,
+    parameters: ParametersConfig,
+    first_chunk: float,
+    min_chunk: int,
+    seed: int,
+) -> tuple[Choice, ...]:
+    """Look up the technique of a loop, or the two of ``X+Y``.
+
+    Parameters
+    ----------
+    technique
+        Names of the catalogue (upper and lower case are the same), or ``./file.py:function``.
+    speed
+        float64[P]: relative speeds of the PEs.
+    prefix
+        Prefix sums of the iteration costs, for ``statistics: profiled``.
+    parameters, first_chunk, min_chunk, seed
+        As in a scenario.
+
+    Raises
+    ------
+    InputError
+        If there is no such technique, or its parameters are missing or do not fit the loop.
+    """
+    n = len(prefix) - 1
+    names = tuple(map(canonical, split_technique(technique)))
+    if len(names) > 2:
+        raise InputError(f"technique: {technique!r} names {len(names)}; allowed: one, or two as X+Y")
+    for key, message in lacking_parameters(technique, parameters):
+        raise InputError(f"application.parameters.{key}: {message}")
+    choices = []
+    for name in names:
+        code, address = _code(name)
+        column = np.zeros(settings.PARAMETERS)
+        _fill(column, name, parameters, first_chunk, seed, prefix)
+        column[settings.ADDRESS] = address
+        # More than the loop is long means no more than that, and stays clear of the integers' end.
+        least = min(min_chunk, n + 1)
+        choices.append(Choice(name, code, least, column, first_weights(name, parameters, speed)))
+    return tuple(choices)
+
+
+def check_technique(technique: str) -> None:
+    """Check that techniques of the user can be compiled; others are known to be right.
+
+    Raises
+    ------
+    InputError
+        If one cannot.
+    """
+    for name in split_technique(technique):
+        if user_function(name):
+            _code(name)
+
+
+def canonical(name: str) -> str:
+    """Give a technique's name as the catalogue writes it."""
+    if user_function(name):
+        return name
+    try:
+        return Technique(name).value
+    except ValueError as error:
+        raise InputError(
+            f"technique: {name!r} is not known; allowed: {', '.join(TECHNIQUES)}, ./file.py:function"
+        ) from error
+
+
+def _code(name: str) -> tuple[int, int]:
+    """Give a technique's code, and its address if it is one of the user."""
+    function = user_function(name)
+    if function is None:
+        return TECHNIQUES[name].code, 0
+    from mlsim.application.user_technique import compile_technique
+
+    compiled = compile_technique(*function)
+    return (settings.USER if compiled.reads_remaining else settings.USER_BY_STEP), compiled.address
+
+
+def _fill(
+    column: Floats,
+    name: str,
+    parameters: ParametersConfig,
+    first_chunk: float,
+    seed: int,
+    prefix: Floats,
+) -> None:
+    """Write the parameters into their places."""
+    column[settings.FIRST_NUMERATOR], column[settings.FIRST_DENOMINATOR] = _ratio(first_chunk)
+    column[settings.STATIC_NUMERATOR], column[settings.STATIC_DENOMINATOR] = _ratio(parameters.swr)
+    column[settings.SIGMA], column[settings.MU] = _statistics(name, parameters, prefix)
+    column[settings.OVERHEAD] = parameters.overhead or 0.0
+    column[settings.ALPHA] = parameters.alpha
+    column[settings.BATCHES] = parameters.batches or 0
+    column[settings.GEOMETRIC] = parameters.growth == "geometric"
+    column[settings.SEED_LOW] = seed % (1 << _SEED_BITS)
+    column[settings.SEED_HIGH] = seed >> _SEED_BITS
+
+
+def _ratio(share: float) -> tuple[int, int]:
+    """Give a share by its decimal digits: 0.1 means a tenth, and a tenth of 30 rounds up to 3."""
+    ratio = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
+    return ratio.numerator, ratio.denominator
+
+
+def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tuple[float, float]:
+    """Give σ and μ of the iteration times, in s."""
+    if name not in (Technique.FSC, Technique.TAP, Technique.FAC):
+        return 0.0, 0.0
+    if parameters.statistics is not Statistics.PROFILED:
+        return parameters.sigma or 0.0, parameters.mu or 0.0
+    n = len(prefix) - 1
+    if n == 0:
+        return 1.0, 1.0  # there is no chunk to size
+    costs = np.diff(prefix)
+    sigma, mu = float(costs.std()), float(costs.mean())
+    if sigma <= _NOISE * mu:
+        sigma = 0.0
+    if name == Technique.FSC and sigma == 0.0:
+        raise InputError(
+            f"technique FSC on a loop of {n} iterations: all cost the same, so "
+            "application.parameters.statistics: profiled gives sigma 0, by which FSC divides; allowed: costs "
+            "that differ, or statistics: given"
+        )
+    if name != Technique.FSC and mu == 0.0:
+        raise InputError(
+            f"technique {name} on a loop of {n} iterations: all cost nothing, so "
+            "application.parameters.statistics: profiled gives mu 0, by which it divides"
+        )
+    return sigma, mu
+
+
+_NOISE = 1e-6
+
+
+def first_weights(name: str, parameters: ParametersConfig, speed: Floats) -> Floats:
+    """Give the weight of every PE, of sum P; 1 for techniques that have no weights."""
+    p = len(speed)
+    given = parameters.weights
+    if name not in WEIGHTED or given is WeightSource.EQUAL:
+        return np.ones(p)
+    if given is None and name != Technique.WF:
+        return np.ones(p)
+    if given is None or given is WeightSource.SPEED:
+        return scaled(speed)
+    weights = np.array(given, dtype=np.float64)
+    if len(weights) != p:
+        raise InputError(
+            f"application.parameters.weights: {len(weights)} weights for technique {name} in a loop on {p} "
+            f"PEs; allowed: {p} numbers, speed, or equal"
+        )
+    return scaled(weights)
+
+
+def scaled(weights: Floats) -> Floats:
+    """Scale weights so that their sum is their number."""
+    if (weights == weights[0]).all():
+        return np.ones(len(weights))
+    result: Floats = weights * (len(weights) / weights.sum())
+    return result
+
+
+def is_adaptive_over_steps(choice: Choice) -> bool:
+    """Tell whether a technique learns its weights from one time step to the next."""
+    return choice.name == Technique.AWF
+
+
+def _read_only(values: Floats) -> Floats:
+    column = np.ascontiguousarray(values, dtype=np.float64).view()
+    column.flags.writeable = False
+    return column

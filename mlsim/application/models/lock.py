@@ -1,0 +1,58 @@
+"""How a lock goes over from one PE to the next: in order of arrival, or by polling.
+
+Polling: a PE that finds the lock taken tries again after the retry interval, and so do the others,
+out of step with each other. When the lock is freed with w of them waiting, each one's next attempt
+is uniform in the interval; so the first of them comes after r·(1 − (1 − u)^(1/w)), with u uniform in
+[0, 1), and is any PE's with equal probability. Both are drawn from numbers that depend on the seed,
+the lock and the count of draws alone. A PE that comes in the meantime finds the lock free and takes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mlsim._jit import kernel
+from mlsim.application.techniques.random import random_key, random_size
+
+__all__ = ["Lock", "lock_key", "next_attempt"]
+
+_STEPS = 1 << 16
+_BITS = 1 << 53
+
+
+class Lock(NamedTuple):
+    """How locks are handed over.
+
+    Attributes
+    ----------
+    polling
+        Whether a PE that finds a lock taken tries again; otherwise it waits in order of arrival.
+    interval
+        Time between two attempts of a PE in s, with the messages.
+    seed_low, seed_high
+        The lower 32 and the upper bits of the seed.
+    """
+
+    polling: bool
+    interval: float
+    seed_low: int
+    seed_high: int
+
+
+@kernel
+def lock_key(seed_low: int, seed_high: int, number: int) -> int:
+    """Make the key of one lock's random numbers."""
+    return random_key(seed_low, seed_high + ((number + 1) << 32))
+
+
+@kernel
+def next_attempt(key: int, draw: int, waiting: int, interval: float) -> tuple[int, float]:
+    """Draw which of those that wait tries next, and how long after the lock was freed, in s.
+
+    The time is rounded down to the 65,536th part of the interval, so that mathematical libraries that
+    differ in the last digit give the same.
+    """
+    who = random_size(2 * draw, waiting, 1, key) - 1
+    u = (random_size(2 * draw + 1, _BITS, 1, key) - 1) / _BITS
+    share = 1.0 - (1.0 - u) ** (1.0 / waiting)
+    return who, interval * (int(share * _STEPS) / _STEPS)

@@ -1,0 +1,19 @@
+"""What the iterations of a loop cost: one module a family of profiles.
+
+Importing this package loads no kernel; the profiles that need one do when they are computed.
+"""
+
+from mlsim.application.profiles.files import read_costs
+from mlsim.application.profiles.making import fixed_length, image_size, iteration_costs
+from mlsim.application.profiles.registry import PROFILES, ProfileEntry
+from mlsim.application.profiles.request import Request
+
+__all__ = [
+    "PROFILES",
+    "ProfileEntry",
+    "Request",
+    "fixed_length",
+    "image_size",
+    "iteration_costs",
+    "read_costs",
+]

@@ -1,0 +1,84 @@
+"""Iteration costs from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+
+__all__ = ["read_costs"]
+
+Floats = NDArray[np.float64]
+
+
+def read_costs(path: str | Path) -> Floats:
+    """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
+
+    A ``.csv`` file holds numbers separated by commas or line ends; a first line of words is skipped.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, nothing, or a cost that is negative or not
+        finite; the message names the file and the iteration, in a ``.csv`` file also the line.
+    """
+    path = Path(path)
+    readers = {".npy": _read_npy, ".csv": _read_csv}
+    if path.suffix.lower() not in readers:
+        raise InputError(f"{path}: costs in a file of type '{path.suffix}'; allowed: {', '.join(readers)}")
+    try:
+        costs, lines = readers[path.suffix.lower()](path)
+    except OSError as error:
+        raise InputError(f"{path}: the costs cannot be read: {error.strerror}") from error
+    if not len(costs):
+        raise InputError(f"{path}: holds no costs; allowed: one cost for every iteration, 1 or more")
+    wrong = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0.0)))
+    if len(wrong):
+        k = int(wrong[0])
+        place = f"{path}:{lines[k]}" if lines else str(path)
+        raise InputError(
+            f"{place}: the cost of iteration {k} is {costs[k]} ({len(wrong)} of {len(costs)} costs are "
+            "negative or not finite); allowed: 0 s or more"
+        )
+    return costs
+
+
+def _read_npy(path: Path) -> tuple[Floats, list[int]]:
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a NumPy file of numbers: {error}") from error
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iuf":
+        shape = getattr(values, "shape", "several arrays")
+        raise InputError(f"{path}: holds {shape}; allowed: one column of real numbers")
+    return values.astype(np.float64), []
+
+
+def _read_csv(path: Path) -> tuple[Floats, list[int]]:
+    """Read the numbers, and the line that each is on."""
+    costs: list[float] = []
+    places: list[int] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.split(",")]
+        values = [_number(field) for field in fields if field]
+        if None not in values:
+            costs.extend(value for value in values if value is not None)
+            places.extend([number] * len(values))
+        elif number > 1 or any(value is not None for value in values):
+            word = next(field for field in fields if field and _number(field) is None)
+            raise InputError(f"{path}:{number}: {word!r} is not a number; allowed: costs in s, 0 or more")
+    return np.array(costs, dtype=np.float64), places
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

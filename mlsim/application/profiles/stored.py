@@ -1,0 +1,95 @@
+"""Counts that took long to compute, kept on disk in the user's cache.
+
+A file is found by everything the counts depend on, a version number included, and begins with a
+fingerprint of that and of what follows; one that does not fit is computed again. Files are written
+under a name of their own and then renamed, so that runs side by side do not disturb each other. Where
+nothing can be kept, counts are computed each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cache_directory", "recalled"]
+
+Ints = NDArray[np.int64]
+
+VARIABLE = "MLSIM_CACHE"
+_DIGEST = 32
+
+
+def cache_directory() -> Path:
+    """Give the directory of kept counts: in $MLSIM_CACHE, else in the user's cache."""
+    place = os.environ.get(VARIABLE)
+    if not place:
+        place = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "mlsim")
+    return Path(os.path.expanduser(place)) / "profiles"
+
+
+def recalled(name: str, version: int, parameters: Mapping[str, float], compute: Callable[[], Ints]) -> Ints:
+    """Give counts from the cache, or compute and keep them.
+
+    Parameters
+    ----------
+    name
+        What is counted; the file's name begins with it.
+    version
+        To be raised when the same parameters give other counts.
+    parameters
+        Everything else that the counts depend on.
+    compute
+        Computes them.
+    """
+    key = json.dumps({"counts": name, "version": version, **parameters}, sort_keys=True).encode()
+    path = cache_directory() / f"{name}-{hashlib.blake2b(key, digest_size=16).hexdigest()}.counts"
+    counts = _read(path, key)
+    if counts is None:
+        counts = compute()
+        _write(path, key, counts)
+    return counts
+
+
+def _fingerprint(key: bytes, content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST, key=hashlib.blake2b(key).digest()).digest()
+
+
+def _read(path: Path, key: bytes) -> Ints | None:
+    """Give the counts of a file; None if there is none, or it is not whole, or holds something else."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    content = memoryview(data)[_DIGEST:]
+    if data[:_DIGEST] != _fingerprint(key, content):
+        return None
+    counts: Ints = np.load(io.BytesIO(content), allow_pickle=False).astype(np.int64)
+    return counts
+
+
+def _write(path: Path, key: bytes, counts: Ints) -> None:
+    """Keep counts; a disk that is full or must not be written to is no reason to fail."""
+    buffer = io.BytesIO()
+    np.save(buffer, counts.astype(np.min_scalar_type(counts.max(initial=0))))
+    content = buffer.getbuffer()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Not a temporary file of the library's, which other users of a shared cache could not read.
+        partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            with partial.open("xb") as file:
+                file.write(_fingerprint(key, content))
+                file.write(content)
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise

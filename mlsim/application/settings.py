@@ -1,0 +1,68 @@
+"""What kernels are told of a technique: its code and a column of parameters.
+
+No kernel is here, so that importing this costs nothing; but the places in the column are compiled into
+kernels: ``mlsim._jit`` takes the modules that name it as the sources of the kernels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PARAMETERS", "RuleSettings"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+(
+    FIRST_NUMERATOR,
+    FIRST_DENOMINATOR,
+    STATIC_NUMERATOR,
+    STATIC_DENOMINATOR,
+    SIGMA,
+    MU,
+    OVERHEAD,
+    ALPHA,
+    BATCHES,
+    GEOMETRIC,
+    SEED_LOW,
+    SEED_HIGH,
+    ADDRESS,
+) = range(13)
+PARAMETERS = 13
+
+# Techniques of the user, which are not in the catalogue: one that reads what is left, and one that does not.
+USER = 100
+USER_BY_STEP = 101
+
+RAISED = -(2**63)
+"""The size that stands for an exception in a technique of the user."""
+
+
+class RuleSettings(NamedTuple):
+    """A technique as the kernels take it; arrays but ``trouble`` are read-only.
+
+    Attributes
+    ----------
+    code
+        Which technique: its code in the catalogue, or ``USER`` or ``USER_BY_STEP``.
+    min_chunk
+        Least chunk, 1 or more.
+    parameters
+        float64[PARAMETERS], 0 where the technique does not read them: ratio of AF's first chunk and of
+        PLS's static part as numerator and denominator, σ and μ of the iteration times and h in s, α,
+        batches (0: those of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the
+        address of a technique of the user.
+    weights
+        float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them.
+    trouble
+        int64[3]: receives step, PE and size where a technique of the user gives a size below 1.
+    """
+
+    code: int
+    min_chunk: int
+    parameters: Floats
+    weights: Floats
+    trouble: Ints

@@ -1,0 +1,95 @@
+"""Techniques whose chunks grow from batch to batch: FISS and VISS."""
+
+from __future__ import annotations
+
+from mlsim._jit import kernel
+from mlsim.application.techniques.factoring import factoring_straightforward_size
+from mlsim.application.techniques.fixed import ceil_div
+
+__all__ = [
+    "default_batches",
+    "fixed_increase",
+    "fixed_increase_size",
+    "geometric_increase_size",
+    "increase_first_size",
+    "variable_increase_size",
+]
+
+_LARGE = 1 << 60
+_BITS = 62
+
+
+@kernel
+def default_batches(n: int, p: int) -> int:
+    """Count the batches of FAC2's straightforward form, the last one perhaps in part; at least 2."""
+    batches, left = 0, n
+    while left > 0:
+        size = factoring_straightforward_size(batches * p, n, p)
+        # P·size may not fit in 64 bits
+        left = left - p * size if size <= left // p else 0
+        batches += 1
+    return max(batches, 2)
+
+
+@kernel
+def increase_first_size(n: int, p: int, batches: int) -> int:
+    """K_0 = ⌊N/((2+B)·P)⌋, the first chunk of FISS and VISS."""
+    return n // (2 + batches) // p
+
+
+@kernel
+def fixed_increase(n: int, p: int, batches: int) -> int:
+    """⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉: by what FISS's chunks grow from batch to batch.
+
+    That is 2N / ((2+B)·P·B·(B−1)/2), all of it integers; rounding up may be done factor by factor.
+    """
+    pairs = batches * (batches - 1) // 2
+    quotient = n // pairs
+    doubled = 2 * quotient + ceil_div(2 * (n - quotient * pairs), pairs)
+    return ceil_div(ceil_div(doubled, 2 + batches), p)
+
+
+@kernel
+def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> int:
+    """FISS: K_0 + b·C, at most N (Philip and Das 1997; Eleliemy 2021, Eq. 2.10).
+
+    Per batch, b = ⌊i/P⌋: only so do B batches sum up to N.
+    """
+    batch = i // p
+    if increase > 0 and batch > (n - first) // increase:
+        return n
+    return first + batch * increase
+
+
+@kernel
+def variable_increase_size(i: int, p: int, first: int) -> int:
+    """VISS: ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1.
+
+    Philip and Das 1997; the derivation of Eleliemy 2021, Eq. 4.7, whose exponent as printed, i mod P,
+    would fall back to K_0 with every batch.
+    """
+    batch = i // p
+    return 2 * first - (ceil_div(first, 1 << batch) if batch < _BITS else 1)
+
+
+@kernel
+def _shifted(value: int, halvings: int) -> int:
+    return value >> halvings if halvings >= 0 else value << -halvings
+
+
+@kernel
+def geometric_increase_size(i: int, n: int, p: int, first: int) -> int:
+    """VISS with growth: geometric: ⌊K_0·1.5^b⌋, at most N (Eleliemy 2021, Eq. 2.11).
+
+    Exact as long as K_0·3^b stays below 2^62, later to 60 bits.
+    """
+    value, halvings = first, 0
+    for _ in range(i // p):
+        if value > _LARGE // 3:
+            value >>= 2
+            halvings -= 2
+        value *= 3
+        halvings += 1
+        if _shifted(value, halvings) >= n:
+            return n
+    return _shifted(value, halvings)

@@ -1,0 +1,138 @@
+"""Loops that are executed several times, one time step after the other, with a barrier between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
+from mlsim.application.outcome import ChunkRows, LoopOutcome
+
+__all__ = ["in_time_steps"]
+
+Floats = NDArray[np.float64]
+OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
+"""Simulates one time step: techniques, when it begins (s), whether to keep chunk rows."""
+
+
+def in_time_steps(
+    choices: tuple[Choice, ...], time_steps: int, one_loop: OneLoop, record: bool, until: float
+) -> LoopOutcome:
+    """Simulate a loop that is executed several times.
+
+    A time step begins when all PEs have been told that nothing is left of the one before. Between two,
+    AWF sets its weights by all steps so far: w_q = P·r_q / Σ r with the rate r_q = Σ s·n_s / Σ s·t_s, where
+    PE q executed n_s iterations in t_s seconds in step s, from 1 (Banicescu, Velusamy and Devaprasad 2003).
+    PEs without a rate keep their weight, and the others share the rest. Other techniques begin anew.
+
+    Parameters
+    ----------
+    choices
+        Techniques of the loop.
+    time_steps
+        How many, 1 or more.
+    one_loop
+        Simulates one of them; gives times from its own start, ``until`` already taken into account.
+    record
+        Whether to keep chunk rows.
+    until
+        When everything ends whatever remains, in s.
+
+    Returns
+    -------
+    LoopOutcome
+        Of all together: iterations and scheduling steps go on from one time step to the next, and the
+        last chunk of each PE is one of the last time step, iterations counted within it.
+    """
+    if time_steps == 1:
+        return one_loop(choices, 0.0, record)
+    first = choices
+    adaptive = any(map(is_adaptive_over_steps, choices))
+    done: list[LoopOutcome] = []
+    begins: list[float] = []
+    now = 0.0
+    seconds = iterations = np.zeros(len(choices[0].weights))
+    for step in range(1, time_steps + 1):
+        outcome = one_loop(choices, now, record or adaptive)
+        done.append(outcome if record else replace(outcome, rows=None))
+        begins.append(now)
+        now += float(outcome.told.max())
+        if step == time_steps or now >= until:
+            break
+        if adaptive:
+            seconds = seconds + step * outcome.busy
+            iterations = iterations + step * _iterations_of_pes(outcome)
+            choices = tuple(_learned(choice, seconds, iterations) for choice in first)
+    return _joined(done, begins, record)
+
+
+def _iterations_of_pes(outcome: LoopOutcome) -> Floats:
+    """Count the iterations that each PE executed."""
+    rows = outcome.rows
+    assert rows is not None, "AWF needs the chunks of a time step"
+    counts: Floats = np.bincount(rows.pe, weights=rows.size, minlength=len(outcome.busy)).astype(np.float64)
+    return counts
+
+
+def _learned(choice: Choice, seconds: Floats, iterations: Floats) -> Choice:
+    """Give AWF, with the weights it began with, those learned so far; other techniques as they are."""
+    known = (seconds > 0.0) & (iterations > 0.0)
+    if not is_adaptive_over_steps(choice) or not known.any():
+        return choice
+    rate = iterations[known] / seconds[known]
+    weights = choice.weights.copy()
+    weights[known] = weights[known].sum() * (rate / rate.sum())
+    return choice._replace(weights=scaled(weights))
+
+
+def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) -> LoopOutcome:
+    """Put time steps together, each moved to its begin; waiting at a barrier is idle time."""
+    last = done[-1]
+    finish, start = np.zeros_like(last.finish), np.zeros_like(last.finish)
+    first, size = np.zeros_like(last.last_first), np.zeros_like(last.last_size)
+    for outcome, begin in zip(done, begins, strict=True):
+        had = outcome.chunks > 0
+        finish[had], start[had] = begin + outcome.finish[had], begin + outcome.last_start[had]
+        first[had], size[had] = outcome.last_first[had], outcome.last_size[had]
+    at_barriers = [outcome.told.max() - outcome.told for outcome in done[:-1]]
+    return replace(
+        last,
+        iterations=sum(outcome.iterations for outcome in done),
+        steps=sum(outcome.steps for outcome in done),
+        t_loop=float(finish.max()),
+        finish=finish,
+        told=begins[-1] + last.told,
+        busy=np.sum([outcome.busy for outcome in done], axis=0),
+        overhead=np.sum([outcome.overhead for outcome in done], axis=0),
+        idle=np.sum([*(outcome.idle for outcome in done), *at_barriers], axis=0),
+        last_start=start,
+        chunks=np.sum([outcome.chunks for outcome in done], axis=0),
+        last_first=first,
+        last_size=size,
+        rows=_joined_rows(done, begins) if record else None,
+    )
+
+
+def _joined_rows(done: Sequence[LoopOutcome], begins: Sequence[float]) -> ChunkRows:
+    blocks: list[ChunkRows] = []
+    steps = iterations = 0
+    for outcome, begin in zip(done, begins, strict=True):
+        rows = outcome.rows
+        assert rows is not None, "all time steps keep chunks, or none"
+        blocks.append(
+            replace(
+                rows,
+                step=rows.step + steps,
+                first=rows.first + iterations,
+                requested=rows.requested + begin,
+                start=rows.start + begin,
+                end=rows.end + begin,
+            )
+        )
+        steps += outcome.steps
+        iterations += outcome.iterations
+    columns = (column.name for column in fields(ChunkRows))
+    return ChunkRows(*(np.concatenate([getattr(block, name) for block in blocks]) for name in columns))

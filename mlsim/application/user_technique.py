@@ -1,0 +1,143 @@
+"""Techniques of the user: a Python function in a file, compiled when a loop needs it."""
+
+from __future__ import annotations
+
+import inspect
+import runpy
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mlsim.errors import InputError
+
+__all__ = ["CompiledTechnique", "compile_technique"]
+
+_PARAMETERS = ("n", "p", "remaining", "step", "pe")
+_SIGNATURE = f"({', '.join(_PARAMETERS)})"
+
+
+class CompiledTechnique(NamedTuple):
+    """A technique of the user as machine code.
+
+    Attributes
+    ----------
+    address
+        Of a C function from five int64 to one.
+    reads_remaining
+        Whether the Python function reads ``remaining``; if not, it has a straightforward form.
+    keep
+        Keeps the machine code alive.
+    """
+
+    address: int
+    reads_remaining: bool
+    keep: Any
+
+
+def compile_technique(file: str, function: str) -> CompiledTechnique:
+    """Compile ``function(n, p, remaining, step, pe)`` of a Python file, once a process.
+
+    Parameters
+    ----------
+    file
+        Path of the file, seen from the current directory.
+    function
+        Its name there. Iterations and PEs of the loop, iterations left, scheduling step from 0 and the PE
+        that asks come in; the chunk size comes out.
+
+    Raises
+    ------
+    InputError
+        If there is no such function, it cannot be compiled, or gives something else than a whole number.
+    """
+    path = Path(file).expanduser()
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise InputError(f"technique {file}:{function}: the file cannot be read: {error.strerror}") from error
+    return _compiled(str(path.resolve()), function, changed)
+
+
+@cache
+def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
+    body = _load(file, function)
+    name = f"technique {file}:{function}"
+    if tuple(inspect.signature(body).parameters) != _PARAMETERS:
+        found = str(inspect.signature(body))
+        raise InputError(f"{name}: takes {found}; allowed: {function}{_SIGNATURE}")
+    import numba
+    from numba.core.errors import NumbaError
+
+    from mlsim.application.settings import RAISED
+
+    whole = numba.types.int64
+    dispatcher = numba.njit(nogil=True)(body)
+    try:
+        dispatcher.compile((whole,) * len(_PARAMETERS))
+    except (NumbaError, NotImplementedError) as error:
+        raise InputError(f"{name}: cannot be compiled: {_first_lines(error)}") from error
+    result = dispatcher.nopython_signatures[0].return_type
+    if not isinstance(result, numba.types.Integer):
+        raise InputError(
+            f"{name}: gives {_in_words(result)}; allowed: a whole number on every path, e.g. return int(size)"
+        )
+
+    def call(n, p, remaining, step, pe):  # type: ignore[no-untyped-def]  # types are those of the C function
+        try:
+            return whole(dispatcher(n, p, remaining, step, pe))
+        except Exception:  # a C function cannot raise; the event loop stops at this value
+            return whole(RAISED)
+
+    compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
+    return CompiledTechnique(int(compiled.address or 0), _reads(body, "remaining"), compiled)
+
+
+def _load(file: str, function: str) -> Any:
+    try:
+        names = runpy.run_path(file, run_name="mlsim_technique")
+    except Exception as error:  # whatever the user's file raises
+        raise InputError(
+            f"technique {file}:{function}: the file cannot be executed: {type(error).__name__}: {error}"
+        ) from error
+    body = names.get(function)
+    if not inspect.isfunction(body):
+        functions = sorted(
+            name
+            for name, value in names.items()
+            if inspect.isfunction(value) and value.__module__ == "mlsim_technique"
+        )
+        raise InputError(
+            f"technique {file}:{function}: there is no function {function!r}; the file has: "
+            f"{', '.join(functions) or 'none'}"
+        )
+    return body
+
+
+def _reads(body: Any, name: str) -> bool:
+    """Tell whether a function reads one of its parameters."""
+    import dis
+
+    for instruction in dis.get_instructions(body):
+        if not instruction.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")):
+            continue
+        read = instruction.argval
+        if name in (read if isinstance(read, tuple) else (read,)):
+            return True
+    return False
+
+
+def _first_lines(error: Exception) -> str:
+    """Take what a person needs of a compiler's message."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("Failed in", "During:", "^", "See "))]
+    return "; ".join(told[:3])
+
+
+def _in_words(result: Any) -> str:
+    import numba
+
+    if isinstance(result, numba.types.NoneType):
+        return "nothing"
+    if isinstance(result, numba.types.Optional):
+        return "nothing on some path"
+    return f"values of type {result}"

@@ -1,0 +1,260 @@
+"""``mlsim loop``: simulate one loop alone, for one or many techniques and execution models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim.experiment import LoopResult
+    from mlsim.scenario import Scenario
+
+__all__ = ["loop"]
+
+
+def _flag(key: str, metavar: str, text: str, panel: str) -> Any:
+    """Declare an option that sets a key of the scenario."""
+    return typer.Option(
+        metavar=metavar, help=f"{text} Sets {key}.", rich_help_panel=panel, show_default=False
+    )
+
+
+_WIDEST = 1000
+
+_LOOP, _COSTS, _RESULTS = "The loop", "Costs of scheduling", "Results"
+
+
+def loop(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Scenario file whose platform and application are taken.", show_default=False),
+    ] = None,
+    pes: Annotated[
+        str | None, _flag("platform.nodes", "NODESxPES", "Machine: 16x16, 8, or 4x48,6x16.", _LOOP)
+    ] = None,
+    speeds: Annotated[
+        str | None,
+        _flag("platform.nodes", "SPEEDxNODES", "Relative speeds of the nodes' PEs: 1x8,0.5x8.", _LOOP),
+    ] = None,
+    technique: Annotated[
+        str | None, _flag("application.technique", "WORDS", "Technique, or several: SS,GSS,FAC2.", _LOOP)
+    ] = None,
+    model: Annotated[
+        str | None,
+        _flag("application.execution.model", "WORDS", "Execution model, or several: cca,dca.", _LOOP),
+    ] = None,
+    iterations: Annotated[
+        str | None, _flag("application.iterations.count", "N", "Iterations; for mandelbrot a square.", _LOOP)
+    ] = None,
+    profile: Annotated[
+        str | None, _flag("application.costs.profile", "WORD", "Costs of iterations.", _LOOP)
+    ] = None,
+    mean: Annotated[
+        str | None,
+        _flag("application.costs.mean", "TIME", "Their mean; 20 ms for mandelbrot, 0.2 s for psia.", _LOOP),
+    ] = None,
+    std: Annotated[
+        str | None, _flag("application.costs.std", "TIME", "Their standard deviation.", _LOOP)
+    ] = None,
+    costs: Annotated[
+        str | None,
+        _flag("application.costs.path", "PATH", "Their file, for --profile file.", _LOOP),
+    ] = None,
+    run_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="The job's run time that costs are made from, for profile job and for calibrate: run-time.",
+            rich_help_panel=_LOOP,
+        ),
+    ] = None,
+    min_chunk: Annotated[str | None, _flag("application.min_chunk", "N", "Smallest chunk.", _LOOP)] = None,
+    seed: Annotated[str | None, _flag("seed", "N", "Seed of random numbers.", _LOOP)] = None,
+    chunk_calculation: Annotated[
+        str | None, _flag("application.execution.chunk_calculation", "TIME", "To compute a chunk.", _COSTS)
+    ] = None,
+    injected_delay: Annotated[
+        str | None,
+        _flag("application.execution.injected_delay", "TIME", "Added to each computation.", _COSTS),
+    ] = None,
+    chunk_assignment: Annotated[
+        str | None, _flag("application.execution.chunk_assignment", "TIME", "To assign a chunk.", _COSTS)
+    ] = None,
+    atomic_service: Annotated[
+        str | None, _flag("application.execution.atomic_service", "TIME", "Of one atomic.", _COSTS)
+    ] = None,
+    break_after: Annotated[
+        str | None,
+        _flag("application.execution.break_after", "N", "Iterations between a master's breaks.", _COSTS),
+    ] = None,
+    latency: Annotated[
+        str | None, _flag("platform.network.latency", "TIME", "Between nodes.", _COSTS)
+    ] = None,
+    intra_node_latency: Annotated[
+        str | None, _flag("platform.network.intra_node_latency", "TIME", "Within a node.", _COSTS)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Set any other key of the scenario; may be repeated."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write tables and pictures into DIR, which must not exist.",
+            rich_help_panel=_RESULTS,
+        ),
+    ] = None,
+    chunks: Annotated[
+        bool,
+        typer.Option("--chunks/--no-chunks", help="Whether DIR holds every chunk.", rich_help_panel=_RESULTS),
+    ] = True,
+    otf2: Annotated[
+        bool,
+        typer.Option(
+            "--otf2", help="Also write an OTF2 trace: output.trace=chunks.", rich_help_panel=_RESULTS
+        ),
+    ] = False,
+    json_: Annotated[
+        bool,
+        typer.Option("--json", help="Print the metrics as JSON, not as a table.", rich_help_panel=_RESULTS),
+    ] = False,
+) -> None:
+    """Simulate a loop alone, without a batch system: one, or every pair of techniques and models.
+
+    The loop is that of FILE, or the one that --pes, --iterations and --profile describe, or both: options
+    come on top of the file.
+
+    mlsim loop --pes 16x16 --profile exponential --mean 1ms --iterations 100000 --technique SS,GSS
+    """
+    from mlsim import _jit
+    from mlsim.experiment import choices, run_loops
+    from mlsim.experiment.loops import summary, with_typical_mean
+    from mlsim.scenario import parse_overrides
+
+    flags = {
+        **_machine(pes, speeds),
+        "application.iterations.count": iterations,
+        "application.costs.profile": profile,
+        "application.costs.mean": mean,
+        "application.costs.std": std,
+        "application.costs.path": costs,
+        "application.min_chunk": min_chunk,
+        "seed": seed,
+        "application.execution.chunk_calculation": chunk_calculation,
+        "application.execution.injected_delay": injected_delay,
+        "application.execution.chunk_assignment": chunk_assignment,
+        "application.execution.atomic_service": atomic_service,
+        "application.execution.break_after": break_after,
+        "platform.network.latency": latency,
+        "platform.network.intra_node_latency": intra_node_latency,
+        "output.trace": "chunks" if otf2 else None,
+    }
+    overrides = with_typical_mean(_read(flags) | parse_overrides(set_ or []))
+    pairs = choices(_words(technique), _words(model))
+    scenarios = [_scenario(file, overrides | pair) for pair in pairs]
+    if json_:
+        _jit.quiet()
+    _check_outputs(out, chunks, otf2)
+    results = run_loops(scenarios, run_time=_seconds(run_time), chunks=chunks, out=out)
+    if json_:
+        print(json.dumps(summary(results), indent=2, allow_nan=False))
+    else:
+        _print(results, out)
+
+
+def _machine(pes: str | None, speeds: str | None) -> dict[str, Any]:
+    """Give the keys of the machine; none to leave the file's."""
+    from mlsim.errors import InputError
+    from mlsim.experiment.machines import REFERENCE_SPEED, node_groups
+
+    if pes is not None:
+        nodes = node_groups(pes, speeds)
+        return {"platform.nodes": nodes, "platform.reference_speed": REFERENCE_SPEED}
+    if speeds is not None:
+        raise InputError(
+            f"--speeds {speeds}: goes with --pes; give both, e.g. --pes 16x16 --speeds 1x8,0.5x8"
+        )
+    return {}
+
+
+def _read(flags: dict[str, Any]) -> dict[str, object]:
+    """Read the values that were given, as a scenario file would."""
+    from mlsim.scenario import parse_override
+
+    given = {key: value for key, value in flags.items() if value is not None}
+    return {
+        key: parse_override(f"{key}={value}")[1] if isinstance(value, str) else value
+        for key, value in given.items()
+    }
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()] if text else []
+
+
+def _seconds(text: str | None) -> float | None:
+    """Read a time as a scenario file would."""
+    if text is None:
+        return None
+    from mlsim.errors import InputError
+    from mlsim.scenario import parse_override
+    from mlsim.scenario.amounts import Amount
+    from mlsim.scenario.units import TIME
+
+    try:
+        return Amount(TIME, positive=True).parse(parse_override(f"run_time={text}")[1])
+    except ValueError as error:
+        raise InputError(f"--run-time: {error}") from error
+
+
+def _scenario(file: Path | None, overrides: dict[str, object]) -> Scenario:
+    from mlsim.errors import InputError
+    from mlsim.experiment import load_loop, loop_from_mapping
+
+    if file is not None:
+        return load_loop(file, overrides)
+    if not any(key.split(".")[0] == "platform" for key in overrides):
+        raise InputError("mlsim loop: no machine; give --pes NODESxPES, e.g. --pes 16x16, or a scenario file")
+    return loop_from_mapping({}, overrides)
+
+
+def _check_outputs(out: Path | None, chunks: bool, otf2: bool) -> None:
+    """Refuse what would have no effect."""
+    from mlsim.errors import InputError
+
+    for name, given in (("--no-chunks", not chunks), ("--otf2", otf2)):
+        if given and out is None:
+            raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
+
+
+def _print(results: list[LoopResult], out: Path | None) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.measure import Measurement
+
+    from mlsim.analysis import best_loop, loop_seconds, loop_table
+
+    facts = [result.facts for result in results]
+    table = loop_table(facts)
+    # The table is cut nowhere, even where it is wider than the terminal.
+    wide = Console(width=_WIDEST)
+    console = Console(width=max(Console().width, Measurement.get(wide, wide.options, table).maximum))
+    loop, scenario = facts[0], results[0].scenario
+    console.print(
+        f"[bold]{escape(scenario.name)}[/bold]: {loop['iterations']:,} iterations on {loop['pes']:,} PEs of "
+        f"{loop['nodes']:,} nodes, seed {scenario.seed}",
+        highlight=False,
+    )
+    console.print(table)
+    if len(results) > 1:
+        best = results[best_loop(facts)]
+        time = loop_seconds(best.facts["t_loop"])
+        console.print(f"* shortest: {best.label}, {time}", highlight=False, markup=False)
+    if out is not None:
+        console.print(f"Results: {out}", highlight=False, soft_wrap=True)

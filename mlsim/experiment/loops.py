@@ -1,0 +1,347 @@
+"""Loops alone: one loop on a whole machine, without a batch system, for one or many choices.
+
+A loop is described as in a scenario: name, seed, platform, application and output. Workload, batch
+system and coordination are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from mlsim.errors import InputError
+from mlsim.experiment.result import technique_of
+from mlsim.experiment.rundir import check_target, complete_or_gone, versions, write_json
+from mlsim.record import Records
+from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load
+from mlsim.scenario.costs import TYPICAL
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mlsim.analysis.plots import Curve
+
+__all__ = [
+    "LoopResult",
+    "choices",
+    "load_loop",
+    "loop_from_mapping",
+    "run_loop",
+    "run_loops",
+    "summary",
+    "with_typical_mean",
+]
+
+_SECTIONS = ("name", "description", "seed", "platform", "application", "output")
+# What a scenario needs and a loop alone does not read; mapping core fits every platform.
+_STAND_IN: dict[str, object] = {
+    "workload": {"path": "none", "mapping": "core"},
+    "batch": None,
+    "coordination": None,
+}
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """One loop, simulated alone.
+
+    Attributes
+    ----------
+    scenario
+        What was simulated, with every default filled in.
+    facts
+        Its metrics; see :func:`mlsim.analysis.loop_facts`.
+    records
+        Everything that happened, as a run with one job.
+    directory
+        Where it was written; None if it was not.
+    """
+
+    scenario: Scenario
+    facts: dict[str, Any]
+    records: Records
+    directory: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """Technique and execution model, in short."""
+        return f"{self.facts['technique']} {self.facts['model']}"
+
+    @property
+    def chunks(self) -> pl.DataFrame:
+        """One row a chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
+        from mlsim.record.parquet import chunk_frame
+
+        return chunk_frame(self.records.chunks, self.records.jobs)
+
+    @property
+    def pes(self) -> pl.DataFrame:
+        """One row a PE, as in ``pes.parquet``."""
+        from mlsim.record.parquet import pe_frame
+
+        return pe_frame(self.records.pes, self.records.jobs)
+
+    def __repr__(self) -> str:
+        return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"
+
+
+def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
+    """Read a loop from a scenario file, whose other sections are left aside.
+
+    Parameters
+    ----------
+    path
+        A scenario file; it may lack the sections that a loop alone does not read.
+    overrides
+        As for :func:`mlsim.load`.
+
+    Raises
+    ------
+    InputError
+        As for :func:`mlsim.load`; also for an override of a section that is not read.
+    """
+    return load(path, _as_loop(overrides))
+
+
+def loop_from_mapping(value: Mapping[str, Any], overrides: Mapping[str, object] | None = None) -> Scenario:
+    """Build a loop from plain mappings shaped like a scenario file; see :func:`load_loop`."""
+    return from_mapping(value, "loop", _as_loop(overrides))
+
+
+def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:
+    given = dict(overrides or {})
+    for key in given:
+        section = key.split(".")[0]
+        if section in _STAND_IN:
+            raise InputError(
+                f"--set {key}: a loop alone has no {section}; its sections: {', '.join(_SECTIONS)}"
+            )
+    return {**_STAND_IN, "application.model": "loop", **given}
+
+
+def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
+    """Add the mean cost of an application where overrides choose one but no scale.
+
+    A mandelbrot's iterations take 20 ms, those of psia 0.2 s on average (Eleliemy 2021, §4.4).
+    """
+    costs = {key.removeprefix("application.costs."): value for key, value in overrides.items()}
+    if {"application.costs", "mean", "unit_cost", "calibrate"} & costs.keys():
+        return dict(overrides)
+    profile = str(costs.get("profile", "")).casefold()
+    typical = {name.value: mean for name, mean in TYPICAL.items()}
+    mean = {"application.costs.mean": typical[profile]} if profile in typical else {}
+    return {**overrides, **mean}
+
+
+def choices(techniques: Sequence[str], models: Sequence[str]) -> list[dict[str, object]]:
+    """Give the overrides of every pair of a technique and an execution model; no names: as it is.
+
+    Parameters
+    ----------
+    techniques, models
+        Words of a scenario file.
+    """
+    keys = {"application.technique": techniques, "application.execution.model": models}
+    named = {key: words for key, words in keys.items() if words}
+    return [dict(zip(named, words, strict=True)) for words in product(*named.values())]
+
+
+def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool = True) -> LoopResult:
+    """Simulate one loop alone on its whole machine.
+
+    Parameters
+    ----------
+    scenario
+        From :func:`load_loop` or :func:`loop_from_mapping`; one with a workload will do.
+    run_time
+        Seconds that costs made from a job's run time (profile ``job``, or calibrated) are made from.
+    chunks
+        Whether to keep a row for every chunk.
+
+    Raises
+    ------
+    InputError
+        If the scenario or a file it names cannot be used.
+
+    Examples
+    --------
+    >>> from mlsim.experiment import loop_from_mapping, run_loop
+    >>> loop = loop_from_mapping(
+    ...     {
+    ...         "platform": {"nodes": [{"name": "n", "count": 2, "cores": 2}]},
+    ...         "application": {
+    ...             "costs": {"profile": "constant", "mean": "1 ms"},
+    ...             "iterations": {"count": 1000},
+    ...             "technique": "GSS",
+    ...         },
+    ...     }
+    ... )
+    >>> result = run_loop(loop)
+    >>> result.facts["steps"], result.chunks["size"].sum()
+    (17, 1000)
+    """
+    from mlsim.analysis import loop_facts
+    from mlsim.cosim import simulate_loop
+
+    records = simulate_loop(scenario, run_time, chunks)
+    technique = technique_of(scenario) or ""
+    return LoopResult(
+        scenario, loop_facts(records, technique, scenario.application.execution.model.value), records
+    )
+
+
+def run_loops(
+    scenarios: Sequence[Scenario],
+    *,
+    run_time: float | None = None,
+    chunks: bool = True,
+    out: str | Path | None = None,
+    progress: Callable[[LoopResult], None] | None = None,
+) -> list[LoopResult]:
+    """Simulate loops one after the other, and write them into one directory.
+
+    Parameters
+    ----------
+    scenarios
+        What to simulate; one is written into ``out`` itself, several each into a directory of its own in
+        it.
+    run_time
+        As for :func:`run_loop`.
+    chunks
+        Whether chunks are written, and drawn; without ``out`` they are not kept.
+    out
+        Directory to write; it must not exist. Nothing is written without it.
+    progress
+        Called with each result.
+
+    Returns
+    -------
+    list of LoopResult
+        Without chunks, so that many loops fit into memory.
+
+    Raises
+    ------
+    InputError
+        If a scenario cannot be used; nothing is left half-written.
+    OutputError
+        If the results cannot be written; nothing is left half-written.
+    """
+    results: list[LoopResult] = []
+    if out is None:
+        for scenario in scenarios:
+            results.append(run_loop(scenario, run_time=run_time, chunks=False))
+            _report(progress, results[-1])
+        return results
+    check_target(Path(out))
+    with complete_or_gone(Path(out)) as partial:
+        curves: list[Curve] = []
+        places = _places(scenarios)
+        for scenario, place in zip(scenarios, places, strict=True):
+            result = run_loop(scenario, run_time=run_time, chunks=chunks or _needs_chunks(scenario))
+            curves += _write(partial / place, result, chunks)
+            results.append(_without_chunks(result, Path(out) / place))
+            _report(progress, result)
+        if len(results) > 1:
+            _write_together(partial, results, curves)
+    return results
+
+
+def _report(progress: Callable[[LoopResult], None] | None, result: LoopResult) -> None:
+    if progress is not None:
+        progress(result)
+
+
+def _needs_chunks(scenario: Scenario) -> bool:
+    return scenario.output.trace is TraceLevel.CHUNKS
+
+
+def _places(scenarios: Sequence[Scenario]) -> list[str]:
+    """Name each loop's directory after technique and model; one loop alone needs none."""
+    if len(scenarios) == 1:
+        return ["."]
+    names: list[str] = []
+    for scenario in scenarios:
+        words = f"{technique_of(scenario)}-{scenario.application.execution.model.value}"
+        name = re.sub(r"[^\w+.-]+", "_", words).strip("._")
+        names.append(name if name not in names else f"{name}-{len(names) + 1}")
+    return names
+
+
+def _write(directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
+    """Write one loop; give its curve of chunk sizes."""
+    from mlsim.analysis.plots import chunk_curve
+    from mlsim.record.parquet import write_tables
+
+    directory.mkdir(exist_ok=True)
+    scenario = result.scenario
+    (directory / "loop.yaml").write_text(dump(scenario, _SECTIONS), encoding="utf-8")
+    write_json(directory / "versions.json", versions())
+    kept = result.records if chunks else _without_chunks(result).records
+    write_tables(directory, kept, technique_of(scenario), scenario.output.csv)
+    curves = [chunk_curve(result.records.chunks, result.label)] if chunks else []
+    if scenario.output.pictures:
+        _draw(directory, result, curves)
+    if scenario.output.trace is not TraceLevel.NONE:
+        _trace(directory / "trace", result)
+    write_json(directory / "summary.json", summary([result]))
+    return curves
+
+
+def _draw(directory: Path, result: LoopResult, curves: list[Curve]) -> None:
+    from mlsim.analysis.plots import draw_chunk_sizes, draw_pes
+
+    if curves:
+        title = f"{result.scenario.name}: {result.label}"
+        draw_pes(directory / "pes.png", result.records, title)
+        draw_chunk_sizes(directory / "chunk-sizes.png", curves, title)
+
+
+def _trace(directory: Path, result: LoopResult) -> None:
+    from mlsim.record.otf2 import Level, write_otf2
+
+    scenario = result.scenario
+    write_otf2(
+        directory,
+        result.records,
+        cast(Level, scenario.output.trace.value),
+        scenario_name=scenario.name,
+        technique=technique_of(scenario) or "",
+        workload_name="",
+        exclusive_nodes=True,
+        pes_per_node=scenario.application.pes_per_node,
+    )
+
+
+def _write_together(directory: Path, results: list[LoopResult], curves: list[Curve]) -> None:
+    """Write what compares the loops: their metrics as JSON and CSV, and their chunk sizes."""
+    import polars as pl
+
+    from mlsim.analysis.plots import draw_chunk_sizes
+
+    write_json(directory / "summary.json", summary(results))
+    pl.DataFrame([result.facts for result in results]).write_csv(directory / "loops.csv")
+    if curves and results[0].scenario.output.pictures:
+        draw_chunk_sizes(directory / "chunk-sizes.png", curves, results[0].scenario.name)
+
+
+def summary(loops: Sequence[LoopResult]) -> dict[str, Any]:
+    """Give the content of ``summary.json``: versioned, and what each loop's facts are."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": loops[0].scenario.name,
+        "seed": loops[0].scenario.seed,
+        "loops": [loop.facts for loop in loops],
+    }
+
+
+def _without_chunks(result: LoopResult, directory: Path | None = None) -> LoopResult:
+    from mlsim.record import Chunks, empty
+
+    records = replace(result.records, chunks=empty(Chunks))
+    return replace(result, records=records, directory=directory)

@@ -1,0 +1,237 @@
+"""Studies: one loop under every combination of some choices, side by side with what others measured.
+
+A study is a YAML file beside the loop it varies.
+
+```yaml
+name: dca-vs-cca
+description: ...
+base: loop.yaml                  # a scenario file, read as `mlsim loop` does
+vary:                            # every combination is simulated; the last varies fastest
+  machine:                       # labels, each with the keys it sets
+    slow master: {platform.nodes: [...]}
+    fast master: {platform.nodes: [...]}
+  application.technique: [SS, GSS, FAC2]           # or a list of values of one key
+  application.execution.model: [cca, dca]
+without: [{machine: slow master, technique: FAC2}] # combinations to leave out
+columns: model                   # what stands side by side; default: the last of vary
+reference: source.csv            # what others measured: a column a name of vary, and t_loop (s)
+timelines: [{technique: GSS}]    # combinations whose PEs are drawn over time
+```
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsim.errors import InputError
+from mlsim.experiment.grid import Axis, Point, axes_of, matches, points
+from mlsim.experiment.loops import LoopResult, load_loop, run_loop
+from mlsim.scenario import Scenario
+from mlsim.scenario.hints import nearest
+from mlsim.scenario.source import parse_text
+
+__all__ = ["Study", "StudyRow", "load_study", "run_study"]
+
+_KEYS = ("name", "description", "base", "vary", "without", "columns", "reference", "timelines")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared with what.
+
+    Attributes
+    ----------
+    name, description
+        From the file.
+    source, text
+        The file, and what it says.
+    axes
+        What varies.
+    cases
+        Every combination, with the loop it makes; all of them have been checked.
+    columns
+        Name of the axis that stands side by side.
+    reference
+        What others measured: labels, in order of the axes, to s.
+    timelines
+        Combinations whose PEs are drawn over time.
+    """
+
+    name: str
+    description: str
+    source: Path
+    text: str
+    axes: Sequence[Axis]
+    cases: Sequence[tuple[Point, Scenario]]
+    columns: str
+    reference: Mapping[tuple[str, ...], float]
+    timelines: Sequence[Mapping[str, Any]]
+
+    def drawn(self, point: Point) -> bool:
+        """Tell whether the PEs of a combination are drawn."""
+        return any(matches(point.labels, entry) for entry in self.timelines)
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One combination: its labels, the facts of its loop, and what others measured (s), or None."""
+
+    labels: Mapping[str, str]
+    facts: Mapping[str, Any]
+    reference: float | None
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study and every loop it makes.
+
+    Parameters
+    ----------
+    path
+        A study file, or a directory with ``study.yaml`` in it.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or a combination is no loop that can be simulated; nothing was simulated.
+    """
+    file = Path(path) / "study.yaml" if Path(path).is_dir() else Path(path)
+    text = _text(file)
+    content = _content(text, file)
+    axes = axes_of(content["vary"], f"{file}: vary")
+    names = [axis.name for axis in axes]
+    without = _entries(content.get("without", []), axes, f"{file}: without")
+    columns = _one_of(content.get("columns", names[-1]), names, f"{file}: columns")
+    base = file.parent / str(content["base"])
+    reference = content.get("reference")
+    return Study(
+        name=str(content.get("name", file.parent.resolve().name)),
+        description=str(content.get("description", "")),
+        source=file,
+        text=text,
+        axes=axes,
+        cases=[(point, load_loop(base, point.overrides)) for point in points(axes, without)],
+        columns=columns,
+        reference={} if reference is None else _reference(file.parent / str(reference), axes),
+        timelines=_entries(content.get("timelines", []), axes, f"{file}: timelines"),
+    )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: there is no such file; a study is a directory with study.yaml") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+
+
+def _content(text: str, file: Path) -> dict[str, Any]:
+    document = parse_text(text, str(file))
+    for problem in document.problems:
+        place = f"{file}:{problem.line}" if problem.line else str(file)
+        raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
+    content = document.value
+    if not isinstance(content, dict):
+        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(_KEYS)}")
+    for key in content:
+        if key not in _KEYS:
+            hint = nearest(str(key), list(_KEYS))
+            line = document.line_of((key,))
+            raise InputError(f"{file}:{line}: {key}: unknown key;{hint} allowed: {', '.join(_KEYS)}")
+    for key in ("base", "vary"):
+        if key not in content:
+            raise InputError(f"{file}: {key}: missing; a study needs base (a scenario file) and vary")
+    return content
+
+
+def _entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, Any]]:
+    """Read a list of combinations, each a mapping of axes to labels."""
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
+    labels = {axis.name: list(axis.points) for axis in axes}
+    for entry in value:
+        for name, wanted in entry.items():
+            _one_of(name, list(labels), place)
+            for label in wanted if isinstance(wanted, list) else [wanted]:
+                _one_of(str(label), labels[name], f"{place}: {name}")
+    return value
+
+
+def _one_of(word: object, allowed: Sequence[str], place: str) -> str:
+    if word not in allowed:
+        hint = nearest(str(word), list(allowed))
+        raise InputError(f"{place}: {word!r} is not known;{hint} allowed: {', '.join(allowed)}")
+    return str(word)
+
+
+def _reference(file: Path, axes: Sequence[Axis]) -> dict[tuple[str, ...], float]:
+    """Read what others measured: a column an axis, and ``t_loop`` in s; further columns are for readers."""
+    names = [axis.name for axis in axes]
+    labels = {axis.name: list(axis.points) for axis in axes}
+    measured: dict[tuple[str, ...], float] = {}
+    rows = list(csv.DictReader(_text(file).splitlines()))
+    for number, row in enumerate(rows, start=2):
+        place = f"{file}:{number}"
+        for name in (*names, "t_loop"):
+            if not row.get(name):
+                raise InputError(f"{place}: {name}: missing; columns: {', '.join((*names, 't_loop'))}")
+        key = tuple(_one_of(row[name], labels[name], f"{place}: {name}") for name in names)
+        try:
+            measured[key] = float(row["t_loop"])
+        except ValueError as error:
+            raise InputError(f"{place}: t_loop: {row['t_loop']!r} is not a number of seconds") from error
+    return measured
+
+
+def run_study(
+    study: Study,
+    *,
+    out: str | Path | None = None,
+    progress: Callable[[StudyRow, int], None] | None = None,
+) -> list[StudyRow]:
+    """Simulate every combination of a study.
+
+    Parameters
+    ----------
+    study
+        From :func:`load_study`.
+    out
+        Directory for the table (``loops.csv``, ``table.md``), the picture (``t-loop.png``) and timelines;
+        it must not exist. Nothing is written without it.
+    progress
+        Called with each row and how many there will be.
+
+    Raises
+    ------
+    OutputError
+        If the results cannot be written; nothing is left half-written.
+    """
+    from mlsim.experiment.rundir import check_target, complete_or_gone
+    from mlsim.experiment.study_results import draw_timeline, write_study
+
+    if out is None:
+        return [_row(study, point, run_loop(loop, chunks=False), progress) for point, loop in study.cases]
+    check_target(Path(out))
+    with complete_or_gone(Path(out)) as partial:
+        rows: list[StudyRow] = []
+        for point, loop in study.cases:
+            result = run_loop(loop, chunks=study.drawn(point))
+            if study.drawn(point):
+                draw_timeline(partial, study, point, result)
+            rows.append(_row(study, point, result, progress))
+        write_study(partial, study, rows)
+    return rows
+
+
+def _row(
+    study: Study, point: Point, result: LoopResult, progress: Callable[[StudyRow, int], None] | None
+) -> StudyRow:
+    measured = study.reference.get(tuple(point.labels.values()))
+    row = StudyRow(point.labels, result.facts, measured)
+    if progress is not None:
+        progress(row, len(study.cases))
+    return row

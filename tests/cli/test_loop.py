@@ -1,0 +1,139 @@
+"""``mlsim loop`` as a user sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+LOOP = ("loop", "--pes", "4x4", "--profile", "exponential", "--mean", "1ms", "--iterations", "2000")
+ONE_LOOP = {
+    "chunk-sizes.png",
+    "chunks.parquet",
+    "jobs.parquet",
+    "loop.yaml",
+    "loops.parquet",
+    "nodes.parquet",
+    "occupancy.parquet",
+    "pes.parquet",
+    "pes.png",
+    "summary.json",
+    "versions.json",
+}
+
+
+def facts(done) -> list[dict]:
+    assert done.code == 0, done.err
+    return json.loads(done.out)["loops"]
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_a_table_of_techniques_and_models_marks_the_best(mlsim, small: Path):
+    options = ("--technique", "static,SS,GSS", "--model", "cca,dca", "--injected-delay", "10us")
+    done = mlsim(*LOOP, *options)
+    assert done.code == 0, done.err
+    rows = [line.split() for line in done.out.splitlines() if " cca " in line or " dca " in line]
+    assert [row[:2] for row in rows] == [[t, m] for t in ("STATIC", "SS", "GSS") for m in ("cca", "dca")]
+    assert sum("*" in row for row in rows) == 1
+    loops = facts(mlsim(*LOOP, *options, "--json"))
+    best = min(range(6), key=lambda row: loops[row]["t_loop"])
+    assert "*" in rows[best]
+    assert f"shortest: {loops[best]['technique']} {loops[best]['model']}" in done.out
+    assert not (small / "runs").exists()
+
+
+def test_json_has_every_metric(mlsim):
+    (loop,) = facts(mlsim(*LOOP, "--technique", "GSS", "--json"))
+    assert (loop["nodes"], loop["pes"], loop["iterations"]) == (4, 16, 2000)
+    assert loop["imbalance"] == pytest.approx((1 - 1 / loop["max_over_mean"]) * 100)
+    assert loop["efficiency"] == pytest.approx(loop["busy"] / (16 * loop["t_loop"]))
+
+
+def test_one_loop_fills_the_directory(mlsim, small: Path):
+    done = mlsim(*LOOP, "--technique", "FAC2", "--out", "one", "--json", "--otf2")
+    (loop,) = facts(done)
+    assert names(small / "one") == ONE_LOOP | {"trace"}
+    assert (small / "one" / "trace" / "trace.otf2").exists()
+    assert json.loads((small / "one" / "summary.json").read_text()) == json.loads(done.out)
+    chunks = pl.read_parquet(small / "one" / "chunks.parquet")
+    assert len(chunks) == loop["steps"]
+    assert chunks["size"].sum() == 2000
+    assert len(pl.read_parquet(small / "one" / "pes.parquet")) == 16
+
+
+def test_several_loops_have_a_directory_each(mlsim, small: Path):
+    assert mlsim(*LOOP, "--technique", "SS,GSS", "--model", "cca", "--out", "two").code == 0
+    assert names(small / "two") == {"SS-cca", "GSS-cca", "chunk-sizes.png", "loops.csv", "summary.json"}
+    assert names(small / "two" / "SS-cca") == ONE_LOOP
+    assert pl.read_csv(small / "two" / "loops.csv")["technique"].to_list() == ["SS", "GSS"]
+
+
+def test_without_chunks(mlsim, small: Path):
+    assert mlsim(*LOOP, "--out", "one", "--no-chunks").code == 0
+    assert names(small / "one") == ONE_LOOP - {"chunks.parquet", "pes.png", "chunk-sizes.png"}
+
+
+def test_what_was_written_runs_again_with_the_same_results(mlsim, small: Path):
+    assert mlsim(*LOOP, "--technique", "AF", "--seed", "7", "--speeds", "1x2,0.5x2", "--out", "one").code == 0
+    assert mlsim("loop", "one/loop.yaml", "--out", "again").code == 0
+    for name in ONE_LOOP - {"versions.json"}:
+        assert (small / "one" / name).read_bytes() == (small / "again" / name).read_bytes(), name
+
+
+def test_a_scenario_file_gives_platform_and_application(mlsim):
+    (loop,) = facts(mlsim("loop", "small.yaml", "--run-time", "100 s", "--json"))
+    assert (loop["technique"], loop["pes"], loop["iterations"]) == ("GSS", 16, 64)
+    assert loop["busy"] == pytest.approx(1600, rel=0.2)
+    (loop,) = facts(
+        mlsim("loop", "small.yaml", "--run-time", "100 s", "--pes", "8", "--technique", "ss", "--json")
+    )
+    assert (loop["technique"], loop["pes"], loop["iterations"]) == ("SS", 8, 32)
+
+
+def test_speeds_are_relative_to_the_speed_at_which_costs_hold(mlsim):
+    constant = ("loop", "--pes", "2x1", "--profile", "constant", "--mean", "1 s", "--iterations", "2")
+    (loop,) = facts(mlsim(*constant, "--speeds", "0.5,2", "--json"))
+    assert loop["busy"] == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--technique", "GSSS"), ("GSSS", "'GSS'")),
+        (("--model", "cda"), ("cda", "cca")),
+        (("--pes", "4xx4"), ("--pes 4xx4", "16x16")),
+        (("--pes", "0x4"), ("--pes 0x4",)),
+        (("--speeds", "1x3"), ("--speeds 1x3", "3 nodes", "has 4")),
+        (("--speeds", "0x4"), ("--speeds 0x4", "more than 0")),
+        (("--iterations", "-5"), ("application.iterations.count", "-5")),
+        (("--profile", "job"), ("application.costs.mean", "not for profile: job")),
+        (("--profile", "mandelbrot"), ("2000", "square", "1936", "2025")),
+        (("--injected-delay", "10 uss"), ("application.execution.injected_delay", "10 uss")),
+        (("--set", "batch.policy=SAF"), ("batch.policy", "no batch")),
+        (("--set", "applcation.min_chunk=2"), ("applcation", "application")),
+        (("--otf2",), ("--otf2", "--out")),
+        (("--no-chunks",), ("--no-chunks", "--out")),
+        (("--out", "small.csv/there"), ("small.csv",)),
+        (("--run-time", "1 mn"), ("--run-time", "1 mn")),
+    ],
+)
+def test_bad_input_is_one_clear_message(mlsim, small: Path, options, words):
+    before = names(small)
+    done = mlsim(*LOOP, *options)
+    assert done.code == 2, done.out
+    assert "Traceback" not in done.err
+    for word in words:
+        assert word in done.err
+    assert names(small) == before
+
+
+def test_a_loop_needs_a_machine_and_costs_a_run_time(mlsim):
+    assert "--pes" in mlsim("loop", "--profile", "constant", "--mean", "1ms").err
+    assert "--speeds" in mlsim("loop", "small.yaml", "--speeds", "1x4").err
+    done = mlsim("loop", "small.yaml")
+    assert (done.code, "--run-time" in done.err) == (2, True)

@@ -1,0 +1,134 @@
+"""The studies that come with the repository: they load, and the orderings of their sources come out."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mlsim.experiment import Study, load_study, run_loop
+
+STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
+
+
+@cache
+def study(name: str) -> Study:
+    return load_study(STUDIES / name)
+
+
+@cache
+def t_loop(name: str, *labels: str) -> float:
+    """Loop time of one combination, by its labels in the order of the axes."""
+    (loop,) = [loop for point, loop in study(name).cases if tuple(point.labels.values()) == labels]
+    return run_loop(loop, chunks=False).facts["t_loop"]
+
+
+@pytest.mark.parametrize("file", sorted(STUDIES.glob("*/*.yaml")), ids=lambda path: str(path.name))
+def test_every_study_loads_and_names_its_readme(file: Path):
+    if file.name != "loop.yaml":
+        assert load_study(file).cases
+    assert (file.parent / "README.md").exists()
+
+
+@pytest.mark.parametrize("name", ["dca-vs-cca", "hierarchical", "slowdown"])
+def test_every_reference_is_simulated(name):
+    cases = {tuple(point.labels.values()) for point, _ in study(name).cases}
+    assert set(study(name).reference) <= cases
+
+
+class TestDCAvsCCA:
+    """Eleliemy 2021, §4.4."""
+
+    @pytest.mark.parametrize("ratio", ["2:1", "1:2"])
+    def test_ss_suffers_from_a_slow_master_under_cca_only(self, ratio):
+        slow, fast = (
+            [
+                t_loop("dca-vs-cca", "Mandelbrot", f"{ratio}, {speed} master", "SS", model)
+                for model in ("cca", "dca")
+            ]
+            for speed in ("slow", "fast")
+        )
+        assert slow[0] > 2 * slow[1]
+        assert slow[0] > 2 * fast[0]
+        assert slow[1] == pytest.approx(fast[1], rel=0.01)
+
+    @pytest.mark.parametrize("technique", ["FAC2", "WF"])
+    def test_factoring_does_not_care(self, technique):
+        cca, dca = (
+            t_loop("dca-vs-cca", "Mandelbrot", "2:1, slow master", technique, m) for m in ("cca", "dca")
+        )
+        assert cca == pytest.approx(dca, rel=0.02)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("machine", "technique", "seconds"),
+        [
+            ("2:1, slow master", "SS", 109),
+            ("2:1, slow master", "TSS", 125),
+            ("2:1, fast master", "GSS", 177),
+            ("2:1, fast master", "FAC2", 125),
+            ("2:1, fast master", "WF", 110),
+            ("1:2, slow master", "SS", 68.5),
+        ],
+    )
+    def test_dca_takes_as_long_as_it_did(self, machine, technique, seconds):
+        assert t_loop("dca-vs-cca", "PSIA", machine, technique, "dca") == pytest.approx(seconds, rel=0.07)
+
+
+class TestHierarchical:
+    """Eleliemy 2021, §5.3."""
+
+    def test_with_static_between_nodes_both_are_equal(self):
+        for inside in ("STATIC", "GSS"):
+            hdca, openmp = (
+                t_loop("hierarchical", "Mandelbrot", "2 nodes", f"STATIC+{inside}", model)
+                for model in ("hdca", "mpi+openmp")
+            )
+            assert hdca == pytest.approx(openmp, rel=0.01)
+
+    @pytest.mark.parametrize("between", ["STATIC", "GSS", "TSS", "FAC2"])
+    def test_a_polled_queue_loses_with_ss_inside(self, between):
+        hdca, openmp = (
+            t_loop("hierarchical", "Mandelbrot", "2 nodes", f"{between}+SS", model)
+            for model in ("hdca", "mpi+openmp")
+        )
+        assert hdca > 1.1 * openmp
+
+    def test_gss_static_takes_as_long_as_it_did(self):
+        place = ("hierarchical", "Mandelbrot")
+        assert t_loop(*place, "2 nodes", "GSS+STATIC", "mpi+openmp") == pytest.approx(61.5, rel=0.05)
+        assert t_loop(*place, "2 nodes", "GSS'+STATIC", "hdca") == pytest.approx(19.6, rel=0.05)
+        assert t_loop(*place, "16 nodes", "GSS+STATIC", "mpi+openmp") == pytest.approx(4.5, rel=0.15)
+        assert t_loop(*place, "16 nodes", "GSS'+STATIC", "hdca") == pytest.approx(3.1, rel=0.15)
+
+
+class TestSlowdown:
+    """Eleliemy 2021, §7.1.1."""
+
+    @pytest.mark.parametrize("technique", ["STATIC", "GSS", "TSS", "FAC2", "mFSC", "PLS"])
+    def test_up_to_10_us_the_approaches_are_close(self, technique):
+        for delay in ("0 us", "10 us"):
+            cca, dca = (t_loop("slowdown", "Mandelbrot", delay, technique, model) for model in ("cca", "dca"))
+            assert cca == pytest.approx(dca, rel=0.03)
+
+    @pytest.mark.parametrize("technique", ["mFSC", "FAC2", "FISS"])
+    def test_at_100_us_cca_gets_worse_and_dca_holds(self, technique):
+        before, after = (
+            [t_loop("slowdown", "Mandelbrot", delay, technique, model) for model in ("cca", "dca")]
+            for delay in ("0 us", "100 us")
+        )
+        assert after[1] == pytest.approx(before[1], rel=0.001)
+        assert after[0] / before[0] > after[1] / before[1]
+
+    def test_af_collapses_under_cca(self):
+        before, after = (t_loop("slowdown", "Mandelbrot", delay, "AF", "cca") for delay in ("0 us", "100 us"))
+        assert after > 2 * before
+        assert after > t_loop("slowdown", "Mandelbrot", "100 us", "AF", "dca")
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("technique", "seconds"), [("STATIC", 73.4), ("FAC2", 69.4), ("PLS", 69.5), ("RND", 118.3)]
+    )
+    def test_psia_takes_as_long_as_it_did(self, technique, seconds):
+        assert t_loop("slowdown", "PSIA", "0 us", technique, "cca") == pytest.approx(seconds, rel=0.03)

@@ -1,0 +1,188 @@
+"""MPI+OpenMP with SimPy: a process a node, and one for each of its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import simpy
+
+from tests.reference.levels import Levels, LoopQueue
+from tests.reference.locks import Queued
+from tests.reference.loops import Case, Log, Ranked
+
+
+class _Loop:
+    def __init__(self, case: Case) -> None:
+        self.case, self.log = case, Log(case.p)
+        self.env = simpy.Environment(Fraction(0))
+        self.levels = Levels(case)
+        self.queue = LoopQueue(self.env, self.levels)
+        self.asked = [Fraction(0)] * case.p
+        self.measured: dict[int, Any] = {}
+
+    def execute(self, pe: int, step: int, first: int, size: int, since: Fraction) -> Iterator[Any]:
+        start = self.env.now
+        self.log.waits[pe].append((since, start))
+        yield self.env.timeout(self.case.elapsed(pe, first, size, start))
+        end = self.env.now
+        self.log.work[pe].append((start, end))
+        self.log.rows.append((pe, step, first, size, self.asked[pe], start, end))
+        self.asked[pe] = end
+        self.measured[pe] = self.case.times(pe, first, size, end - start), end - since
+
+    def report(self, pe: int) -> None:
+        if pe in self.measured:
+            self.levels.report(pe, *self.measured.pop(pe))
+
+    def part(self, v: int, pe: int, first: int, size: int) -> tuple[int, int, int]:
+        """Give a thread's part of a chunk under schedule(static)."""
+        pes = self.levels.pes[v]
+        each = max(-(-size // len(pes)), self.case.min_chunk)
+        number = pes.index(pe)
+        begin = min(number * each, size)
+        return number, first + begin, min(each, size - begin)
+
+    # With a barrier.
+
+    def process(self, v: int) -> Iterator[Any]:
+        env, log, pes = self.env, self.log, self.levels.pes[v]
+        since = Fraction(0)
+        while True:
+            chunk = yield from self.queue.obtain(v, pes[0])
+            if chunk is None:
+                for pe in pes:
+                    log.told[pe] = env.now
+                    log.waits[pe].append((since, env.now))
+                return
+            came: dict[int, Fraction] = {}
+            team = Team(self, v, *chunk)
+            body = self.static if self.levels.inside == "STATIC" else self.counted
+            yield simpy.AllOf(env, [env.process(body(team, pe, since, came)) for pe in pes])
+            for pe in pes:
+                log.idles[pe].append((came[pe], env.now))
+                self.report(pe)
+            since = env.now
+
+    def static(self, team: Team, pe: int, since: Fraction, came: dict[int, Fraction]) -> Iterator[Any]:
+        step, first, size = self.part(team.v, pe, team.first, team.size)
+        yield self.env.timeout(self.case.thinking(pe))
+        if size > 0:
+            yield from self.execute(pe, step, first, size, since)
+        else:
+            self.log.waits[pe].append((since, self.env.now))
+        came[pe] = self.env.now
+
+    def counted(self, team: Team, pe: int, since: Fraction, came: dict[int, Fraction]) -> Iterator[Any]:
+        while True:
+            yield Ranked(self.env, Fraction(0), pe)
+            yield from team.counter.acquire(pe)
+            self.report(pe)
+            chunk = yield from team.take(pe)
+            team.counter.release()
+            if chunk is None:
+                self.log.waits[pe].append((since, self.env.now))
+                came[pe] = self.env.now
+                return
+            yield from self.execute(pe, *chunk, since)
+            since = self.env.now
+
+    # Without.
+
+    def eager(self, v: int, pe: int, team: Team) -> Iterator[Any]:
+        """A thread under dynamic or guided; the node's first one asks for a chunk at once."""
+        env, log = self.env, self.log
+        first_time = pe == self.levels.pes[v][0]
+        while True:
+            since = env.now
+            if not first_time:
+                yield Ranked(env, Fraction(0), pe)
+            yield from team.counter.acquire(pe)
+            self.report(pe)
+            chunk = None if first_time else (yield from team.take(pe))
+            first_time = False
+            if chunk is None and not team.exhausted:
+                got = yield from self.queue.obtain(v, pe)
+                if got is None:
+                    team.exhausted = True
+                else:
+                    team.refill(*got)
+                    chunk = yield from team.take(pe)
+            team.counter.release()
+            if chunk is None:
+                log.told[pe] = env.now
+                log.waits[pe].append((since, env.now))
+                return
+            yield from self.execute(pe, *chunk, since)
+
+    def eager_static(self, v: int, pe: int, shared: list[simpy.Event]) -> Iterator[Any]:
+        """A thread under static: its part of every chunk of the node, one after the other."""
+        env, log = self.env, self.log
+        number, since = 0, Fraction(0)
+        while True:
+            yield Ranked(env, Fraction(0), pe)
+            if number == len(shared):
+                shared.append(env.event())
+                got = yield from self.queue.obtain(v, pe)
+                shared[number].succeed(got)
+            chunk = yield shared[number]
+            number += 1
+            if chunk is None:
+                log.told[pe] = env.now
+                log.waits[pe].append((since, env.now))
+                return
+            yield env.timeout(self.case.thinking(pe))
+            step, first, size = self.part(v, pe, *chunk)
+            if size > 0:
+                yield from self.execute(pe, step, first, size, since)
+                since = env.now
+
+    def run(self) -> Log:
+        env = self.env
+        for v, pes in enumerate(self.levels.pes):
+            if not self.case.nowait:
+                env.process(self.process(v))
+            elif self.levels.inside == "STATIC":
+                shared: list[simpy.Event] = []
+                for pe in pes:
+                    env.process(self.eager_static(v, pe, shared))
+            else:
+                team = Team(self, v, 0, 0)
+                for pe in pes:
+                    env.process(self.eager(v, pe, team))
+        env.run()
+        return self.log
+
+
+class Team:
+    """The counter that the threads of a node share."""
+
+    def __init__(self, loop: _Loop, v: int, first: int, size: int) -> None:
+        self.loop, self.v, self.first, self.size = loop, v, first, size
+        self.counter = Queued(loop.env)
+        self.step, self.exhausted = 0, False
+        self.refill(first, size)
+
+    def refill(self, first: int, size: int) -> None:
+        self.begin, self.end, self.step = first, first + size, 0
+
+    def take(self, pe: int) -> Iterator[Any]:
+        """Take iterations while holding the counter; None if there are none."""
+        case, env = self.loop.case, self.loop.env
+        yield env.timeout(Fraction(case.atomic))
+        left = self.end - self.begin
+        if left == 0:
+            return None
+        size = case.min_chunk
+        if self.loop.levels.inside == "GSS":
+            size = max(-(-left // len(self.loop.levels.pes[self.v])), size)
+            yield env.timeout(case.thinking(pe))
+        yield env.timeout(Fraction(case.assignment))
+        chunk = self.step, self.begin, min(size, left)
+        self.step, self.begin = self.step + 1, self.begin + chunk[2]
+        return chunk
+
+
+def simulate(case: Case) -> Log:
+    return _Loop(case).run()
