@@ -16,18 +16,30 @@ from typing import Any
 import numpy as np
 
 from mlsim.application.alone import loop_alone
+from mlsim.application.answers import AnswerPolicy
 from mlsim.application.choice import check_technique
 from mlsim.application.costs import CostProfiles
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
-from mlsim.batch.table import FIRST_ROW, JOB_ID, NUMBER, ROWS, RUN
-from mlsim.coordination import Forecast, JobCompleted, Kill, Message, NodeIdle, NodeSet
+from mlsim.batch.table import JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, RUN, START
+from mlsim.coordination import (
+    Answer,
+    Disturbance,
+    Forecast,
+    JobCompleted,
+    Kill,
+    MessageLog,
+    NodeSet,
+    ReleaseRejected,
+    ReleaseRequest,
+)
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
-from mlsim.record import Chunks, Loops, MessageKind, Messages, Nodes, PEs, Records, empty
+from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, PEs, Records, empty
 from mlsim.scenario import (
     ApplicationConfig,
     ApplicationModel,
@@ -77,53 +89,94 @@ class _RigidApplications:
     seconds = 0.0
 
     def __init__(self, batch: BatchSystem) -> None:
-        self._batch = batch
+        self._table = batch.state.table
 
     def launch(self, slot: int, at: float) -> Forecast:
-        return Forecast(at + float(self._batch.table.floats[RUN, slot]))
+        return Forecast(at + float(self._table.floats[RUN, slot]))
 
-    def finish(self, slot: int, at: float, killed: bool) -> None:
+    def disturb(self, _slot: int, at: float, _change: Disturbance, /) -> Forecast:
+        """End a job: whatever disturbs a rigid job ends it."""
+        return Forecast(at)
+
+    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Refuse: a rigid job needs all its nodes for all its run time."""
+        end = self._table.floats[START, slot] + self._table.floats[RUN, slot]
+        return ReleaseRejected(request.job, at, "a rigid job"), Forecast(float(end))
+
+    def idle_share(self, _slot: int, /) -> float:
+        return 0.0
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
         """Nothing is left to note: the batch level has recorded it all."""
 
 
 class _LoopApplications:
     """Every job executes a loop, simulated when the job starts."""
 
-    def __init__(self, batch: BatchSystem, scenario: Scenario, machine: Machine, latency: float) -> None:
+    def __init__(
+        self, batch: BatchSystem, scenario: Scenario, machine: Machine, log: MessageLog | None
+    ) -> None:
         self.seconds = 0.0
-        self._batch = batch
+        self._state = batch.state
         self._config = _application(scenario)
+        coordination = scenario.coordination
+        latency = 0.0 if log is None else log.latency
+        self._answers = AnswerPolicy(coordination.answer, coordination.tolerance, latency)
         self._seed = scenario.seed
         self._machine = machine
         self._costs = _cost_profiles(scenario, machine)
         level = scenario.output.trace
         self._record = level is TraceLevel.CHUNKS
         self._running: dict[int, LoopApplication] = {}
+        self._log = log
         self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._record)
-        self.messages = _MessageLog(latency) if scenario.coordination.rca else None
 
     def launch(self, slot: int, at: float) -> Forecast:
         began = time.perf_counter()
-        table, occupancy = self._batch.table, self._batch.occupancy
-        job = LoopJob(int(table.ints[JOB_ID, slot]), float(table.floats[RUN, slot]))
-        application = LoopApplication(job, self._config, self._costs, self._machine, self._record, self._seed)
-        first = table.ints[FIRST_ROW, slot]
-        held = slice(first, first + table.ints[ROWS, slot])
-        forecast = application.start(at, _node_set(occupancy.ints[:, held]))
+        table = self._state.table
+        job = LoopJob(
+            int(table.ints[JOB_ID, slot]),
+            float(table.floats[RUN, slot]),
+            int(table.ints[LOOP_ITERATIONS, slot]),
+            int(table.ints[LOOP_LIMIT, slot]),
+        )
+        application = LoopApplication(
+            job,
+            self._config,
+            self._costs,
+            self._machine,
+            self._record,
+            self._seed,
+            self._answers,
+            tells=self._log is not None,
+        )
+        held = self._state.rows_of(slot)
+        forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
         self._running[slot] = application
         self.seconds += time.perf_counter() - began
         return forecast
 
-    def finish(self, slot: int, at: float, killed: bool) -> None:
+    def disturb(self, slot: int, at: float, change: Disturbance) -> Forecast:
+        return self._running[slot].disturb(at, change)
+
+    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        application = self._running[slot]
+        return application.exclude(at, request), application.forecast
+
+    def idle_share(self, slot: int) -> float:
+        return self._running[slot].idle_share
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
         application = self._running.pop(slot)
-        forecast = application.disturb(at, Kill()) if killed else application.forecast
-        number = int(self._batch.table.ints[NUMBER, slot])
+        if state is JobState.KILLED:
+            application.disturb(at, Kill())
+        number = self._state.number(slot)
         self.recorder.take(number, application.began, application.outcome)
-        if self.messages is not None:
-            for idle in forecast.idle:
-                self.messages.add(number, idle)
-            if not killed:
-                self.messages.add(number, JobCompleted(application.job.job_id, at))
+        if self._log is not None:
+            for idle in application.forecast.idle:
+                self._log.send(number, idle)
+            if state is JobState.COMPLETED:
+                self._log.send(number, JobCompleted(application.job.job_id, at))
 
 
 def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
@@ -133,37 +186,6 @@ def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
         return NodeSet(first.copy(), cores.copy())
     offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     return NodeSet(np.repeat(first, count) + offset, np.repeat(cores, count))
-
-
-class _MessageLog:
-    """Coordination messages as rows; a message is received one latency after it was sent."""
-
-    def __init__(self, latency: float) -> None:
-        self._latency = latency
-        self._rows: list[tuple[float, int, int, int, int, float]] = []
-
-    def add(self, number: int, message: Message) -> None:
-        """Note a message about the job with this number."""
-        if isinstance(message, NodeIdle):
-            facts = (message.node, message.remaining_iterations, message.remaining_work)
-            self._rows.append((message.time, number, MessageKind.NODE_IDLE, *facts))
-        else:
-            self._rows.append((message.time, number, MessageKind.JOB_COMPLETED, -1, 0, 0.0))
-
-    def rows(self) -> Messages:
-        """Give all messages in order of sending."""
-        rows = sorted(self._rows)
-        sent, job, kind, node, iterations, work = zip(*rows, strict=True) if rows else ((),) * 6
-        sent_at = np.array(sent, np.float64)
-        return Messages(
-            kind=np.array(kind, np.int8),
-            job=np.array(job, np.int64),
-            node=np.array(node, np.int64),
-            sent=sent_at,
-            received=sent_at + self._latency,
-            remaining_iterations=np.array(iterations, np.int64),
-            remaining_work=np.array(work, np.float64),
-        )
 
 
 def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None = None) -> Outcome:
@@ -189,23 +211,26 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping)
     workload = _open(scenario, requests)
+    log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
         scenario.batch,
         requests,
-        _latency(scenario, machine) if scenario.coordination.rca else None,
+        scenario.coordination,
+        log,
+        scenario.platform.failures,
         None if report is None else lambda progress: report(progress, workload.n_jobs),
     )
     loops = None
     applications: Applications
     if scenario.application.model is ApplicationModel.LOOP:
-        applications = loops = _LoopApplications(batch, scenario, machine, _latency(scenario, machine))
+        applications = loops = _LoopApplications(batch, scenario, machine, log)
     else:
         applications = _RigidApplications(batch)
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
     return Outcome(
-        records=_records(batch, machine, loops),
+        records=_records(batch, machine, loops, log),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -313,7 +338,9 @@ def _latency(scenario: Scenario, machine: Machine) -> float:
     return machine.network.latency if latency is None else latency
 
 
-def _records(batch: BatchSystem, machine: Machine, loops: _LoopApplications | None) -> Records:
+def _records(
+    batch: BatchSystem, machine: Machine, loops: _LoopApplications | None, log: MessageLog | None
+) -> Records:
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
         jobs=batch.jobs(),
@@ -321,5 +348,5 @@ def _records(batch: BatchSystem, machine: Machine, loops: _LoopApplications | No
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
-        messages=loops.messages.rows() if loops and loops.messages else empty(Messages),
+        messages=message_rows(log) if log else empty(Messages),
     )

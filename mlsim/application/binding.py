@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
+from mlsim.errors import InputError
 from mlsim.scenario import TWO_LEVELS, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
 
 if TYPE_CHECKING:
+    from mlsim.application.absence import Absence
     from mlsim.application.models.lock import Lock
     from mlsim.application.models.master import Service
     from mlsim.application.models.notes import Costs, Loop, Nodes, PENotes, Rows
@@ -40,6 +42,7 @@ class Problem(NamedTuple):
     intra_latency: float
     perturbation: Perturbation | None
     seed: int
+    absence: Absence | None = None
 
 
 class Bound(NamedTuple):
@@ -79,15 +82,19 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     perturbation = _perturbation(problem, begin)
     n, p = len(problem.prefix) - 1, len(problem.speed)
     if model in TWO_LEVELS:
+        if problem.absence is not None:
+            raise InputError(f"model {model}: its nodes cannot leave a loop; allowed: cca, dca")
         run = _two_levels(problem, loop, choices, execution, perturbation)
     elif model is ExecutionModel.CCA:
-        run = _cca(loop, choices[0], execution, perturbation)
+        run = _cca(loop, choices[0], execution, perturbation, _absence(problem, begin))
     else:
-        run = _dca(problem, loop, choices[0], execution, perturbation)
+        run = _dca(problem, loop, choices[0], execution, perturbation, _absence(problem, begin))
     return Bound(n, p, run)
 
 
-def _cca(loop: Loop, choice: Choice, execution: ExecutionConfig, perturbation: Perturbation) -> _Run:
+def _cca(
+    loop: Loop, choice: Choice, execution: ExecutionConfig, perturbation: Perturbation, absence: Absence
+) -> _Run:
     from mlsim.application.models import cca
 
     n, p = len(loop.prefix) - 1, len(loop.speed)
@@ -97,7 +104,7 @@ def _cca(loop: Loop, choice: Choice, execution: ExecutionConfig, perturbation: P
     costs = _costs(execution)
 
     def run(until: float, notes: PENotes, rows: Rows) -> int:
-        steps = int(cca.run(loop, rule, costs, service, perturbation, until, notes, rows))
+        steps = int(cca.run(loop, rule, costs, service, perturbation, absence, until, notes, rows))
         if steps < 0:
             raise choice.wrong_size(rule, n, p)
         return steps
@@ -106,7 +113,12 @@ def _cca(loop: Loop, choice: Choice, execution: ExecutionConfig, perturbation: P
 
 
 def _dca(
-    problem: Problem, loop: Loop, choice: Choice, execution: ExecutionConfig, perturbation: Perturbation
+    problem: Problem,
+    loop: Loop,
+    choice: Choice,
+    execution: ExecutionConfig,
+    perturbation: Perturbation,
+    absence: Absence,
 ) -> _Run:
     from mlsim.application.models import dca
 
@@ -114,7 +126,7 @@ def _dca(
     rule, costs, lock = choice.settings(), _costs(execution), _lock(execution, problem.seed)
 
     def run(until: float, notes: PENotes, rows: Rows) -> int:
-        steps = int(dca.run(loop, rule, costs, lock, perturbation, until, notes, rows))
+        steps = int(dca.run(loop, rule, costs, lock, perturbation, absence, until, notes, rows))
         if steps < 0:
             raise choice.wrong_size(rule, n, p)
         return steps
@@ -171,6 +183,14 @@ def _kernel_of_two_levels(problem: Problem, execution: ExecutionConfig, n: int) 
     return lambda loop, nodes, outer, inner, costs, *rest: int(
         openmp.run(loop, nodes, outer, inner, costs, lock, nowait, *rest)
     )
+
+
+def _absence(problem: Problem, begin: float) -> Absence:
+    from mlsim.application.absence import Absence, nobody
+
+    if problem.absence is None:
+        return nobody()
+    return Absence(problem.absence.entries, problem.absence.begin - begin, problem.absence.end - begin)
 
 
 def _perturbation(problem: Problem, begin: float) -> Perturbation:

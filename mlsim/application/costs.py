@@ -6,6 +6,7 @@ prefix sums S_0 = 0, S_k = c_0 + ... + c_{k-1}, the cost of any chunk is two loo
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,9 @@ Floats = NDArray[np.float64]
 class CostProfiles:
     """The iteration costs of a scenario's jobs.
 
-    Profiles that do not depend on the job (all but ``job``) are computed once a length and shared;
-    do not write into the arrays.
+    Profiles that do not depend on the job (all but ``job``) are computed once a length, and limit, and
+    shared; do not write into the arrays. A job may have a loop of its own, with its own number of
+    iterations and, if they are pixels of a Mandelbrot image, its own limit.
 
     Parameters
     ----------
@@ -57,15 +59,25 @@ class CostProfiles:
         self._reference_speed = reference_speed
         self._seed = seed
         self._path = path
-        self._shared: dict[int, Floats] = {}
+        self._shared: dict[tuple[int, int], Floats] = {}
         self._length = fixed_length(costs, iterations)
         if costs.profile is CostProfile.FILE:
             prefix = self._computed(0)
             self._length = len(prefix) - 1
-            self._shared[self._length] = prefix
+            self._shared[self._length, -1] = prefix
 
-    def iterations(self, pes: int) -> int:
-        """Give the number of iterations of a job's loop on that many PEs."""
+    def iterations(self, pes: int, own: int = -1) -> int:
+        """Give the number of iterations of a job's loop on that many PEs.
+
+        Parameters
+        ----------
+        pes
+            PEs of the job.
+        own
+            Iterations of the job's own loop; -1 if the scenario decides.
+        """
+        if own > 0 and self._costs.profile is not CostProfile.FILE:
+            return own
         if self._length is not None:
             return self._length
         chosen = self._iterations
@@ -74,7 +86,7 @@ class CostProfiles:
         per_pe = 1 if chosen is None or chosen.per_pe is None else chosen.per_pe
         return per_pe * pes
 
-    def prefix(self, job_id: int, pes: int, run_time: float) -> Floats:
+    def prefix(self, job_id: int, pes: int, run_time: float, iterations: int = -1, limit: int = -1) -> Floats:
         """Give the prefix sums of a job's iteration costs, in s at the reference speed.
 
         Parameters
@@ -85,6 +97,10 @@ class CostProfiles:
             PEs of the job.
         run_time
             Its run time in the log, in s.
+        iterations
+            Iterations of its own loop; -1 if the scenario decides.
+        limit
+            Its own limit of steps, for profile ``mandelbrot``; -1 if the scenario decides.
 
         Returns
         -------
@@ -93,17 +109,36 @@ class CostProfiles:
         Raises
         ------
         InputError
-            If costs that are all zero should be scaled to a run time.
+            If costs that are all zero should be scaled to a run time, or the job's own loop is none that
+            the profile can have.
         """
-        n = self.iterations(pes)
+        n = self.iterations(pes, iterations)
+        self._check(job_id, n, iterations)
         if self._costs.profile is CostProfile.JOB:
             return self._of_job(job_id, n, run_time * pes / n)
-        if n not in self._shared:
-            self._shared[n] = self._computed(n)
-        prefix = self._shared[n]
+        key = (n, limit if self._costs.profile is CostProfile.MANDELBROT else -1)
+        if key not in self._shared:
+            self._shared[key] = self._computed(*key)
+        prefix = self._shared[key]
         if self._costs.calibrate is Calibration.RUN_TIME:
             prefix = _calibrated(prefix, run_time * pes, job_id)
         return prefix
+
+    def _check(self, job_id: int, n: int, own: int) -> None:
+        """Refuse a loop of its own that the profile cannot have."""
+        if own <= 0:
+            return
+        profile = self._costs.profile
+        if own != n:
+            allowed = f"{n}, as many as the file of costs has"
+        elif profile is CostProfile.MANDELBROT and math.isqrt(own) ** 2 != own:
+            allowed = "the square of an image's width, such as 262144"
+        else:
+            return
+        raise InputError(
+            f"job {job_id}: loop_iterations {own}, where application.costs.profile is {profile}; "
+            f"allowed: {allowed}"
+        )
 
     def _of_job(self, job_id: int, n: int, mean: float) -> Floats:
         std = self._costs.variation * mean
@@ -111,9 +146,10 @@ class CostProfiles:
             return _constant(n, mean)
         return prefix_sums(job_costs(self._seed, job_id, mean, std, n))
 
-    def _computed(self, n: int) -> Floats:
-        """Compute the profile of that length that all jobs share."""
-        request = Request(self._costs, n, self._seed, self._reference_speed, self._path)
+    def _computed(self, n: int, limit: int = -1) -> Floats:
+        """Compute the profile of that length, and limit, that jobs share."""
+        costs = self._costs if limit < 0 else self._costs.model_copy(update={"limit": limit})
+        request = Request(costs, n, self._seed, self._reference_speed, self._path)
         if self._costs.profile is CostProfile.CONSTANT:
             return _constant(n, request.mean)
         return prefix_sums(iteration_costs(request))

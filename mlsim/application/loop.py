@@ -20,6 +20,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
 if TYPE_CHECKING:
+    from mlsim.application.absence import Absence
     from mlsim.application.models.notes import PENotes, Rows
     from mlsim.application.perturbation import Perturbation
 
@@ -47,6 +48,7 @@ def simulate(
     intra_latency: float = 0.0,
     perturbation: Perturbation | None = None,
     rows_since: float = -math.inf,
+    absence: Absence | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -89,6 +91,9 @@ def simulate(
         Slow-downs of the PEs, in s from the loop's start; None: there are none.
     rows_since
         Chunks that end at this time or before get no row, in s.
+    absence
+        When PEs ask for no chunks, in s from the loop's start; None: they always do. For models of one
+        level; PE 0 holds the queue and cannot leave.
 
     Raises
     ------
@@ -107,7 +112,7 @@ def simulate(
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
     told = ParametersConfig() if parameters is None else parameters
     choices = choose(technique, speed, prefix, told, execution.first_chunk, min_chunk, seed)
-    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed)
+    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, absence)
     names = "+".join(choice.name for choice in choices)
     for message in wrong_levels(names, execution.model, execution.nowait):
         raise InputError(f"technique: {message}")

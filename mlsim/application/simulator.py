@@ -9,16 +9,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.application.answers import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
 from mlsim.application.slowdowns import loop_perturbation
-from mlsim.coordination import Disturbance, Forecast, NodeIdle, NodeSet
+from mlsim.coordination import (
+    Answer,
+    Disturbance,
+    Forecast,
+    NodeIdle,
+    NodeReturned,
+    NodeSet,
+    ReleaseAccepted,
+    ReleaseRejected,
+    ReleaseRequest,
+)
 from mlsim.errors import InputError
 from mlsim.platform import Machine
-from mlsim.scenario import TWO_LEVELS, ApplicationConfig
+from mlsim.scenario import TWO_LEVELS, AnswerRule, ApplicationConfig
 
 if TYPE_CHECKING:
+    from mlsim.application.absence import Absence
     from mlsim.application.perturbation import Perturbation
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
@@ -26,6 +38,7 @@ __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_NO = AnswerPolicy(AnswerRule.NEVER, 0.0)
 # Keeps the random numbers of loops apart from others that are keyed by seed and job.
 _STREAM = 0x7EC4
 _UNSIGNED = (1 << 64) - 1
@@ -33,16 +46,34 @@ _UNSIGNED = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """What an application needs to know of its job: its identifier and the log's run time in seconds."""
+    """What an application needs to know of its job.
+
+    Attributes
+    ----------
+    job_id
+        Its identifier.
+    run_time
+        Run time in the log, in s.
+    iterations, limit
+        Of its own loop: number of iterations, and most steps of a pixel; -1 if the scenario decides.
+    """
 
     job_id: int
     run_time: float
+    iterations: int = -1
+    limit: int = -1
 
 
 def _job_seed(seed: int, job_id: int) -> int:
     """Give the seed of a job's own random numbers."""
     key = np.random.SeedSequence(seed, spawn_key=(_STREAM, job_id & _UNSIGNED))
     return int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _spans(turns: list[float], began: float) -> list[tuple[float, float]]:
+    """Pair the times at which a node leaves and comes back, from the loop's start on."""
+    times = [turn - began for turn in turns] + ([math.inf] if len(turns) % 2 else [])
+    return list(zip(times[::2], times[1::2], strict=True))
 
 
 def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
@@ -81,6 +112,10 @@ class LoopApplication:
         Whether to keep a row for every chunk.
     seed
         Seed of the scenario; with the job's identifier the key of the loop's own random numbers.
+    answers
+        What it answers when it is asked for nodes.
+    tells
+        Whether it tells the batch system about idle nodes.
     """
 
     def __init__(
@@ -91,6 +126,8 @@ class LoopApplication:
         machine: Machine,
         record: bool,
         seed: int = 0,
+        answers: AnswerPolicy = _NO,
+        tells: bool = True,
     ) -> None:
         self.job = job
         self._config = config
@@ -105,6 +142,10 @@ class LoopApplication:
         self._speed: Floats = np.empty(0)
         self._latency: Floats = np.empty(0)
         self._perturbation: Perturbation | None = None
+        self._answers = answers
+        self._tells = tells
+        self._left: dict[int, list[float]] = {}  # node -> when it left, when it came back, and so on
+        self._yields: list[NodeIdle] = []  # messages about nodes that have come back since
         self.outcome: LoopOutcome
         self.forecast = Forecast(0.0)
 
@@ -128,33 +169,131 @@ class LoopApplication:
         self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
         # A job's run time is that of all time steps together.
         run_time = self.job.run_time / self._config.time_steps
-        self.prefix = self._costs.prefix(self.job.job_id, len(self.node_of_pe), run_time)
+        job = self.job
+        self.prefix = self._costs.prefix(
+            job.job_id, len(self.node_of_pe), run_time, job.iterations, job.limit
+        )
         self._speed = self._machine.speed[nodes.node][self.node_of_pe]
         self._latency = self._latencies()
-        self.outcome = self._simulate_to_its_end()
-        self.forecast = Forecast(at + float(self.outcome.told.max()), self._idle_nodes())
+        self._look_ahead()
         return self.forecast
 
+    def exclude(self, at: float, request: ReleaseRequest) -> Answer:
+        """Answer a request for nodes.
+
+        A node given up gets no more chunks; what its PEs have in hand, or have asked for, they execute.
+        The application offers the nodes that it needs the shortest, never the first, where the master's
+        queue is; and only if they come free earlier than they would and by the request's deadline.
+
+        Parameters
+        ----------
+        at
+            When the request has arrived, in seconds from the scenario's start.
+        request
+            How many nodes are wanted, and by when.
+
+        Returns
+        -------
+        ReleaseAccepted or ReleaseRejected
+            Acceptance replaces the forecast.
+        """
+        if self._answers.rule is AnswerRule.NEVER:
+            return ReleaseRejected(request.job, at, "never gives up nodes")
+        if self._answers.rule is AnswerRule.IDLE_ONLY:
+            return self._offer_idle(at, request)
+        offered = [message for message in self._last_idle() if message.time > at]
+        offered = [message for message in offered if self._may_leave(message.node)]
+        for count in range(min(request.nodes, len(offered)), 0, -1):
+            chosen = tuple(message.node for message in offered[:count])
+            free = self._without(chosen, at, request.deadline)
+            if free is not None:
+                return ReleaseAccepted(request.job, at, chosen, free)
+        return ReleaseRejected(request.job, at, "it would take too long, or bring nothing")
+
+    def _offer_idle(self, at: float, request: ReleaseRequest) -> Answer:
+        """Name nodes that are idle and whose message is still on its way."""
+        delay = self._answers.latency
+        idle = [
+            message
+            for message in self.forecast.idle[:-1]
+            if message.time <= at < message.time + delay < self.forecast.end
+        ][: request.nodes]
+        if not idle:
+            return ReleaseRejected(request.job, at, "no node is idle")
+        nodes, free = tuple(message.node for message in idle), tuple(message.time for message in idle)
+        return ReleaseAccepted(request.job, at, nodes, free)
+
+    def _may_leave(self, node: int) -> bool:
+        """Whether a node has work of its own to give up: not the first, and not one that has left."""
+        return bool(node != self._nodes.node[0]) and len(self._left.get(node, ())) % 2 == 0
+
+    def _without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
+        """Go on without some nodes, if that is agreeable; gives when each is free, else None."""
+        before = self.forecast, self.outcome, self._left
+        needed = {message.node: message.time for message in self._last_idle()}
+        self._left = {**self._left, **{node: [*self._left.get(node, []), at] for node in chosen}}
+        self._look_ahead()
+        free = {message.node: message.time for message in self._last_idle() if message.node in chosen}
+        is_of_use = all(free[node] < needed[node] and free[node] <= deadline for node in chosen)
+        old, new = before[0].end - self.began, self.forecast.end - self.began
+        if is_of_use and self._answers.agrees(old, new):
+            return tuple(free[node] for node in chosen)
+        self.forecast, self.outcome, self._left = before
+        return None
+
     def disturb(self, at: float, change: Disturbance) -> Forecast:
-        """End the loop at ``at``; what was executed until then stands.
+        """Change the loop's future; what was executed until ``at`` stands.
 
         Parameters
         ----------
         at
             When, in seconds from the scenario's start.
         change
-            The kill.
+            A node has come back: its PEs ask for chunks again. A kill, or the failure of a node: the loop
+            ends.
 
         Returns
         -------
         Forecast
-            The job ends now; nodes that were told idle before stay so.
+            Nodes that were told idle before stay so.
         """
-        del change  # a kill is the one disturbance there is
+        if isinstance(change, NodeReturned):
+            self._yields += [message for message in self._last_idle() if message.node == change.node]
+            self._left = {**self._left, change.node: [*self._left[change.node], at]}
+            self._look_ahead()
+            return self.forecast
         told = tuple(message for message in self.forecast.idle if message.time <= at)
         self.outcome = self._simulate(until=at - self.began)
         self.forecast = Forecast(at, told)
         return self.forecast
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the job's node-seconds in which its nodes had run out of work."""
+        length = self.forecast.end - self.began
+        idle = sum(self.forecast.end - message.time for message in self._last_idle())
+        return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
+
+    def _look_ahead(self) -> None:
+        """Simulate the loop anew and make a forecast of it."""
+        self.outcome = self._simulate_to_its_end()
+        idle = [*self._yields, *self._idle_nodes()] if self._tells else []
+        idle.sort(key=lambda message: message.time)
+        self.forecast = Forecast(self.began + float(self.outcome.told.max()), tuple(idle))
+
+    def _last_idle(self) -> list[NodeIdle]:
+        """Give the last message about each node, in order of time."""
+        last = {message.node: message for message in self.forecast.idle}
+        place = {node: k for k, node in enumerate(self._nodes.node.tolist())}
+        return sorted(last.values(), key=lambda message: (message.time, place[message.node]))
+
+    def _absence(self) -> Absence | None:
+        if not self._left:
+            return None
+        from mlsim.application.absence import absence_of
+
+        spans = [_spans(self._left.get(node, []), self.began) for node in self._nodes.node.tolist()]
+        return absence_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self) -> LoopOutcome:
         """Simulate the loop with all slow-downs that it meets.
@@ -197,6 +336,7 @@ class LoopApplication:
                 self._machine.network.intra_node_latency,
                 self._perturbation,
                 rows_since,
+                self._absence(),
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error
@@ -215,7 +355,8 @@ class LoopApplication:
         idle = np.maximum.reduceat(self.outcome.told, first_pe)
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        if self._config.execution.model in TWO_LEVELS and outcome.rows is None:
+        if outcome.rows is None and (self._config.execution.model in TWO_LEVELS or self._left):
+            # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.prefix, self._speed, idle[order], self._perturbation)
         return tuple(

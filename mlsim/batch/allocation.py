@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from mlsim._jit import kernel
 from mlsim.batch.occupancy import BEGIN, COUNT, FINISH, JOB, NODE, NODE_CORES, RELEASED
 
-__all__ = ["first_fit", "take_back"]
+__all__ = ["first_fit", "take_back", "write_row"]
 
 
 @kernel
-def _write_row(
+def write_row(
     row: int,
     job: int,
     node: int,
@@ -21,6 +21,7 @@ def _write_row(
     rows: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> None:
+    """Note that a job holds ``cores`` cores of a node from ``now`` on."""
     rows[JOB, row] = job
     rows[NODE, row] = node
     rows[COUNT, row] = 1
@@ -90,7 +91,7 @@ def first_fit(
         ):
             rows[COUNT, last] += 1
         else:
-            _write_row(row, job, node, take, now, rows, times)
+            write_row(row, job, node, take, now, rows, times)
             row += 1
         node += 1
     while hint < len(free) and free[hint] == 0:

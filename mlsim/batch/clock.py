@@ -20,7 +20,9 @@ class Order(IntEnum):
     """What goes first when two events have the same time."""
 
     END = 0
-    SUBMISSION = 1
+    FAILURE = 1
+    MESSAGE = 2
+    SUBMISSION = 3
 
 
 class Event(simpy.Event):
@@ -44,6 +46,10 @@ class Event(simpy.Event):
         self._value = None
         self.subject = subject
 
+    def cancel(self) -> None:
+        """Let nothing happen when the time comes."""
+        self.callbacks = []
+
 
 class Clock(simpy.Environment):
     """A SimPy environment whose events are set at absolute times, and that knows when a time is over.
@@ -63,10 +69,11 @@ class Clock(simpy.Environment):
         self._close = close
         self._asked = False
 
-    def at(self, time: float, order: int, callback: Callable[[Any], None], subject: Any) -> None:
+    def at(self, time: float, order: int, callback: Callable[[Any], None], subject: Any) -> Event:
         """Call ``callback(event)`` at ``time``."""
         event = Event(self, [callback], subject)
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
+        return event
 
     def until(self, time: float, order: int) -> simpy.Event:
         """Give an event for a process to wait on until ``time``."""

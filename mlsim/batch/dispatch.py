@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.batch.allocation import first_fit, take_back
+from mlsim.batch.allocation import first_fit, take_back, write_row
 from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED
 from mlsim.batch.policies import enqueue, is_live, order_queue
 from mlsim.batch.running import add_running, first_after, remove_running
@@ -28,7 +28,7 @@ from mlsim.batch.table import (
     UNITS,
 )
 
-__all__ = ["enter_queue", "instant", "release_row", "reserve"]
+__all__ = ["end_job", "enter_queue", "instant", "release_row", "reserve", "return_node"]
 
 # Places in the array of counts.
 QUEUED, RUNNING, FREE, USED_ROWS, HINT, BACKFILLS = range(6)
@@ -42,7 +42,7 @@ Ints = NDArray[np.int64]
 
 
 @kernel
-def _end_job(
+def end_job(
     slot: int,
     now: float,
     floats: Floats,
@@ -85,6 +85,27 @@ def release_row(
     ints[HELD, slot] -= units
     counts[FREE] += units
     counts[HINT] = min(counts[HINT], rows[NODE, row])
+
+
+@kernel
+def return_node(
+    slot: int,
+    node: int,
+    now: float,
+    ints: Ints,
+    counts: Ints,
+    free: Ints,
+    rows: Ints,
+    times: Floats,
+) -> int:
+    """Give a free node back to a job that had released it; gives the new occupancy row."""
+    row = counts[USED_ROWS]
+    write_row(row, ints[NUMBER, slot], node, free[node], now, rows, times)
+    counts[USED_ROWS] = row + 1
+    free[node] = 0
+    counts[FREE] -= 1
+    ints[HELD, slot] += 1
+    return int(row)
 
 
 @kernel
@@ -140,7 +161,8 @@ def reserve(
     Returns
     -------
     time, extra
-        The reservation's time, and the units free at that time beyond ``need``.
+        The reservation's time, and the units free at that time beyond ``need``; infinity and none where
+        nodes are out of use and there will not be enough.
     """
     n = counts[RUNNING]
     late = first_after(now, running, n, floats)
@@ -148,7 +170,7 @@ def reserve(
     for k in range(late):
         overdue += ints[HELD, running[k]]
     free, k, time = counts[FREE], late, now
-    while free < need:
+    while free < need and time < np.inf:
         upcoming = floats[EXPECTED, running[k]] if k < n else np.inf
         time = min(upcoming, now + OVERDUE_GRACE) if overdue > 0 else upcoming
         if overdue > 0 and time == now + OVERDUE_GRACE:
@@ -157,7 +179,7 @@ def reserve(
         while k < n and floats[EXPECTED, running[k]] <= time:
             free += ints[HELD, running[k]]
             k += 1
-    return time, free - need
+    return time, max(free - need, 0)
 
 
 @kernel
@@ -181,6 +203,7 @@ def enter_queue(
 
 @kernel
 def _start_in_order(
+    n_started: int,
     now: float,
     exclusive: bool,
     merge: bool,
@@ -195,18 +218,89 @@ def _start_in_order(
     times: Floats,
     started: Ints,
 ) -> int:
-    """Start jobs from the queue's head up to the first that does not fit."""
+    """Start jobs from the queue's head up to the first that does not fit; give the new count of starts."""
     n, head = counts[QUEUED], 0
     while head < n and ints[UNITS, queue[head]] <= counts[FREE]:
         slot = queue[head]
         _begin_job(slot, now, exclusive, merge, floats, ints, running, counts, free, cores, rows, times)
-        started[head] = slot
+        started[n_started + head] = slot
         head += 1
     if head > 0:
         for k in range(head, n):
             queue[k - head] = queue[k]
         counts[QUEUED] = n - head
-    return head
+    return n_started + head
+
+
+@kernel
+def _shortest(
+    room: int,
+    now: float,
+    easy: bool,
+    floats: Floats,
+    ints: Ints,
+    queue: Ints,
+    running: Ints,
+    counts: Ints,
+) -> int:
+    """Find the place in the queue of the shortest job that may start on ``room`` released units; -1: none."""
+    head = queue[0]
+    shadow, extra = now, counts[FREE] - ints[UNITS, head]
+    if extra < 0:
+        shadow, extra = reserve(ints[UNITS, head], now, floats, ints, running, counts)
+    best = -1
+    for k in range(counts[QUEUED]):
+        slot = queue[k]
+        units = ints[UNITS, slot]
+        harmless = k == 0 or not easy or now + floats[ESTIMATE, slot] <= shadow or units <= extra
+        if units > min(room, counts[FREE]) or not harmless:
+            continue
+        if (
+            best < 0
+            or floats[ESTIMATE, slot] < floats[ESTIMATE, queue[best]]
+            or (
+                floats[ESTIMATE, slot] == floats[ESTIMATE, queue[best]]
+                and ints[NUMBER, slot] < ints[NUMBER, queue[best]]
+            )
+        ):
+            best = k
+    return best
+
+
+@kernel
+def _start_short_jobs(
+    room: int,
+    now: float,
+    easy: bool,
+    exclusive: bool,
+    merge: bool,
+    floats: Floats,
+    ints: Ints,
+    queue: Ints,
+    running: Ints,
+    counts: Ints,
+    free: Ints,
+    cores: Ints,
+    rows: Ints,
+    times: Floats,
+    started: Ints,
+) -> int:
+    """Start the shortest jobs that fit on units released just now; give how many."""
+    n_started = 0
+    while room > 0 and counts[QUEUED] > 0:
+        k = _shortest(room, now, easy, floats, ints, queue, running, counts)
+        if k < 0:
+            break
+        slot = queue[k]
+        for j in range(k + 1, counts[QUEUED]):
+            queue[j - 1] = queue[j]
+        counts[QUEUED] -= 1
+        room -= ints[UNITS, slot]
+        _begin_job(slot, now, exclusive, merge, floats, ints, running, counts, free, cores, rows, times)
+        ints[BACKFILLED, slot] = 1 if k > 0 else 0
+        started[n_started] = slot
+        n_started += 1
+    return n_started
 
 
 @kernel
@@ -260,6 +354,7 @@ def instant(
     easy: bool,
     exclusive: bool,
     merge: bool,
+    short_first: int,
     n_ended: int,
     ended: Ints,
     first_arrival: int,
@@ -286,6 +381,8 @@ def instant(
     policy, deadline_factor, easy, exclusive, merge
         The dispatcher: policy code, EDF's factor, EASY backfilling or none, whole nodes or cores,
         and whether occupancy rows of neighbouring nodes are merged.
+    short_first
+        Units released just now that go to short jobs first; 0 where they are like any others.
     n_ended, ended
         Slots of the jobs that end now.
     first_arrival, last_arrival, arrivals
@@ -301,7 +398,7 @@ def instant(
         How many jobs start.
     """
     for k in range(n_ended):
-        _end_job(ended[k], now, floats, ints, running, counts, free, rows, times)
+        end_job(ended[k], now, floats, ints, running, counts, free, rows, times)
     enter_queue(
         now, policy, deadline_factor, first_arrival, last_arrival, arrivals, floats, ints, queue, counts
     )
@@ -309,8 +406,40 @@ def instant(
         return 0
     if is_live(policy):
         order_queue(counts[QUEUED], policy, deadline_factor, now, queue, spare, ints, floats)
+    n_started = 0
+    if short_first > 0:
+        n_started = _start_short_jobs(
+            short_first,
+            now,
+            easy,
+            exclusive,
+            merge,
+            floats,
+            ints,
+            queue,
+            running,
+            counts,
+            free,
+            cores,
+            rows,
+            times,
+            started,
+        )
     n_started = _start_in_order(
-        now, exclusive, merge, floats, ints, queue, running, counts, free, cores, rows, times, started
+        n_started,
+        now,
+        exclusive,
+        merge,
+        floats,
+        ints,
+        queue,
+        running,
+        counts,
+        free,
+        cores,
+        rows,
+        times,
+        started,
     )
     if easy and counts[QUEUED] > 1 and counts[FREE] > 0:
         n_started = _backfill(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,17 +13,17 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
-from mlsim.batch.dispatch import FREE, N_COUNTS, QUEUED, USED_ROWS, enter_queue, instant, release_row
-from mlsim.batch.occupancy import FINISH, NODE, OccupancyLog
-from mlsim.batch.policies import CODES
 from mlsim.batch.recorder import JobRecorder
+from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
-from mlsim.batch.table import ESTIMATE, FIRST_ROW, ROWS, STATE, SUBMIT, UNITS, JobTable
-from mlsim.coordination import Forecast, NodeIdle
+from mlsim.batch.state import BatchState
+from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS
+from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import Backfill, BatchConfig, OverrunRule
+from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, OverrunRule, ReleasedNodes
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -41,8 +41,20 @@ class Applications(Protocol):
         """Start the application of the job in this slot on the nodes it got."""
         ...
 
-    def finish(self, slot: int, at: float, killed: bool) -> None:
-        """Take note that the job has ended, early if it was killed."""
+    def disturb(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
+        """Change its future."""
+        ...
+
+    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Ask it for nodes."""
+        ...
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        """Take note that the job has ended."""
+        ...
+
+    def idle_share(self, slot: int, /) -> float:
+        """Share of the job's node-seconds in which its nodes had run out of work."""
         ...
 
 
@@ -66,9 +78,13 @@ class BatchSystem:
         Policy, backfilling and what happens at the estimate's end.
     requests
         How jobs ask for room.
-    release_latency
-        Seconds that an idle node's message takes to arrive; None where nodes stay with their job
-        until it ends.
+    coordination
+        What the two levels tell each other.
+    log
+        Where messages are noted, and how long they take; None where nodes stay with their job until
+        it ends.
+    failures
+        Nodes that fail.
     report
         Called now and then with the progress.
     """
@@ -78,41 +94,29 @@ class BatchSystem:
         machine: Machine,
         config: BatchConfig,
         requests: Requests,
-        release_latency: float | None = None,
+        coordination: CoordinationConfig | None = None,
+        log: MessageLog | None = None,
+        failures: Sequence[FailureConfig] = (),
         report: Callable[[Progress], None] | None = None,
     ) -> None:
+        coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._pass)
-        self.table = JobTable()
-        self.occupancy = OccupancyLog()
+        self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
         self.pass_times = array("d")
-        self._requests = requests
-        self._release_latency = release_latency
-        self._report = report
+        self.applications: Applications
+        self.releases = None if log is None else Releases(self, log, coordination)
+        self.asking = None if log is None else Asking.of(self, log, coordination)
+        self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._kills = config.on_overrun is OverrunRule.KILL
-        self._options = (
-            CODES[config.policy.value],
-            float(config.deadline_factor),
-            config.backfill is Backfill.EASY,
-            requests.exclusive,
-            release_latency is None,
-        )
-        self._free = machine.cores.copy()
-        self._cores = machine.cores
-        self._counts = np.zeros(N_COUNTS, np.int64)
-        self._counts[FREE] = requests.capacity
-        self._recorder = JobRecorder(self.table, requests)
-        self._arrivals = np.empty(0, np.int64)
-        self._first_arrival = self._last_arrival = 0
-        self._pass_is_due = False
+        self._failures = failures
+        self._report = report
+        self._recorder = JobRecorder(self.state.table, requests)
         self._arrivals = np.empty(0, np.int64)
         self._first_arrival = self._last_arrival = 0
         self._ending: list[int] = []
-        self._ended = np.empty(requests.capacity, np.int64)
+        self._end_events: dict[int, Event] | None = {} if failures or self.asking else None
         self._finished: list[int] = []
         self._n_finished = 0
-        self._applications: Applications
-        self._queue = self._running = np.empty(0, np.int64)
-        self._make_room()
 
     def run(self, blocks: Iterable[JobBlock], applications: Applications) -> None:
         """Simulate a workload until its last job has ended.
@@ -124,9 +128,15 @@ class BatchSystem:
         applications
             Starts the jobs' applications.
         """
-        self._applications = applications
+        self.applications = applications
+        for failure in self._failures:
+            self.clock.at(failure.at, Order.FAILURE, self._fail, failure)
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
+        # Nodes that are out of use for good may leave jobs that nothing will ever start.
+        stranded = self.state.abandon_queue()
+        self.state.table.ints[STATE, stranded] = JobState.REJECTED
+        self._leave(stranded)
         self._flush()
 
     def jobs(self) -> Jobs:
@@ -135,7 +145,7 @@ class BatchSystem:
 
     def occupancy_rows(self) -> Occupancy:
         """Give which job held which nodes, in order of start."""
-        return self.occupancy.record(int(self._counts[USED_ROWS]))
+        return self.state.occupancy.record(self.state.n_rows)
 
     # Submissions
 
@@ -143,7 +153,7 @@ class BatchSystem:
         """SimPy process: let the jobs of each submission time arrive together."""
         for block in blocks:
             slots = self._admit(block)
-            submits = self.table.floats[SUBMIT, slots]
+            submits = self.state.table.floats[SUBMIT, slots]
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, Order.SUBMISSION)
@@ -152,117 +162,122 @@ class BatchSystem:
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
-        self._queue_arrivals()
-        if self.table.n_free < len(block.job_id):
+        # The last jobs of the block before may still wait for their pass.
+        self.state.enter_queue(self.clock.time, self._arrivals, self._first_arrival, self._last_arrival)
+        table, requests = self.state.table, self.state.requests
+        if table.n_free < len(block.job_id):
             self._flush()
-        slots = self.table.admit(block, self._requests.units(block.processors))
-        self._make_room()
-        too_wide = self.table.ints[UNITS, slots] > self._requests.capacity
-        self.table.ints[STATE, slots[too_wide]] = JobState.REJECTED
+        slots = table.admit(block, requests.units(block.processors))
+        self.state.make_room()
+        too_wide = table.ints[UNITS, slots] > requests.capacity
+        table.ints[STATE, slots[too_wide]] = JobState.REJECTED
         self._leave(slots[too_wide].tolist())
         self._arrivals = slots[~too_wide]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
-
-    def _queue_arrivals(self) -> None:
-        """Queue the last jobs of a block, whose pass is still to come, before the next block."""
-        enter_queue(
-            self.clock.time,
-            *self._options[:2],
-            self._first_arrival,
-            self._last_arrival,
-            self._arrivals,
-            self.table.floats,
-            self.table.ints,
-            self._queue,
-            self._counts,
-        )
 
     # Passes
 
     def _pass(self) -> None:
         """Handle what happened at the current time, then start what can start."""
         now = self.clock.time
-        n_ended = len(self._ending)
-        for k, slot in enumerate(self._ending):
-            self._ended[k] = slot
+        short_first = self.releases.released_now if self._short_first and self.releases else 0
         began = time.perf_counter()
-        n_started = instant(
-            now,
-            *self._options,
-            n_ended,
-            self._ended,
-            self._first_arrival,
-            self._last_arrival,
-            self._arrivals,
-            *self._state,
+        n_started = self.state.happen(
+            now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, short_first
         )
         self.pass_times.append(time.perf_counter() - began)
         self._first_arrival = self._last_arrival
-        if n_ended:
+        if self._ending:
             self._leave(self._ending)
             self._ending.clear()
         if n_started:
-            for slot in self._started[:n_started].tolist():
-                self._start(slot, now)
-            if self._counts[USED_ROWS] > self._row_limit:
-                self._make_room()
+            for slot in self.state.started[:n_started].tolist():
+                self.plan(slot, now, self.applications.launch(slot, now))
+            if self.state.n_rows > self.state.row_limit:
+                self.state.make_room()
+        if self.releases is not None:
+            self.releases.after_pass(now)
+        if self.asking is not None:
+            self.asking.after_pass(now)
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
-            self._report(Progress(now, self._n_finished, int(self._counts[QUEUED])))
+            self._report(Progress(now, self._n_finished, self.state.n_waiting))
 
     # Starts and ends
 
-    def _start(self, slot: int, now: float) -> None:
-        forecast = self._applications.launch(slot, now)
-        limit = now + self.table.floats[ESTIMATE, slot] if self._kills else math.inf
+    def plan(self, slot: int, now: float, forecast: Forecast) -> None:
+        """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
+        limit = math.inf
+        if self._kills:
+            floats = self.state.table.floats
+            limit = float(floats[START, slot] + floats[ESTIMATE, slot])
         if forecast.end <= limit:
-            self.clock.at(forecast.end, Order.END, self._complete, slot)
+            event = self.clock.at(forecast.end, Order.END, self._complete, slot)
         else:
-            self.clock.at(float(limit), Order.END, self._kill, slot)
-        if self._release_latency is not None and forecast.idle:
-            self._plan_releases(slot, forecast.idle, forecast.end)
+            event = self.clock.at(limit, Order.END, self._kill, slot)
+        if self._end_events is not None:
+            if slot in self._end_events:
+                self._end_events[slot].cancel()
+            self._end_events[slot] = event
+        if self.releases is not None:
+            self.releases.plan(slot, now, forecast)
 
     def _complete(self, event: Event) -> None:
-        self._end(event.subject, killed=False)
+        if self.asking is not None:
+            self.asking.learn(event.subject)
+        self._end(event.subject, JobState.COMPLETED)
 
     def _kill(self, event: Event) -> None:
-        self.table.ints[STATE, event.subject] = JobState.KILLED
-        self._end(event.subject, killed=True)
+        self.state.table.ints[STATE, event.subject] = JobState.KILLED
+        self._end(event.subject, JobState.KILLED)
 
-    def _end(self, slot: int, killed: bool) -> None:
-        self._applications.finish(slot, self.clock.time, killed)
+    def _end(self, slot: int, state: JobState) -> None:
+        now = self.clock.time
+        self.applications.finish(slot, now, state)
+        if self.releases is not None:
+            self.releases.forget(slot, now)
+        if self._end_events is not None:
+            del self._end_events[slot]
         self._ending.append(slot)
         self.clock.ask_to_close()
 
-    def _plan_releases(self, slot: int, idle: tuple[NodeIdle, ...], end: float) -> None:
-        """Let every node but the last come back when its message arrives.
+    def settle(self) -> None:
+        """Let jobs that end now be gone at once rather than in the pass."""
+        for slot in self._ending:
+            self.state.end(slot, self.clock.time)
+        self._leave(self._ending)
+        self._ending.clear()
 
-        The last one stays with the job, so that the job is never without a node before its end.
-        """
-        assert self._release_latency is not None
-        first = self.table.ints[FIRST_ROW, slot]
-        held = self.occupancy.ints[NODE, first : first + self.table.ints[ROWS, slot]]
-        for message in idle[:-1]:
-            arrival = message.time + self._release_latency
-            if arrival < end:
-                row = int(first + np.flatnonzero(held == message.node)[0])
-                self.clock.at(arrival, Order.END, self._release, (slot, row))
+    # Failures
 
-    def _release(self, event: Event) -> None:
-        slot, row = event.subject
-        if not math.isnan(self.occupancy.floats[FINISH, row]):
-            return  # the job was killed in the meantime
-        release_row(
-            slot,
-            row,
-            self.clock.time,
-            self._requests.exclusive,
-            self.table.ints,
-            self._counts,
-            self._free,
-            self.occupancy.ints,
-            self.occupancy.floats,
-        )
+    def _fail(self, event: Event) -> None:
+        """Let a node fail, and every job that holds it."""
+        failure: FailureConfig = event.subject
+        now = self.clock.time
+        self.settle()  # what ends at this very time has ended before
+        for slot in sorted(self.state.running(), key=self.state.number):
+            if self.state.holds(slot, failure.node) or self._was_returned(slot, failure.node):
+                self._fail_job(slot, now, failure.node)
+        self.state.take_down(failure.node)
+        if failure.repair is not None:
+            self.clock.at(now + failure.repair, Order.FAILURE, self._repair, failure.node)
+        self.clock.ask_to_close()
+
+    def _was_returned(self, slot: int, node: int) -> bool:
+        return self.releases is not None and self.releases.was_returned(slot, node)
+
+    def _fail_job(self, slot: int, now: float, node: int) -> None:
+        assert self._end_events is not None
+        self._end_events[slot].cancel()
+        self.applications.disturb(slot, now, NodeFailed(node))
+        self.state.table.ints[STATE, slot] = JobState.FAILED
+        self._end(slot, JobState.FAILED)
+        self._ending.remove(slot)
+        self.state.end(slot, now)
+        self._leave([slot])
+
+    def _repair(self, event: Event) -> None:
+        self.state.bring_up(event.subject)
         self.clock.ask_to_close()
 
     # Memory
@@ -275,34 +290,3 @@ class BatchSystem:
         """Move the rows of ended jobs to the recorder."""
         self._recorder.take(np.array(self._finished, np.int64))
         self._finished.clear()
-
-    def _make_room(self) -> None:
-        """Let every array be large enough for the next pass, and remember where they are."""
-        capacity = self.table.capacity
-        if len(self._queue) < capacity:
-            self._queue = _grown(self._queue, capacity)
-            self._running = _grown(self._running, capacity)
-            self._spare = np.empty(capacity, np.int64)
-            self._started = np.empty(capacity, np.int64)
-        # A pass writes no more rows than there are units on the machine.
-        self.occupancy.reserve(int(self._counts[USED_ROWS]), self._requests.capacity)
-        self._row_limit = self.occupancy.ints.shape[1] - self._requests.capacity
-        self._state: tuple[Any, ...] = (
-            self.table.floats,
-            self.table.ints,
-            self._queue,
-            self._spare,
-            self._running,
-            self._counts,
-            self._free,
-            self._cores,
-            self.occupancy.ints,
-            self.occupancy.floats,
-            self._started,
-        )
-
-
-def _grown(array: Ints, capacity: int) -> Ints:
-    grown = np.empty(capacity, np.int64)
-    grown[: len(array)] = array
-    return grown

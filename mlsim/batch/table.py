@@ -34,6 +34,8 @@ INTS: Final = (
     "executable",
     "queue",
     "partition",
+    "loop_iterations",  # of its own loop; -1: as the scenario says
+    "loop_limit",
 )
 FLOATS: Final = (
     "submit_time",
@@ -46,11 +48,16 @@ FLOATS: Final = (
 )
 
 NUMBER, JOB_ID, PROCESSORS, UNITS, CORES, HELD, FIRST_ROW, ROWS, STATE, BACKFILLED = range(10)
+EXECUTABLE = INTS.index("executable")
+LOOP_ITERATIONS, LOOP_LIMIT = INTS.index("loop_iterations"), INTS.index("loop_limit")
 SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY = range(7)
 
 _INT_INDEX = {name: i for i, name in enumerate(INTS)}
 _FLOAT_INDEX = {name: i for i, name in enumerate(FLOATS)}
-_FROM_BLOCK = ("job_id", "processors", "user", "group", "executable", "queue", "partition")
+_FROM_BLOCK = (
+    *("job_id", "processors", "user", "group", "executable", "queue", "partition"),
+    *("loop_iterations", "loop_limit"),
+)
 
 
 class JobTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,17 @@ import typer
 
 if TYPE_CHECKING:
     from mlsim.experiment import Result
+    from mlsim.scenario import Scenario
 
 __all__ = ["run"]
+
+
+class RcaChoice(StrEnum):
+    """With coordination, without, or both."""
+
+    ON = "on"
+    OFF = "off"
+    BOTH = "both"
 
 
 def run(
@@ -25,6 +35,12 @@ def run(
         Path | None,
         typer.Option(
             metavar="DIR", help="Directory for the results; must not exist.  [default: runs/NAME-001 …]"
+        ),
+    ] = None,
+    rca: Annotated[
+        RcaChoice | None,
+        typer.Option(
+            help="Run with RCA on, off, or both ways and explain the difference.", show_default=False
         ),
     ] = None,
     json_: Annotated[
@@ -41,17 +57,41 @@ def run(
 
     if quiet or json_:
         _jit.quiet()
-    scenario = load(file, parse_overrides(set_ or []))
+    overrides = parse_overrides(set_ or [])
+    if rca in (RcaChoice.ON, RcaChoice.OFF):
+        overrides["coordination.rca"] = rca is RcaChoice.ON
+    scenario = load(file, overrides)
     if not (quiet or json_):
         for remark in remarks(scenario):
             print(f"mlsim: note: {remark}", file=sys.stderr)
     target = out or next_directory(Path("runs"), scenario.name)
+    if rca is RcaChoice.BOTH:
+        _run_both(scenario, target, json_, quiet)
+        return
     with progress_bar(scenario.name, shown=not (quiet or json_)) as progress:
         result = run_scenario(scenario, out=target, progress=progress)
     if json_:
         print(json.dumps(result.summary, indent=2, allow_nan=False))
     elif not quiet:
         _print_summary(result, target)
+
+
+def _run_both(scenario: Scenario, target: Path, json_: bool, quiet: bool) -> None:
+    from mlsim.cli.progress import progress_bar
+    from mlsim.experiment import run_both
+
+    with progress_bar(scenario.name, shown=not (quiet or json_)) as progress:
+        comparison = run_both(scenario, out=target, progress=progress)
+    if json_:
+        print(json.dumps(comparison.gains, indent=2, allow_nan=False))
+    elif not quiet:
+        from rich.console import Console
+
+        from mlsim.analysis.gains import gains_table
+
+        console = Console()
+        console.print(gains_table(scenario.name, comparison.gains))
+        console.print(f"Results: {target}{_what_is_there(target)}", highlight=False, soft_wrap=True)
 
 
 def _print_summary(result: Result, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""``mlsim study``: a loop under every combination of some choices, as a table."""
+"""``mlsim study``: a loop or a run under every combination of some choices, as a table."""
 
 from __future__ import annotations
 
@@ -26,8 +26,15 @@ def study(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Simulate a loop under every combination that a study names; write tables and pictures."""
+    """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures."""
     from mlsim import _jit
+    from mlsim.experiment.batch_study import is_batch_study
+
+    if is_batch_study(path):
+        from mlsim.cli.batch_study import batch_study
+
+        batch_study(path, out, quiet)
+        return
     from mlsim.experiment import load_study, run_study
     from mlsim.experiment.rundir import next_directory
     from mlsim.experiment.study_results import study_table

@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.coordination.messages import NodeIdle
+from mlsim.coordination.messages import Answer, NodeIdle, NodeReturned, ReleaseRequest
 
-__all__ = ["ApplicationSimulator", "Disturbance", "Forecast", "Kill", "NodeSet"]
+__all__ = ["ApplicationSimulator", "Disturbance", "Forecast", "Kill", "NodeFailed", "NodeSet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,14 @@ class Kill:
     """The batch system ends the job, for instance at its walltime."""
 
 
-Disturbance = Kill
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """A node of the job has failed, and the job with it."""
+
+    node: int
+
+
+Disturbance = Kill | NodeFailed | NodeReturned
 
 
 class ApplicationSimulator(Protocol):
@@ -64,6 +71,10 @@ class ApplicationSimulator(Protocol):
 
     def start(self, at: float, nodes: NodeSet) -> Forecast:
         """Simulate the application from its start on these nodes."""
+        ...
+
+    def exclude(self, at: float, request: ReleaseRequest) -> Answer:
+        """Answer a request for nodes; acceptance replaces the future from ``at`` on."""
         ...
 
     def disturb(self, at: float, change: Disturbance) -> Forecast:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["JobCompleted", "Message", "NodeIdle"]
+__all__ = [
+    "Answer",
+    "JobCompleted",
+    "Message",
+    "NodeIdle",
+    "NodeReturned",
+    "ReleaseAccepted",
+    "ReleaseRejected",
+    "ReleaseRequest",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +49,61 @@ class JobCompleted:
     time: float
 
 
-Message = NodeIdle | JobCompleted
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    """Batch system to application: give up some nodes.
+
+    Attributes
+    ----------
+    job
+        Identifier of the job that is asked.
+    time
+        When it was sent, in seconds from the scenario's start.
+    nodes
+        How many nodes are wanted; which ones is the application's choice.
+    for_job
+        Identifier of the waiting job that lacks them.
+    deadline
+        When that job could start without them, by estimates; infinity if that is not known.
+    """
+
+    job: int
+    time: float
+    nodes: int
+    for_job: int
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAccepted:
+    """Application to batch system: these nodes will be free, each after the chunks in hand.
+
+    ``nodes`` are node numbers, ``free`` the time at which each has nothing more to do.
+    """
+
+    job: int
+    time: float
+    nodes: tuple[int, ...]
+    free: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRejected:
+    """Application to batch system: no, for this reason."""
+
+    job: int
+    time: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReturned:
+    """Batch system to application: a node it gave up is its own again."""
+
+    job: int
+    node: int
+    time: float
+
+
+Answer = ReleaseAccepted | ReleaseRejected
+Message = NodeIdle | JobCompleted | ReleaseRequest | ReleaseAccepted | ReleaseRejected | NodeReturned

@@ -4,8 +4,10 @@ from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_map
 from mlsim.experiment.result import Result
 from mlsim.experiment.runner import Progress, run
 from mlsim.experiment.study import Study, StudyRow, load_study, run_study
+from mlsim.experiment.whatif import Comparison, run_both
 
 __all__ = [
+    "Comparison",
     "LoopResult",
     "Progress",
     "Result",
@@ -16,6 +18,7 @@ __all__ = [
     "load_study",
     "loop_from_mapping",
     "run",
+    "run_both",
     "run_loop",
     "run_loops",
     "run_study",

@@ -17,7 +17,15 @@ from mlsim.errors import InputError, OutputError
 from mlsim.experiment.result import Result, technique_of
 from mlsim.scenario import Mapping, TraceLevel, dump
 
-__all__ = ["check_target", "complete_or_gone", "next_directory", "versions", "write_json", "write_run"]
+__all__ = [
+    "check_target",
+    "complete_or_gone",
+    "next_directory",
+    "versions",
+    "write_files",
+    "write_json",
+    "write_run",
+]
 
 _ADVICE = "Nothing was kept; free some space or give --out elsewhere."
 _LIBRARIES = ("mlsim", "matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
@@ -68,18 +76,23 @@ def write_run(directory: Path, result: Result, before_summary: Callable[[], None
     OutputError
         If anything cannot be written.
     """
+    with complete_or_gone(directory) as partial:
+        write_files(partial, result, before_summary)
+
+
+def write_files(directory: Path, result: Result, before_summary: Callable[[], None]) -> None:
+    """Write everything a run leaves into a directory that is there; see :func:`write_run`."""
     from mlsim.record.parquet import write_tables
 
-    with complete_or_gone(directory) as partial:
-        (partial / "scenario.yaml").write_text(dump(result.scenario), encoding="utf-8")
-        write_json(partial / "versions.json", versions())
-        write_tables(partial, result.records, technique_of(result.scenario), result.scenario.output.csv)
-        if result.scenario.output.pictures:
-            _draw(partial, result)
-        if result.scenario.output.trace is not TraceLevel.NONE:
-            _trace(partial / "trace", result)
-        before_summary()
-        write_json(partial / "summary.json", result.summary)
+    (directory / "scenario.yaml").write_text(dump(result.scenario), encoding="utf-8")
+    write_json(directory / "versions.json", versions())
+    write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
+    if result.scenario.output.pictures:
+        _draw(directory, result)
+    if result.scenario.output.trace is not TraceLevel.NONE:
+        _trace(directory / "trace", result)
+    before_summary()
+    write_json(directory / "summary.json", result.summary)
 
 
 @contextmanager

@@ -30,13 +30,12 @@ from typing import Any
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, Point, axes_of, matches, points
 from mlsim.experiment.loops import LoopResult, load_loop, run_loop
+from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
 from mlsim.scenario import Scenario
-from mlsim.scenario.hints import nearest
-from mlsim.scenario.source import parse_text
 
 __all__ = ["Study", "StudyRow", "load_study", "run_study"]
 
-_KEYS = ("name", "description", "base", "vary", "without", "columns", "reference", "timelines")
+_KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "reference", "timelines")
 
 
 @dataclass(frozen=True)
@@ -98,13 +97,14 @@ def load_study(path: str | Path) -> Study:
     InputError
         If a file cannot be read or a combination is no loop that can be simulated; nothing was simulated.
     """
-    file = Path(path) / "study.yaml" if Path(path).is_dir() else Path(path)
-    text = _text(file)
-    content = _content(text, file)
+    file = file_of(path)
+    text = file_text(file)
+    content = mapping(text, file, _KEYS)
+    one_of(content.get("of", "loops"), ["loops"], f"{file}: of")
     axes = axes_of(content["vary"], f"{file}: vary")
     names = [axis.name for axis in axes]
-    without = _entries(content.get("without", []), axes, f"{file}: without")
-    columns = _one_of(content.get("columns", names[-1]), names, f"{file}: columns")
+    without = entries(content.get("without", []), axes, f"{file}: without")
+    columns = one_of(content.get("columns", names[-1]), names, f"{file}: columns")
     base = file.parent / str(content["base"])
     reference = content.get("reference")
     return Study(
@@ -116,56 +116,8 @@ def load_study(path: str | Path) -> Study:
         cases=[(point, load_loop(base, point.overrides)) for point in points(axes, without)],
         columns=columns,
         reference={} if reference is None else _reference(file.parent / str(reference), axes),
-        timelines=_entries(content.get("timelines", []), axes, f"{file}: timelines"),
+        timelines=entries(content.get("timelines", []), axes, f"{file}: timelines"),
     )
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: there is no such file; a study is a directory with study.yaml") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from error
-
-
-def _content(text: str, file: Path) -> dict[str, Any]:
-    document = parse_text(text, str(file))
-    for problem in document.problems:
-        place = f"{file}:{problem.line}" if problem.line else str(file)
-        raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
-    content = document.value
-    if not isinstance(content, dict):
-        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(_KEYS)}")
-    for key in content:
-        if key not in _KEYS:
-            hint = nearest(str(key), list(_KEYS))
-            line = document.line_of((key,))
-            raise InputError(f"{file}:{line}: {key}: unknown key;{hint} allowed: {', '.join(_KEYS)}")
-    for key in ("base", "vary"):
-        if key not in content:
-            raise InputError(f"{file}: {key}: missing; a study needs base (a scenario file) and vary")
-    return content
-
-
-def _entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, Any]]:
-    """Read a list of combinations, each a mapping of axes to labels."""
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
-    labels = {axis.name: list(axis.points) for axis in axes}
-    for entry in value:
-        for name, wanted in entry.items():
-            _one_of(name, list(labels), place)
-            for label in wanted if isinstance(wanted, list) else [wanted]:
-                _one_of(str(label), labels[name], f"{place}: {name}")
-    return value
-
-
-def _one_of(word: object, allowed: Sequence[str], place: str) -> str:
-    if word not in allowed:
-        hint = nearest(str(word), list(allowed))
-        raise InputError(f"{place}: {word!r} is not known;{hint} allowed: {', '.join(allowed)}")
-    return str(word)
 
 
 def _reference(file: Path, axes: Sequence[Axis]) -> dict[tuple[str, ...], float]:
@@ -173,13 +125,13 @@ def _reference(file: Path, axes: Sequence[Axis]) -> dict[tuple[str, ...], float]
     names = [axis.name for axis in axes]
     labels = {axis.name: list(axis.points) for axis in axes}
     measured: dict[tuple[str, ...], float] = {}
-    rows = list(csv.DictReader(_text(file).splitlines()))
+    rows = list(csv.DictReader(file_text(file).splitlines()))
     for number, row in enumerate(rows, start=2):
         place = f"{file}:{number}"
         for name in (*names, "t_loop"):
             if not row.get(name):
                 raise InputError(f"{place}: {name}: missing; columns: {', '.join((*names, 't_loop'))}")
-        key = tuple(_one_of(row[name], labels[name], f"{place}: {name}") for name in names)
+        key = tuple(one_of(row[name], labels[name], f"{place}: {name}") for name in names)
         try:
             measured[key] = float(row["t_loop"])
         except ValueError as error:

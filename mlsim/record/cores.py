@@ -55,7 +55,7 @@ def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:
     Returns
     -------
     HeldCores
-        ``sum(count * cores)`` entries. PE j of a job is its j-th entry.
+        ``sum(count * cores)`` entries.
 
     Raises
     ------

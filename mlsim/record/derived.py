@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.tables import Jobs
+from mlsim.record.tables import Jobs, Occupancy
 
 __all__ = [
     "TAU",
+    "away_until",
     "bounded_slowdown",
     "per_processor_bounded_slowdown",
     "response_time",
@@ -77,3 +78,24 @@ def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
     processors = np.maximum(jobs.processors, 1)
     bounded: Floats = np.maximum((wait_time(jobs) + length) / (processors * np.maximum(length, tau)), 1.0)
     return bounded
+
+
+def away_until(occupancy: Occupancy, jobs: Jobs) -> Floats:
+    """Tell until when each released node was away from its job: until it came back, or the job ended.
+
+    Parameters
+    ----------
+    occupancy, jobs
+        Of a run; rows of nodes that may be released name one node each.
+
+    Returns
+    -------
+    float64
+        One time a row, in s; the row's own end where it was not released.
+    """
+    until = np.where(occupancy.released, jobs.end_time[occupancy.job], occupancy.end)
+    order = np.lexsort((occupancy.start, occupancy.node, occupancy.job))
+    job, node = occupancy.job[order], occupancy.node[order]
+    again = (np.diff(job) == 0) & (np.diff(node) == 0) & occupancy.released[order][:-1]
+    until[order[:-1][again]] = occupancy.start[order[1:][again]]
+    return until

@@ -199,15 +199,18 @@ def pe_frame(pes: PEs, jobs: Jobs) -> pl.DataFrame:
 def message_frame(messages: Messages, jobs: Jobs) -> pl.DataFrame:
     """One row a coordination message, in order of sending.
 
-    ``kind`` (a word of :class:`MessageKind`), ``node`` (null: about no single node), ``sent_time`` and
-    ``received_time`` (s), ``remaining_iterations``, ``remaining_work`` (PE-seconds).
+    ``kind`` (a word of :class:`MessageKind`), ``node`` (null: about no single node), ``nodes`` (how many),
+    ``for_job`` (job that nodes are asked for; null in other messages), ``sent_time`` and ``received_time``
+    (s), ``remaining_iterations``, ``remaining_work`` (PE-seconds).
     """
-    node = pl.Series(messages.node)
+    node, for_job = pl.Series(messages.node), pl.Series(messages.for_job)
     return _frame(
         {
             "kind": _words(messages.kind, MessageKind),
             "job_id": jobs.job_id[messages.job],
             "node": node.set(node < 0, None),
+            "nodes": messages.nodes,
+            "for_job": for_job.set(for_job < 0, None),
             "sent_time": messages.sent,
             "received_time": messages.received,
             "remaining_iterations": messages.remaining_iterations,

@@ -47,6 +47,15 @@ class MessageKind(IntEnum):
 
     NODE_IDLE = 0
     JOB_COMPLETED = 1
+    RELEASE_REQUEST = 2
+    RELEASE_ACCEPTED = 3
+    RELEASE_REJECTED = 4
+    NODE_RETURNED = 5
+
+    @property
+    def from_batch(self) -> bool:
+        """Whether the batch system sends it, and not the application."""
+        return self in (MessageKind.RELEASE_REQUEST, MessageKind.NODE_RETURNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +131,11 @@ class Occupancy:
     A row stands for ``cores`` cores on each of the nodes ``node`` to ``node + count - 1``. Cores are
     not numbered: a consumer that needs numbers gives each row the lowest free cores of its nodes,
     walking the rows in order and freeing first every core whose row ended by this row's start.
-    PE ``j`` of a job is the j-th of its cores in the order of its rows, its nodes, its cores.
+    A job that gave a node up and got it back has another row for that node later. PE ``j`` of a job is
+    the j-th of its cores in the order of its first rows for each node, their nodes, their cores; a later
+    row of a node continues that node's PEs, whose cores may have other numbers then.
 
-    ``released`` marks rows that ended before their job, because the node had run out of work.
+    ``released`` marks rows that ended before their job: the node had run out of work, or was given up.
     """
 
     job: Ints
@@ -205,7 +216,22 @@ class PEs:
 class Messages:
     """Coordination messages between applications and the batch system, in order of sending.
 
-    ``kind`` is a :class:`MessageKind`; ``node`` is -1 where the message is about no single node.
+    Attributes
+    ----------
+    kind
+        Code of :class:`MessageKind`.
+    job
+        Row of the job whose application sends or receives it.
+    node
+        What it is about; -1 for no single node. An acceptance has a row for each node.
+    sent, received
+        Times.
+    nodes
+        How many nodes it is about; how many are asked for, in a request.
+    for_job
+        Identifier of the job that nodes are asked for; -1 in other messages.
+    remaining_iterations, remaining_work
+        What other PEs have in hand when a node is idle; PE-seconds at the reference speed.
     """
 
     kind: NDArray[np.int8]
@@ -213,6 +239,8 @@ class Messages:
     node: Ints
     sent: Floats
     received: Floats
+    nodes: Ints
+    for_job: Ints
     remaining_iterations: Ints
     remaining_work: Floats
 

@@ -7,6 +7,7 @@ from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.dumping import dump, plain
+from mlsim.scenario.failures import FailureConfig
 from mlsim.scenario.jsonschema import json_schema
 from mlsim.scenario.levels import TWO_LEVELS, wrong_levels
 from mlsim.scenario.lists import node_ranges
@@ -27,6 +28,7 @@ from mlsim.scenario.techniques import (
 )
 from mlsim.scenario.words import (
     Allocator,
+    AnswerRule,
     ApplicationModel,
     Backfill,
     Calibration,
@@ -40,6 +42,8 @@ from mlsim.scenario.words import (
     MasterRole,
     OverrunRule,
     Policy,
+    ReleasedNodes,
+    RequestRule,
     ServiceOrder,
     Statistics,
     Technique,
@@ -53,6 +57,7 @@ from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, 
 __all__ = [
     "TWO_LEVELS",
     "Allocator",
+    "AnswerRule",
     "ApplicationConfig",
     "ApplicationModel",
     "Backfill",
@@ -67,6 +72,7 @@ __all__ = [
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
+    "FailureConfig",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
@@ -83,6 +89,8 @@ __all__ = [
     "PlatformConfig",
     "Policy",
     "Quantity",
+    "ReleasedNodes",
+    "RequestRule",
     "Scenario",
     "SelectConfig",
     "ServiceOrder",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.amounts import Speed
+from mlsim.scenario.failures import FailureConfig
 from mlsim.scenario.kinds import Line, Whole
 from mlsim.scenario.lists import node_ranges
 from mlsim.scenario.network import NetworkConfig
@@ -121,10 +122,21 @@ class PlatformConfig(Section):
         """Number of nodes."""
         return sum(group.count for group in self.nodes)
 
+    failures: tuple[FailureConfig, ...] = Field(
+        (), description="Nodes that fail, each at a given time; none by default."
+    )
+
     def broken_rules(self) -> Iterator[BrokenRule]:
-        """Check groups, that the network holds all nodes, and that perturbed nodes are there."""
+        """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
         yield from self._broken_groups()
         yield from self._broken_network()
+        for row, failure in enumerate(self.failures):
+            if failure.node >= self.n_nodes:
+                yield BrokenRule(
+                    f"failures.{row}.node",
+                    f"there is no node {failure.node}; allowed: 0 to {self.n_nodes - 1}",
+                    tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
+                )
         counts = [(group.name, group.count) for group in self.nodes]
         for row, perturbation in enumerate(self.perturbations):
             try:

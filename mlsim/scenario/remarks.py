@@ -6,7 +6,15 @@ from mlsim.scenario.application import ApplicationConfig, ExecutionConfig
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.section import Section
 from mlsim.scenario.techniques import READERS, split_technique
-from mlsim.scenario.words import ApplicationModel, ExecutionModel, LockOrder, Policy, Technique
+from mlsim.scenario.words import (
+    AnswerRule,
+    ApplicationModel,
+    ExecutionModel,
+    LockOrder,
+    Policy,
+    RequestRule,
+    Technique,
+)
 
 __all__ = ["remarks"]
 
@@ -31,6 +39,7 @@ def remarks(scenario: Scenario) -> list[str]:
         lines.append(_line("batch.deadline_factor", "policy EDF", f"batch.policy is {batch.policy}"))
     if not scenario.coordination.rca and _is_set(scenario.coordination, "latency"):
         lines.append(_line("coordination.latency", "rca: on", "coordination.rca is off"))
+    lines += _unread_answers(scenario)
     if application.model is ApplicationModel.RIGID:
         return lines
     return lines + _of_models(application.execution) + _of_techniques(application)
@@ -76,6 +85,21 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
             names = f"{words} {', '.join(readers)}"
             lines.append(_line(f"application.parameters.{key}", names, reason))
     return lines
+
+
+def _unread_answers(scenario: Scenario) -> list[str]:
+    coordination = scenario.coordination
+    if coordination.requests is RequestRule.NEVER:
+        reason = "coordination.requests is never"
+        return [
+            _line(f"coordination.{key}", "requests: head-of-queue", reason)
+            for key in ("answer", "tolerance", "reclaim")
+            if _is_set(coordination, key)
+        ]
+    if coordination.answer is not AnswerRule.TOLERANCE and _is_set(coordination, "tolerance"):
+        reason = f"coordination.answer is {coordination.answer}"
+        return [_line("coordination.tolerance", "answer: tolerance", reason)]
+    return []
 
 
 def _is_set(section: Section, key: str) -> bool:

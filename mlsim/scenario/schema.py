@@ -12,10 +12,11 @@ from mlsim.scenario.application import ApplicationConfig
 from mlsim.scenario.batch import BatchConfig
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.kinds import Name, Natural, Paragraph
+from mlsim.scenario.levels import TWO_LEVELS
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.platform import PlatformConfig
 from mlsim.scenario.section import BrokenRule, Section
-from mlsim.scenario.words import ApplicationModel, Mapping
+from mlsim.scenario.words import ApplicationModel, Mapping, RequestRule
 from mlsim.scenario.workload import WorkloadConfig
 
 __all__ = ["Origin", "Scenario"]
@@ -76,6 +77,13 @@ class Scenario(Section):
                 f"packed needs nodes with equally many cores, and the groups have {counts}; try mapping: core"
             )
             yield BrokenRule("workload.mapping", message, nodes)
+        if self.coordination.requests is not RequestRule.NEVER and self.workload.mapping is Mapping.CORE:
+            message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
+            yield BrokenRule("coordination.requests", message, ("workload.mapping",))
+        model = self.application.execution.model
+        if self.coordination.requests is not RequestRule.NEVER and model in TWO_LEVELS:
+            message = f"nodes cannot leave a loop under execution model {model}; allowed models: cca, dca"
+            yield BrokenRule("coordination.requests", message, ("application.execution.model",))
         if self.coordination.rca and self.application.model is ApplicationModel.RIGID:
             message = (
                 "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"

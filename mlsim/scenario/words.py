@@ -7,6 +7,7 @@ from typing import Self
 
 __all__ = [
     "Allocator",
+    "AnswerRule",
     "ApplicationModel",
     "Backfill",
     "Calibration",
@@ -20,6 +21,8 @@ __all__ = [
     "MasterRole",
     "OverrunRule",
     "Policy",
+    "ReleasedNodes",
+    "RequestRule",
     "ServiceOrder",
     "Statistics",
     "Technique",
@@ -138,6 +141,29 @@ class OverrunRule(Word):
 
     EXTEND = "extend"
     KILL = "kill"
+
+
+class RequestRule(Word):
+    """When the batch level asks running applications for nodes."""
+
+    NEVER = "never"
+    HEAD_OF_QUEUE = "head-of-queue"
+
+
+class AnswerRule(Word):
+    """What an application answers when it is asked for nodes."""
+
+    NEVER = "never"
+    IDLE_ONLY = "idle-only"
+    TOLERANCE = "tolerance"
+    ALWAYS = "always"
+
+
+class ReleasedNodes(Word):
+    """Who gets nodes that were released early."""
+
+    ANY = "any"
+    SHORT_FIRST = "short-first"
 
 
 class ApplicationModel(Word):

@@ -208,4 +208,6 @@ def _as_jobs(
         partition=log.partition.astype(np.int64),
         status=log.status.astype(np.int64),
         met=met,
+        loop_iterations=log.loop_iterations.astype(np.int64),
+        loop_limit=log.loop_limit.astype(np.int64),
     )

@@ -11,6 +11,8 @@ processors                yes       whole number
 status                    no        as in SWF: 1 completed, 0 failed, 5 cancelled
 user, group, executable,  no        whole numbers; or names, which become 1, 2, ... in the order
 queue, partition                    in which they first appear (the header keeps `<column>_names`)
+loop_iterations           no        iterations of the loop that the job executes, from 1 up
+loop_limit                no        most steps of a pixel in its Mandelbrot image, from 1 up
 ========================  ========  ============================================================
 
 An empty cell means unknown, as -1 does, except for job_id and submit_time, which must be there.
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks
-from mlsim.workload.fields import Field
+from mlsim.workload.fields import Field, LoopField
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 
@@ -58,7 +60,8 @@ _NAMED = {
     "queue": Field.QUEUE,
     "partition": Field.PARTITION,
 }
-_KNOWN = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED
+_LOOP = {field.name.lower(): field for field in LoopField}
+_KNOWN: dict[str, Field | LoopField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _WHOLE = r"^[+-]?[0-9]{1,15}$"
@@ -116,7 +119,7 @@ def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
     ).select(pl.all().str.strip_chars())
     if cells.height != records.lines.size:
         raise InputError(f"{path}: cannot be read as CSV; is a quote opened and never closed?")
-    columns = np.full((len(Field), cells.height), -1.0)
+    columns = np.full((len(Field) + len(LoopField), cells.height), -1.0)
     sound = np.ones(cells.height, np.bool_)
     header: Header = {}
     for name in (name for name in records.names if name in _KNOWN):
@@ -189,7 +192,8 @@ def _check_names(path: Path, line: int, names: list[str]) -> None:
         raise InputError(
             f"{path}:{line}: column {', '.join(missing)} is missing\n"
             f"  found: {', '.join(names)}\n"
-            f"  required: {', '.join(_REQUIRED)}, walltime; optional: {', '.join(_OPTIONAL | _NAMED)}{hint}"
+            f"  required: {', '.join(_REQUIRED)}, walltime; "
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}{hint}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The 18 columns of the Standard Workload Format, by name."""
+"""The 18 columns of the Standard Workload Format, by name, and those of ours that it does not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST_WHOLE", "Field"]
+__all__ = ["LARGEST_WHOLE", "Field", "LoopField"]
 
 
 class Field(IntEnum):
@@ -65,6 +65,30 @@ class Field(IntEnum):
             fits &= values >= 0
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
             fits &= (values >= 0) | (values == -1)
+        return fits
+
+
+class LoopField(IntEnum):
+    """A column about the loop that a job executes; only CSV workloads have them, -1 is "not known".
+
+    Their places follow those of :class:`Field`.
+
+    ``LOOP_ITERATIONS`` is the number of its iterations, ``LOOP_LIMIT`` the most steps of a pixel where
+    the iterations are those of a Mandelbrot image.
+    """
+
+    LOOP_ITERATIONS = 18
+    LOOP_LIMIT = 19
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return "a whole number from 1 up, or -1 for unknown"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """For each of the values: can it stand in this column."""
+        whole = np.isfinite(values) & (np.floor(values) == values) & (values <= LARGEST_WHOLE)
+        fits: NDArray[np.bool_] = whole & ((values >= 1) | (values == -1))
         return fits
 
 

@@ -43,6 +43,10 @@ class JobBlock:
     met
         Which cleaning rules and fallbacks the job met: bit k stands for
         :data:`mlsim.workload.clean.MARKS` ``[k]``.
+    loop_iterations
+        Iterations of the loop that the job executes, -1 if the scenario decides.
+    loop_limit
+        Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides.
     """
 
     job_id: Ints
@@ -57,6 +61,8 @@ class JobBlock:
     partition: Ints
     status: Ints
     met: Ints
+    loop_iterations: Ints
+    loop_limit: Ints
 
     def __len__(self) -> int:
         return self.job_id.size

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.workload.fields import Field
+from mlsim.workload.fields import Field, LoopField
 
 __all__ = ["LogBlock"]
 
@@ -18,7 +18,8 @@ Floats = NDArray[np.float64]
 class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
-    The attributes are the columns of :class:`Field` that a simulation uses, under the same names.
+    The attributes are the columns of :class:`Field` that a simulation uses, and those of
+    :class:`LoopField`, under the same names.
     """
 
     job_id: Floats
@@ -33,14 +34,18 @@ class LogBlock:
     executable: Floats
     queue: Floats
     partition: Floats
+    loop_iterations: Floats
+    loop_limit: Floats
 
     def __len__(self) -> int:
         return self.job_id.size
 
     @staticmethod
     def from_columns(columns: Floats) -> LogBlock:
-        """Take the columns from an array of shape (18, jobs)."""
-        return LogBlock(*(columns[Field[name.upper()]] for name in _NAMES))
+        """Take the columns from an array of shape (20, jobs), or (18, jobs) without those of the loop."""
+        unknown = np.full(columns.shape[1], -1.0)
+        places = (_PLACES[name] for name in _NAMES)
+        return LogBlock(*(columns[place] if place < len(columns) else unknown for place in places))
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""
@@ -48,3 +53,4 @@ class LogBlock:
 
 
 _NAMES = tuple(field.name for field in fields(LogBlock))
+_PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField)}

@@ -83,3 +83,41 @@ def test_length_of_a_file_is_the_length_of_the_loop(tmp_path: Path) -> None:
     costs = CostProfiles(CostsConfig(profile="file", path=str(path)), None, 1e9, 0, path)
     assert costs.iterations(99) == 3
     assert costs.prefix(1, 99, 5.0).tolist() == [0.0, 1.0, 3.0, 6.0]
+
+
+def test_jobs_with_loops_of_their_own_have_their_length() -> None:
+    costs = profiles({"count": 5}, profile="exponential", mean="2 s")
+    assert len(costs.prefix(1, 4, 9.0)) == 6
+    assert len(costs.prefix(2, 4, 9.0, iterations=8)) == 9
+    assert costs.prefix(3, 2, 1.0, iterations=8) is costs.prefix(4, 4, 9.0, iterations=8)
+    assert costs.iterations(4) == 5
+    assert costs.iterations(4, 8) == 8
+    assert len(profiles(None, profile="job").prefix(1, 4, 9.0, iterations=12)) == 13
+
+
+def test_mandelbrot_jobs_have_limits_of_their_own() -> None:
+    costs = profiles(None, profile="mandelbrot", size=16, limit=50, unit_cost="1 s")
+    counts = np.diff(costs.prefix(1, 4, 9.0))
+    assert len(counts) == 256
+    assert counts.max() == 50.0
+    np.testing.assert_array_equal(
+        np.diff(costs.prefix(2, 4, 9.0, iterations=256, limit=20)), np.minimum(counts, 20)
+    )
+    assert len(costs.prefix(3, 4, 9.0, iterations=64)) == 65
+    assert costs.prefix(4, 4, 9.0, limit=20) is costs.prefix(5, 2, 1.0, iterations=256, limit=20)
+
+
+def test_loops_of_their_own_are_scaled_to_the_run_time() -> None:
+    costs = profiles(None, profile="mandelbrot", size=16, calibrate="run-time")
+    for iterations, limit in ((256, 20), (64, 100_000), (-1, -1)):
+        assert costs.prefix(1, 8, 30.0, iterations, limit)[-1] == pytest.approx(240.0)
+
+
+def test_loops_of_their_own_that_a_profile_cannot_have(tmp_path: Path) -> None:
+    np.save(tmp_path / "costs.npy", np.ones(5))
+    file = profiles(None, profile="file", path=str(tmp_path / "costs.npy"))
+    assert len(file.prefix(1, 2, 1.0, iterations=5)) == 6
+    with pytest.raises(InputError, match=r"job 7: loop_iterations 6, .* is file; allowed: 5, as many"):
+        file.prefix(7, 2, 1.0, iterations=6)
+    with pytest.raises(InputError, match=r"job 7: loop_iterations 50, .* mandelbrot; allowed: the square"):
+        profiles(None, profile="mandelbrot", unit_cost="1 s").prefix(7, 2, 1.0, iterations=50)

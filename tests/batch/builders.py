@@ -7,9 +7,10 @@ import numpy as np
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.batch.table import NUMBER
-from mlsim.coordination import Forecast, NodeIdle
+from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.record import JobState
+from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, Mapping, PlatformConfig
 from mlsim.workload.jobs import JobBlock
 
 
@@ -32,6 +33,7 @@ def block(submit, run, estimate, processors, job_id=None) -> JobBlock:
         np.asarray(processors, np.int64)[order],
         *([unknown] * 6),
         np.zeros(n, np.int64),
+        *([unknown] * 2),
     )
 
 
@@ -40,10 +42,10 @@ class RigidApplications:
 
     def __init__(self, batch: BatchSystem, releases=None) -> None:
         self.batch, self.releases = batch, releases or {}
-        self.finished: list[tuple[int, float, bool]] = []
+        self.finished: list[tuple[int, float, JobState]] = []
 
     def launch(self, slot: int, at: float) -> Forecast:
-        table, occupancy = self.batch.table, self.batch.occupancy
+        table, occupancy = self.batch.state.table, self.batch.state.occupancy
         number = int(table.ints[NUMBER, slot])
         first, rows = int(table.column("first_row")[slot]), int(table.column("rows")[slot])
         nodes = occupancy.ints[1, first : first + rows][::-1]
@@ -56,19 +58,36 @@ class RigidApplications:
             idle.append(last)
         return Forecast(at + float(table.column("run_time")[slot]), tuple(idle))
 
-    def finish(self, slot: int, at: float, killed: bool) -> None:
-        self.finished.append((int(self.batch.table.ints[NUMBER, slot]), at, killed))
+    def disturb(self, slot: int, at: float, change) -> Forecast:
+        return Forecast(at)
+
+    def exclude(self, slot: int, at: float, request):
+        raise AssertionError("nobody is asked in these tests")
+
+    def idle_share(self, slot: int) -> float:
+        return 0.0
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        self.finished.append((int(self.batch.state.table.ints[NUMBER, slot]), at, state))
 
 
-def system(nodes: int, cores: int = 1, mapping: str = "node", release_latency=None, **batch) -> BatchSystem:
+def system(nodes: int, cores: int = 1, mapping: str = "node", log=None, failures=(), **batch) -> BatchSystem:
     hardware = machine(nodes, cores)
+    coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
     config = BatchConfig.model_validate(batch)
-    return BatchSystem(hardware, config, Requests.on(hardware, Mapping(mapping)), release_latency)
+    return BatchSystem(
+        hardware,
+        config,
+        Requests.on(hardware, Mapping(mapping)),
+        coordination,
+        log,
+        [FailureConfig.model_validate(failure) for failure in failures],
+    )
 
 
 def simulate(jobs, nodes: int, *, blocks=None, releases=None, **options):
     """Run a block (or several); give the batch system, the job rows and the occupancy rows."""
-    batch = system(nodes, release_latency=0.0 if releases is not None else None, **options)
+    batch = system(nodes, log=None if releases is None else MessageLog(0.0), **options)
     applications = RigidApplications(batch, releases)
     batch.run([jobs] if blocks is None else blocks, applications)
     return batch, batch.jobs(), batch.occupancy_rows()

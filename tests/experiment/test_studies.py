@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mlsim.experiment import Study, load_study, run_loop
+from mlsim.experiment import Study, load_study, run, run_loop
+from mlsim.experiment.batch_study import BatchStudy, is_batch_study, load_batch_study
 
 STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
 
@@ -24,10 +26,13 @@ def t_loop(name: str, *labels: str) -> float:
     return run_loop(loop, chunks=False).facts["t_loop"]
 
 
-@pytest.mark.parametrize("file", sorted(STUDIES.glob("*/*.yaml")), ids=lambda path: str(path.name))
+@pytest.mark.parametrize(
+    "file",
+    sorted(path for path in STUDIES.glob("*/*.yaml") if "\nvary:" in path.read_text()),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
 def test_every_study_loads_and_names_its_readme(file: Path):
-    if file.name != "loop.yaml":
-        assert load_study(file).cases
+    assert (load_batch_study if is_batch_study(file) else load_study)(file).cases
     assert (file.parent / "README.md").exists()
 
 
@@ -132,3 +137,77 @@ class TestSlowdown:
     )
     def test_psia_takes_as_long_as_it_did(self, technique, seconds):
         assert t_loop("slowdown", "PSIA", "0 us", technique, "cca") == pytest.approx(seconds, rel=0.03)
+
+
+@cache
+def batch_study(name: str) -> BatchStudy:
+    return load_batch_study(STUDIES / name)
+
+
+@cache
+def summary(name: str, *labels: str) -> dict[str, Any]:
+    """Give the summary of one combination, by its labels in the order of the axes."""
+    (scenario,) = [run for point, run in batch_study(name).cases if tuple(point.labels.values()) == labels]
+    return run(scenario).summary
+
+
+class TestEspRca:
+    """Eleliemy 2021, §6.3."""
+
+    @pytest.mark.parametrize("order", ["0", "1"])
+    def test_rca_cuts_the_makespan_of_static_on_mandelbrot(self, order):
+        off, on = (summary("esp-rca", "mandelbrot", "STATIC", order, rca) for rca in ("off", "on"))
+        assert off["jobs"]["completed"] == on["jobs"]["completed"] == 230
+        assert 0.75 < on["makespan"] / off["makespan"] < 0.9
+        assert off["utilization"]["busy"] == pytest.approx(0.712, abs=0.03)
+        assert on["utilization"]["busy"] == pytest.approx(0.838, abs=0.04)
+
+    def test_balance_on_mandelbrot(self):
+        static, gss, af = (
+            summary("esp-rca", "mandelbrot", technique, "0", "off")["loops"]["max_over_mean"]["mean"]
+            for technique in ("STATIC", "GSS", "AF")
+        )
+        assert static > 1.15 > 1.05 > gss > af
+        assert af == pytest.approx(1.0, abs=0.01)
+
+    def test_slow_messages_change_nothing_for_af_and_little_for_static(self):
+        name = "esp-rca/latency.yaml"
+        none, late = (summary(name, "mandelbrot", "AF", "0", message) for message in ("none", "10 s"))
+        assert late["coordination"]["releases"] == 0
+        assert late["makespan"] == none["makespan"]
+        none, late = (summary(name, "mandelbrot", "STATIC", "0", message) for message in ("none", "30 s"))
+        assert late["makespan"] < 0.92 * none["makespan"]
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("technique", ["STATIC", "GSS", "AF"])
+    def test_psia_is_balanced_and_gains_little(self, technique):
+        off, on = (summary("esp-rca", "psia", technique, "0", rca) for rca in ("off", "on"))
+        assert off["loops"]["max_over_mean"]["max"] < 1.05
+        assert on["makespan"] == pytest.approx(off["makespan"], rel=0.05)
+        assert off["makespan"] == pytest.approx(13_000, rel=0.06)
+
+
+@pytest.mark.logs
+class TestTwoLevel:
+    """Eleliemy 2021, §3.5."""
+
+    @pytest.fixture(autouse=True)
+    def _traces(self, logs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MLSIM_TRACES", str(logs_dir))
+
+    def test_without_variation_the_technique_does_not_matter(self):
+        static, ss = (summary("two-level", "Thunder", "1", "FCFS", name, "0") for name in ("STATIC", "SS"))
+        assert static["makespan"] == pytest.approx(ss["makespan"], rel=1e-6)
+
+    @pytest.mark.parametrize("policy", ["FCFS", "EDF", "SPF"])
+    def test_variation_costs_and_ss_absorbs_it_best(self, policy):
+        growth = {
+            technique: [
+                summary("two-level", "Thunder", "8", policy, technique, variation)["makespan"]
+                for variation in ("0", "0.1", "0.25")
+            ]
+            for technique in ("STATIC", "SS")
+        }
+        for makespans in growth.values():
+            assert makespans == sorted(makespans)
+        assert growth["SS"][2] / growth["SS"][0] < growth["STATIC"][2] / growth["STATIC"][0]

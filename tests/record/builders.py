@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,17 @@ class Held:
     released: bool = False
 
 
+class Said(NamedTuple):
+    """One coordination message."""
+
+    sent: float
+    kind: MessageKind
+    job: int
+    node: int = -1
+    nodes: int = 0
+    for_job: int = -1
+
+
 @dataclass
 class Run:
     """A run as it is made up, jobs numbered in order of start."""
@@ -48,7 +60,7 @@ class Run:
     end: list[float] = field(default_factory=list)
     chunks: list[tuple[int, int, int, int, int, float, float, float]] = field(default_factory=list)
     pes: list[tuple[int, int, float, float]] = field(default_factory=list)
-    messages: list[tuple[int, int, int, float]] = field(default_factory=list)
+    messages: list[Said] = field(default_factory=list)
 
 
 def random_records(seed: int, *, jobs: int = 12, exclusive: bool = False, loops: bool = True) -> Records:
@@ -63,7 +75,7 @@ def random_records(seed: int, *, jobs: int = 12, exclusive: bool = False, loops:
     exclusive
         Whether jobs hold whole nodes.
     loops
-        Whether jobs execute loops, release nodes early and send messages.
+        Whether jobs execute loops, release nodes early, some of which they get back, and messages are sent.
     """
     rng = np.random.default_rng(seed)
     run = Run(cores=[int(c) for c in rng.integers(1, 5, size=rng.integers(1, 5))])
@@ -73,10 +85,13 @@ def random_records(seed: int, *, jobs: int = 12, exclusive: bool = False, loops:
     return _tables(run, rng)
 
 
-def _free(run: Run, node: int, at: float) -> int:
-    """Count the free cores of a node, as an occupancy row that starts now would find them."""
-    used = sum(h.cores for h in run.held if h.node <= node < h.node + h.count and h.end > at)
-    return run.cores[node] - used
+def _free(run: Run, node: int, begin: float, end: float) -> int:
+    """Count the cores of a node that are free all the time for an occupancy row made now."""
+    held = [h for h in run.held if h.node <= node < h.node + h.count]
+    used = [sum(h.cores for h in held if h.start <= begin < h.end)]
+    for time in {h.start for h in held if begin < h.start < end}:
+        used.append(sum(h.cores for h in held if h.start <= time < h.end or h.start == time == h.end))
+    return run.cores[node] - max(used)
 
 
 def _start(
@@ -88,45 +103,77 @@ def _start(
     first = int(rng.integers(0, len(run.cores) - count + 1))
     nodes = range(first, first + count)
     wanted = [run.cores[n] if exclusive else int(rng.integers(1, run.cores[n] + 1)) for n in nodes]
-    while any(_free(run, n, now) < w for n, w in zip(nodes, wanted, strict=True)):
+    length = float(rng.choice(LENGTHS))
+    while any(_free(run, n, now, now + length) < w for n, w in zip(nodes, wanted, strict=True)):
         now = min(h.end for h in run.held if h.end > now)
-    end = now + float(rng.choice(LENGTHS))
+    end = now + length
     rows = [Held(job, n, 1, w, now, end) for n, w in zip(nodes, wanted, strict=True)]
-    if loops and rng.random() < 0.8:
-        _execute(run, rng, job, rows, end)
+    back = _execute(run, rng, job, rows, end) if loops and rng.random() < 0.8 else []
     if len(rows) == 2 and rows[0].cores == rows[1].cores and rows[0].end == rows[1].end:
         rows = [Held(job, first, 2, rows[0].cores, now, end)]
-    run.held += rows
+    run.held += rows + back
     run.submit.append(now - min(now, float(rng.choice([0.0, 0.5, 2.0]))))
     run.start.append(now)
     run.end.append(end)
     return now
 
 
-def _execute(run: Run, rng: np.random.Generator, job: int, rows: list[Held], end: float) -> None:
-    """Make up a loop: chunks of every PE, when it was told to stop, and what nodes were released."""
-    pe, step, first = 0, 0, 0
+def _execute(run: Run, rng: np.random.Generator, job: int, rows: list[Held], end: float) -> list[Held]:
+    """Make up a loop: chunks of every PE, when it was told to stop, and what nodes were released.
+
+    Returns the rows of nodes that were given back to the job.
+    """
+    pe, back = 0, []
     for position, row in enumerate(rows):
-        if position > 0 and rng.random() < 0.5 and end - row.start > 10 * LATENCY:
-            row.end, row.released = row.start + (end - row.start) / 2, True
-        last = row.end - LATENCY if row.released else row.end
-        told_last = row.start
-        for _ in range(row.cores):
-            bounds = np.sort(rng.uniform(row.start, last, size=2 * int(rng.integers(0, 4))))
-            bounds[rng.random(len(bounds)) < 0.2] = row.start
-            at = row.start
-            for begin, stop in np.sort(bounds).reshape(-1, 2):
-                size = int(rng.integers(1, 400))
-                run.chunks.append((job, pe, step, first, size, at, float(begin), float(stop)))
-                step, first, at = step + 1, first + size, float(stop)
-            told = float(rng.uniform(at, last)) if rng.random() < 0.7 else last
-            told_last = max(told_last, told)
-            run.pes.append((job, pe, at, told))
-            pe += 1
-        if row.released:
-            row.end = told_last + LATENCY
-            run.messages.append((MessageKind.NODE_IDLE, job, row.node, told_last))
-    run.messages.append((MessageKind.JOB_COMPLETED, job, -1, end))
+        stay, told = row, [row.start] * row.cores
+        while position > 0 and rng.random() < 0.6 and end - stay.start > 10 * LATENCY:
+            middle = stay.start + (end - stay.start) / 2
+            told = [_work(run, rng, job, pe + core, stay.start, middle) for core in range(row.cores)]
+            stay.end, stay.released = max(told) + LATENCY, True
+            _release(run, rng, stay)
+            if rng.random() < 0.3:
+                break
+            again = float(rng.choice([stay.end, rng.uniform(stay.end, (stay.end + end) / 2)]))
+            stay = Held(job, row.node, 1, row.cores, again, end)
+            run.messages.append(Said(again, MessageKind.NODE_RETURNED, job, row.node, 1))
+            back.append(stay)
+        if not stay.released and (stay is row or rng.random() < 0.8):  # else it came too late to ask again
+            told = [_work(run, rng, job, pe + core, stay.start, stay.end) for core in range(row.cores)]
+        run.pes += [(job, pe + core, told[core], told[core]) for core in range(row.cores)]
+        pe += row.cores
+    _refuse(run, rng, job, rows[0].start, end)
+    run.messages.append(Said(end, MessageKind.JOB_COMPLETED, job))
+    return back
+
+
+def _work(run: Run, rng: np.random.Generator, job: int, pe: int, begin: float, end: float) -> float:
+    """Make up the chunks of a PE in a time; return when it was told to stop, or left."""
+    bounds = np.sort(rng.uniform(begin, end, size=2 * int(rng.integers(0, 4))))
+    bounds[rng.random(len(bounds)) < 0.2] = begin
+    at = begin
+    for start, stop in np.sort(bounds).reshape(-1, 2):
+        step = len(run.chunks)
+        size = int(rng.integers(1, 400))
+        run.chunks.append((job, pe, step, 400 * step, size, at, float(start), float(stop)))
+        at = float(stop)
+    return float(rng.uniform(at, end)) if rng.random() < 0.7 else end
+
+
+def _release(run: Run, rng: np.random.Generator, stay: Held) -> None:
+    """Send that a node is idle, maybe after it was asked for; some messages meet at an instant."""
+    idle = stay.end - LATENCY
+    if rng.random() < 0.6:
+        asked = float(rng.choice([stay.start, rng.uniform(stay.start, idle), idle]))
+        run.messages.append(Said(asked, MessageKind.RELEASE_REQUEST, stay.job, -1, 2, 100 + stay.job))
+        run.messages.append(Said(asked + LATENCY, MessageKind.RELEASE_ACCEPTED, stay.job, stay.node, 1))
+    run.messages.append(Said(idle, MessageKind.NODE_IDLE, stay.job, stay.node, 1))
+
+
+def _refuse(run: Run, rng: np.random.Generator, job: int, begin: float, end: float) -> None:
+    """Ask in vain, maybe at the very start or end."""
+    for asked in rng.choice([begin, rng.uniform(begin, end), end], size=int(rng.integers(0, 3))).tolist():
+        run.messages.append(Said(asked, MessageKind.RELEASE_REQUEST, job, -1, 1, 3))
+        run.messages.append(Said(asked + LATENCY, MessageKind.RELEASE_REJECTED, job))
 
 
 def _tables(run: Run, rng: np.random.Generator) -> Records:
@@ -182,7 +229,8 @@ def _ints(column: np.ndarray) -> np.ndarray:
 
 
 def _occupancy(run: Run, row_of: np.ndarray) -> Occupancy:
-    rows = [(h.job, h.node, h.count, h.cores, h.start, h.end, h.released) for h in run.held]
+    in_order = sorted(run.held, key=lambda held: held.start)
+    rows = [(h.job, h.node, h.count, h.cores, h.start, h.end, h.released) for h in in_order]
     job, node, count, cores, start, end, released = _columns(rows, 7)
     held = row_of[_ints(job)], _ints(node), _ints(count), _ints(cores), start.copy(), end.copy()
     return Occupancy(*held, released.astype(np.bool_))
@@ -207,7 +255,8 @@ def _pes(run: Run, row_of: np.ndarray) -> PEs:
 
 
 def _messages(run: Run, row_of: np.ndarray) -> Messages:
-    kind, job, node, sent = _columns(sorted(run.messages, key=lambda message: message[3]), 4)
-    left = np.arange(len(kind))
-    rows = _ints(kind).astype(np.int8), row_of[_ints(job)], _ints(node), sent.copy(), sent + LATENCY
-    return Messages(*rows, left, left * 0.5)
+    sent, *rest = _columns(sorted(run.messages), 6)
+    kind, job, node, nodes, for_job = map(_ints, rest)
+    left = np.where(kind <= MessageKind.JOB_COMPLETED, np.arange(len(kind)), 0)
+    rows = kind.astype(np.int8), row_of[job], node, sent.copy(), sent + LATENCY
+    return Messages(*rows, nodes, for_job, left, left * 0.5)

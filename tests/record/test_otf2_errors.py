@@ -137,16 +137,17 @@ def test_a_pe_without_a_core_is_an_error(tmp_path: Path) -> None:
 def test_pes_may_use_some_of_the_cores_of_a_node(tmp_path: Path) -> None:
     records = random_records(7, jobs=1)
     assert int(records.occupancy.cores.max()) > 1
-    rows = len(records.occupancy.job)
+    nodes = np.unique(records.occupancy.node)
+    assert records.occupancy.count.max() == 1
     first = np.array([int(np.flatnonzero(records.chunks.pe >= 0)[0])])
     chunk = replace(
         records.chunks, **{n: getattr(records.chunks, n)[first] for n in records.chunks.__slots__}
     )
-    moved = replace(chunk, pe=np.array([rows - 1], np.int32))
+    moved = replace(chunk, pe=np.array([len(nodes) - 1], np.int32))
     pes = replace(records.pes, **{n: getattr(records.pes, n)[:0] for n in records.pes.__slots__})
     write(tmp_path, replace(records, chunks=moved, pes=pes), pes_per_node=1)
     (span,) = read_trace(tmp_path).nested("chunk")
-    before = int(records.nodes.cores[: records.occupancy.node[-1]].sum())
+    before = int(records.nodes.cores[: nodes[-1]].sum())
     assert span.location == 1 + before
 
 

@@ -65,13 +65,15 @@ def whole_run() -> Records:
         ),
         "pes": PEs(column(3, **integer), column(0, dtype=np.int32), column(105), column(105), column(4)),
         "messages": Messages(
-            column(0, 1, dtype=np.int8),
-            column(3, 3, **integer),
-            column(1, -1, **integer),
-            column(104, 105),
-            column(104.5, 105.5),
-            column(4, 0, **integer),
-            column(2, 0),
+            column(0, 1, 2, dtype=np.int8),
+            column(3, 3, 0, **integer),
+            column(1, -1, -1, **integer),
+            column(104, 105, 106),
+            column(104.5, 105.5, 106.5),
+            column(1, 0, 2, **integer),
+            column(-1, -1, 9, **integer),
+            column(4, 0, 0, **integer),
+            column(2, 0, 0),
         ),
     }
     return records_of(JOBS, STAYS, [1] * 6, **tables)
@@ -109,9 +111,12 @@ def test_what_does_not_exist_is_null():
 
 def test_messages_speak_in_words():
     records = whole_run()
-    first, second = message_frame(records.messages, records.jobs).to_dicts()
+    first, second, third = message_frame(records.messages, records.jobs).to_dicts()
     assert (first["kind"], first["job_id"], first["node"]) == ("node-idle", 2, 1)
     assert (second["kind"], second["node"], second["received_time"]) == ("job-completed", None, 105.5)
+    assert (third["kind"], third["job_id"], third["node"]) == ("release-request", 7, None)
+    assert [row["nodes"] for row in (first, second, third)] == [1, 0, 2]
+    assert [row["for_job"] for row in (first, second, third)] == [None, None, 9]
 
 
 def test_tables_are_written_and_read_back(tmp_path):

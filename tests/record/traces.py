@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import otf2
 import pytest
 from otf2 import events as kinds
+
+from mlsim.record import Records
+from mlsim.record.otf2 import Level, TraceInfo, write_otf2
 
 needs_otf2_print = pytest.mark.skipif(
     shutil.which("otf2-print") is None, reason="otf2-print is not installed"
@@ -110,3 +115,29 @@ def printed(directory: Path) -> tuple[list[str], list[str]]:
         rows = done.stdout.split("-" * 80 + "\n", 1)[1]
         texts.append([line for line in rows.splitlines() if line and not line.startswith(" ")])
     return texts[0], texts[1]
+
+
+def written(directory: Path | str, records: Records, level: Level, *, exclusive: bool = False) -> TraceInfo:
+    names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
+    return write_otf2(directory, records, level, exclusive_nodes=exclusive, **names)
+
+
+def traced(records: Records, level: Level, *, exclusive: bool = False) -> Trace:
+    with tempfile.TemporaryDirectory() as directory:
+        info = written(directory, records, level, exclusive=exclusive)
+        trace = read_trace(Path(directory))
+        assert info.events == sum(trace.counts.values())
+        assert info.locations == len(list(trace.definitions.locations))
+        files = [file for file in Path(directory).rglob("*") if file.is_file()]
+        assert info.bytes == sum(file.stat().st_size for file in files)
+    return trace
+
+
+def ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def node_locations(records: Records, *, per_node: bool) -> list[int]:
+    """First location of every node: the dispatcher's comes first."""
+    rows = np.ones(len(records.nodes.cores)) if per_node else records.nodes.cores
+    return [1 + int(before) for before in np.cumsum(rows) - rows]

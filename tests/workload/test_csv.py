@@ -43,6 +43,16 @@ def test_names_become_codes_in_order_of_first_appearance(tmp_path: Path) -> None
     }
 
 
+def test_loops_of_their_own(tmp_path: Path) -> None:
+    log = read(tmp_path, f"{NAMES},loop_limit,loop_iterations\n1,0,1,1,1,1e3,64\n2,0,1,1,1,,-1\n")
+    assert log.jobs.loop_iterations.tolist() == [64, -1]
+    assert log.jobs.loop_limit.tolist() == [1000, -1]
+    plain = read(tmp_path, f"{NAMES}\n1,0,1,1,1\n")
+    assert plain.jobs.loop_iterations.tolist() == plain.jobs.loop_limit.tolist() == [-1]
+    with pytest.raises(InputError, match="loop_limit is '0'; expected a whole number from 1 up, or -1"):
+        read(tmp_path, f"{NAMES},loop_limit\n1,0,1,1,1,0\n")
+
+
 def test_windows_files_quotes_blank_lines_and_compression(tmp_path: Path) -> None:
     text = f'{NAMES},user\r\n\r\n1,0,1,1,1,"a, b"\r\n\r\n2,0,1,1,1,"a ""q""\nx"\r\n\r\n'
     path = tmp_path / "jobs.csv"

@@ -18,7 +18,7 @@ cuts = st.lists(st.integers(0, 30), max_size=5)
 def block_of(submits: list[float], ids: list[int] | None = None) -> JobBlock:
     whole = np.array(ids if ids is not None else range(len(submits)), dtype=np.int64)
     real = np.array(submits, dtype=float)
-    return JobBlock(whole, real, real, real, *(np.arange(len(submits)) for _ in range(8)))
+    return JobBlock(whole, real, real, real, *(np.arange(len(submits)) for _ in range(10)))
 
 
 def split(block: JobBlock, places: list[int]) -> list[JobBlock]:

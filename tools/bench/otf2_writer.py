@@ -59,6 +59,7 @@ def full_machine(nodes: int, jobs: int) -> Records:
         end - start,
         ones * CORES,
         ones * CORES,
+        ones * CORES,
         np.zeros(jobs, np.int8),
         np.zeros(jobs, np.bool_),
         row % 50,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlsim.record import Jobs, Occupancy, Records
+from mlsim.record.derived import away_until
 
 __all__ = ["coordination_metrics", "released_nodes", "released_seconds"]
 
@@ -17,9 +18,9 @@ def released_nodes(occupancy: Occupancy) -> int:
 
 
 def released_seconds(occupancy: Occupancy, jobs: Jobs) -> tuple[float, float]:
-    """Node-seconds and core-seconds given back: Σ (end of the job - release) over the nodes, the cores."""
+    """Node-seconds and core-seconds given back: Σ (return or end of the job - release), nodes and cores."""
     row = occupancy.released
-    early = jobs.end_time[occupancy.job[row]] - occupancy.end[row]
+    early = (away_until(occupancy, jobs) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
 

@@ -18,6 +18,7 @@ from mlsim.analysis.plots.style import (
     axes_at,
     canvas,
     job_palette,
+    part_axis,
     picture_style,
     time_axis,
 )
@@ -44,7 +45,7 @@ _MARK = 6
 """Of the releases within a square of so many pixels one is marked."""
 
 
-def gantt(records: Records, title: str) -> Figure:
+def gantt(records: Records, title: str, span: tuple[float, float] | None = None) -> Figure:
     """Draw which job held which node when.
 
     A node is a band, in allocation order from the top; where jobs share nodes it is divided among its
@@ -58,8 +59,10 @@ def gantt(records: Records, title: str) -> Figure:
         What happened.
     title
         The picture's title.
+    span
+        Part of the time shown, in s; None: all of it.
     """
-    axis, nodes = time_axis(records.jobs), records.nodes
+    axis, nodes = time_axis(records.jobs) if span is None else part_axis(*span), records.nodes
     height = _height(len(nodes.name))
     left = _left_margin(nodes)
     shape = (height, WIDTH - left - _RIGHT)
@@ -120,7 +123,8 @@ def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shap
     if len(jobs.job_id) > _LABELLED:
         return
     job = held.job[what.row]
-    width = _pixels(axis, held.end - held.start + axis.begin, shape[1])[what.row]
+    begin, end = np.maximum(held.start, axis.begin), np.minimum(held.end, axis.end)
+    width = _pixels(axis, end - begin + axis.begin, shape[1])[what.row]
     height = (what.bottom - what.top) * shape[0] / max(len(records.nodes.name), 1)
     largest = np.lexsort((np.arange(len(job)), -width * height, job))
     largest = largest[np.append(True, np.diff(job[largest]) != 0)[: len(job)]]
@@ -130,7 +134,7 @@ def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shap
     for box in fits:
         row = what.row[box]
         ink = _readable(palette[colours[held.job[row]]])
-        when = (held.start[row] + held.end[row]) / 2 / axis.seconds
+        when = (begin[row] + end[row]) / 2 / axis.seconds
         where = (what.top[box] + what.bottom[box]) / 2
         axes.text(when, where, str(jobs.job_id[job[box]]), color=ink, size=7, ha="center", va="center")
 
@@ -143,7 +147,8 @@ def _readable(colour: Floats) -> str:
 def _draw_releases(axes: Axes, axis: TimeAxis, records: Records, shape: tuple[int, int]) -> None:
     """Mark when and where nodes were given back early; at most one mark a small square of the picture."""
     held = records.occupancy
-    rows = np.repeat(np.flatnonzero(held.released), held.count[held.released])
+    shown = np.flatnonzero(held.released & (held.end >= axis.begin) & (held.end <= axis.end))
+    rows = np.repeat(shown, held.count[shown])
     if not len(rows):
         return
     inside = np.arange(len(rows)) - np.searchsorted(rows, rows)

@@ -31,6 +31,7 @@ __all__ = [
     "axes_at",
     "canvas",
     "job_palette",
+    "part_axis",
     "picture_style",
     "scale_palette",
     "span_axis",
@@ -99,6 +100,11 @@ def time_axis(jobs: Jobs) -> TimeAxis:
     end = max(float(times.max()) if len(times) else 0.0, begin + 1.0)
     unit, seconds = next((unit, seconds) for limit, unit, seconds in _UNITS if end - begin < limit)
     return TimeAxis(begin, end, unit, seconds)
+
+
+def part_axis(begin: float, end: float) -> TimeAxis:
+    """From ``begin`` to ``end``, in s: a part of a picture's time, to be found again in others."""
+    return TimeAxis(begin, end, "s", 1.0)
 
 
 def span_axis(end: float) -> TimeAxis:

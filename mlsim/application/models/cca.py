@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
+from mlsim.application.absence import Absence, next_asking
 from mlsim.application.calendar import due_lowest_rank, move, new_calendar
 from mlsim.application.models.master import FIFO, LOWEST_RANK, Service, execute_until
 from mlsim.application.models.notes import Costs, Loop, PENotes, Rows, write_row
@@ -44,6 +45,7 @@ def run(
     costs: Costs,
     service: Service,
     perturbation: Perturbation,
+    absence: Absence,
     until: float,
     notes: PENotes,
     rows: Rows,
@@ -60,6 +62,8 @@ def run(
         Costs of the model, and how the master serves.
     perturbation
         Slow-downs of the PEs.
+    absence
+        When PEs ask for no chunks; PE 0 always does.
     until
         When the loop is ended whatever remains, in s; infinity: never.
     notes, rows
@@ -77,6 +81,8 @@ def run(
     row_pe, row_numbers, row_times, since = rows
     slow_of_pe, slow_index, slow_time, slow_factor = perturbation
     disturbed = len(slow_time) > 0
+    away_index, away_begin, away_end = absence
+    leaves = len(away_begin) > 0
     code, min_chunk, parameters, first_weights, trouble = technique
     break_after, service_order, dedicated = service
     base = zero + (1 if dedicated else 0)  # the first PE that executes
@@ -95,6 +101,12 @@ def run(
     spent = np.zeros(p)  # time of the last chunk, for techniques that learn from it
     pace = speed.copy()  # at which the last chunk was executed, perturbation included
     told[:] = -1.0  # not yet
+    if leaves:
+        for pe in range(1, p):
+            asked[pe] = next_asking(0.0, pe, away_index, away_begin, away_end)
+            move(times, ranks, pe, asked[pe] + latency[pe] if asked[pe] < until else np.inf)
+            if asked[pe] >= until:
+                asked[pe] = told[pe] = 0.0
     now = 0.0  # the master's clock
     position, own_end = zero, zero  # what is left of the master's own chunk
     own_step, own_begun, own_start, own_seconds = zero, False, 0.0, 0.0
@@ -171,7 +183,14 @@ def run(
             if learns:
                 spent[pe] = end - asked[pe] if whole else seconds
             asked[pe] = end
-            move(times, ranks, pe, end + latency[pe])
+            following = end + latency[pe]
+            if leaves:
+                asked[pe] = next_asking(end, pe, away_index, away_begin, away_end)
+                following = asked[pe] + latency[pe]
+                if asked[pe] >= until:
+                    asked[pe] = told[pe] = end
+                    following = np.inf
+            move(times, ranks, pe, following)
         elif position < own_end:
             if not own_begun:
                 own_begun, own_start, own_seconds = True, now, 0.0

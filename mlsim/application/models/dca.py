@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
+from mlsim.application.absence import Absence, next_asking
 from mlsim.application.calendar import move, new_calendar
 from mlsim.application.models.lock import Lock, lock_key, next_attempt
 from mlsim.application.models.notes import Costs, Loop, PENotes, Rows, write_row
@@ -48,6 +49,7 @@ def run(
     costs: Costs,
     lock: Lock,
     perturbation: Perturbation,
+    absence: Absence,
     until: float,
     notes: PENotes,
     rows: Rows,
@@ -64,6 +66,8 @@ def run(
         Costs of the model, and how the window is handed over.
     perturbation
         Slow-downs of the PEs.
+    absence
+        When PEs ask for no chunks; PE 0 always does.
     until
         When the loop is ended whatever remains, in s; infinity: never.
     notes, rows
@@ -81,6 +85,8 @@ def run(
     row_pe, row_numbers, row_times, since = rows
     slow_of_pe, slow_index, slow_time, slow_factor = perturbation
     disturbed = len(slow_time) > 0
+    away_index, away_begin, away_end = absence
+    leaves = len(away_begin) > 0
     code, min_chunk, parameters, first_weights, trouble = technique
     rule, reals = new_rule()
     reset_rule(rule, reals, code, n, p, min_chunk, parameters)
@@ -99,9 +105,15 @@ def run(
         zero - 1,
     )  # next_one: of those that polled, whose attempt comes first
 
+    asked = np.zeros(p)
+    if leaves:
+        for pe in range(p):
+            asked[pe] = next_asking(0.0, pe, away_index, away_begin, away_end)
+            move(times, ranks, pe, asked[pe] + latency[pe] if asked[pe] < until else np.inf)
+            asked[pe] = asked[pe] if asked[pe] < until else 0.0
+
     # From an atomic's answer leaving the window to the arrival of the claim that builds on it.
     thinking = 2.0 * latency + costs.calculation / speed + costs.delay
-    asked = np.zeros(p)
     spent = np.zeros(p)  # time of the last chunk, for techniques that learn from it
     pace = speed.copy()  # at which the last chunk was executed, perturbation included
     steps = np.zeros(p, np.int64)
@@ -209,5 +221,11 @@ def run(
             if learns:
                 spent[pe] = end - asked[pe] if whole else seconds
             asked[pe] = end
+            if leaves and following < np.inf:
+                asked[pe] = next_asking(end, pe, away_index, away_begin, away_end)
+                following = asked[pe] + latency[pe]
+                if asked[pe] >= until:
+                    asked[pe] = told[pe] = end
+                    following = np.inf
         move(times, ranks, pe, following)
     return count

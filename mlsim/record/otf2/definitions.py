@@ -18,11 +18,13 @@ from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     COMMUNICATOR,
     FIRST_ITERATION,
+    FOR_JOB,
     ITERATIONS,
     JOB_ID,
     MESSAGE,
     METRIC_CLASS,
     NESTED_REGIONS,
+    NODES,
     REMAINING_ITERATIONS,
     REMAINING_WORK,
     STEP,
@@ -52,6 +54,8 @@ _ATTRIBUTES = (
     (MESSAGE, "message", "kind of coordination message", _otf2.TYPE_STRING),
     (REMAINING_ITERATIONS, "remaining iterations", "iterations not yet executed", _otf2.TYPE_INT64),
     (REMAINING_WORK, "remaining work", "PE-seconds of work not yet executed", _otf2.TYPE_DOUBLE),
+    (NODES, "nodes", "how many nodes are asked for", _otf2.TYPE_UINT64),
+    (FOR_JOB, "for job", "identifier of the job that nodes are asked for", _otf2.TYPE_UINT64),
 )
 
 

@@ -29,6 +29,7 @@ from mlsim.record.otf2.calls import (
     message,
     metric,
 )
+from mlsim.record.otf2.content import Content
 from mlsim.record.otf2.mail import Mail
 from mlsim.record.otf2.metrics import Samples
 from mlsim.record.otf2.references import (
@@ -36,80 +37,30 @@ from mlsim.record.otf2.references import (
     CHUNK_REGION,
     COMMUNICATOR,
     FIRST_ITERATION,
+    FOR_JOB,
     ITERATIONS,
     JOB_ID,
     KIND_STRING,
     MESSAGE,
     METRIC_CLASS,
+    NODES,
     REMAINING_ITERATIONS,
     REMAINING_WORK,
     STEP,
     TECHNIQUE,
     TECHNIQUE_STRING,
 )
+from mlsim.record.tables import MessageKind
 
-__all__ = ["ChunkColumns", "Content", "Intervals", "JobColumns", "write_batch", "write_rows"]
+__all__ = ["write_batch", "write_rows"]
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _END_OF_TIME = int(np.iinfo(np.int64).max)
 # Sums of floats may put a chunk's bounds outside of its job's by a rounding error, which is cut off;
 # at more than this, in ns, the records are wrong.
 _TOLERANCE = 1000
-
-
-class Intervals(NamedTuple):
-    """What the rows show: columns by interval (see ``Layout``), then of the occupancy rows behind them.
-
-    ``told`` is when the interval's PEs knew that no work is left, or has no rows where none is shown.
-    """
-
-    first: Ints
-    occupancy_row: NDArray[np.int32]
-    told: Floats
-    job: Ints
-    start: Floats
-    end: Floats
-
-
-class JobColumns(NamedTuple):
-    """Regions of jobs, and what their enters tell."""
-
-    region: Ints
-    job_id: Ints
-    has_loop: NDArray[np.bool_]
-
-
-class ChunkColumns(NamedTuple):
-    """Chunks; those of interval i are ``order[first[i]:first[i + 1]]``, in order of time.
-
-    Where none are shown, ``order`` has no rows, and ``first`` means nothing.
-    """
-
-    first: Ints
-    order: Ints
-    start: Floats
-    end: Floats
-    first_iteration: Ints
-    size: Ints
-    step: Ints
-
-
-class Content(NamedTuple):
-    """What to write on the rows.
-
-    The messages of row r are those from ``mail_first[r]`` to ``mail_first[r + 1] - 1``. Enters of jobs
-    have attributes where ``describe`` is true.
-    """
-
-    intervals: Intervals
-    jobs: JobColumns
-    describe: bool
-    idle_region: int
-    chunks: ChunkColumns
-    mail_first: Ints
-    mail: Mail
+_RELEASE_REQUEST, _LAST_WITH_REMAINS = int(MessageKind.RELEASE_REQUEST), int(MessageKind.JOB_COMPLETED)
 
 
 class _Target(NamedTuple):
@@ -121,7 +72,7 @@ class _Target(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """Where a location is: time of the last event, next and last message to send, events written.
+    """Where a location is: time of the last event, next and last entry of the mail, events written.
 
     ``failed`` is not 0 after a failed call, and ``misplaced`` a chunk that lies outside of its job, or -1.
     """
@@ -157,7 +108,7 @@ def write_rows(api: Api, archive: int, attributes: int, content: Content, events
         to = _Target(api, _open_location(api, archive, location), attributes)
         if to.writer == 0:
             return 1, -1
-        at = _write_row(to, content, row)
+        at = _write_row(to, content, row, location)
         failed = at.failed | close_writer(api.close_evt_writer, archive, to.writer)
         if failed != 0 or at.misplaced >= 0:
             return failed, at.misplaced
@@ -178,15 +129,15 @@ def _open_location(api: Api, archive: int, location: int) -> int:
 
 
 @kernel(_nrt=False)
-def _write_row(to: _Target, content: Content, row: int) -> _Progress:
+def _write_row(to: _Target, content: Content, row: int, location: int) -> _Progress:
     """Write one location's events."""
-    intervals = content.intervals
-    at = _Progress(0, content.mail_first[row], content.mail_first[row + 1], 0, 0, -1)
+    intervals, mail = content.intervals, content.mail
+    at = _Progress(0, mail.first[location], mail.first[location + 1], 0, 0, -1)
     for interval in range(intervals.first[row], intervals.first[row + 1]):
         at = _write_job(to, content, interval, at)
         if at.failed != 0 or at.misplaced >= 0:
             break
-    return _send_until(to, content.mail, _END_OF_TIME, at)
+    return _mail_until(to, content.mail, _END_OF_TIME, at)
 
 
 @kernel(_nrt=False)
@@ -207,7 +158,7 @@ def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _
     intervals, chunks = content.intervals, content.chunks
     row = intervals.occupancy_row[interval]
     job, begin, end = intervals.job[row], _ticks(intervals.start[row]), _ticks(intervals.end[row])
-    at = _send_until(to, content.mail, begin, at)
+    at = _mail_until(to, content.mail, begin, at)
     at = _wrote(at, begin, _enter_job(to, content, job, begin))
     if len(chunks.order) > 0:
         for index in range(chunks.first[interval], chunks.first[interval + 1]):
@@ -215,11 +166,11 @@ def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _
     if len(intervals.told) > 0 and intervals.told[interval] < intervals.end[row]:
         idle = max(at.time, _ticks(intervals.told[interval]))
         if idle < end:
-            at = _send_until(to, content.mail, idle, at)
+            at = _mail_until(to, content.mail, idle, at)
             at = _wrote(at, idle, enter(to.api.enter, to.writer, 0, idle, content.idle_region))
-            at = _send_until(to, content.mail, end, at)
+            at = _mail_until(to, content.mail, end, at)
             at = _wrote(at, end, leave(to.api.leave, to.writer, 0, end, content.idle_region))
-    at = _send_until(to, content.mail, end + 1, at)
+    at = _mail_until(to, content.mail, end + 1, at)
     return _wrote(at, end, leave(to.api.leave, to.writer, 0, end, content.jobs.region[job]))
 
 
@@ -244,43 +195,49 @@ def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Pro
     stop = max(begin, min(end, limit))
     if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
         return _Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk)
-    at = _send_until(to, content.mail, begin, at)
+    at = _mail_until(to, content.mail, begin, at)
     failed = add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, chunks.first_iteration[chunk])
     failed |= add_uint(to.api.add_uint64, to.attributes, ITERATIONS, chunks.size[chunk])
     failed |= add_uint(to.api.add_uint64, to.attributes, STEP, chunks.step[chunk])
     failed |= enter(to.api.enter, to.writer, to.attributes, begin, CHUNK_REGION)
-    at = _send_until(to, content.mail, stop, _wrote(at, begin, failed))
+    at = _mail_until(to, content.mail, stop, _wrote(at, begin, failed))
     return _wrote(at, stop, leave(to.api.leave, to.writer, 0, stop, CHUNK_REGION))
 
 
 @kernel(_nrt=False)
-def _send_until(to: _Target, mail: Mail, limit: int, at: _Progress) -> _Progress:
-    """Write the location's messages that were sent before ``limit``."""
+def _mail_until(to: _Target, mail: Mail, limit: int, at: _Progress) -> _Progress:
+    """Write the sends and receives of messages before ``limit``."""
     failed = at.failed
     item = at.item
     while item < at.last_item and mail.time[item] < limit:
-        failed |= _write_message(to, to.api.mpi_send, mail, item)
+        failed |= _write_message(to, mail, item)
         item += 1
     return _Progress(at.time, item, at.last_item, at.events + item - at.item, failed, at.misplaced)
 
 
 @kernel(_nrt=False)
-def _write_message(to: _Target, side: int, mail: Mail, item: int) -> int:
-    """Write one side of a message, by the address of the library's function for it."""
-    failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + mail.kind[item])
+def _write_message(to: _Target, mail: Mail, item: int) -> int:
+    """Write one side of a message."""
+    kind = mail.kind[item]
+    failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + kind)
     failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, mail.job_id[item])
-    iterations, work = mail.remaining_iterations[item], mail.remaining_work[item]
-    failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
-    failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
-    time, peer, tag = mail.time[item], mail.peer[item], mail.kind[item]
-    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, tag, 0)
+    if kind <= _LAST_WITH_REMAINS:
+        iterations, work = mail.remaining_iterations[item], mail.remaining_work[item]
+        failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
+        failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
+    if kind == _RELEASE_REQUEST:
+        failed |= add_uint(to.api.add_uint64, to.attributes, NODES, mail.nodes[item])
+        failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, mail.for_job[item])
+    side = to.api.mpi_send if mail.is_sent[item] else to.api.mpi_recv
+    time, peer = mail.time[item], mail.peer[item]
+    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, 0)
 
 
 @kernel(_nrt=False)
 def write_batch(
     api: Api, archive: int, attributes: int, samples: Samples, member_types: int, values: int, mail: Mail
 ) -> tuple[int, int]:
-    """Write the dispatcher's location: metrics and received messages.
+    """Write the dispatcher's location: metrics and messages.
 
     ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
     ``samples.values``. Returns a status, not 0 if the library failed, and the number of events.
@@ -290,12 +247,13 @@ def write_batch(
         return 1, 0
     failed, sample = 0, 0
     members = samples.values.shape[1]
-    for item in range(len(mail.time) + 1):
-        limit = mail.time[item] if item < len(mail.time) else _END_OF_TIME
+    begin, end = mail.first[BATCH_LOCATION], mail.first[BATCH_LOCATION + 1]
+    for item in range(begin, end + 1):
+        limit = mail.time[item] if item < end else _END_OF_TIME
         while sample < len(samples.times) and samples.times[sample] <= limit and failed == 0:
             time, where = samples.times[sample], values + sample * members * samples.values.itemsize
             failed |= metric(api.metric, to.writer, 0, time, METRIC_CLASS, members, member_types, where)
             sample += 1
-        if item < len(mail.time):
-            failed |= _write_message(to, api.mpi_recv, mail, item)
-    return failed | close_writer(api.close_evt_writer, archive, to.writer), sample + len(mail.time)
+        if item < end:
+            failed |= _write_message(to, mail, item)
+    return failed | close_writer(api.close_evt_writer, archive, to.writer), sample + end - begin

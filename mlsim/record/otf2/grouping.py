@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 
-__all__ = ["group", "locate"]
+__all__ = ["group"]
 
 Ints = NDArray[np.int64]
 
@@ -39,14 +39,3 @@ def group(keys: Ints, groups: int) -> tuple[Ints, Ints]:
         order[place[keys[row]]] = row
         place[keys[row]] += 1
     return first, order
-
-
-@kernel
-def locate(first: Ints, places: Ints, job: Ints, pe: NDArray[np.int32], found: Ints) -> int:
-    """Look up ``places[first[job] + pe]`` for every row; return the first row with no such PE, or -1."""
-    for row in range(len(job)):
-        index = first[job[row]] + pe[row]
-        if pe[row] < 0 or index >= first[job[row] + 1]:
-            return row
-        found[row] = places[index]
-    return -1

@@ -1,4 +1,4 @@
-"""Coordination messages as pairs of a send on a node and a receive on the dispatcher's row."""
+"""Coordination messages: each is a send on one row of the trace and a receive on another one."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from numpy.typing import NDArray
 from mlsim.errors import MlsimError
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, nanoseconds
-from mlsim.record.tables import Messages, Occupancy, Records
+from mlsim.record.otf2.references import BATCH_LOCATION
+from mlsim.record.tables import MessageKind, Messages, Occupancy, Records
 
-__all__ = ["BATCH_RANK", "Mail", "receives", "senders", "sends"]
+__all__ = ["BATCH_RANK", "Mail", "application_nodes", "deliver"]
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
+_FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 
 
 class Mail(NamedTuple):
-    """One side of messages, in the order in which they are written."""
+    """Both sides of all messages, in the order in which they are written.
 
+    Those of location r are ``first[r]`` to ``first[r + 1] - 1``. ``is_sent`` tells sends from receives.
+    """
+
+    first: Ints
     time: Ints
+    is_sent: Bools
     peer: Ints
     kind: Ints
     job_id: Ints
+    nodes: Ints
+    for_job: Ints
     remaining_iterations: Ints
-    remaining_work: Floats
+    remaining_work: NDArray[np.float64]
 
 
-def senders(records: Records) -> Ints:
-    """Find the node each message was sent from: its own, else the node that its job held last.
+def application_nodes(records: Records) -> Ints:
+    """Find the node that sends or receives each message: the one it is about, else one of its job.
 
-    Where a job held several nodes until its end, that is the first of them.
+    That is the node that the job held last: where it held several until its end, the first of them.
     """
     own = records.messages.node
     return np.where(
@@ -52,46 +61,57 @@ def _last_nodes(held: Occupancy, jobs: int) -> Ints:
     return last
 
 
-def sends(records: Records, layout: Layout, sender: Ints) -> tuple[Ints, Mail]:
-    """Put messages in order of the row they are sent on, then of time.
+def deliver(records: Records, layout: Layout) -> Mail:
+    """Put both sides of every message in order of the row they are on, then of time.
 
-    Returns
-    -------
-    first, mail
-        The messages of row r are ``first[r]`` to ``first[r + 1] - 1``.
+    At the same time on the same row, a message that was sent before comes before.
+
+    Raises
+    ------
+    MlsimError
+        Where a message overtakes another one of the same sender to the same receiver. Messages of a pair
+        are received in the order of sending, as in MPI: that is how readers of a trace know which send
+        belongs to which receive.
     """
-    in_time = np.argsort(records.messages.sent, kind="stable")
-    first, order = group(layout.node_first[sender[in_time]], len(layout.first) - 1)
+    messages, node = records.messages, application_nodes(records)
+    from_batch = np.isin(messages.kind, _FROM_BATCH)
+    _check_order(messages, node, from_batch)
+    by_sending = np.lexsort((messages.received, messages.sent))
+    # Two entries a message: its send, its receive.
+    message = np.repeat(by_sending, 2)
+    is_sent = np.tile([True, False], len(by_sending))
+    time = np.where(is_sent, messages.sent[message], messages.received[message])
+    at_batch = from_batch[message] == is_sent
+    location = np.where(at_batch, BATCH_LOCATION, BATCH_LOCATION + 1 + layout.node_first[node[message]])
+    in_time = np.argsort(time, kind="stable")
+    first, order = group(location[in_time], BATCH_LOCATION + 1 + int(layout.node_first[-1]))
     order = in_time[order]
-    peer = np.full(len(order), BATCH_RANK, np.int64)
-    return first, _mail(records, order, records.messages.sent, peer)
+    peer = np.where(at_batch, BATCH_RANK + 1 + node[message], BATCH_RANK)
+    return _mail(records, message[order], first, nanoseconds(time[order]), is_sent[order], peer[order])
 
 
-def receives(records: Records, sender: Ints) -> Mail:
-    """Put messages in order of receipt; raise MlsimError where one overtakes another of its node.
-
-    Messages of one sender are received in the order of sending, as in MPI: that is how readers of a
-    trace know which send belongs to which receive.
-    """
-    messages = records.messages
-    order = np.lexsort((messages.sent, messages.received))
-    by_sender = np.lexsort((messages.sent, sender))
-    later = np.diff(sender[by_sender]) == 0
-    if np.any(np.diff(messages.received[by_sender])[later] < 0):
+def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
+    """Raise MlsimError where a message overtakes another one between the same two."""
+    pair = 2 * node + from_batch
+    order = np.lexsort((messages.received, messages.sent, pair))
+    if np.any((np.diff(pair[order]) == 0) & (np.diff(messages.received[order]) < 0)):
         raise MlsimError(
             "internal error: a coordination message was received before an earlier one of its node"
         )
-    return _mail(records, order, messages.received, sender[order] + 1)
 
 
-def _mail(records: Records, order: Ints, time: Floats, peer: Ints) -> Mail:
-    """Gather the columns of one side."""
-    messages: Messages = records.messages
+def _mail(records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints) -> Mail:
+    """Add what the messages of the entries say."""
+    messages = records.messages
     return Mail(
-        nanoseconds(time[order]),
+        first,
+        time,
+        is_sent,
         peer,
-        messages.kind[order].astype(np.int64),
-        records.jobs.job_id[messages.job[order]],
-        messages.remaining_iterations[order],
-        messages.remaining_work[order],
+        messages.kind[message].astype(np.int64),
+        records.jobs.job_id[messages.job[message]],
+        messages.nodes[message],
+        messages.for_job[message],
+        messages.remaining_iterations[message],
+        messages.remaining_work[message],
     )

@@ -15,12 +15,14 @@ __all__ = [
     "COMMUNICATOR",
     "FIRST_ITERATION",
     "FIXED_STRINGS",
+    "FOR_JOB",
     "ITERATIONS",
     "JOB_ID",
     "KIND_STRING",
     "MESSAGE",
     "METRIC_CLASS",
     "NESTED_REGIONS",
+    "NODES",
     "REMAINING_ITERATIONS",
     "REMAINING_WORK",
     "STEP",
@@ -52,6 +54,8 @@ TECHNIQUE = 4
 MESSAGE = 5
 REMAINING_ITERATIONS = 6
 REMAINING_WORK = 7
+NODES = 8
+FOR_JOB = 9
 
 # Strings that events refer to; string 0 is empty, as the format advises.
 TECHNIQUE_STRING = 1
@@ -62,7 +66,7 @@ FIXED_STRINGS = KIND_STRING + len(MessageKind)
 def fixed_strings(technique: str) -> list[str]:
     """List the strings that have fixed numbers, from 0 on.
 
-    >>> fixed_strings("GSS")
+    >>> fixed_strings("GSS")[:4]
     ['', 'GSS', 'node idle', 'job completed']
     """
     return ["", technique, *(kind.name.lower().replace("_", " ") for kind in MessageKind)]

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.otf2.calls import find_api
+from mlsim.record.otf2.content import ChunkColumns, Content, Intervals, JobColumns
 from mlsim.record.otf2.definitions import Names, write_definitions
-from mlsim.record.otf2.events import ChunkColumns, Content, Intervals, JobColumns, write_batch, write_rows
+from mlsim.record.otf2.events import write_batch, write_rows
 from mlsim.record.otf2.grouping import group
-from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds, place_pes, told_times
+from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
 from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
-from mlsim.record.otf2.mail import Mail, receives, senders, sends
+from mlsim.record.otf2.mail import deliver
 from mlsim.record.otf2.metrics import METRICS, Samples, sample_metrics
+from mlsim.record.otf2.places import place_pes, told_times
 from mlsim.record.otf2.references import BATCH_LOCATION, NESTED_REGIONS, Level
 from mlsim.record.tables import Chunks, Messages, PEs, Records, empty
 
@@ -81,14 +83,13 @@ def write_otf2(
     shown = _at_level(records, level)
     per_node = exclusive_nodes and level != "chunks"
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
-    sender = senders(shown)
-    content = _content(shown, layout, sender, level, pes_per_node)
-    batch = sample_metrics(records), receives(shown, sender)
-    length = _length(content, *batch)
+    content = _content(shown, layout, level, pes_per_node)
+    samples = sample_metrics(records)
+    length = _length(content, samples)
     # The largest definition lists a location for every node.
     opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
     with failures(directory), opened as archive:
-        events = _write_events(archive, shown, content, *batch)
+        events = _write_events(archive, shown, content, samples)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -113,28 +114,24 @@ def _at_level(records: Records, level: Level) -> Records:
     return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
 
 
-def _content(
-    records: Records, layout: Layout, sender: NDArray[np.int64], level: Level, pes_per_node: int | None
-) -> Content:
+def _content(records: Records, layout: Layout, level: Level, pes_per_node: int | None) -> Content:
     """Arrange the records by location and time."""
     told, chunks = _inside_jobs(records, layout, pes_per_node)
     held, nested = records.occupancy, len(NESTED_REGIONS[level])
-    mail_first, mail = sends(records, layout, sender)
     return Content(
         Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
         _job_columns(records, first_region=nested),
         level == "chunks",
         nested - 1,
         chunks,
-        mail_first,
-        mail,
+        deliver(records, layout),
     )
 
 
-def _length(content: Content, samples: Samples, incoming: Mail) -> int:
+def _length(content: Content, samples: Samples) -> int:
     """Find the time of the last event, in ns; raise MlsimError where one is before the start."""
     ends = nanoseconds(np.concatenate([content.intervals.start[:1], content.intervals.end]))
-    times = np.concatenate([ends, content.mail.time, incoming.time, samples.times])
+    times = np.concatenate([ends, content.mail.time, samples.times])
     if times.min() < 0:
         raise MlsimError(
             f"internal error: something is recorded {-times.min()} ns before the scenario's start"
@@ -146,13 +143,14 @@ def _inside_jobs(
     records: Records, layout: Layout, pes_per_node: int | None
 ) -> tuple[NDArray[np.float64], ChunkColumns]:
     """Arrange what happens inside of jobs: when PEs were told to stop, and chunks."""
+    chunks = records.chunks
     told, first, order = np.empty(0, np.float64), np.zeros(1, np.int64), np.empty(0, np.int64)
-    if len(records.pes.job) or len(records.chunks.job):
+    if len(records.pes.job) or len(chunks.job):
         places = place_pes(records, layout, pes_per_node)
         told = told_times(records, layout, places)
-        if len(records.chunks.job):
-            first, order = group(places.find(records.jobs, records.chunks), len(layout.entry))
-    chunks = records.chunks
+        if len(chunks.job):
+            stay = places.find(records.jobs, chunks.job, chunks.pe, chunks.start)
+            first, order = group(stay, len(layout.entry))
     return told, ChunkColumns(first, order, chunks.start, chunks.end, chunks.first, chunks.size, chunks.step)
 
 
@@ -165,9 +163,7 @@ def _job_columns(records: Records, *, first_region: int) -> JobColumns:
     return JobColumns(region, records.jobs.job_id, has_loop)
 
 
-def _write_events(
-    archive: Any, records: Records, content: Content, samples: Samples, incoming: Mail
-) -> NDArray[np.int64]:
+def _write_events(archive: Any, records: Records, content: Content, samples: Samples) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location."""
     events = np.zeros(len(content.intervals.first), np.int64)
     _otf2.Archive_OpenDefFiles(archive)
@@ -181,7 +177,7 @@ def _write_events(
         if not failed:
             types = np.full(len(METRICS), _otf2.TYPE_UINT64.value, np.uint8)
             pointers = types.ctypes.data, samples.values.ctypes.data
-            failed, events[BATCH_LOCATION] = write_batch(*library, samples, *pointers, incoming)
+            failed, events[BATCH_LOCATION] = write_batch(*library, samples, *pointers, content.mail)
     finally:
         _otf2.AttributeList_Delete(attributes)
     if failed:

@@ -1,0 +1,32 @@
+"""What an application answers when the batch system asks it for nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlsim.scenario import AnswerRule
+
+__all__ = ["AnswerPolicy"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPolicy:
+    """Which requests an application agrees to.
+
+    Attributes
+    ----------
+    rule
+        ``never``, ``idle-only`` (nodes that are idle already), ``tolerance`` or ``always``.
+    tolerance
+        Largest growth of its own run time, as a share (``tolerance`` only).
+    latency
+        Seconds that its messages take (``idle-only``: nodes are reported, but not known to be idle yet).
+    """
+
+    rule: AnswerRule
+    tolerance: float
+    latency: float = 0.0
+
+    def agrees(self, run_time: float, new_run_time: float) -> bool:
+        """Tell whether a run time may grow so far."""
+        return self.rule is AnswerRule.ALWAYS or new_run_time <= (1.0 + self.tolerance) * run_time

@@ -1,0 +1,139 @@
+"""Asking running applications for nodes that the first waiting job lacks (Eleliemy 2021, ch. 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import simpy
+
+from mlsim.batch.clock import Order
+from mlsim.batch.table import ESTIMATE, EXECUTABLE, JOB_ID, START
+from mlsim.coordination import Answer, MessageLog, ReleaseAccepted, ReleaseRejected, ReleaseRequest
+from mlsim.scenario import AnswerRule, CoordinationConfig, RequestRule
+
+if TYPE_CHECKING:
+    from mlsim.batch.simulator import BatchSystem
+
+__all__ = ["Asking"]
+
+
+class Asking:
+    """Asks for nodes on behalf of the queue's head, one application after the other.
+
+    Each head is asked for once. The applications are asked in order of the least expected harm: those
+    whose executable has left its nodes idle the longest in earlier runs, then those with the least
+    work left by estimates.
+
+    Parameters
+    ----------
+    system
+        The batch system.
+    log
+        Where messages are noted, and how long they take.
+    lends
+        Whether applications give up nodes that they could use, and so have a claim to them.
+    """
+
+    def __init__(self, system: BatchSystem, log: MessageLog, lends: bool) -> None:
+        self._lends = lends
+        self._system = system
+        self._state = system.state
+        self._log = log
+        self._history: dict[int, tuple[float, int]] = {}  # executable -> sum of idle shares, runs
+        self._asked_for: set[int] = set()
+        self._is_asking = False
+        self._promised: list[int] = []  # occupancy rows of nodes that will come
+
+    @classmethod
+    def of(cls, system: BatchSystem, log: MessageLog, coordination: CoordinationConfig) -> Asking | None:
+        """Make what a scenario asks for; None if nobody is ever asked."""
+        if coordination.requests is RequestRule.NEVER:
+            return None
+        return cls(system, log, lends=coordination.answer is not AnswerRule.IDLE_ONLY)
+
+    def learn(self, slot: int) -> None:
+        """Note how a job that is about to complete has used its nodes, if its executable is known."""
+        executable = int(self._state.table.ints[EXECUTABLE, slot])
+        if executable < 0:
+            return
+        total, runs = self._history.get(executable, (0.0, 0))
+        self._history[executable] = (total + self._system.applications.idle_share(slot), runs + 1)
+
+    def after_pass(self, now: float) -> None:
+        """Start asking, if the queue's head lacks nodes and has not been asked for yet."""
+        if self._is_asking or not self._state.n_waiting:
+            return
+        head = self._state.head
+        number = self._state.number(head)
+        if number not in self._asked_for:
+            self._asked_for.add(number)
+            self._is_asking = True
+            self._promised = []
+            self._system.clock.process(self._ask_for(head, number, self._candidates(now)))
+
+    def _candidates(self, now: float) -> list[tuple[int, int]]:
+        """Slots and numbers of the jobs that could give up a node, least harm first."""
+        jobs = [slot for slot in self._state.running() if self._state.held(slot) >= 2]
+        jobs.sort(key=lambda slot: self._harm(slot, now))
+        return [(slot, self._state.number(slot)) for slot in jobs]
+
+    def _harm(self, slot: int, now: float) -> tuple[bool, float, float, int]:
+        table = self._state.table
+        executable = int(table.ints[EXECUTABLE, slot])
+        total, runs = self._history.get(executable, (0.0, 0))
+        left = max(float(table.floats[START, slot] + table.floats[ESTIMATE, slot]) - now, 0.0)
+        share = total / runs if runs else 0.0
+        return runs == 0, -share, self._state.held(slot) * left, int(table.ints[JOB_ID, slot])
+
+    def _ask_for(
+        self, head: int, number: int, candidates: list[tuple[int, int]]
+    ) -> Generator[simpy.Event, Any, None]:
+        """SimPy process: one request and its answer after the other."""
+        clock = self._system.clock
+        for slot, asked in candidates:
+            missing = self._missing(head, number)
+            if missing <= 0:
+                break
+            request = ReleaseRequest(
+                self._job_id(slot) if self._state.number(slot) == asked else -1,
+                clock.time,
+                missing,
+                self._job_id(head),
+                self._state.reservation(head, clock.time),
+            )
+            yield clock.until(self._log.send(asked, request), Order.MESSAGE)
+            answer = self._answer(slot, asked, request)
+            if isinstance(answer, ReleaseAccepted):
+                self._promised += self._releases.promise(slot, answer.nodes, self._lends)
+            yield clock.until(self._log.send(asked, answer), Order.MESSAGE)
+        self._is_asking = False
+        clock.ask_to_close()
+
+    @property
+    def _releases(self) -> Any:
+        return self._system.releases
+
+    def _answer(self, slot: int, asked: int, request: ReleaseRequest) -> Answer:
+        now = self._system.clock.time
+        self._system.settle()
+        if self._state.number(slot) != asked or not self._is_running(slot):
+            return ReleaseRejected(request.job, now, "the job has ended")
+        answer, forecast = self._system.applications.exclude(slot, now, request)
+        if isinstance(answer, ReleaseAccepted):
+            self._system.plan(slot, now, forecast)
+        return answer
+
+    def _is_running(self, slot: int) -> bool:
+        return slot in self._state.running()
+
+    def _missing(self, head: int, number: int) -> int:
+        """Nodes that the head lacks beyond those that are free or promised."""
+        self._system.settle()
+        if not self._state.is_waiting(head, number):
+            return 0
+        coming = sum(self._state.is_held(row) for row in self._promised)
+        return self._state.units(head) - self._state.n_free - coming
+
+    def _job_id(self, slot: int) -> int:
+        return int(self._state.table.ints[JOB_ID, slot])

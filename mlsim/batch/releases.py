@@ -1,0 +1,146 @@
+"""Nodes that come back before their job ends, and nodes that go back to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mlsim.batch.clock import Event, Order
+from mlsim.batch.occupancy import NODE
+from mlsim.batch.table import JOB_ID
+from mlsim.coordination import Forecast, MessageLog, NodeReturned
+from mlsim.scenario import CoordinationConfig
+
+if TYPE_CHECKING:
+    from mlsim.batch.simulator import BatchSystem
+
+__all__ = ["Releases"]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A running job: its nodes, what is planned for them, which it gave up on request."""
+
+    number: int
+    row_of: dict[int, int]
+    planned: list[tuple[float, int, Event]] = field(default_factory=list)
+    yielded: set[int] = field(default_factory=set)
+    returned: dict[int, int] = field(default_factory=dict)
+
+
+class Releases:
+    """Carries out what forecasts say about idle nodes.
+
+    Parameters
+    ----------
+    system
+        The batch system.
+    log
+        How long messages take.
+    coordination
+        Whether nodes given up on request go back to their owners.
+
+    Attributes
+    ----------
+    released_now
+        Units released at the current time, before its pass.
+    """
+
+    def __init__(self, system: BatchSystem, log: MessageLog, coordination: CoordinationConfig) -> None:
+        self._system = system
+        self._state = system.state
+        self._log = log
+        self._reclaims = coordination.reclaim
+        self._jobs: dict[int, _Held] = {}
+        self._lent: dict[int, list[int]] = {}  # node -> slots of the running jobs that gave it up, in order
+        self.released_now = 0
+
+    def plan(self, slot: int, now: float, forecast: Forecast) -> None:
+        """Let every node but the last come back when its message arrives.
+
+        The last one stays with the job, so that the job is never without a node before its end.
+        Messages sent by ``now`` are on their way already.
+        """
+        job = self._jobs.get(slot)
+        if job is None:
+            rows = self._state.rows_of(slot)
+            nodes = self._state.occupancy.ints[NODE, rows.start : rows.stop].tolist()
+            job = self._jobs[slot] = _Held(self._state.number(slot), dict(zip(nodes, rows, strict=True)))
+            now = float("-inf")
+        for sent, _, event in job.planned:
+            if sent > now:
+                event.cancel()
+        job.planned = [plan for plan in job.planned if plan[0] <= now]
+        on_their_way = {(sent, node) for sent, node, _ in job.planned}
+        for message in forecast.idle[:-1]:
+            arrival = message.time + self._log.latency
+            is_new = message.time >= now and (message.time, message.node) not in on_their_way
+            if is_new and arrival < forecast.end:
+                row = job.row_of[message.node]
+                event = self._system.clock.at(arrival, Order.END, self._release, (slot, row, message.node))
+                job.planned.append((message.time, message.node, event))
+
+    def promise(self, slot: int, nodes: tuple[int, ...], lends: bool) -> list[int]:
+        """Note nodes that a job will give up on request; gives their occupancy rows.
+
+        With ``lends`` the job keeps a claim to them: they may go back to it.
+        """
+        job = self._jobs[slot]
+        if lends:
+            job.yielded.update(nodes)
+        return [job.row_of[node] for node in nodes]
+
+    def _release(self, event: Event) -> None:
+        slot, row, node = event.subject
+        if not self._state.is_held(row):
+            return  # the job was killed in the meantime
+        before = self._state.n_free
+        self._state.release(slot, row, self._system.clock.time)
+        self.released_now += self._state.n_free - before
+        job = self._jobs[slot]
+        if node in job.yielded:
+            self._lent.setdefault(node, []).append(slot)
+        self._system.clock.ask_to_close()
+
+    def after_pass(self, now: float) -> None:
+        """Give free nodes back to their owners, if that is wanted and no job waits."""
+        self.released_now = 0
+        if not self._reclaims or not self._lent or self._state.n_waiting:
+            return
+        for node in sorted(self._lent):
+            if self._lent[node] and self._state.is_free(node):
+                self._give_back(self._lent[node].pop(), node, now)
+
+    def _give_back(self, slot: int, node: int, now: float) -> None:
+        job = self._jobs[slot]
+        row = self._state.give_back(slot, node, now)
+        job.row_of[node] = job.returned[node] = row
+        job.yielded.discard(node)
+        message = NodeReturned(int(self._state.table.ints[JOB_ID, slot]), node, now)
+        arrival = self._log.send(job.number, message)
+        self._system.clock.at(arrival, Order.MESSAGE, self._arrive, (slot, job.number, message))
+
+    def _arrive(self, event: Event) -> None:
+        slot, number, message = event.subject
+        job = self._jobs.get(slot)
+        if job is None or job.number != number:
+            return  # its owner has ended in the meantime
+        now = self._system.clock.time
+        self._system.plan(slot, now, self._system.applications.disturb(slot, now, message))
+
+    def was_returned(self, slot: int, node: int) -> bool:
+        """Whether a job holds a node that it had given up and got back."""
+        job = self._jobs.get(slot)
+        return job is not None and node in job.returned and self._state.is_held(job.returned[node])
+
+    def forget(self, slot: int, now: float) -> None:
+        """Take note that a job ends: cancel what was planned, free what it got back."""
+        job = self._jobs.pop(slot)
+        for _, _, event in job.planned:
+            event.cancel()
+        for row in job.returned.values():
+            if self._state.is_held(row):
+                self._state.end_returned(slot, row, now)
+        for owners in self._lent.values():
+            if slot in owners:
+                owners.remove(slot)

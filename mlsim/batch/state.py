@@ -1,0 +1,280 @@
+"""The state of the batch level: jobs, queue, running jobs, nodes; arrays that the kernels change."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.dispatch import (
+    FREE,
+    HINT,
+    N_COUNTS,
+    QUEUED,
+    RUNNING,
+    USED_ROWS,
+    end_job,
+    enter_queue,
+    instant,
+    release_row,
+    reserve,
+    return_node,
+)
+from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED, OccupancyLog
+from mlsim.batch.policies import CODES
+from mlsim.batch.requests import Requests
+from mlsim.batch.table import FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
+from mlsim.platform import Machine
+from mlsim.scenario import Backfill, BatchConfig
+
+__all__ = ["BatchState"]
+
+Ints = NDArray[np.int64]
+
+
+class BatchState:
+    """What there is at one time, and the steps that change it.
+
+    Parameters
+    ----------
+    machine
+        The nodes.
+    config
+        Policy and backfilling.
+    requests
+        How jobs ask for room.
+    nodes_one_by_one
+        Whether nodes may be given back one by one, so that each has an occupancy row of its own.
+
+    Attributes
+    ----------
+    table, occupancy
+        Jobs in the system, and which nodes each one holds or held.
+    """
+
+    def __init__(
+        self, machine: Machine, config: BatchConfig, requests: Requests, nodes_one_by_one: bool
+    ) -> None:
+        self.table = JobTable()
+        self.occupancy = OccupancyLog()
+        self.requests = requests
+        self._options = (
+            CODES[config.policy.value],
+            float(config.deadline_factor),
+            config.backfill is Backfill.EASY,
+            requests.exclusive,
+            not nodes_one_by_one,
+        )
+        self._cores = machine.cores
+        self._free = machine.cores.copy()
+        self._down = np.zeros(machine.n_nodes, np.int64)
+        self._counts = np.zeros(N_COUNTS, np.int64)
+        self._counts[FREE] = requests.capacity
+        self._ended = np.empty(requests.capacity, np.int64)
+        self._queue = self._running = self._spare = self.started = np.empty(0, np.int64)
+        self.make_room()
+
+    @property
+    def n_waiting(self) -> int:
+        """Jobs in the queue."""
+        return int(self._counts[QUEUED])
+
+    @property
+    def n_free(self) -> int:
+        """Units that no job holds."""
+        return int(self._counts[FREE])
+
+    @property
+    def n_rows(self) -> int:
+        """Occupancy rows written so far."""
+        return int(self._counts[USED_ROWS])
+
+    @property
+    def head(self) -> int:
+        """Slot of the first waiting job."""
+        return int(self._queue[0])
+
+    def running(self) -> list[int]:
+        """Slots of the running jobs, in order of expected end."""
+        slots: list[int] = self._running[: self._counts[RUNNING]].tolist()
+        return slots
+
+    def number(self, slot: int) -> int:
+        """Which job is in a slot, as its order of arrival."""
+        return int(self.table.ints[NUMBER, slot])
+
+    def is_waiting(self, slot: int, number: int) -> bool:
+        """Whether that job is in that slot and has not started."""
+        return self.number(slot) == number and math.isnan(self.table.floats[START, slot])
+
+    def units(self, slot: int) -> int:
+        """Units that a job asks for."""
+        return int(self.table.ints[UNITS, slot])
+
+    def held(self, slot: int) -> int:
+        """Units that a job holds."""
+        return int(self.table.ints[HELD, slot])
+
+    def rows_of(self, slot: int) -> range:
+        """Occupancy rows that a job got at its start."""
+        first = int(self.table.ints[FIRST_ROW, slot])
+        return range(first, first + int(self.table.ints[ROWS, slot]))
+
+    def is_held(self, row: int) -> bool:
+        """Whether the nodes of an occupancy row are still with its job."""
+        return math.isnan(self.occupancy.floats[FINISH, row])
+
+    def holds(self, slot: int, node: int) -> bool:
+        """Whether a job holds part of a node by the rows of its start."""
+        rows = self.rows_of(slot)
+        first = self.occupancy.ints[NODE, rows.start : rows.stop]
+        count = self.occupancy.ints[COUNT, rows.start : rows.stop]
+        still = np.isnan(self.occupancy.floats[FINISH, rows.start : rows.stop])
+        return bool((still & (first <= node) & (node < first + count)).any())
+
+    def is_free(self, node: int) -> bool:
+        """Whether nobody holds any part of a node and it is in use."""
+        return bool(self._free[node] == self._cores[node] and not self._down[node])
+
+    def happen(
+        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, short_first: int
+    ) -> int:
+        """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        for k, slot in enumerate(ended):
+            self._ended[k] = slot
+        return instant(
+            now,
+            *self._options,
+            short_first,
+            len(ended),
+            self._ended,
+            first,
+            last,
+            arrivals,
+            *self._arrays,
+        )
+
+    def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
+        """Queue jobs without a pass."""
+        enter_queue(
+            now,
+            *self._options[:2],
+            first,
+            last,
+            arrivals,
+            self.table.floats,
+            self.table.ints,
+            self._queue,
+            self._counts,
+        )
+
+    def end(self, slot: int, now: float) -> None:
+        """Let a running job end without a pass."""
+        end_job(
+            slot,
+            now,
+            self.table.floats,
+            self.table.ints,
+            self._running,
+            self._counts,
+            self._free,
+            self.occupancy.ints,
+            self.occupancy.floats,
+        )
+
+    def release(self, slot: int, row: int, now: float) -> None:
+        """Take the nodes of an occupancy row from a job that goes on."""
+        release_row(
+            slot,
+            row,
+            now,
+            self.requests.exclusive,
+            self.table.ints,
+            self._counts,
+            self._free,
+            self.occupancy.ints,
+            self.occupancy.floats,
+        )
+
+    def end_returned(self, slot: int, row: int, now: float) -> None:
+        """Take back, at its job's end, a node that the job had given up and got back."""
+        self.release(slot, row, now)
+        self.occupancy.ints[RELEASED, row] = 0
+
+    def abandon_queue(self) -> list[int]:
+        """Empty the queue of jobs that will never start; gives their slots."""
+        slots: list[int] = self._queue[: self._counts[QUEUED]].tolist()
+        self._counts[QUEUED] = 0
+        return slots
+
+    def give_back(self, slot: int, node: int, now: float) -> int:
+        """Give a free node to a job that had released it; gives its occupancy row."""
+        row = return_node(
+            slot,
+            node,
+            now,
+            self.table.ints,
+            self._counts,
+            self._free,
+            self.occupancy.ints,
+            self.occupancy.floats,
+        )
+        self.make_room()
+        return row
+
+    def take_down(self, node: int) -> None:
+        """Take a node that nobody holds out of use."""
+        if self._down[node] == 0:
+            self._counts[FREE] -= 1 if self.requests.exclusive else self._free[node]
+            self._free[node] = 0
+        self._down[node] += 1
+
+    def bring_up(self, node: int) -> None:
+        """Take a node back into use, if it has no other failure."""
+        self._down[node] -= 1
+        if self._down[node] == 0:
+            self._free[node] = self._cores[node]
+            self._counts[FREE] += 1 if self.requests.exclusive else self._free[node]
+            self._counts[HINT] = min(int(self._counts[HINT]), node)
+
+    def reservation(self, slot: int, now: float) -> float:
+        """When a waiting job could start, by estimates; infinity if that is not known."""
+        if self.units(slot) <= self.n_free:
+            return now
+        time, _ = reserve(
+            self.units(slot), now, self.table.floats, self.table.ints, self._running, self._counts
+        )
+        return float(time)
+
+    def make_room(self) -> None:
+        """Let every array be large enough for the next pass, and remember where they are."""
+        capacity = self.table.capacity
+        if len(self._queue) < capacity:
+            self._queue = _grown(self._queue, capacity)
+            self._running = _grown(self._running, capacity)
+            self._spare = np.empty(capacity, np.int64)
+            self.started = np.empty(capacity, np.int64)
+        # A pass writes no more rows than there are units on the machine.
+        self.occupancy.reserve(self.n_rows, self.requests.capacity + 1)
+        self.row_limit = self.occupancy.ints.shape[1] - self.requests.capacity - 1
+        self._arrays: tuple[Any, ...] = (
+            self.table.floats,
+            self.table.ints,
+            self._queue,
+            self._spare,
+            self._running,
+            self._counts,
+            self._free,
+            self._cores,
+            self.occupancy.ints,
+            self.occupancy.floats,
+            self.started,
+        )
+
+
+def _grown(array: Ints, capacity: int) -> Ints:
+    grown = np.empty(capacity, np.int64)
+    grown[: len(array)] = array
+    return grown

@@ -1,0 +1,179 @@
+"""Draws the pictures of a study of runs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.analysis.plots import LinePanel, Look, gantt, lines, write_picture
+from mlsim.experiment.batch_pictures import Balance, PictureSpec
+from mlsim.experiment.batch_tables import labels_of, relative_title, relative_to
+from mlsim.experiment.result import Result
+
+if TYPE_CHECKING:
+    from mlsim.experiment.batch_study import BatchStudy, RunRow
+
+__all__ = ["draw_gantt", "draw_pictures"]
+
+Floats = NDArray[np.float64]
+Points = tuple[Floats, Floats]
+
+
+class _Drawing(NamedTuple):
+    """A picture of curves: panels, labels of the axes, look, and the first words of the file's name."""
+
+    panels: list[LinePanel]
+    x: str
+    y: str
+    look: Look
+    name: str
+
+
+def draw_gantt(
+    directory: Path, study: str, picture: PictureSpec, labels: Mapping[str, str], result: Result
+) -> None:
+    """Draw the nodes of one run over time."""
+    part = [] if picture.span is None else [f"{second:g}" for second in picture.span]
+    figure = gantt(result.records, _title(study, labels), picture.span)
+    write_picture(figure, directory / f"{_file_name('gantt', *labels.values(), *part)}.png")
+
+
+def draw_pictures(directory: Path, study: BatchStudy, rows: Sequence[RunRow]) -> None:
+    """Draw everything but the nodes over time, which were drawn when a run had ended."""
+    ratios = relative_to(study, rows) if study.relative else {}
+    for picture in study.pictures:
+        if picture.kind == "gantt":
+            continue
+        for labels, part in _pictures(study, picture, rows):
+            if picture.kind == "utilization":
+                drawing = _utilization(picture, part)
+            elif picture.kind == "balance":
+                drawing = _balance(picture, part)
+                _write_balance(directory / f"{_file_name('balance', *labels.values())}.csv", part)
+            else:
+                drawing = _metric(study, picture, part, ratios)
+            figure = lines(drawing.panels, _title(study.name, labels), drawing.x, drawing.y, drawing.look)
+            write_picture(figure, directory / f"{_file_name(drawing.name, *labels.values())}.png")
+
+
+def _pictures(
+    study: BatchStudy, picture: PictureSpec, rows: Sequence[RunRow]
+) -> Iterator[tuple[dict[str, str], list[RunRow]]]:
+    """Give the runs of each picture of one entry, and the labels that they have in common."""
+    inside = {picture.lines, picture.panels, picture.along}
+    if picture.kind == "metric":
+        inside.add(study.repetitions or "")
+    axes = [axis for axis in study.axes if axis.name not in inside]
+    for labels in product(*(axis.points for axis in axes)):
+        common = dict(zip([axis.name for axis in axes], labels, strict=True))
+        part = [row for row in rows if picture.shows(row.labels) and common.items() <= row.labels.items()]
+        if part:
+            yield common, part
+
+
+def _panels(
+    picture: PictureSpec, rows: Sequence[RunRow], points: Callable[[Sequence[RunRow]], Points]
+) -> list[LinePanel]:
+    """Group runs by panel and curve; ``points`` gives the curve of some runs."""
+    groups: dict[str, dict[str, list[RunRow]]] = {}
+    for row in rows:
+        panel = f"{picture.panels}: {row.labels[picture.panels]}" if picture.panels else ""
+        groups.setdefault(panel, {}).setdefault(row.labels[picture.lines], []).append(row)
+    return [
+        LinePanel(title, {name: points(part) for name, part in series.items()})
+        for title, series in groups.items()
+    ]
+
+
+def _utilization(picture: PictureSpec, rows: Sequence[RunRow]) -> _Drawing:
+    def points(part: Sequence[RunRow]) -> Points:
+        assert part[0].curve is not None, "kept for the runs of such a picture"
+        return part[0].curve
+
+    panels = _panels(picture, rows, points)
+    return _Drawing(panels, "time (s)", "busy share of the machine", Look(percent=True), "utilization")
+
+
+def _balance(picture: PictureSpec, rows: Sequence[RunRow]) -> _Drawing:
+    names = sorted({name for row in rows for name in _balance_of(row).executable})
+    places = {name: float(place) for place, name in enumerate(names)}
+
+    def points(part: Sequence[RunRow]) -> Points:
+        """Spread the jobs of an executable over the room around its place."""
+        balance = _balance_of(part[0])
+        x = np.array([places[name] for name in balance.executable])
+        for place in places.values():
+            of = np.flatnonzero(x == place)
+            x[of] += (np.arange(len(of)) + 0.5) / max(len(of), 1) * 0.8 - 0.4
+        return x, balance.max_over_mean
+
+    look = Look(dots=True, joined=False, ticks={place: name for name, place in places.items()}, across=1)
+    panels = _panels(picture, rows, points)
+    return _Drawing(panels, "job, by executable", "max / mean of finishing times", look, "balance")
+
+
+def _balance_of(row: RunRow) -> Balance:
+    assert row.balance is not None, "kept for the runs of such a picture"
+    return row.balance
+
+
+def _write_balance(path: Path, rows: Sequence[RunRow]) -> None:
+    """Write the balance of every job of some runs."""
+    import polars as pl
+
+    frames = [
+        pl.DataFrame(_balance_of(row)._asdict()).with_columns(
+            *(pl.lit(label).alias(name) for name, label in row.labels.items())
+        )
+        for row in rows
+    ]
+    pl.concat(frames).select(*rows[0].labels, *Balance._fields).write_csv(path)
+
+
+def _metric(
+    study: BatchStudy,
+    picture: PictureSpec,
+    rows: Sequence[RunRow],
+    ratios: Mapping[tuple[str, ...], float],
+) -> _Drawing:
+    labels = next(list(axis.points) for axis in study.axes if axis.name == picture.along)
+    places = _numbers(labels)
+    title = picture.metric or next(iter(study.metrics))
+
+    def points(part: Sequence[RunRow]) -> Points:
+        """Give the mean of the runs at each place."""
+        values: dict[str, list[float]] = {}
+        for row in part:
+            value = ratios.get(labels_of(row), math.nan) if picture.relative else row.metrics[title]
+            values.setdefault(row.labels[picture.along], []).append(value)
+        x = [place for label, place in zip(labels, places, strict=True) if label in values]
+        return np.array(x), np.array([np.mean(values[label]) for label in labels if label in values])
+
+    name = relative_title(study) if picture.relative else title
+    look = Look(dots=True, ticks=dict(zip(places, labels, strict=True)), across=3)
+    return _Drawing(_panels(picture, rows, points), picture.along, name, look, name)
+
+
+def _numbers(labels: Sequence[str]) -> list[float]:
+    """Give places along an axis: the labels themselves where all are numbers."""
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        numbers = [math.nan]
+    return numbers if all(map(math.isfinite, numbers)) else [float(place) for place in range(len(labels))]
+
+
+def _title(study: str, labels: Mapping[str, str]) -> str:
+    words = ", ".join(f"{name} {label}" for name, label in labels.items())
+    return f"{study}: {words}" if words else study
+
+
+def _file_name(*words: str) -> str:
+    return re.sub(r"[^\w+.-]+", "-", " ".join(words)).strip("-.")

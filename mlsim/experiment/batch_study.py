@@ -1,0 +1,306 @@
+"""Studies of whole runs: a scenario under every combination of some choices.
+
+A study of runs is a YAML file beside the scenario it varies, as :mod:`mlsim.experiment.study` has it for
+loops, with some keys of its own.
+
+```yaml
+of: runs
+name: esp-rca
+description: ...
+base: esp.yaml                   # a scenario file
+vary:                            # every combination is simulated; the last varies fastest
+  application:                   # labels, each with the keys it sets
+    psia: {application.costs.profile: psia}
+    mandelbrot: {application.costs.profile: mandelbrot}
+  application.technique: [STATIC, GSS, AF]         # or a list of values of one key
+  rca: {off: {coordination.rca: off}, on: {coordination.rca: on}}
+  order: {0: {}, 1: {}}
+set: {workload.path: "{application}-{order}.csv"}  # keys of every run; {axis} is the run's label
+without: [{application: psia, technique: AF}]      # combinations to leave out
+columns: rca                     # what stands side by side; default: the last of vary
+repetitions: order               # tables show the mean over this axis, least and largest
+metrics:                         # title in the tables: key of summary.json
+  makespan (s): makespan
+  utilization: utilization.busy
+relative: {rca: off}             # the first metric is also shown divided by that of this combination
+reference: source.csv            # what others found: a column an axis, and some of the titles of metrics
+pictures:                        # an axis that a picture does not name makes one picture each
+  - {kind: utilization, lines: technique, panels: rca, where: {order: 0}}
+  - {kind: metric, along: order, lines: technique, panels: application, relative: true}
+  - {kind: balance, lines: technique, panels: rca, where: {order: 0}}
+  - {kind: gantt, where: {technique: STATIC, order: 0}, span: [415, 550]}
+```
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsim.errors import InputError
+from mlsim.experiment.batch_pictures import Balance, PictureSpec, balance_of, busy_curve, picture_of
+from mlsim.experiment.grid import Axis, Point, axes_of, points
+from mlsim.experiment.result import Result
+from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
+from mlsim.scenario import Scenario, load
+
+__all__ = ["BatchStudy", "RunRow", "is_batch_study", "load_batch_study", "run_batch_study"]
+
+_KEYS = (
+    *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions"),
+    *("metrics", "relative", "reference", "pictures"),
+)
+_METRICS = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
+_KINDS = ("runs", "loops")
+
+
+@dataclass(frozen=True)
+class BatchStudy:
+    """What is compared with what.
+
+    Attributes
+    ----------
+    name, description
+        From the file.
+    source, text
+        The file, and what it says.
+    axes
+        What varies.
+    cases
+        Every combination, with its scenario; all of them have been checked.
+    columns
+        Name of the axis that stands side by side.
+    repetitions
+        Name of the axis that tables take the mean over, or None.
+    metrics
+        Title to key of the summary.
+    relative
+        Labels of the combination that the first metric is divided by; empty: none.
+    reference
+        What others found: labels of all axes but repetitions, to values by title.
+    pictures
+        What is drawn.
+    """
+
+    name: str
+    description: str
+    source: Path
+    text: str
+    axes: Sequence[Axis]
+    cases: Sequence[tuple[Point, Scenario]]
+    columns: str
+    repetitions: str | None
+    metrics: Mapping[str, str]
+    relative: Mapping[str, str]
+    reference: Mapping[tuple[str, ...], Mapping[str, float]]
+    pictures: Sequence[PictureSpec]
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One combination, simulated.
+
+    Attributes
+    ----------
+    labels
+        Of each axis.
+    metrics
+        By title; NaN where the run has none.
+    curve
+        Times (s) and busy shares of the machine, where a picture shows them.
+    balance
+        The balance of each job's loop, where a picture shows it.
+    """
+
+    labels: Mapping[str, str]
+    metrics: Mapping[str, float]
+    curve: tuple[Any, Any] | None = None
+    balance: Balance | None = None
+
+
+def is_batch_study(path: str | Path) -> bool:
+    """Tell whether a study is one of whole runs, and not of loops alone.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or says neither.
+    """
+    from mlsim.scenario.source import parse_text
+
+    file = file_of(path)
+    content = parse_text(file_text(file), str(file)).value
+    kind = content.get("of", "loops") if isinstance(content, dict) else "loops"
+    return one_of(kind, _KINDS, f"{file}: of") == "runs"
+
+
+def load_batch_study(path: str | Path) -> BatchStudy:
+    """Read a study and every scenario it makes.
+
+    Parameters
+    ----------
+    path
+        A study file, or a directory with ``study.yaml`` in it.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or a combination is no scenario; nothing was simulated.
+    """
+    file = file_of(path)
+    text = file_text(file)
+    content = mapping(text, file, _KEYS)
+    one_of(content.get("of"), ["runs"], f"{file}: of")
+    axes = axes_of(content["vary"], f"{file}: vary")
+    names = [axis.name for axis in axes]
+    without = entries(content.get("without", []), axes, f"{file}: without")
+    repetitions = content.get("repetitions")
+    metrics = _words(content.get("metrics", _METRICS), f"{file}: metrics")
+    reference = content.get("reference")
+    compared = [axis for axis in axes if axis.name != repetitions]
+    return BatchStudy(
+        name=str(content.get("name", file.parent.resolve().name)),
+        description=str(content.get("description", "")),
+        source=file,
+        text=text,
+        axes=axes,
+        cases=[
+            (point, load(file.parent / str(content["base"]), _overrides(content, point, file)))
+            for point in points(axes, without)
+        ],
+        columns=one_of(content.get("columns", names[-1]), names, f"{file}: columns"),
+        repetitions=None if repetitions is None else one_of(repetitions, names, f"{file}: repetitions"),
+        metrics=metrics,
+        relative=_relative(content.get("relative", {}), axes, f"{file}: relative"),
+        reference={} if reference is None else _reference(file.parent / str(reference), compared, metrics),
+        pictures=[picture_of(value, axes, f"{file}: pictures") for value in _list(content, "pictures", file)],
+    )
+
+
+def _overrides(content: Mapping[str, Any], point: Point, file: Path) -> dict[str, object]:
+    """Give the keys of one run: those of all, with its labels put in, and those of its labels."""
+    common = content.get("set", {})
+    if not isinstance(common, dict):
+        raise InputError(f"{file}: set: {common!r}; allowed: a mapping of keys to values")
+    try:
+        filled = {
+            str(key): value.format_map(point.labels) if isinstance(value, str) else value
+            for key, value in common.items()
+        }
+    except (KeyError, ValueError, IndexError) as error:
+        allowed = ", ".join(f"{{{name}}}" for name in point.labels)
+        raise InputError(f"{file}: set: {error} is no axis; allowed in braces: {allowed}") from error
+    return {**filled, **point.overrides}
+
+
+def _list(content: Mapping[str, Any], key: str, file: Path) -> list[Any]:
+    value = content.get(key, [])
+    if not isinstance(value, list):
+        raise InputError(f"{file}: {key}: {value!r}; allowed: a list")
+    return value
+
+
+def _words(value: object, place: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not value or not all(isinstance(key, str) for key in value.values()):
+        raise InputError(f"{place}: {value!r}; allowed: titles with keys of summary.json, e.g. {_METRICS}")
+    return {str(title): key for title, key in value.items()}
+
+
+def _relative(value: object, axes: Sequence[Axis], place: str) -> dict[str, str]:
+    (entry,) = entries([value], axes, place)
+    return {name: str(label) for name, label in entry.items()}
+
+
+def _reference(
+    file: Path, axes: Sequence[Axis], metrics: Mapping[str, str]
+) -> dict[tuple[str, ...], dict[str, float]]:
+    """Read what others found; further columns are for readers, and cells may be empty."""
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    for number, row in enumerate(csv.DictReader(file_text(file).splitlines()), start=2):
+        place = f"{file}:{number}"
+        key = tuple(one_of(row.get(a.name), list(a.points), f"{place}: {a.name}") for a in axes)
+        try:
+            found[key] = {title: float(row[title]) for title in metrics if row.get(title)}
+        except ValueError as error:
+            raise InputError(f"{place}: {error}; allowed: numbers") from error
+    return found
+
+
+def run_batch_study(
+    study: BatchStudy,
+    *,
+    out: str | Path | None = None,
+    progress: Callable[[RunRow, int], None] | None = None,
+) -> list[RunRow]:
+    """Simulate every combination of a study.
+
+    Parameters
+    ----------
+    study
+        From :func:`load_batch_study`.
+    out
+        Directory for the tables (``runs.csv``, ``table.md``) and pictures; it must not exist. Nothing is
+        written without it.
+    progress
+        Called with each row and how many there will be.
+
+    Raises
+    ------
+    InputError
+        If a file that a scenario names cannot be used, or a summary has no such metric.
+    OutputError
+        If the results cannot be written; nothing is left half-written.
+    """
+    from mlsim.experiment.batch_tables import write_batch_study
+    from mlsim.experiment.rundir import check_target, complete_or_gone
+
+    if out is None:
+        return [_simulated(study, *case, None, progress) for case in study.cases]
+    check_target(Path(out))
+    with complete_or_gone(Path(out)) as partial:
+        rows = [_simulated(study, *case, partial, progress) for case in study.cases]
+        write_batch_study(partial, study, rows)
+    return rows
+
+
+def _simulated(
+    study: BatchStudy,
+    point: Point,
+    scenario: Scenario,
+    directory: Path | None,
+    progress: Callable[[RunRow, int], None] | None,
+) -> RunRow:
+    """Simulate one combination, and keep of it what tables and pictures show."""
+    from mlsim.experiment.runner import run
+
+    result = run(scenario)
+    wanted = [picture for picture in study.pictures if picture.shows(point.labels)]
+    kinds = {picture.kind for picture in wanted} if directory is not None else set()
+    row = RunRow(
+        point.labels,
+        {title: _metric(result, key, study.source) for title, key in study.metrics.items()},
+        busy_curve(result) if "utilization" in kinds else None,
+        balance_of(result) if "balance" in kinds else None,
+    )
+    if "gantt" in kinds and directory is not None:
+        from mlsim.experiment.batch_drawing import draw_gantt
+
+        for picture in wanted:
+            if picture.kind == "gantt":
+                draw_gantt(directory, study.name, picture, point.labels, result)
+    if progress is not None:
+        progress(row, len(study.cases))
+    return row
+
+
+def _metric(result: Result, key: str, source: Path) -> float:
+    value: Any = result.summary
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise InputError(f"{source}: metrics: {key}: not in the summary of {result.scenario.name}")
+        value = value[part]
+    return math.nan if value is None else float(value)

@@ -1,0 +1,101 @@
+"""Study files as plain mappings: what all kinds of studies read in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlsim.errors import InputError
+from mlsim.experiment.grid import Axis
+from mlsim.scenario.hints import nearest
+from mlsim.scenario.source import parse_text
+
+__all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
+
+
+def file_of(path: str | Path) -> Path:
+    """Give the study file that a path means: itself, or ``study.yaml`` in a directory."""
+    return Path(path) / "study.yaml" if Path(path).is_dir() else Path(path)
+
+
+def file_text(file: Path) -> str:
+    """Read a file that belongs to a study.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: there is no such file; a study is a directory with study.yaml") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+
+
+def mapping(text: str, file: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """Read the keys of a study.
+
+    Parameters
+    ----------
+    text, file
+        The study file, and its name.
+    keys
+        Those it may have; ``base`` and ``vary`` it must have.
+
+    Raises
+    ------
+    InputError
+        If it is no mapping, has other keys, or lacks one; the message names the line.
+    """
+    document = parse_text(text, str(file))
+    for problem in document.problems:
+        place = f"{file}:{problem.line}" if problem.line else str(file)
+        raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
+    content = document.value
+    if not isinstance(content, dict):
+        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(keys)}")
+    for key in content:
+        if key not in keys:
+            hint = nearest(str(key), list(keys))
+            line = document.line_of((key,))
+            raise InputError(f"{file}:{line}: {key}: unknown key;{hint} allowed: {', '.join(keys)}")
+    for key in ("base", "vary"):
+        if key not in content:
+            raise InputError(f"{file}: {key}: missing; a study needs base (a scenario file) and vary")
+    return content
+
+
+def entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, Any]]:
+    """Read a list of combinations, each a mapping of axes to a label or a list of labels.
+
+    Raises
+    ------
+    InputError
+        If it has another shape, or an axis or a label does not exist; the message begins with ``place``.
+    """
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
+    labels: Mapping[str, list[str]] = {axis.name: list(axis.points) for axis in axes}
+    for entry in value:
+        for name, wanted in entry.items():
+            one_of(name, list(labels), place)
+            for label in wanted if isinstance(wanted, list) else [wanted]:
+                one_of(str(label), labels[name], f"{place}: {name}")
+    return value
+
+
+def one_of(word: object, allowed: Sequence[str], place: str) -> str:
+    """Give a word that is among those allowed.
+
+    Raises
+    ------
+    InputError
+        If it is not; the message begins with ``place`` and names a near one.
+    """
+    if word not in allowed:
+        hint = nearest(str(word), list(allowed))
+        raise InputError(f"{place}: {word!r} is not known;{hint} allowed: {', '.join(allowed)}")
+    return str(word)

@@ -1,0 +1,63 @@
+"""What the rows of a trace show, as columns that the compiled pass reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record.otf2.mail import Mail
+
+__all__ = ["ChunkColumns", "Content", "Intervals", "JobColumns"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Intervals(NamedTuple):
+    """What the rows show: columns by interval (see ``Layout``), then of the occupancy rows behind them.
+
+    ``told`` is when the interval's PEs knew that no work is left, or has no rows where none is shown.
+    """
+
+    first: Ints
+    occupancy_row: NDArray[np.int32]
+    told: Floats
+    job: Ints
+    start: Floats
+    end: Floats
+
+
+class JobColumns(NamedTuple):
+    """Regions of jobs, and what their enters tell."""
+
+    region: Ints
+    job_id: Ints
+    has_loop: NDArray[np.bool_]
+
+
+class ChunkColumns(NamedTuple):
+    """Chunks; those of interval i are ``order[first[i]:first[i + 1]]``, in order of time.
+
+    Where none are shown, ``order`` has no rows, and ``first`` means nothing.
+    """
+
+    first: Ints
+    order: Ints
+    start: Floats
+    end: Floats
+    first_iteration: Ints
+    size: Ints
+    step: Ints
+
+
+class Content(NamedTuple):
+    """What to write on the rows. Enters of jobs have attributes where ``describe`` is true."""
+
+    intervals: Intervals
+    jobs: JobColumns
+    describe: bool
+    idle_region: int
+    chunks: ChunkColumns
+    mail: Mail

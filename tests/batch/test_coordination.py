@@ -1,0 +1,176 @@
+"""Failures, short jobs first, and nodes lent and returned, as the batch level sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlsim.coordination import (
+    Forecast,
+    JobCompleted,
+    MessageLog,
+    NodeIdle,
+    NodeReturned,
+    ReleaseAccepted,
+    ReleaseRejected,
+    ReleaseRequest,
+)
+from mlsim.record import JobState
+from tests.batch.builders import RigidApplications, block, simulate, system
+
+
+def test_a_failed_node_takes_its_jobs_along_and_is_out_of_use_until_repaired():
+    jobs = block([0, 0, 1], [10, 10, 5], [10, 10, 5], [2, 1, 3])
+    _, done, _ = simulate(jobs, 3, failures=[{"node": 1, "at": 4, "repair": 6}])
+    assert done.state.tolist() == [JobState.FAILED, JobState.COMPLETED, JobState.COMPLETED]
+    assert done.end_time.tolist() == [4, 10, 15]  # the wide job needs the repaired node, at 10
+    assert done.start_time.tolist() == [0, 0, 10]
+
+
+def test_a_job_that_ends_when_its_node_fails_is_completed():
+    _, done, _ = simulate(block([0], [4], [4], [1]), 1, failures=[{"node": 0, "at": 4}])
+    assert done.state.tolist() == [JobState.COMPLETED]
+
+
+def test_jobs_that_wait_for_nodes_that_never_come_back_are_rejected():
+    jobs = block([0, 5, 6], [2, 1, 1], [2, 1, 1], [2, 2, 1])
+    for backfill, states in (("none", [0, 2, 2]), ("easy", [0, 2, 0])):
+        _, done, _ = simulate(jobs, 2, backfill=backfill, failures=[{"node": 1, "at": 3}])
+        assert done.state.tolist() == states
+
+
+def test_two_failures_of_a_node_overlap():
+    failures = [{"node": 0, "at": 1, "repair": 10}, {"node": 0, "at": 5, "repair": 2}]
+    _, done, _ = simulate(block([2], [1], [1], [1]), 1, failures=failures)
+    assert done.start_time.tolist() == [11]
+
+
+def test_on_shared_nodes_only_the_jobs_on_the_failed_node_fail():
+    jobs = block([0, 0, 0], [9, 9, 9], [9, 9, 9], [3, 2, 3], job_id=[1, 2, 3])
+    _, done, _ = simulate(jobs, 2, cores=4, mapping="core", failures=[{"node": 0, "at": 3, "repair": 1}])
+    # Job 1 is on node 0, job 2 on both, job 3 on node 1 alone.
+    assert done.state.tolist() == [JobState.FAILED, JobState.FAILED, JobState.COMPLETED]
+
+
+def run_with_releases(released_nodes, backfill):
+    # Job 0 holds 4 nodes until 20 and gives back two at 5; three jobs wait, the shortest came last.
+    jobs = block([0, 1, 2, 3], [20, 9, 9, 2], [20, 9, 9, 2], [4, 4, 2, 1])
+    _, done, _ = simulate(
+        jobs,
+        4,
+        backfill=backfill,
+        releases={0: [5.0, 5.0]},
+        coordination={"rca": True, "released_nodes": released_nodes},
+    )
+    return done
+
+
+def test_released_nodes_go_to_short_jobs_first():
+    usual = run_with_releases("any", "easy")
+    short = run_with_releases("short-first", "easy")
+    assert usual.start_time.tolist() == [0, 20, 5, 14]
+    assert short.start_time.tolist() == [0, 20, 7, 5]
+    assert short.backfilled.tolist() == [False, False, True, True]
+
+
+def test_short_jobs_first_without_backfilling_protects_nobody():
+    assert run_with_releases("any", "none").start_time.tolist() == [0, 20, 29, 29]
+    assert run_with_releases("short-first", "none").start_time[3] == 5
+
+
+class Scripted(RigidApplications):
+    """Applications that give up one node on request, at once, and need nothing for it."""
+
+    def __init__(self, batch, answers) -> None:
+        super().__init__(batch)
+        self.answers, self.asked, self.returned = answers, [], []
+        self.forecasts: dict[int, Forecast] = {}
+
+    def launch(self, slot, at):
+        forecast = super().launch(slot, at)
+        rows = self.batch.state.rows_of(slot)
+        nodes = self.batch.state.occupancy.ints[1, rows.start : rows.stop].tolist()
+        idle = tuple(NodeIdle(slot, node, forecast.end, 0, 0.0) for node in nodes)
+        self.forecasts[slot] = Forecast(forecast.end, idle)
+        return self.forecasts[slot]
+
+    def exclude(self, slot, at, request: ReleaseRequest):
+        number = self.batch.state.number(slot)
+        self.asked.append((number, at, request.nodes, request.for_job, request.deadline))
+        old = self.forecasts[slot]
+        if not self.answers.get(number):
+            return ReleaseRejected(request.job, at, "no"), old
+        node = old.idle[-1].node
+        idle = (NodeIdle(slot, node, at, 0, 0.0), *old.idle[:-1])
+        self.forecasts[slot] = Forecast(old.end, idle)
+        return ReleaseAccepted(request.job, at, (node,), (at,)), self.forecasts[slot]
+
+    def disturb(self, slot, at, change):
+        assert isinstance(change, NodeReturned)
+        self.returned.append((self.batch.state.number(slot), change.node, at))
+        old = self.forecasts[slot]
+        self.forecasts[slot] = Forecast(old.end, (*old.idle, NodeIdle(slot, change.node, old.end, 0, 0.0)))
+        return self.forecasts[slot]
+
+
+def run_asking(jobs, nodes, answers, latency=0.25, **coordination):
+    log = MessageLog(latency)
+    settings = {"rca": True, "requests": "head-of-queue", "answer": "always", **coordination}
+    batch = system(nodes, log=log, coordination=settings)
+    applications = Scripted(batch, answers)
+    batch.run([jobs], applications)
+    return batch, applications, log
+
+
+def test_applications_are_asked_one_by_one_until_the_head_has_enough():
+    # Two jobs of 3 nodes; the head lacks 1. The one with less work left is asked first and refuses.
+    jobs = block([0, 0, 2], [30, 20, 5], [30, 20, 5], [3, 3, 1])
+    batch, applications, log = run_asking(jobs, 6, {0: True})
+    assert applications.asked == [(1, 2.25, 1, 3, 20.0), (0, 2.75, 1, 3, 20.0)]
+    # Accepted at 2.75, idle then, released and answered at 3: the head starts on it.
+    assert batch.jobs().start_time.tolist() == [0, 0, 3.0]
+    kinds = [type(sent.message) for sent in log.messages]
+    assert kinds == [ReleaseRequest, ReleaseRejected, ReleaseRequest, ReleaseAccepted]
+    assert JobCompleted not in kinds  # that is the applications' to send
+
+
+def test_each_head_is_asked_for_once():
+    jobs = block([0, 2, 3], [10, 5, 5], [10, 5, 5], [4, 2, 1])
+    _, applications, _ = run_asking(jobs, 4, {})
+    assert [entry[3] for entry in applications.asked] == [2]  # for job 2, once; job 3 never heads alone
+
+
+def test_a_job_that_has_ended_does_not_answer():
+    jobs = block([0, 2], [2.125, 5], [2.125, 5], [2, 1])
+    _, applications, log = run_asking(jobs, 2, {0: True})
+    assert applications.asked == []
+    assert isinstance(log.messages[-1].message, ReleaseRejected)
+    assert "ended" in log.messages[-1].message.reason
+
+
+def test_history_goes_before_remaining_work():
+    jobs = block([0, 0, 2], [30, 20, 5], [30, 20, 5], [3, 3, 1])
+    log = MessageLog(0.0)
+    batch = system(6, log=log, coordination={"rca": True, "requests": "head-of-queue"})
+    batch.asking._history = {-1: (0.5, 1)}  # of the executable of all jobs: the rest decides
+    applications = Scripted(batch, {})
+    batch.run([jobs], applications)
+    assert [number for number, *_ in applications.asked] == [1, 0]
+
+
+@pytest.mark.parametrize("reclaim", [False, True])
+def test_a_lent_node_goes_back_to_its_owner_when_no_job_waits(reclaim):
+    jobs = block([0, 2], [30, 5], [30, 5], [3, 1])
+    batch, applications, log = run_asking(jobs, 3, {0: True}, reclaim=reclaim)
+    done, rows = batch.jobs(), batch.occupancy_rows()
+    assert done.start_time.tolist() == [0, 2.5]
+    assert done.end_time.tolist() == [30, 7.5]
+    owner = rows.job == 0
+    if reclaim:
+        assert applications.returned == [(0, 2, 7.75)]
+        assert isinstance(log.messages[-1].message, NodeReturned)
+        again = owner & (rows.start == 7.5)
+        assert (rows.node[again].tolist(), rows.end[again].tolist()) == ([2], [30])
+        assert not rows.released[again].any()
+    else:
+        assert applications.returned == []
+        assert owner.sum() == 3

@@ -1,0 +1,210 @@
+"""Studies of whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mlsim.errors import InputError
+from mlsim.experiment.batch_study import RunRow, is_batch_study, load_batch_study, run_batch_study
+from mlsim.experiment.batch_tables import batch_tables
+from mlsim.workload.csv_writer import csv_text
+from mlsim.workload.esp import EspApplication, esp
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+STUDIES = REPOSITORY / "scenarios" / "studies"
+
+SCENARIO = """\
+platform:
+  nodes: [{name: n, count: 4, cores: 1}]
+workload: {path: none.csv, mapping: node}
+batch: {backfill: easy, on_overrun: extend}
+application:
+  model: loop
+  iterations: {per_pe: 6}
+  costs: {profile: job, variation: 0.5}
+"""
+STUDY = """\
+of: runs
+name: demo
+base: run.yaml
+vary:
+  application.technique: [STATIC, SS]
+  rca:
+    off: {coordination.rca: off}
+    on: {coordination.rca: on}
+  order: {0: {}, 1: {}}
+set: {workload.path: "jobs-{order}.csv", output.trace: chunks}
+columns: rca
+repetitions: order
+metrics: {makespan (s): makespan, utilization: utilization.busy}
+relative: {rca: "off"}
+reference: source.csv
+pictures:
+  - {kind: utilization, lines: technique, panels: rca, where: {order: 0}}
+  - {kind: balance, lines: technique, where: {order: 1, rca: "on"}}
+  - {kind: gantt, where: {technique: STATIC, order: 0, rca: "on"}, span: [5, 20]}
+  - {kind: metric, along: rca, lines: technique, relative: true}
+"""
+SOURCE = "technique,rca,makespan (s),utilization,from\nSTATIC,off,100,0.7,guess\nSTATIC,on,80,,\nSS,on,70,,\n"
+JOBS = """\
+job_id,submit_time,run_time,estimate,processors,executable
+1,0,10,10,4,long
+2,0,8,8,2,short
+3,1,5,5,2,short
+4,2,12,12,3,long
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    files = {"run.yaml": SCENARIO, "study.yaml": STUDY, "source.csv": SOURCE, "jobs-0.csv": JOBS}
+    for name, text in (*files.items(), ("jobs-1.csv", JOBS.replace("1,0,10", "1,3,10"))):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_every_combination_with_its_own_keys(place):
+    study = load_batch_study(place)
+    assert [tuple(point.labels.values()) for point, _ in study.cases][:3] == [
+        ("STATIC", "off", "0"),
+        ("STATIC", "off", "1"),
+        ("STATIC", "on", "0"),
+    ]
+    point, scenario = study.cases[3]
+    assert point.labels == {"technique": "STATIC", "rca": "on", "order": "1"}
+    assert scenario.workload.path == "jobs-1.csv"
+    assert bool(scenario.coordination.rca)
+
+
+def test_tables_show_means_ratios_and_what_others_found(place):
+    study = load_batch_study(place)
+    makespans = iter([100, 120, 50, 90, 200, 200, 200, 100])
+    rows = [
+        RunRow(point.labels, {"makespan (s)": float(next(makespans)), "utilization": float("nan")})
+        for point, _ in study.cases
+    ]
+    tables = batch_tables(study, rows)
+    assert list(tables) == ["makespan (s)", "utilization", "makespan (s) / with rca: off"]
+    titles, lines = tables["makespan (s)"]
+    assert titles == ["technique", "off", "source", "on", "source"]
+    assert lines == [
+        ["STATIC", "110 (100 … 120)", "100", "70 (50 … 90)", "80"],
+        ["SS", "200", "", "150 (100 … 200)", "70"],
+    ]
+    _, lines = tables["makespan (s) / with rca: off"]
+    assert lines[0][3:] == ["0.625 (0.500 … 0.750)", "0.800"]
+    assert lines[1][1:] == ["1.000", "", "0.750 (0.500 … 1.000)", ""]
+    _, lines = tables["utilization"]
+    assert lines[0] == ["STATIC", "", "0.7", ""]
+
+
+def test_what_a_study_writes(place):
+    seen = []
+    study = load_batch_study(place / "study.yaml")
+    rows = run_batch_study(study, out=place / "out", progress=lambda row, total: seen.append(total))
+    assert seen == [8] * 8
+    assert {path.name for path in (place / "out").iterdir()} == {
+        "study.yaml",
+        "versions.json",
+        "runs.csv",
+        "table.md",
+        "utilization-0.png",
+        "balance-on-1.csv",
+        "balance-on-1.png",
+        "gantt-STATIC-on-0-5-20.png",
+        "makespan-s-with-rca-off.png",
+    }
+    runs = pl.read_csv(place / "out" / "runs.csv")
+    assert runs.columns == [
+        *("technique", "rca", "order", "makespan (s)", "utilization", "makespan (s) / with rca: off")
+    ]
+    assert runs["makespan (s)"].to_list() == [row.metrics["makespan (s)"] for row in rows]
+    assert runs.filter(pl.col("rca") == "off")["makespan (s) / with rca: off"].to_list() == [1.0] * 4
+    balance = pl.read_csv(place / "out" / "balance-on-1.csv")
+    assert balance.columns == ["technique", "rca", "order", "job_id", "executable", "max_over_mean"]
+    assert balance.filter(pl.col("job_id") == 4)["executable"].to_list() == ["long", "long"]
+    assert len(balance) == 8
+    assert (balance["max_over_mean"] >= 1.0).all()
+    assert (
+        "## makespan (s)\n\n| technique | off | source | on | source |"
+        in (place / "out" / "table.md").read_text()
+    )
+
+
+def test_nothing_is_written_without_a_place(place):
+    before = sorted(place.iterdir())
+    rows = run_batch_study(load_batch_study(place))
+    assert len(rows) == 8
+    assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("of: runs", "of: runz", ("study.yaml: of", "'runz'", "'runs'")),
+        ("columns: rca", "colums: rca", ("study.yaml:11", "colums", "'columns'")),
+        ("jobs-{order}.csv", "jobs-{ordre}.csv", ("set", "'ordre'", "{technique}, {rca}, {order}")),
+        ("repetitions: order", "repetitions: ordre", ("repetitions", "'ordre'", "'order'")),
+        ('relative: {rca: "off"}', "relative: {rca: away}", ("relative: rca", "'away'", "off, on")),
+        ("utilization: utilization.busy", "utilization: [busy]", ("metrics", "summary.json")),
+        ("kind: gantt", "kind: gant", ("pictures: kind", "'gant'", "'gantt'")),
+        ("span: [5, 20]", "span: [20, 5]", ("span", "[BEGIN, END]")),
+        ("along: rca, ", "", ("metric: along: missing", "technique, rca, order")),
+        ("relative: true", "relatve: true", ("metric", "relatve", "'relative'")),
+        ("lines: technique, panels: rca", "lines: tecnique", ("lines", "'tecnique'", "'technique'")),
+    ],
+)
+def test_mistakes_are_named(place, right, wrong, words):
+    assert right in STUDY
+    (place / "study.yaml").write_text(STUDY.replace(right, wrong))
+    with pytest.raises(InputError) as caught:
+        load_batch_study(place)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("STATIC,off,100", "STATIC,of,100", ("source.csv:2: rca", "'of'", "off")),
+        ("STATIC,off,100", "STATIC,off,fast", ("source.csv:2", "fast", "numbers")),
+        ("technique,rca", "tecnique,rca", ("source.csv:2: technique", "None")),
+    ],
+)
+def test_mistakes_in_the_reference_are_named(place, right, wrong, words):
+    (place / "source.csv").write_text(SOURCE.replace(right, wrong))
+    with pytest.raises(InputError) as caught:
+        load_batch_study(place)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_metric_that_no_summary_has(place):
+    (place / "study.yaml").write_text(STUDY.replace("utilization.busy", "utilization.bussy"))
+    with pytest.raises(InputError, match=r"study\.yaml: metrics: utilization\.bussy: not in the summary"):
+        run_batch_study(load_batch_study(place), out=place / "out")
+    assert not (place / "out").exists()
+
+
+def test_kinds_are_told_apart(place):
+    assert is_batch_study(place)
+    assert not is_batch_study(STUDIES / "slowdown")
+    (place / "study.yaml").write_text(STUDY.replace("of: runs", "of: runz"))
+    with pytest.raises(InputError, match=r"study\.yaml: of: 'runz' is not known; did you mean 'runs'"):
+        is_batch_study(place)
+
+
+@pytest.mark.parametrize("name", ["esp-rca", "esp-rca/window.yaml", "two-level"])
+def test_studies_that_come_with_the_tool_can_be_read(name):
+    study = load_batch_study(STUDIES / name)
+    assert len({tuple(point.labels.values()) for point, _ in study.cases}) == len(study.cases) >= 12
+
+
+@pytest.mark.parametrize("application", EspApplication)
+@pytest.mark.parametrize("order", range(10))
+def test_esp_workloads_are_those_of_the_generator(application, order):
+    text = (STUDIES / "esp-rca" / "workloads" / f"{application.value}-{order}.csv").read_text()
+    assert text == csv_text(*esp(application, seed=order))

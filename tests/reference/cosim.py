@@ -1,0 +1,329 @@
+"""Both levels at once, written to be obviously right: one SimPy environment in which every PE lives.
+
+Nothing is forecast: PEs take chunks, applications watch their nodes, the batch system hears of it by
+messages. The one look ahead is an application's own, which simulates itself alone before it answers.
+Numbers may be floats, of which the exact values are taken, or fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+import simpy
+
+from tests.reference.cosim_answers import answer
+from tests.reference.cosim_data import (
+    FOREVER,
+    Asking,
+    Failure,
+    Job,
+    Message,
+    Number,
+    Platform,
+    Rules,
+    Run,
+    Stay,
+)
+from tests.reference.cosim_loops import BATCH, LATE, LiveLoop, Moment
+from tests.reference.loops import Case
+
+# The order of what happens at one time; messages besides in order of job id.
+END, KILL, RELEASE, FAIL, REPAIR = range(BATCH, BATCH + 5)
+MESSAGE, SUBMIT, PASS = BATCH + 100, LATE + 10**6, LATE + 10**7
+
+
+class Machine:
+    """The batch system and the applications of one run."""
+
+    def __init__(self, platform: Platform, rules: Rules) -> None:
+        self.platform, self.rules = platform, rules
+        # A request that is sent and answered at one time would come after chunks were asked for at that time.
+        self.may_leave = rules.requests and rules.answer in ("always", "tolerance")
+        assert rules.latency > 0 or not self.may_leave
+        self.env = simpy.Environment(Fraction(0))
+        self.latency = Fraction(rules.latency)
+        self.free = set(range(len(platform.cores)))
+        self.down: list[int] = []  # a node once for every failure that is not repaired
+        self.queue: list[Run] = []
+        self.running: list[Run] = []
+        self.messages: list[Message] = []
+        self.pass_due_at: Fraction | None = None
+        self.released: dict[int, Fraction] = {}  # node: when it was last released early
+        self.asking: Asking | None = None
+        self.asked_for: set[int] = set()
+        self.promised: dict[tuple[int, int], Run] = {}  # (owner's id, node): for whom
+        self.claims: dict[int, list[Run]] = {}  # node: who has yielded it, the last one last
+        self.shares: dict[int, list[Fraction]] = {}  # executable: idle shares of its completed runs
+
+    def simulate(self, jobs: list[Job]) -> list[Run]:
+        runs = [Run(job) for job in sorted(jobs, key=lambda job: (job.submit, job.id))]
+        for run in runs:
+            self.later(run.job.submit, SUBMIT, lambda run=run: self.submit(run))
+        for failure in self.rules.failures:
+            self.later(failure.at, FAIL, lambda failure=failure: self.fail(failure))
+        self.env.run()
+        for run in runs:
+            if run.loop is not None:
+                assert run.end is not None
+                run.chunks = run.loop.chunks(run.end)
+        self.messages.sort(key=lambda message: message[:4])
+        return runs
+
+    def later(self, delay: Number, priority: int, action: Callable[[], None]) -> None:
+        Moment(self.env, Fraction(delay), priority, action)
+
+    def send(
+        self,
+        kind: str,
+        run: Run,
+        node: int,
+        arrive: Callable[[], None],
+        priority: int = MESSAGE,
+        facts: tuple[Any, ...] = (),
+    ) -> None:
+        now = self.env.now
+        self.messages.append(Message(now, run.job.id, kind, node, now + self.latency, facts))
+        self.later(self.latency, priority if priority < MESSAGE else priority + run.job.id, arrive)
+
+    # Submissions, starts and ends
+
+    def submit(self, run: Run) -> None:
+        if run.job.units > len(self.platform.cores):
+            run.state = "rejected"
+            return
+        self.queue.append(run)
+        self.need_pass()
+
+    def start(self, run: Run, nodes: list[int]) -> None:
+        now = self.env.now
+        self.queue.remove(run)
+        self.running.append(run)
+        self.free -= set(nodes)
+        run.state, run.start, run.nodes, run.held = "running", now, tuple(nodes), set(nodes)
+        run.stays = [Stay(node, now) for node in nodes]
+        self.start_loop(run)
+        if self.rules.kill:
+            self.later(run.job.estimate, KILL, lambda: self.finish(run, "killed"))
+
+    def start_loop(self, run: Run) -> None:
+        cores, speed = self.platform.cores, self.platform.speed
+        place = [k for k, node in enumerate(run.nodes) for _ in range(cores[node])]
+        times = [self.platform.within if k == 0 else self.platform.between for k in place]
+        case = Case(
+            prefix=tuple(accumulate((Fraction(cost) for cost in run.job.costs), initial=Fraction(0))),
+            speed=tuple(speed[run.nodes[k]] for k in place),
+            latency=(0.0, *times[1:]),
+            **self.rules.loop,
+        )
+        run.loop = LiveLoop(
+            self.env,
+            case,
+            self.rules.model,
+            place,
+            self.may_leave,
+            lambda place: self.tell_idle(run, place),
+            lambda: self.later(0, END, lambda: self.finish(run, "completed")),
+        )
+
+    def finish(self, run: Run, state: str, lost: int | None = None) -> None:
+        """End a job; its nodes are free but the one that is lost."""
+        if run.state != "running":
+            return
+        now = self.env.now
+        run.state, run.end = state, now
+        for node in run.held:
+            run.stay(node).end = now
+        self.free |= run.held - {lost}
+        run.held = set()
+        self.running.remove(run)
+        self.promised = {key: head for key, head in self.promised.items() if key[0] != run.job.id}
+        if state == "completed":
+            self.note_history(run)
+            if self.rules.rca:
+                self.send("job-completed", run, -1, lambda: None)
+        self.need_pass()
+
+    def note_history(self, run: Run) -> None:
+        assert run.loop is not None
+        assert run.start is not None
+        assert run.end is not None
+        idle = sum(run.end - time for time in run.loop.idle_since.values())
+        length = len(run.nodes) * (run.end - run.start)
+        if run.job.executable >= 0:
+            self.shares.setdefault(run.job.executable, []).append(idle / length if length else Fraction(0))
+
+    # Idle nodes and failures
+
+    def tell_idle(self, run: Run, place: int) -> None:
+        if self.rules.rca and run.state == "running":
+            node = run.nodes[place]
+            self.send("node-idle", run, node, lambda: self.release(run, node), RELEASE)
+
+    def release(self, run: Run, node: int) -> None:
+        if run.state != "running":
+            return  # it is free already
+        assert len(run.held) > 1, "the last node is idle when the job has ended"
+        run.held.remove(node)
+        stay = run.stay(node)
+        stay.end, stay.released = self.env.now, True
+        self.free.add(node)
+        self.released[node] = self.env.now
+        self.promised.pop((run.job.id, node), None)
+        self.need_pass()
+
+    def fail(self, failure: Failure) -> None:
+        node = failure.node
+        self.free.discard(node)
+        self.down.append(node)
+        for run in [run for run in self.running if node in run.held]:
+            self.finish(run, "failed", lost=node)
+        self.need_pass()
+        if failure.repair is not None:
+            self.later(failure.repair, REPAIR, lambda: self.repair(node))
+
+    def repair(self, node: int) -> None:
+        self.down.remove(node)
+        if node not in self.down:
+            self.free.add(node)
+            self.need_pass()
+
+    # Passes
+
+    def need_pass(self) -> None:
+        if self.pass_due_at != self.env.now:
+            self.pass_due_at = self.env.now
+            self.later(0, PASS, self.make_pass)
+
+    def make_pass(self) -> None:
+        self.pass_due_at = None
+        if self.rules.short_first:
+            self.start_short_jobs()
+        while self.queue and self.queue[0].job.units <= len(self.free):
+            self.start(self.queue[0], sorted(self.free)[: self.queue[0].job.units])
+        if self.queue and self.rules.easy:
+            for run in self.queue[1:]:
+                if run.job.units <= len(self.free) and self.is_harmless(run):
+                    run.backfilled = True
+                    self.start(run, sorted(self.free)[: run.job.units])
+        if self.rules.reclaim and not self.queue:
+            self.return_nodes()
+        self.start_asking()
+
+    def start_short_jobs(self) -> None:
+        """Let the shortest jobs start that fit into as many nodes as were released at this moment."""
+        room = sum(self.released.get(node) == self.env.now for node in self.free)
+        while True:
+            fitting = [run for run in self.queue if run.job.units <= room]
+            if self.rules.easy:
+                fitting = [run for run in fitting if self.is_harmless(run)]
+            if not fitting:
+                return
+            run = min(fitting, key=lambda run: (run.job.estimate, run.job.submit, run.job.id))
+            run.backfilled = run is not self.queue[0]
+            room -= run.job.units
+            self.start(run, sorted(self.free)[: run.job.units])
+
+    def is_harmless(self, run: Run) -> bool:
+        """EASY's test: whether the head can start no later than without this job."""
+        head = self.queue[0]
+        time, extra = self.reservation(head)
+        return run is head or self.env.now + Fraction(run.job.estimate) <= time or run.job.units <= extra
+
+    def reservation(self, head: Run) -> tuple[Number, int]:
+        """When the head can start if running jobs end as expected, and how many nodes it leaves over then."""
+        now = self.env.now
+
+        def expected(run: Run) -> Fraction:
+            end = run.start + Fraction(run.job.estimate)
+            return end if end > now else now + 1
+
+        for time in sorted({now, *(expected(run) for run in self.running)}):
+            available = len(self.free) + sum(len(run.held) for run in self.running if expected(run) <= time)
+            if available >= head.job.units:
+                return time, available - head.job.units
+        return FOREVER, 0
+
+    # Requests
+
+    def start_asking(self) -> None:
+        if not (self.rules.requests and self.queue and self.asking is None):
+            return
+        head, now = self.queue[0], self.env.now
+        if head.job.id in self.asked_for:
+            return
+        self.asked_for.add(head.job.id)
+
+        def order(run: Run) -> tuple[Any, ...]:
+            shares = self.shares.get(run.job.executable)
+            work = len(run.held) * max(run.start + Fraction(run.job.estimate) - now, Fraction(0))
+            return (shares is None, -sum(shares) / len(shares) if shares else 0, work, run.job.id)
+
+        self.asking = Asking(head, sorted((run for run in self.running if len(run.held) >= 2), key=order))
+        self.ask_next()
+
+    def ask_next(self) -> None:
+        assert self.asking is not None
+        head, candidates = self.asking.head, self.asking.candidates
+        promised = sum(1 for other in self.promised.values() if other is head)
+        missing = head.job.units - len(self.free) - promised
+        if not candidates or head not in self.queue or missing <= 0:
+            self.asking = None
+            return
+        run, deadline = candidates.pop(0), self.reservation(head)[0]
+        self.send(
+            "release-request",
+            run,
+            -1,
+            lambda: self.reach_application(run, missing, deadline),
+            facts=(missing, head.job.id, deadline),
+        )
+
+    def reach_application(self, run: Run, asked: int, deadline: Number) -> None:
+        nodes, reason = answer(run, self.rules, self.env.now, asked, deadline)
+        if nodes:
+            facts = (tuple(nodes),)
+            self.send("release-accepted", run, -1, lambda: self.hear(run, nodes), facts=facts)
+        else:
+            self.send("release-rejected", run, -1, lambda: self.hear(run, []), facts=(reason,))
+
+    def hear(self, run: Run, nodes: list[int]) -> None:
+        """The answer reaches the batch system."""
+        assert self.asking is not None
+        for node in nodes:
+            if node in run.held:
+                self.promised[run.job.id, node] = self.asking.head
+            if node in run.yielded:  # it has not just run out of work
+                self.claims.setdefault(node, []).append(run)
+        self.ask_next()
+        self.need_pass()
+
+    # Nodes that come back
+
+    def return_nodes(self) -> None:
+        for node in sorted(self.free):
+            owners = [run for run in self.claims.get(node, []) if run.state == "running"]
+            if owners:
+                self.return_node(owners[-1], node)
+
+    def return_node(self, run: Run, node: int) -> None:
+        self.claims[node].remove(run)
+        self.free.remove(node)
+        run.held.add(node)
+        run.stays.append(Stay(node, self.env.now))
+        place = run.nodes.index(node)
+
+        def arrive() -> None:
+            if run.state == "running" and node in run.held:
+                run.yielded.discard(node)
+                run.loop.change([place], back=True)
+
+        self.send("node-returned", run, node, arrive)
+
+
+def simulate(jobs: list[Job], platform: Platform, rules: Rules) -> tuple[list[Run], list[Message]]:
+    """Run jobs, and give them in order of submission, and the messages in order of sending."""
+    machine = Machine(platform, rules)
+    return machine.simulate(jobs), machine.messages

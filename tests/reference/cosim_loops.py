@@ -1,0 +1,184 @@
+"""Loops that live in the environment of a whole machine: they lose nodes, get them back, watch them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import simpy
+
+from tests.reference import cca, dca
+from tests.reference.locks import new_lock
+from tests.reference.loops import Case, Ranked
+
+BATCH = 2 * 10**9
+"""Priority from which on the batch level acts: after all that PEs do at the same time."""
+LATE = BATCH + 10**5
+"""Priority of PEs that may hear until the last moment that they must not ask: after all messages."""
+
+
+class Moment(simpy.Event):
+    """Something that happens after a delay; of all that happens at one time, in order of priority."""
+
+    def __init__(
+        self, env: simpy.Environment, delay: Fraction, priority: int, action: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        if action is not None:
+            self.callbacks.append(lambda _: action())
+        env.schedule(self, priority=priority, delay=delay)
+
+
+class Change(NamedTuple):
+    """From a time on the PEs of some places (nodes in allocation order) ask no more, or ask again."""
+
+    at: Fraction
+    places: tuple[int, ...]
+    back: bool
+
+
+class _LiveDca(dca._Loop):
+    def __init__(self, env: simpy.Environment, case: Case, owner: LiveLoop) -> None:
+        super().__init__(case)
+        self.env, self.window, self.owner = env, new_lock(env, case, 0), owner
+        self.last: dict[int, tuple[int, int]] = {}
+
+    def begin_pe(self, rank: int) -> None:
+        self.env.process(self.pe(rank)).callbacks.append(lambda _: self.owner.is_done(rank))
+
+    def obtain(self, rank: int) -> Iterator[Any]:
+        return (yield from super().obtain(rank)) if (yield from self.owner.goes_on(rank)) else None
+
+    def obtain_locked(self, rank: int) -> Iterator[Any]:
+        return (yield from super().obtain_locked(rank)) if (yield from self.owner.goes_on(rank)) else None
+
+
+class _LiveCca(cca._Loop):
+    def __init__(self, env: simpy.Environment, case: Case, owner: LiveLoop) -> None:
+        super().__init__(case)
+        self.env, self.bell, self.owner = env, env.event(), owner
+
+    def begin_pe(self, rank: int) -> None:
+        if rank == 0:
+            self.env.process(self.master())
+        else:
+            self.env.process(self.worker(rank)).callbacks.append(lambda _: self.owner.is_done(rank))
+
+    def request(self, rank: int) -> simpy.Event:
+        reply = super().request(rank)
+        if rank == 0:  # the master is told when it serves itself, and goes on serving
+            reply.callbacks.append(lambda event: self.owner.is_done(0) if event.value is None else None)
+        return reply
+
+    def worker(self, rank: int) -> Iterator[Any]:
+        latency = Fraction(self.case.latency[rank])
+        while (yield from self.owner.goes_on(rank)):
+            requested = self.env.now
+            yield Ranked(self.env, latency, rank)
+            chunk = yield self.request(rank)
+            yield self.env.timeout(latency)
+            start = self.env.now
+            if chunk is None:
+                return
+            step, first, size = chunk
+            yield self.env.timeout(self.case.elapsed(rank, first, size, start))
+            self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
+            self.spent[rank] = self.env.now - requested
+            self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
+
+
+class LiveLoop:
+    """One loop on some nodes, and what its application knows of it.
+
+    ``place`` says for each PE the node, as its place in allocation order. With ``may_leave`` the PEs of all
+    nodes but the first decide late in a moment whether they ask.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        case: Case,
+        model: str,
+        place: Sequence[int],
+        may_leave: bool,
+        on_idle: Callable[[int], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self.env, self.case, self.model, self.place = env, case, model, list(place)
+        self.may_leave, self.on_idle, self.on_end = may_leave, on_idle, on_end
+        self.began = env.now
+        self.excluded: set[int] = set()
+        self.active = set(range(case.p))
+        self.left: set[int] = set()  # PEs that have left, and do not know whether there is more work
+        self.idle_since: dict[int, Fraction] = {}
+        self.changes: list[Change] = []
+        self.ended = False
+        if may_leave:
+            slow = model == "dca" and case.atomic > 0
+            assert all(slow or case.latency[pe] > 0 for pe in range(case.p) if place[pe] > 0)
+        self.loop = (_LiveDca if model == "dca" else _LiveCca)(env, case, self)
+        for rank in range(case.p):
+            self.loop.begin_pe(rank)
+
+    def goes_on(self, rank: int) -> Iterator[Any]:
+        """Process step: whether a PE asks for another chunk now."""
+        if self.may_leave and self.place[rank] > 0 and self.place[rank] not in self.excluded:
+            yield Moment(self.env, Fraction(0), LATE + rank)
+        if self.place[rank] in self.excluded:
+            self.left.add(rank)
+        return self.place[rank] not in self.excluded
+
+    def is_done(self, rank: int) -> None:
+        """A PE has been told that there is no more work, or has left."""
+        place = self.place[rank]
+        self.active.remove(rank)
+        if not any(self.place[other] == place for other in self.active):
+            self.idle_since[place] = self.env.now
+            self.on_idle(place)
+        if not self.active:
+            self.ended = True
+            self.on_end()
+
+    def change(self, places: Sequence[int], back: bool) -> None:
+        """Exclude nodes from now on, or let them work again.
+
+        A PE that was told that there is no more work knows that for good; a node of such PEs is idle at once.
+        """
+        if self.ended:
+            return
+        self.changes.append(Change(self.env.now, tuple(places), back))
+        for place in places:
+            if back:
+                self.excluded.remove(place)
+                self.work_again(place)
+            else:
+                self.excluded.add(place)
+
+    def work_again(self, place: int) -> None:
+        again = {rank for rank in self.left if self.place[rank] == place}
+        self.idle_since.pop(place)
+        self.left -= again
+        self.active |= again
+        for rank in sorted(again):
+            self.loop.begin_pe(rank)
+        if not again:
+            self.idle_since[place] = self.env.now
+            self.on_idle(place)
+
+    def foresee(self, *more: Change) -> tuple[Fraction, dict[int, Fraction]]:
+        """Simulate it alone, with what has happened to it and what might: its end and its idle times."""
+        env = simpy.Environment(self.began)
+        double = LiveLoop(
+            env, self.case, self.model, self.place, self.may_leave, lambda place: None, lambda: None
+        )
+        for change in [*self.changes, *more]:
+            Moment(env, change.at - self.began, BATCH, lambda c=change: double.change(c.places, c.back))
+        env.run()
+        return max(double.idle_since.values()), double.idle_since
+
+    def chunks(self, until: Fraction) -> list[tuple[Any, ...]]:
+        """What was executed before a time: (pe, step, first, size, requested, start, end)."""
+        rows = [row for row in self.loop.log.chunks() if row[5] < until or row[6] <= until]
+        return [(*row[:6], min(row[6], until)) for row in rows]

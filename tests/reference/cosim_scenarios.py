@@ -1,0 +1,244 @@
+"""One description of a small run, for the slow co-simulation and for the simulator."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlsim import cosim as simulator
+from mlsim.record import JobState, MessageKind, Messages, Records
+from mlsim.scenario import from_mapping
+from tests.reference import cosim
+from tests.reference.cosim_data import Job, Message, Platform, Rules, Run
+
+LOOP_KEYS = {
+    "calculation": "chunk_calculation",
+    "assignment": "chunk_assignment",
+    "atomic": "atomic_service",
+    "delay": "injected_delay",
+    "break_after": "break_after",
+    "service_order": "service_order",
+}
+"""Fields of a ``Case`` and their keys under ``application.execution``."""
+
+
+class Row(NamedTuple):
+    """A job of the workload; ``units`` are whole nodes."""
+
+    submit: float
+    run: float
+    estimate: float
+    units: int
+    executable: int = -1
+
+
+@dataclass(frozen=True)
+class Study:
+    """What both simulate. All jobs share the shape of their costs, scaled to run time times PEs.
+
+    The costs sum up to a power of two and all nodes have equally many cores, a power of two, so that
+    scaled costs are exact in floating point.
+    """
+
+    rows: tuple[Row, ...]
+    costs: tuple[float, ...]
+    platform: Platform
+    rules: Rules
+
+
+class Result(NamedTuple):
+    """What is compared; jobs by their number in order of arrival."""
+
+    jobs: list[tuple[Any, ...]]  # state, start, end, backfilled
+    stays: dict[int, list[tuple[Any, ...]]]  # node, from, to, released
+    messages: list[tuple[Any, ...]]  # sent, job, kind, node, received, nodes asked for, id of for whom
+    chunks: dict[int, list[tuple[Any, ...]]]  # pe, step, first, size, requested, start, end
+
+
+def _ordered(study: Study) -> list[tuple[int, Row]]:
+    """Job ids and rows in order of arrival."""
+    return sorted(enumerate(study.rows, start=1), key=lambda pair: (pair[1].submit, pair[0]))
+
+
+def by_reference(study: Study) -> Result:
+    """Run the slow co-simulation."""
+    origin = min(row.submit for row in study.rows)
+    jobs = []
+    for job_id, row in _ordered(study):
+        work = Fraction(row.run) * row.units * study.platform.cores[0]
+        scale = work / sum(Fraction(cost) for cost in study.costs)
+        costs = tuple(Fraction(cost) * scale for cost in study.costs)
+        submit = Fraction(row.submit) - Fraction(origin)
+        jobs.append(Job(job_id, submit, row.estimate, row.units, costs, row.executable))
+    runs, messages = cosim.simulate(jobs, study.platform, study.rules)
+    number = {run.job.id: k for k, run in enumerate(runs)}
+    return Result(
+        [_job(run) for run in runs],
+        {
+            k: sorted((stay.node, stay.begin, stay.end, stay.released) for stay in run.stays)
+            for k, run in enumerate(runs)
+            if run.stays
+        },
+        sorted(row for message in messages for row in _message_rows(message, number[message.job])),
+        {k: sorted(run.chunks) for k, run in enumerate(runs) if run.chunks},
+    )
+
+
+def _job(run: Run) -> tuple[Any, ...]:
+    # A job that waits when nothing more happens never starts.
+    state = "rejected" if run.state == "waiting" else run.state
+    return state, run.start, run.end, run.backfilled
+
+
+def _message_rows(message: Message, job: int) -> list[tuple[Any, ...]]:
+    """One row a message; an acceptance has one for each node."""
+    asked, head = message.facts[:2] if message.kind == "release-request" else (0, -1)
+    nodes = message.facts[0] if message.kind == "release-accepted" else (message.node,)
+    return [(message.sent, job, message.kind, node, message.received, asked, head) for node in nodes]
+
+
+def scenario_of(study: Study, directory: Path) -> dict[str, Any]:
+    """Write the files of a scenario, and give its mapping."""
+    lines = ["job_id,submit_time,run_time,estimate,processors,executable"]
+    for job_id, row in enumerate(study.rows, start=1):
+        lines.append(f"{job_id},{row.submit},{row.run},{row.estimate},{row.units},{row.executable}")
+    (directory / "jobs.csv").write_text("\n".join(lines) + "\n")
+    np.save(directory / "costs.npy", np.array(study.costs, np.float64))
+    platform, rules = study.platform, study.rules
+    loop = {
+        key: float(value) if key in ("calculation", "assignment", "atomic", "delay") else value
+        for key, value in rules.loop.items()
+    }
+    execution = {LOOP_KEYS[key]: value for key, value in loop.items() if key in LOOP_KEYS}
+    return {
+        "name": "study",
+        "platform": {
+            "nodes": [
+                {"name": f"n{k}x", "count": 1, "cores": cores, "speed": float(speed) * 1e9}
+                for k, (cores, speed) in enumerate(zip(platform.cores, platform.speed, strict=True))
+            ],
+            "reference_speed": 1e9,
+            "network": {"latency": float(platform.between), "intra_node_latency": float(platform.within)},
+            **_failures(rules),
+        },
+        "workload": {"path": "jobs.csv", "mapping": "node"},
+        "batch": {
+            "backfill": "easy" if rules.easy else "none",
+            "on_overrun": "kill" if rules.kill else "extend",
+        },
+        "application": {
+            "model": "loop",
+            "costs": {"profile": "file", "path": "costs.npy", "calibrate": "run-time"},
+            "technique": loop["technique"],
+            "min_chunk": loop.get("min_chunk", 1),
+            "execution": {"model": rules.model, "message_size": 0, **execution},
+        },
+        "coordination": _coordination(rules),
+        "output": {"trace": "chunks"},
+    }
+
+
+def _failures(rules: Rules) -> dict[str, Any]:
+    rows = [
+        {"node": failure.node, "at": float(failure.at)}
+        | ({} if failure.repair is None else {"repair": float(failure.repair)})
+        for failure in rules.failures
+    ]
+    return {"failures": rows} if rows else {}
+
+
+def _coordination(rules: Rules) -> dict[str, Any]:
+    section: dict[str, Any] = {"rca": rules.rca}
+    if rules.rca:
+        section["latency"] = float(rules.latency)
+    if rules.requests:
+        section |= {"requests": "head-of-queue", "answer": rules.answer, "reclaim": rules.reclaim}
+        if rules.answer == "tolerance":
+            section["tolerance"] = float(rules.tolerance)
+    if rules.short_first:
+        section["released_nodes"] = "short-first"
+    return section
+
+
+def by_simulator(study: Study, directory: Path) -> Result:
+    """Run the simulator on a scenario of the same study."""
+    scenario = from_mapping(scenario_of(study, directory), directory=directory)
+    return result_of(simulator.simulate(scenario).records)
+
+
+def result_of(records: Records) -> Result:
+    """Take what is compared out of the records of a run."""
+    jobs, occupancy, messages, chunks = records.jobs, records.occupancy, records.messages, records.chunks
+    states = [JobState(code).name.lower() for code in jobs.state]
+    stays, taken = defaultdict(list), defaultdict(list)
+    for k, job in enumerate(occupancy.job):
+        for node in range(occupancy.node[k], occupancy.node[k] + occupancy.count[k]):
+            stays[int(job)].append((node, occupancy.start[k], occupancy.end[k], bool(occupancy.released[k])))
+    for k, job in enumerate(chunks.job):
+        numbers = (chunks.pe[k], chunks.step[k], chunks.first[k], chunks.size[k])
+        taken[int(job)].append((*map(int, numbers), chunks.requested[k], chunks.start[k], chunks.end[k]))
+    return Result(
+        list(zip(states, jobs.start_time, jobs.end_time, jobs.backfilled.tolist(), strict=True)),
+        {job: sorted(rows) for job, rows in stays.items()},
+        sorted(_sent(messages)),
+        {job: sorted(rows) for job, rows in taken.items()},
+    )
+
+
+def _sent(messages: Messages) -> Iterator[tuple[Any, ...]]:
+    for k, code in enumerate(messages.kind):
+        is_request = code == MessageKind.RELEASE_REQUEST
+        yield (
+            messages.sent[k],
+            int(messages.job[k]),
+            MessageKind(code).name.lower().replace("_", "-"),
+            int(messages.node[k]),
+            messages.received[k],
+            int(messages.nodes[k]) if is_request else 0,
+            int(messages.for_job[k]) if is_request else -1,
+        )
+
+
+def differences(expected: Result, found: Result) -> list[str]:
+    """Name everything that two results disagree on by more than 1e-9."""
+    lines = []
+    for name in Result._fields:
+        one, other = getattr(expected, name), getattr(found, name)
+        if isinstance(one, dict):
+            for job in sorted(set(one) | set(other)):
+                lines += _compared(f"{name} of job {job}", one.get(job, []), other.get(job, []))
+        else:
+            lines += _compared(name, one, other)
+    return lines
+
+
+def _compared(name: str, expected: Sequence[Any], found: Sequence[Any]) -> list[str]:
+    if len(expected) == len(found) and all(map(_same, expected, found)):
+        return []
+    lines = [f"{name}: expected {len(expected)}, found {len(found)}"]
+    lines += [f"  expected {_plain(row)}" for row in expected if not any(_same(row, b) for b in found)]
+    return lines + [f"  found    {_plain(row)}" for row in found if not any(_same(a, row) for a in expected)]
+
+
+def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return all(map(_alike, _plain(one), _plain(other)))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 1e-9 or (one != one and other != other)
+    return type(one) is type(other) and one == other
+
+
+def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Times as floats, those that never come as NaN."""
+    return tuple(
+        float("nan") if value is None else float(value) if isinstance(value, Fraction | float) else value
+        for value in row
+    )

@@ -1,0 +1,241 @@
+"""Whole runs against the slow co-simulation, in which nothing is forecast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.reference.cosim_data import Failure, Platform, Rules
+from tests.reference.cosim_scenarios import Row, Study, by_reference, by_simulator, differences
+
+REQUESTS = True  # whether the simulator knows requests for nodes, their return, and node failures
+TECHNIQUES = ["STATIC", "SS", "GSS", "TSS", "FAC2", "AF"]
+
+needs_requests = pytest.mark.skipif(not REQUESTS, reason="the simulator has no requests")
+
+
+def quarters(low: int, high: int) -> st.SearchStrategy[float]:
+    return st.integers(low, high).map(lambda k: k / 4)
+
+
+@st.composite
+def costs(draw: st.DrawFn) -> tuple[float, ...]:
+    """Whole numbers that sum up to a power of two, so that any scale by one is exact."""
+    numbers = draw(st.lists(st.integers(1, 6), min_size=1, max_size=14))
+    rest = (1 << (sum(numbers) - 1).bit_length()) - sum(numbers)
+    return tuple(float(number) for number in numbers + ([rest] if rest else []))
+
+
+def rows(nodes: int) -> st.SearchStrategy[tuple[Row, ...]]:
+    job = st.tuples(
+        st.one_of(st.just(0.0), quarters(0, 24)),
+        st.sampled_from([1.0, 2.0, 4.0, 6.0, 8.0]),
+        st.sampled_from([0.5, 1.0, 1.25, 1.5, 2.0, 4.0]),
+        st.one_of(st.integers(1, nodes), st.integers(1, nodes + 1)),
+        st.sampled_from([-1, 1, 2]),
+    )
+    return st.lists(job, min_size=1, max_size=7).map(
+        lambda jobs: tuple(Row(submit, run, run * factor, *others) for submit, run, factor, *others in jobs)
+    )
+
+
+@st.composite
+def studies(draw: st.DrawFn, requests: bool = False, failures: bool = False) -> Study:
+    nodes, cores = draw(st.integers(2, 5)), draw(st.sampled_from([1, 1, 2]))
+    some = st.sampled_from([0.0, 0.125, 0.25])
+    loop = {
+        "technique": draw(st.sampled_from(TECHNIQUES)),
+        "min_chunk": draw(st.sampled_from([1, 1, 2])),
+        **{key: draw(some) for key in ("calculation", "assignment", "atomic", "delay")},
+    }
+    platform = Platform(
+        cores=(cores,) * nodes,
+        speed=tuple(draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])) for _ in range(nodes)),
+        between=draw(st.sampled_from([0.125, 0.5] if requests else [0.0, 0.125, 0.5])),
+        within=draw(st.sampled_from([0.0, 0.0625])),
+    )
+    rules = Rules(
+        loop=loop,
+        model=draw(st.sampled_from(["dca", "dca", "cca"])),
+        easy=draw(st.booleans()),
+        kill=draw(st.booleans()),
+        rca=requests or draw(st.booleans()),
+        latency=draw(st.sampled_from([0.0, 0.125, 0.25, 1.0][1 if requests else 0 :])),
+        **_requests(draw, requests),
+        failures=_failures(draw, nodes) if failures else (),
+    )
+    return Study(draw(rows(nodes)), draw(costs()), platform, rules)
+
+
+@st.composite
+def lending_studies(draw: st.DrawFn) -> Study:
+    """Long jobs on the whole machine, and short ones that ask for a node now and then."""
+    study = draw(studies(requests=True))
+    nodes = len(study.platform.cores)
+    numbers = draw(st.lists(st.sampled_from([1.0, 1.0, 2.0, 3.0]), min_size=16, max_size=40))
+    costs = (*numbers, 128.0 - sum(numbers)) if draw(st.booleans()) else (1.0,) * 32
+    long = [
+        (0.0, run, 4 * run, nodes, 1)
+        for run in draw(st.lists(st.sampled_from([8.0, 16.0]), min_size=1, max_size=2))
+    ]
+    short = st.tuples(
+        quarters(2, 48), st.sampled_from([0.5, 1.0]), st.just(4.0), st.integers(1, 2), st.just(2)
+    )
+    rows = long + draw(st.lists(short, min_size=1, max_size=4))
+    rules = replace(
+        study.rules, requests=True, reclaim=True, answer=draw(st.sampled_from(["always", "tolerance"]))
+    )
+    return replace(study, rows=tuple(Row(*row) for row in rows), costs=costs, rules=rules)
+
+
+def _requests(draw: st.DrawFn, wanted: bool) -> dict[str, object]:
+    if not wanted:
+        return {}
+    return {
+        "requests": draw(st.sampled_from([True, True, True, False])),
+        "answer": draw(st.sampled_from(["always", "always", "tolerance", "idle-only", "never"])),
+        "tolerance": draw(st.sampled_from([0.0, 0.25, 1.0])),
+        "reclaim": draw(st.booleans()),
+        "short_first": draw(st.booleans()),
+    }
+
+
+def _failures(draw: st.DrawFn, nodes: int) -> tuple[Failure, ...]:
+    failure = st.builds(
+        Failure,
+        st.integers(0, nodes - 1),
+        quarters(0, 60),
+        st.one_of(st.none(), quarters(1, 20), quarters(1, 20)),
+    )
+    return tuple(draw(st.lists(failure, min_size=1, max_size=3)))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    return tmp_path_factory.mktemp("studies")
+
+
+def assert_same(study: Study, workplace) -> None:
+    lines = differences(by_reference(study), by_simulator(study, workplace))
+    assert not lines, "\n".join([str(study), *lines])
+
+
+@settings(deadline=None, max_examples=300)
+@given(studies())
+def test_releases_and_kills(workplace, study):
+    assert_same(study, workplace)
+
+
+def small(rows: list[tuple[float, ...]], costs: tuple[float, ...], nodes: int, **rules: object) -> Study:
+    loop = {"technique": rules.pop("technique", "STATIC")}
+    platform = Platform((1,) * nodes, (1.0,) * nodes, rules.pop("between", 0.0))
+    return Study(tuple(Row(*row) for row in rows), costs, platform, Rules(loop, rca=True, **rules))
+
+
+COINCIDENCES = {
+    "a job is killed as the request reaches it": small(
+        [(0, 8, 0.5, 2), (0.25, 1, 1, 1)],
+        costs=(1.0, 1.0),
+        nodes=2,
+        kill=True,
+        latency=0.25,
+        requests=True,
+        answer="never",
+    ),
+    "an answer arrives as nodes come free": small(
+        [(0, 8, 0.5, 2), (0, 8, 0.5, 2), (0, 1, 1, 1)],
+        costs=(1.0, 1.0),
+        nodes=4,
+        kill=True,
+        latency=0.25,
+        requests=True,
+        answer="never",
+    ),
+    "an executable that is not known has no history": small(
+        [(0, 1, 1, 1, -1), (0, 4, 4, 2, 1), (0, 4, 8, 2, -1), (2, 1, 1, 2, 1)],
+        costs=(1.0, 1.0),
+        nodes=5,
+        latency=0.25,
+        requests=True,
+        answer="never",
+    ),
+    "short jobs start on the nodes that were released": small(
+        [(0, 1, 9, 1), (0, 2, 9, 2), (0.5, 1, 1, 1), (0.5, 2, 2, 1)],
+        costs=(3.0, 1.0),
+        nodes=3,
+        short_first=True,
+    ),
+    "a second request to a job that is about to leave a node": small(
+        [(0, 16, 64, 3), (0, 1, 4, 1), (0.5, 8, 8, 1), (1.25, 8, 8, 1)],
+        costs=(1.0,) * 16,
+        nodes=4,
+        technique="SS",
+        between=0.125,
+        latency=0.25,
+        requests=True,
+        answer="always",
+    ),
+    "a node whose message is on its way": small(
+        [(0, 2, 64, 2), (0, 4, 64, 2), (0.75, 8, 8, 1)],
+        costs=(3.0, 1.0),
+        nodes=4,
+        latency=0.5,
+        requests=True,
+        answer="idle-only",
+    ),
+    "who got a node has given it up as well": small(
+        [(0, 8, 32, 3, 1), (0.5, 0.5, 4, 2, 2), (0.5, 0.5, 4, 1, 2)],
+        costs=(1.0,) * 32,
+        nodes=3,
+        technique="SS",
+        between=0.125,
+        latency=0.125,
+        requests=True,
+        answer="always",
+        reclaim=True,
+    ),
+}
+
+COINCIDENCES["nodes that would be idle at one time, one of which had been given up before"] = Study(
+    rows=(Row(0, 8, 32, 5, 1), Row(0.5, 0.5, 4, 1, 2), Row(3.5, 0.5, 4, 1, 2)),
+    costs=(2.0, *[1.0] * 23, 103.0),
+    platform=Platform((1,) * 5, (1.0, 1.0, 1.0, 2.0, 1.0), between=0.125),
+    rules=Rules(
+        {"technique": "AF", "calculation": 0.125, "assignment": 0.125},
+        rca=True,
+        latency=0.125,
+        requests=True,
+        answer="always",
+        reclaim=True,
+    ),
+)
+
+
+@needs_requests
+@pytest.mark.parametrize("what", COINCIDENCES)
+def test_coincidences(workplace, what):
+    assert_same(COINCIDENCES[what], workplace)
+
+
+@needs_requests
+@settings(deadline=None, max_examples=300)
+@given(studies(requests=True))
+def test_requests(workplace, study):
+    assert_same(study, workplace)
+
+
+@needs_requests
+@settings(deadline=None, max_examples=150)
+@given(lending_studies())
+def test_nodes_that_come_back(workplace, study):
+    assert_same(study, workplace)
+
+
+@needs_requests
+@settings(deadline=None, max_examples=150)
+@given(st.booleans().flatmap(lambda requests: studies(requests=requests, failures=True)))
+def test_failures(workplace, study):
+    assert_same(study, workplace)
