@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MOST_PES = (1 << 31) - 1
+_LAZY_ROWS = 4_000_000
 
 
 def simulate(
@@ -71,7 +72,8 @@ def simulate(
     min_chunk
         Least chunk, but for the last one.
     record
-        Whether to keep a row a chunk. The loop is then simulated twice, to know how many there are.
+        Whether to keep a row a chunk. A loop of more than 4 million iterations is then simulated twice, to
+        know how many there are.
     until
         When the loop is ended whatever remains, in s. What happened before stands; a chunk in
         execution ends then, with ``busy`` counted up to then, and so does the waiting for one; a PE
@@ -132,12 +134,14 @@ def simulate(
 def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:
     """Simulate one time step, from 0."""
     notes = _new_notes(bound.p)
-    n_rows = bound.run(until, notes, _new_rows(0, rows_since))
-    rows = None
-    if record:
+    # There are at most as many chunks as iterations; memory that is not written to costs nothing.
+    room = bound.n if record and bound.n <= _LAZY_ROWS else 0
+    filled = _new_rows(room, rows_since)
+    n_rows = bound.run(until, notes, filled)
+    if record and room < n_rows:
         filled = _new_rows(n_rows, rows_since)
         bound.run(until, _new_notes(bound.p), filled)
-        rows = _in_order(filled)
+    rows = _in_order(filled, n_rows) if record else None
     return LoopOutcome(
         iterations=bound.n,
         steps=int(notes.chunks.sum()),
@@ -176,11 +180,15 @@ def _new_rows(n: int, since: float) -> Rows:
     return Rows(np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n)), since)
 
 
-def _in_order(rows: Rows) -> ChunkRows:
-    """Sort chunk rows by (start, PE); a PE's rows of equal start stay in the order they happened."""
-    order = np.lexsort((rows.pe, rows.times[1]))
-    numbers, times = rows.numbers[:, order], rows.times[:, order]
-    return ChunkRows(rows.pe[order], numbers[0], numbers[1], numbers[2], times[0], times[1], times[2])
+def _in_order(rows: Rows, n: int) -> ChunkRows:
+    """Sort the first n chunk rows by (start, PE); a PE's rows of equal start stay as they happened."""
+    pe, numbers, times = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]
+    order = np.argsort(times[1], kind="stable")
+    start, sorted_pe = times[1][order], pe[order]
+    if ((start[1:] == start[:-1]) & (sorted_pe[1:] < sorted_pe[:-1])).any():
+        order = np.lexsort((pe, times[1]))
+    numbers, times = numbers[:, order], times[:, order]
+    return ChunkRows(pe[order], numbers[0], numbers[1], numbers[2], times[0], times[1], times[2])
 
 
 def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:

@@ -23,8 +23,10 @@ from mlsim.application.models.notes import Costs, Loop, Nodes, PENotes, Rows, wr
 from mlsim.application.perturbation import Perturbation, elapsed_time
 from mlsim.application.settings import RuleSettings
 from mlsim.application.techniques.adaptive import new_measurements
+from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.rules import (
     SIZE,
+    SS,
     STATIC,
     constant_size,
     counts_overhead,
@@ -97,6 +99,7 @@ def run(
     out_learns, out_whole = is_adaptive(out_code), counts_overhead(out_code)
     out_measured, out_sums = new_measurements(v_count if out_learns else 1)
     own_measured, own_sums = new_measurements(v_count if out_learns else 1)
+    out_constant = constant_size(out_rule)
     taken = np.zeros(v_count, np.int64)
     out_step, out_position = zero, zero
     # When a node's request reaches the global master.
@@ -115,7 +118,8 @@ def run(
     all_measured = np.zeros((v_count if learns else 1, 3, a_measured.shape[1]))
     all_sums = np.zeros((v_count if learns else 1, 2, a_sums.shape[1]))
     queue_position, queue_end = np.zeros(v_count, np.int64), np.zeros(v_count, np.int64)
-    queue_step, constant_of = np.zeros(v_count, np.int64), np.zeros(v_count, np.int64)
+    queue_step = np.zeros(v_count, np.int64)
+    constant_of = np.full(v_count, min_chunk if code == SS else 0)  # size of sub-chunks if all are equal
     reply_first, reply_size = np.zeros(v_count, np.int64), np.zeros(v_count, np.int64)
     awaiting, exhausted = np.zeros(v_count, np.bool_), np.zeros(v_count, np.bool_)
     times, ranks, tree = new_calendars(near.copy(), first_pe)  # of requests reaching a local master
@@ -342,9 +346,11 @@ def run(
                 first = asker * out_rule[SIZE] if taken[asker] == 0 else n
             got = zero
             if first < n:
-                got = recursive_size(
-                    out_rule, out_reals, out_weights, out_measured, out_sums, out_step, n - first, asker
-                )
+                got = min(out_constant, n - first)
+                if got == 0:
+                    got = recursive_size(
+                        out_rule, out_reals, out_weights, out_measured, out_sums, out_step, n - first, asker
+                    )
                 if got < 1:
                     out_trouble[0], out_trouble[1], out_trouble[2] = out_step, asker, got
                     return -2
@@ -370,10 +376,13 @@ def run(
             exhausted[asker] = True
             continue
         queue_position[asker], queue_end[asker], queue_step[asker] = first, first + got, 0
-        refill_rule(
-            rules[asker], all_reals[asker], code, got, members, min_chunk, parameters, asker, taken[asker]
-        )
-        constant_of[asker] = constant_size(rules[asker])
+        if code == STATIC:
+            constant_of[asker] = max(static_size(got, members), min_chunk)
+        elif code != SS:
+            refill_rule(
+                rules[asker], all_reals[asker], code, got, members, min_chunk, parameters, asker, taken[asker]
+            )
+            constant_of[asker] = constant_size(rules[asker])
 
     for v in range(v_count):
         master = first_pe[v]
