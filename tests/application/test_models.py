@@ -118,7 +118,7 @@ def full_fine_case(model: str, technique: str, seed: int, n: int, p: int) -> Cas
 
 @pytest.mark.parametrize("model", [*ONE_LEVEL, *TWO_LEVELS])
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_same_as_reference_where_events_coincide(model: str, technique: str, data: st.DataObject) -> None:
     assert_same(data.draw(full_cases(model, technique)), model)
@@ -126,7 +126,7 @@ def test_same_as_reference_where_events_coincide(model: str, technique: str, dat
 
 @pytest.mark.parametrize("model", [*ONE_LEVEL, *TWO_LEVELS])
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(0, 150), p=st.integers(1, 20))
 def test_same_as_reference_on_real_numbers(model: str, technique: str, seed: int, n: int, p: int) -> None:
     assert_same(full_fine_case(model, technique, seed, n, p), model)
@@ -134,7 +134,7 @@ def test_same_as_reference_on_real_numbers(model: str, technique: str, seed: int
 
 @pytest.mark.parametrize("model", [*ONE_LEVEL, *TWO_LEVELS])
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_ended_loop_is_the_reference_up_to_then(model: str, technique: str, data: st.DataObject) -> None:
     until = data.draw(st.integers(0, 60)) / 8

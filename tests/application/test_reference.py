@@ -198,7 +198,7 @@ def fine_case(technique: str, seed: int, n: int, p: int) -> Case:
 
 @pytest.mark.parametrize("model", ["cca", "dca"])
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_same_as_reference_where_events_coincide(model: str, technique: str, data: st.DataObject) -> None:
     assert_same(data.draw(coarse_cases(technique)), model)
@@ -206,7 +206,7 @@ def test_same_as_reference_where_events_coincide(model: str, technique: str, dat
 
 @pytest.mark.parametrize("model", ["cca", "dca"])
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(0, 150), p=st.integers(1, 20))
 def test_same_as_reference_on_real_numbers(model: str, technique: str, seed: int, n: int, p: int) -> None:
     assert_same(fine_case(technique, seed, n, p), model)
@@ -214,7 +214,7 @@ def test_same_as_reference_on_real_numbers(model: str, technique: str, seed: int
 
 @pytest.mark.parametrize("model", ["cca", "dca"])
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_ended_loop_is_the_reference_up_to_then(model: str, technique: str, data: st.DataObject) -> None:
     assert_ended_same(data.draw(coarse_cases(technique)), model, data.draw(st.integers(0, 40)) / 8)
