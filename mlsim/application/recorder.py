@@ -129,6 +129,6 @@ def _joined(table: type[Table], blocks: list[tuple[float, int, Table]]) -> Table
     ordered = [block for _, _, block in sorted(blocks, key=lambda block: block[:2])]
     columns: dict[str, NDArray[Any]] = {
         column.name: np.concatenate([getattr(block, column.name) for block in ordered])
-        for column in fields(table)  # type: ignore[arg-type]
+        for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
     }
     return table(**columns)

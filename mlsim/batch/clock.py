@@ -72,12 +72,14 @@ class Clock(simpy.Environment):
     def at(self, time: float, order: int, callback: Callable[[Any], None], subject: Any) -> Event:
         """Call ``callback(event)`` at ``time``."""
         event = Event(self, [callback], subject)
+        # SimPy's stubs know no priorities but its own two.
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
         return event
 
     def until(self, time: float, order: int) -> simpy.Event:
         """Give an event for a process to wait on until ``time``."""
         event = Event(self, [])
+        # SimPy's stubs know no priorities but its own two.
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]
         return event
 

@@ -271,6 +271,6 @@ def empty(table: type[Table]) -> Table:
     """Make a table of columns with no rows."""
     columns: dict[str, Any] = {
         column.name: np.empty(0, _DTYPES[str(column.type)])
-        for column in fields(table)  # type: ignore[arg-type]
+        for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
     }
     return table(**columns)

@@ -36,5 +36,5 @@ def random_size(i: int, n: int, p: int, key: int) -> int:
     63 random bits modulo ⌈N/P⌉, so sizes differ in probability by at most ⌈N/P⌉ / 2^63. The generator is
     SplitMix64, whose i-th number needs none of those before it.
     """
-    bits = np.uint64(_mixed(np.int64(np.uint64(key) + np.uint64(i + 1) * _GOLDEN)))  # type: ignore[arg-type]
+    bits = np.uint64(_mixed(np.int64(np.uint64(key) + np.uint64(i + 1) * _GOLDEN)))  # type: ignore[arg-type]  # as above
     return int(np.int64(bits >> np.uint64(1))) % max(ceil_div(n, p), 1) + 1
