@@ -65,6 +65,7 @@ def studies(draw: st.DrawFn, requests: bool = False, failures: bool = False) -> 
         rca=requests or draw(st.booleans()),
         latency=draw(st.sampled_from([0.0, 0.125, 0.25, 1.0][1 if requests else 0 :])),
         **_requests(draw, requests),
+        pass_interval=draw(st.sampled_from([0.0, 0.0, 0.0, 0.75, 1.0])),
         failures=_failures(draw, nodes) if failures else (),
     )
     return Study(draw(rows(nodes)), draw(costs()), platform, rules)
@@ -213,6 +214,15 @@ COINCIDENCES["nodes that would be idle at one time, one of which had been given 
     ),
 )
 
+COINCIDENCES["a node whose message arrives after the end of its job"] = Study(
+    rows=(Row(0, 1, 0.5, 1), Row(0, 1, 0.5, 4), Row(4, 1, 0.5, 1)),
+    costs=(1.0, 2.0, 1.0),
+    platform=Platform((1,) * 4, (0.5, 1.0, 1.0, 1.0), between=0.125),
+    rules=Rules(
+        {"technique": "STATIC", "delay": 0.25}, rca=True, latency=1.0, requests=True, answer="idle-only"
+    ),
+)
+
 
 @needs_requests
 @pytest.mark.parametrize("what", COINCIDENCES)
@@ -225,6 +235,21 @@ def test_coincidences(workplace, what):
 @given(studies(requests=True))
 def test_requests(workplace, study):
     assert_same(study, workplace)
+
+
+@settings(deadline=None, max_examples=150)
+@given(studies(), st.booleans())
+def test_short_jobs_first(workplace, study, waits):
+    rules = replace(study.rules, rca=True, short_first=True, latency=0.125 if waits else 0.0)
+    assert_same(replace(study, rules=rules), workplace)
+
+
+@needs_requests
+@settings(deadline=None, max_examples=150)
+@given(studies(requests=True))
+def test_only_idle_nodes_are_given(workplace, study):
+    rules = replace(study.rules, requests=True, answer="idle-only", latency=1.0)
+    assert_same(replace(study, rules=rules), workplace)
 
 
 @needs_requests

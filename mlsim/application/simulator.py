@@ -213,11 +213,9 @@ class LoopApplication:
     def _offer_idle(self, at: float, request: ReleaseRequest) -> Answer:
         """Name nodes that are idle and whose message is still on its way."""
         delay = self._answers.latency
-        idle = [
-            message
-            for message in self.forecast.idle[:-1]
-            if message.time <= at < message.time + delay < self.forecast.end
-        ][: request.nodes]
+        idle = [message for message in self.forecast.idle[:-1] if message.time <= at < message.time + delay][
+            : request.nodes
+        ]
         if not idle:
             return ReleaseRejected(request.job, at, "no node is idle")
         nodes, free = tuple(message.node for message in idle), tuple(message.time for message in idle)

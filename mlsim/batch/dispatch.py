@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim.batch.allocation import first_fit, take_back, write_row
-from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED
+from mlsim.batch.occupancy import COUNT, FINISH, NODE, NODE_CORES, RELEASED
 from mlsim.batch.policies import enqueue, is_live, order_queue
 from mlsim.batch.running import add_running, first_after, remove_running
 from mlsim.batch.table import (
@@ -124,12 +124,32 @@ def _begin_job(
     times: Floats,
 ) -> None:
     """Start a job that fits."""
-    units = ints[UNITS, slot]
     first = counts[USED_ROWS]
     row, taken, hint = first_fit(
-        ints[NUMBER, slot], units, exclusive, merge, now, first, counts[HINT], free, cores, rows, times
+        ints[NUMBER, slot],
+        ints[UNITS, slot],
+        exclusive,
+        merge,
+        now,
+        first,
+        counts[HINT],
+        free,
+        cores,
+        rows,
+        times,
     )
-    counts[USED_ROWS], counts[HINT] = row, hint
+    counts[HINT] = hint
+    _note_start(slot, row, taken, now, floats, ints, running, counts)
+
+
+@kernel
+def _note_start(
+    slot: int, row: int, taken: int, now: float, floats: Floats, ints: Ints, running: Ints, counts: Ints
+) -> None:
+    """Count a job whose occupancy rows up to ``row`` have been written as running."""
+    units = ints[UNITS, slot]
+    first = counts[USED_ROWS]
+    counts[USED_ROWS] = row
     counts[FREE] -= units
     ints[HELD, slot] = units
     ints[CORES, slot] = taken
@@ -268,12 +288,39 @@ def _shortest(
 
 
 @kernel
+def _begin_on_released(
+    slot: int,
+    now: float,
+    exclusive: bool,
+    merge: bool,
+    released: Ints,
+    floats: Floats,
+    ints: Ints,
+    running: Ints,
+    counts: Ints,
+    free: Ints,
+    cores: Ints,
+    rows: Ints,
+    times: Floats,
+) -> None:
+    """Start a job on the first of the released cores."""
+    first = counts[USED_ROWS]
+    row, taken, _ = first_fit(
+        ints[NUMBER, slot], ints[UNITS, slot], exclusive, merge, now, first, 0, released, cores, rows, times
+    )
+    for k in range(first, row):
+        for node in range(rows[NODE, k], rows[NODE, k] + rows[COUNT, k]):
+            free[node] -= rows[NODE_CORES, k]
+    _note_start(slot, row, taken, now, floats, ints, running, counts)
+
+
+@kernel
 def _start_short_jobs(
-    room: int,
     now: float,
     easy: bool,
     exclusive: bool,
     merge: bool,
+    released: Ints,
     floats: Floats,
     ints: Ints,
     queue: Ints,
@@ -285,7 +332,11 @@ def _start_short_jobs(
     times: Floats,
     started: Ints,
 ) -> int:
-    """Start the shortest jobs that fit on units released just now; give how many."""
+    """Start the shortest jobs that fit on what was released since the last pass; give how many."""
+    np.minimum(released, free, released)  # what failed in the meantime is gone
+    room = 0
+    for node in range(len(released)):
+        room += released[node] if not exclusive else int(released[node] > 0)
     n_started = 0
     while room > 0 and counts[QUEUED] > 0:
         k = _shortest(room, now, easy, floats, ints, queue, running, counts)
@@ -296,7 +347,9 @@ def _start_short_jobs(
             queue[j - 1] = queue[j]
         counts[QUEUED] -= 1
         room -= ints[UNITS, slot]
-        _begin_job(slot, now, exclusive, merge, floats, ints, running, counts, free, cores, rows, times)
+        _begin_on_released(
+            slot, now, exclusive, merge, released, floats, ints, running, counts, free, cores, rows, times
+        )
         ints[BACKFILLED, slot] = 1 if k > 0 else 0
         started[n_started] = slot
         n_started += 1
@@ -354,7 +407,7 @@ def instant(
     easy: bool,
     exclusive: bool,
     merge: bool,
-    short_first: int,
+    released: Ints,
     n_ended: int,
     ended: Ints,
     first_arrival: int,
@@ -381,8 +434,9 @@ def instant(
     policy, deadline_factor, easy, exclusive, merge
         The dispatcher: policy code, EDF's factor, EASY backfilling or none, whole nodes or cores,
         and whether occupancy rows of neighbouring nodes are merged.
-    short_first
-        Units released just now that go to short jobs first; 0 where they are like any others.
+    released
+        Cores of each node released since the last pass, which go to short jobs first; empty where there are
+        none or they are like any others.
     n_ended, ended
         Slots of the jobs that end now.
     first_arrival, last_arrival, arrivals
@@ -407,13 +461,13 @@ def instant(
     if is_live(policy):
         order_queue(counts[QUEUED], policy, deadline_factor, now, queue, spare, ints, floats)
     n_started = 0
-    if short_first > 0:
+    if len(released) > 0:
         n_started = _start_short_jobs(
-            short_first,
             now,
             easy,
             exclusive,
             merge,
+            released,
             floats,
             ints,
             queue,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlsim.batch.clock import Event, Order
-from mlsim.batch.occupancy import NODE
+from mlsim.batch.occupancy import NODE, NODE_CORES
 from mlsim.batch.table import JOB_ID
 from mlsim.coordination import Forecast, MessageLog, NodeReturned
 from mlsim.scenario import CoordinationConfig
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from mlsim.batch.simulator import BatchSystem
 
 __all__ = ["Releases"]
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -39,11 +44,6 @@ class Releases:
         How long messages take.
     coordination
         Whether nodes given up on request go back to their owners.
-
-    Attributes
-    ----------
-    released_now
-        Units released at the current time, before its pass.
     """
 
     def __init__(self, system: BatchSystem, log: MessageLog, coordination: CoordinationConfig) -> None:
@@ -53,7 +53,7 @@ class Releases:
         self._reclaims = coordination.reclaim
         self._jobs: dict[int, _Held] = {}
         self._lent: dict[int, list[int]] = {}  # node -> slots of the running jobs that gave it up, in order
-        self.released_now = 0
+        self._released_now: list[tuple[int, int]] = []  # nodes and cores, since the last pass
 
     def plan(self, slot: int, now: float, forecast: Forecast) -> None:
         """Let every node but the last come back when its message arrives.
@@ -94,17 +94,25 @@ class Releases:
         slot, row, node = event.subject
         if not self._state.is_held(row):
             return  # the job was killed in the meantime
-        before = self._state.n_free
         self._state.release(slot, row, self._system.clock.time)
-        self.released_now += self._state.n_free - before
+        self._released_now.append((node, int(self._state.occupancy.ints[NODE_CORES, row])))
         job = self._jobs[slot]
         if node in job.yielded:
             self._lent.setdefault(node, []).append(slot)
         self._system.clock.ask_to_close()
 
+    def released_now(self) -> Ints:
+        """Cores of each node that were released since the last pass; empty if there were none."""
+        if not self._released_now:
+            return np.empty(0, np.int64)
+        released = np.zeros(self._state.n_nodes, np.int64)
+        for node, cores in self._released_now:
+            released[node] += cores
+        return released
+
     def after_pass(self, now: float) -> None:
         """Give free nodes back to their owners, if that is wanted and no job waits."""
-        self.released_now = 0
+        self._released_now.clear()
         if not self._reclaims or not self._lent or self._state.n_waiting:
             return
         for node in sorted(self._lent):

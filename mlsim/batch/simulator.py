@@ -33,6 +33,8 @@ Ints = NDArray[np.int64]
 _PROGRESS_EVERY = 1024
 """Passes between two reports of progress."""
 
+_NOTHING = np.empty(0, np.int64)
+
 
 class Applications(Protocol):
     """What starts the applications of jobs and knows their futures."""
@@ -100,13 +102,15 @@ class BatchSystem:
         report: Callable[[Progress], None] | None = None,
     ) -> None:
         coordination = coordination or CoordinationConfig()
-        self.clock = Clock(self._pass)
+        self.clock = Clock(self._close_time)
         self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
         self.pass_times = array("d")
         self.applications: Applications
         self.releases = None if log is None else Releases(self, log, coordination)
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
+        self._interval = config.pass_interval
+        self._next_pass = -math.inf  # the last one while none is planned
         self._kills = config.on_overrun is OverrunRule.KILL
         self._failures = failures
         self._report = report
@@ -178,13 +182,34 @@ class BatchSystem:
 
     # Passes
 
-    def _pass(self) -> None:
-        """Handle what happened at the current time, then start what can start."""
+    def _close_time(self) -> None:
+        """Handle what happened at the current time; make a pass, or wait for the next one's time."""
         now = self.clock.time
-        short_first = self.releases.released_now if self._short_first and self.releases else 0
+        if self._interval > 0 and now != self._next_pass:
+            self._plan_pass(now)
+            if self._next_pass > now:
+                self.settle()
+                self.state.enter_queue(now, self._arrivals, self._first_arrival, self._last_arrival)
+                self._first_arrival = self._last_arrival
+                return
+        self._pass(now)
+
+    def _plan_pass(self, now: float) -> None:
+        """Have a pass at the next multiple of the interval, if none is planned."""
+        if self._next_pass < now:
+            self._next_pass = math.ceil(now / self._interval) * self._interval
+            if self._next_pass > now:
+                wake = Order.SUBMISSION
+                self.clock.at(self._next_pass, wake, lambda _: self.clock.ask_to_close(), None)
+
+    def _pass(self, now: float) -> None:
+        """Let jobs end and arrive, then start what can start."""
+        released = _NOTHING
+        if self._short_first and self.releases is not None:
+            released = self.releases.released_now()
         began = time.perf_counter()
         n_started = self.state.happen(
-            now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, short_first
+            now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, released
         )
         self.pass_times.append(time.perf_counter() - began)
         self._first_arrival = self._last_arrival

@@ -87,6 +87,11 @@ class BatchState:
         return int(self._counts[FREE])
 
     @property
+    def n_nodes(self) -> int:
+        """Nodes of the machine."""
+        return len(self._cores)
+
+    @property
     def n_rows(self) -> int:
         """Occupancy rows written so far."""
         return int(self._counts[USED_ROWS])
@@ -139,7 +144,7 @@ class BatchState:
         return bool(self._free[node] == self._cores[node] and not self._down[node])
 
     def happen(
-        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, short_first: int
+        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
         for k, slot in enumerate(ended):
@@ -147,7 +152,7 @@ class BatchState:
         return instant(
             now,
             *self._options,
-            short_first,
+            released,
             len(ended),
             self._ended,
             first,

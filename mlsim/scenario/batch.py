@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mlsim.scenario.amounts import Seconds
 from mlsim.scenario.kinds import Number, WordKind
 from mlsim.scenario.section import Section
 from mlsim.scenario.words import Allocator, Backfill, OverrunRule, Policy
@@ -31,6 +32,12 @@ class BatchConfig(Section):
         OverrunRule.KILL,
         description="What happens to a job at the end of its estimate: kill (as production systems do) or "
         "extend (it runs on).",
+    )
+    pass_interval: Seconds = Field(
+        0.0,
+        description="Passes take place at multiples of this time only (s); 0: whenever something happens. "
+        "Production systems look at their queue every few seconds (Slurm's backfill scheduler: 30 s).",
+        examples=["30 s"],
     )
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
         2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
+from math import ceil
 from typing import Any
 
 import simpy
@@ -51,7 +52,7 @@ class Machine:
         self.running: list[Run] = []
         self.messages: list[Message] = []
         self.pass_due_at: Fraction | None = None
-        self.released: dict[int, Fraction] = {}  # node: when it was last released early
+        self.released: set[int] = set()  # nodes released early since the last pass
         self.asking: Asking | None = None
         self.asked_for: set[int] = set()
         self.promised: dict[tuple[int, int], Run] = {}  # (owner's id, node): for whom
@@ -170,7 +171,7 @@ class Machine:
         stay = run.stay(node)
         stay.end, stay.released = self.env.now, True
         self.free.add(node)
-        self.released[node] = self.env.now
+        self.released.add(node)
         self.promised.pop((run.job.id, node), None)
         self.need_pass()
 
@@ -193,14 +194,17 @@ class Machine:
     # Passes
 
     def need_pass(self) -> None:
-        if self.pass_due_at != self.env.now:
-            self.pass_due_at = self.env.now
-            self.later(0, PASS, self.make_pass)
+        interval, now = Fraction(self.rules.pass_interval), self.env.now
+        due = ceil(now / interval) * interval if interval else now
+        if self.pass_due_at != due:
+            self.pass_due_at = due
+            self.later(due - now, PASS, self.make_pass)
 
     def make_pass(self) -> None:
         self.pass_due_at = None
         if self.rules.short_first:
             self.start_short_jobs()
+        self.released.clear()
         while self.queue and self.queue[0].job.units <= len(self.free):
             self.start(self.queue[0], sorted(self.free)[: self.queue[0].job.units])
         if self.queue and self.rules.easy:
@@ -213,18 +217,17 @@ class Machine:
         self.start_asking()
 
     def start_short_jobs(self) -> None:
-        """Let the shortest jobs start that fit into as many nodes as were released at this moment."""
-        room = sum(self.released.get(node) == self.env.now for node in self.free)
+        """Let the shortest jobs start that fit on the nodes that were released since the last pass."""
         while True:
-            fitting = [run for run in self.queue if run.job.units <= room]
+            room = sorted(self.free & self.released)
+            fitting = [run for run in self.queue if run.job.units <= len(room)]
             if self.rules.easy:
                 fitting = [run for run in fitting if self.is_harmless(run)]
             if not fitting:
                 return
             run = min(fitting, key=lambda run: (run.job.estimate, run.job.submit, run.job.id))
             run.backfilled = run is not self.queue[0]
-            room -= run.job.units
-            self.start(run, sorted(self.free)[: run.job.units])
+            self.start(run, room[: run.job.units])
 
     def is_harmless(self, run: Run) -> bool:
         """EASY's test: whether the head can start no later than without this job."""

@@ -57,6 +57,7 @@ class Rules:
     tolerance: Number = Fraction(1, 20)
     reclaim: bool = False
     short_first: bool = False
+    pass_interval: float = 0.0
     failures: tuple[Failure, ...] = ()
 
 

@@ -131,6 +131,7 @@ def scenario_of(study: Study, directory: Path) -> dict[str, Any]:
         "batch": {
             "backfill": "easy" if rules.easy else "none",
             "on_overrun": "kill" if rules.kill else "extend",
+            "pass_interval": float(rules.pass_interval),
         },
         "application": {
             "model": "loop",
