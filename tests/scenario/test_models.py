@@ -85,6 +85,7 @@ def test_every_default_is_a_value_that_the_key_accepts() -> None:
     # Keys that the others leave no room for: loop keys need a loop, and each profile has its own costs.
     del keys["application.model"]
     costs = {key: keys.pop(key) for key in list(keys) if key.startswith("application.costs.")}
+    keys["batch.weights.area"] = 1.0  # one of the weights has to count
     from_mapping(LEAST, overrides={"application.model": "loop"} | keys)
     assert costs.pop("application.costs.profile") == CostProfile.JOB
     needed = {"low": "1 s", "high": "2 s", "mean": "1 s"}
