@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
+from mlsim.batch.predictors.base import CorrectingPredictor
+from mlsim.batch.predictors.estimates import Corrections, LearnedEstimates, estimates_for
 from mlsim.batch.recorder import JobRecorder
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
 from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS
+from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy
@@ -87,6 +89,8 @@ class BatchSystem:
         Nodes that fail.
     report
         Called now and then with the progress.
+    executable_names
+        Names behind the codes of executables, for predictors; none where codes are all there is.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class BatchSystem:
         log: MessageLog | None = None,
         failures: Sequence[FailureConfig] = (),
         report: Callable[[Progress], None] | None = None,
+        executable_names: Sequence[str] = (),
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._pass)
@@ -108,6 +113,8 @@ class BatchSystem:
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._kills = config.on_overrun is OverrunRule.KILL
+        self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
+        self._corrections = self._corrections_of(self._estimates)
         self._failures = failures
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -117,6 +124,14 @@ class BatchSystem:
         self._end_events: dict[int, Event] | None = {} if failures or self.asking else None
         self._finished: list[int] = []
         self._n_finished = 0
+
+    def _corrections_of(self, estimates: object) -> Corrections | None:
+        if not isinstance(estimates, LearnedEstimates):
+            return None
+        predictor = estimates.predictor
+        if not isinstance(predictor, CorrectingPredictor):
+            return None
+        return Corrections(self, estimates, predictor)
 
     def run(self, blocks: Iterable[JobBlock], applications: Applications) -> None:
         """Simulate a workload until its last job has ended.
@@ -157,6 +172,8 @@ class BatchSystem:
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, Order.SUBMISSION)
+                if self._estimates is not None:
+                    self._estimates.arrive(slots[self._last_arrival : last])
                 self._last_arrival = last
                 self.clock.ask_to_close()
 
@@ -170,7 +187,10 @@ class BatchSystem:
         slots = table.admit(block, requests.units(block.processors))
         self.state.make_room()
         too_wide = table.ints[UNITS, slots] > requests.capacity
+        if self._estimates is not None:
+            self._estimates.admit(block, slots)
         table.ints[STATE, slots[too_wide]] = JobState.REJECTED
+        table.floats[ESTIMATE, slots[too_wide]] = np.nan
         self._leave(slots[too_wide].tolist())
         self._arrivals = slots[~too_wide]
         self._first_arrival = self._last_arrival = 0
@@ -210,7 +230,7 @@ class BatchSystem:
         limit = math.inf
         if self._kills:
             floats = self.state.table.floats
-            limit = float(floats[START, slot] + floats[ESTIMATE, slot])
+            limit = float(floats[START, slot] + floats[WALLTIME, slot])
         if forecast.end <= limit:
             event = self.clock.at(forecast.end, Order.END, self._complete, slot)
         else:
@@ -219,6 +239,8 @@ class BatchSystem:
             if slot in self._end_events:
                 self._end_events[slot].cancel()
             self._end_events[slot] = event
+        if self._corrections is not None:
+            self._corrections.plan(slot, min(forecast.end, limit))
         if self.releases is not None:
             self.releases.plan(slot, now, forecast)
 
@@ -238,6 +260,10 @@ class BatchSystem:
             self.releases.forget(slot, now)
         if self._end_events is not None:
             del self._end_events[slot]
+        if self._corrections is not None:
+            self._corrections.forget(slot)
+        if self._estimates is not None and state is not JobState.FAILED:
+            self._estimates.learn(slot, now)  # how long a failed job would have run is not known
         self._ending.append(slot)
         self.clock.ask_to_close()
 

@@ -25,7 +25,8 @@ from mlsim.batch.dispatch import (
 from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED, OccupancyLog
 from mlsim.batch.policies import CODES
 from mlsim.batch.requests import Requests
-from mlsim.batch.table import FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
+from mlsim.batch.running import add_running, remove_running
+from mlsim.batch.table import EXPECTED, FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
 from mlsim.platform import Machine
 from mlsim.scenario import Backfill, BatchConfig
 
@@ -183,6 +184,18 @@ class BatchState:
             self.occupancy.ints,
             self.occupancy.floats,
         )
+
+    def expect(self, slot: int, end: float) -> None:
+        """Expect a running job to end at another time."""
+        floats, ints, running, n = (
+            self.table.floats,
+            self.table.ints,
+            self._running,
+            int(self._counts[RUNNING]),
+        )
+        remove_running(slot, running, n, ints, floats)
+        floats[EXPECTED, slot] = end
+        add_running(slot, running, n - 1, ints, floats)
 
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""

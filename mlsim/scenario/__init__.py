@@ -15,9 +15,10 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_technique, resolve_path
+from mlsim.scenario.paths import located_predictor, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.predictors import PREDICTOR_ENTRY_POINTS, installed_predictors
 from mlsim.scenario.remarks import remarks
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
@@ -42,6 +43,7 @@ from mlsim.scenario.words import (
     MasterRole,
     OverrunRule,
     Policy,
+    Predictor,
     ReleasedNodes,
     RequestRule,
     ServiceOrder,
@@ -55,6 +57,7 @@ from mlsim.scenario.words import (
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
+    "PREDICTOR_ENTRY_POINTS",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -88,6 +91,7 @@ __all__ = [
     "PerturbationConfig",
     "PlatformConfig",
     "Policy",
+    "Predictor",
     "Quantity",
     "ReleasedNodes",
     "RequestRule",
@@ -104,10 +108,12 @@ __all__ = [
     "WorkloadFormat",
     "dump",
     "from_mapping",
+    "installed_predictors",
     "json_schema",
     "lacking_parameters",
     "load",
     "loads",
+    "located_predictor",
     "located_technique",
     "node_ranges",
     "options",

@@ -21,6 +21,7 @@ __all__ = [
     "MasterRole",
     "OverrunRule",
     "Policy",
+    "Predictor",
     "ReleasedNodes",
     "RequestRule",
     "ServiceOrder",
@@ -137,10 +138,26 @@ class Allocator(Word):
 
 
 class OverrunRule(Word):
-    """What happens to a job that runs past its estimate."""
+    """What happens to a job that runs past its walltime."""
 
     EXTEND = "extend"
     KILL = "kill"
+
+
+class Predictor(Word):
+    """Where the run time that the dispatcher sees is predicted from."""
+
+    WALLTIME = "walltime"
+    ACTUAL = "actual"
+    DATA_DRIVEN = "D"
+    CONFIDENT = "D2"
+    LAST_TWO = "L2"
+    EASY_PLUS_PLUS = "EASY++"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """W, R and D1, as the sources write them."""
+        return {"W": "walltime", "R": "actual", "D1": "D"}
 
 
 class RequestRule(Word):
