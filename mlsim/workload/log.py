@@ -36,6 +36,7 @@ class LogBlock:
     partition: Floats
     loop_iterations: Floats
     loop_limit: Floats
+    wait_time: Floats
 
     def __len__(self) -> int:
         return self.job_id.size

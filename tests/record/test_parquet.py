@@ -25,6 +25,7 @@ JOB_COLUMNS = {
     "end_time": pl.Float64,
     "run_time": pl.Float64,
     "walltime": pl.Float64,
+    "prediction": pl.Float64,
     "log_run_time": pl.Float64,
     "processors": pl.Int64,
     "cores": pl.Int64,

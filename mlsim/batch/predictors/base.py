@@ -13,8 +13,8 @@ class Predictor(Protocol):
     """Predicts run times.
 
     Calls come in simulated order. At one time, jobs that end are learned first, in order of arrival, and
-    jobs that are submitted are predicted after that, in order of job id. A job of no length that ends when it
-    is submitted is learned after its own prediction.
+    jobs that are submitted are predicted after that, in order of job id. Jobs of no length
+    start after the submissions of their time, and are learned after them.
     """
 
     def predict(self, job: SubmittedJob) -> float:

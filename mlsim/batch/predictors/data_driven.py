@@ -30,9 +30,10 @@ class DataDriven:
     5. name;
     6. prefix.
 
-    The walltime, where no rule finds a job. Never more than the walltime. Jobs of an unknown user or of an
-    unknown name are similar to none. Where names are numbers, as in SWF, they have no prefix, and rules 2, 4
-    and 6 find nothing.
+    The walltime, where no rule finds a job, and for jobs of an unknown user. Never more than the walltime.
+
+    Numbers that stand for names, as in SWF, are names of digits only: their prefix is empty, so that rules 2,
+    4 and 6 do not look at names. Jobs without a name have the empty one.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class DataDriven:
     def predict(self, job: SubmittedJob) -> float:
         """Give the run time of the similar job, or the walltime if that is less."""
         history = self._users.get(job.user)
-        if history is None or not job.name:
+        if history is None:
             return job.walltime
         for rule, key in zip(history.by_rule, _keys(job), strict=True):
             run_time = rule.get(key)
@@ -51,22 +52,19 @@ class DataDriven:
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
         """Let the job be the last one by each rule."""
-        if job.user < 0 or not job.name:
+        if job.user < 0:
             return
         history = self._users.get(job.user)
         if history is None:
             history = self._users[job.user] = _History()
         for rule, key in zip(history.by_rule, _keys(job), strict=True):
-            if key:
-                rule[key] = run_time
+            rule[key] = run_time
 
 
 def _keys(job: SubmittedJob) -> tuple[tuple[object, ...], ...]:
-    """Give what each rule compares; nothing for a rule that does not apply."""
+    """Give what each rule compares."""
     name, prefix, queue, walltime = job.name, job.prefix, job.queue, job.walltime
     amounts = (job.processors, *job.request)
-    if not prefix:
-        return (name, queue, walltime, amounts), (), (name, queue, walltime), (), (name,), ()
     return (
         (name, queue, walltime, amounts),
         (prefix, queue, walltime, amounts),

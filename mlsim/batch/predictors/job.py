@@ -33,7 +33,7 @@ class SubmittedJob(NamedTuple):
         Name of the job: its executable, where the workload has names for them, or else its number as a
         text; empty if it is not known.
     prefix
-        The name without trailing digits; empty if nothing is left, or the name is a number.
+        The name without trailing digits; empty if the name is a number.
     """
 
     job_id: int
@@ -78,10 +78,9 @@ class JobNames:
     def _look_up(self, executable: int) -> tuple[str, str]:
         if executable < 0:
             return "", ""
-        if 0 < executable <= len(self._names):
-            name = self._names[executable - 1]
-            return name, name.rstrip("0123456789")
-        return str(executable), ""
+        is_code = 0 < executable <= len(self._names)
+        name = self._names[executable - 1] if is_code else str(executable)
+        return name, name.rstrip("0123456789")
 
 
 def submitted_jobs(block: JobBlock, names: JobNames) -> list[SubmittedJob]:
