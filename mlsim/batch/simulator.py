@@ -167,7 +167,7 @@ class BatchSystem:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
-        slots = table.admit(block, requests.units(block.processors))
+        slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
         too_wide = table.ints[UNITS, slots] > requests.capacity
         table.ints[STATE, slots[too_wide]] = JobState.REJECTED

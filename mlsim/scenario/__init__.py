@@ -19,6 +19,7 @@ from mlsim.scenario.paths import located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
 from mlsim.scenario.remarks import remarks
+from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
     ParametersConfig,
@@ -40,6 +41,7 @@ from mlsim.scenario.words import (
     LockOrder,
     Mapping,
     MasterRole,
+    MemorySource,
     OverrunRule,
     Policy,
     ReleasedNodes,
@@ -55,6 +57,8 @@ from mlsim.scenario.words import (
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
+    "CORES",
+    "MEMORY",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -79,6 +83,7 @@ __all__ = [
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -90,6 +95,7 @@ __all__ = [
     "Policy",
     "Quantity",
     "ReleasedNodes",
+    "RequestConfig",
     "RequestRule",
     "Scenario",
     "SelectConfig",
@@ -109,6 +115,7 @@ __all__ = [
     "load",
     "loads",
     "located_technique",
+    "megabytes",
     "node_ranges",
     "options",
     "parse_override",

@@ -19,6 +19,7 @@ __all__ = [
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "OverrunRule",
     "Policy",
     "ReleasedNodes",
@@ -77,6 +78,14 @@ class Mapping(Word):
     CORE = "core"
     NODE = "node"
     PACKED = "packed"
+
+
+class MemorySource(Word):
+    """Where the memory that a unit asks for comes from."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    USED = "used"
 
 
 class EstimateSource(Word):
