@@ -51,7 +51,7 @@ class Requests:
         capacity = machine.n_nodes
         if mapping is Mapping.CORE:
             capacity = int((machine.cores // config.cores).sum())
-        amounts = config.resources | {MEMORY: megabytes(config.default_memory)}
+        amounts = dict(config.resources) | {MEMORY: megabytes(config.default_memory)}
         defaults = [amounts.get(name, 0) for name in machine.resources[1:]]
         return cls(
             mapping,

@@ -13,7 +13,7 @@ from mlsim.scenario.kinds import Line, Whole
 from mlsim.scenario.lists import node_ranges
 from mlsim.scenario.network import NetworkConfig
 from mlsim.scenario.perturbation import PerturbationConfig
-from mlsim.scenario.resources import MEMORY, ResourceAmounts, megabytes
+from mlsim.scenario.resources import MEMORY, Amounts, ResourceAmounts, megabytes
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import Topology
 
@@ -54,7 +54,7 @@ class NodeGroup(Section):
         examples=["16 GB"],
     )
     resources: ResourceAmounts = Field(
-        default_factory=dict,
+        default_factory=Amounts,
         description="Other resources of a node, by names of your own: {gpu: 2}. A group that does not name "
         "one has none of it.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from mlsim.scenario.kinds import Count, Kind, Whole, WordKind
 from mlsim.scenario.section import Section
 from mlsim.scenario.words import MemorySource
 
-__all__ = ["CORES", "MEMORY", "RequestConfig", "ResourceAmounts", "megabytes"]
+__all__ = ["CORES", "MEMORY", "Amounts", "RequestConfig", "ResourceAmounts", "megabytes"]
 
 CORES, MEMORY = "cores", "memory"
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
@@ -37,7 +37,23 @@ def megabytes(size: float) -> int:
 
 
 @dataclass(frozen=True)
-class AmountsKind(Kind[dict[str, int]]):
+class Amounts(Mapping[str, int]):
+    """Amounts by name; a mapping that can be hashed."""
+
+    pairs: tuple[tuple[str, int], ...] = ()
+
+    def __getitem__(self, name: str) -> int:
+        return dict(self.pairs)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+@dataclass(frozen=True)
+class AmountsKind(Kind[Amounts]):
     """Amounts of resources by name."""
 
     @property
@@ -45,11 +61,15 @@ class AmountsKind(Kind[dict[str, int]]):
         """What is accepted, in words."""
         return f"names with amounts, e.g. {{gpu: 2}}; names in lower case, amounts {_AMOUNT.allowed}"
 
-    def parse(self, value: object) -> dict[str, int]:
+    def parse(self, value: object) -> Amounts:
         """Read a mapping."""
         if not isinstance(value, Mapping):
             raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
-        return {self._name(name): self._amount(name, amount) for name, amount in value.items()}
+        return Amounts(tuple((self._name(name), self._amount(name, value[name])) for name in value))
+
+    def show(self, value: Amounts) -> object:
+        """Give the mapping."""
+        return dict(value)
 
     def _name(self, name: object) -> str:
         if name in (CORES, MEMORY):
@@ -73,7 +93,7 @@ class AmountsKind(Kind[dict[str, int]]):
         }
 
 
-ResourceAmounts = Annotated[dict[str, int], AmountsKind()]
+ResourceAmounts = Annotated[Amounts, AmountsKind()]
 
 
 class RequestConfig(Section):
@@ -95,7 +115,7 @@ class RequestConfig(Section):
         examples=["500 MB"],
     )
     resources: ResourceAmounts = Field(
-        default_factory=dict,
+        default_factory=Amounts,
         description="What a unit asks of other resources where the workload does not say it, e.g. {gpu: 1}. "
         "Default: nothing.",
     )
