@@ -19,11 +19,18 @@ from mlsim.batch.recorder import JobRecorder
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
 from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS
+from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, OverrunRule, ReleasedNodes
+from mlsim.scenario import (
+    BatchConfig,
+    CoordinationConfig,
+    FailureConfig,
+    OverrunRule,
+    ReleasedNodes,
+    TieOrder,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -108,6 +115,7 @@ class BatchSystem:
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._kills = config.on_overrun is OverrunRule.KILL
+        self._per_event = config.ties is TieOrder.PER_EVENT
         self._failures = failures
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -155,10 +163,13 @@ class BatchSystem:
             slots = self._admit(block)
             submits = self.state.table.floats[SUBMIT, slots]
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
+            order = Order.SUBMISSION
+            if self._per_event:
+                bounds, order = np.arange(1, len(slots) + 1), Order.FIRST
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
-                yield self.clock.until(at, Order.SUBMISSION)
+                yield self.clock.until(at, order)
                 self._last_arrival = last
-                self.clock.ask_to_close()
+                self._event_over()
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
@@ -177,6 +188,13 @@ class BatchSystem:
         return self._arrivals
 
     # Passes
+
+    def _event_over(self) -> None:
+        """Make a pass: now if there is one after every event, else when the current time is over."""
+        if self._per_event:
+            self._pass()
+        else:
+            self.clock.ask_to_close()
 
     def _pass(self) -> None:
         """Handle what happened at the current time, then start what can start."""
@@ -208,9 +226,11 @@ class BatchSystem:
     def plan(self, slot: int, now: float, forecast: Forecast) -> None:
         """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
         limit = math.inf
+        floats = self.state.table.floats
         if self._kills:
-            floats = self.state.table.floats
             limit = float(floats[START, slot] + floats[ESTIMATE, slot])
+        if self._per_event:
+            floats[PLANNED, slot] = min(forecast.end, limit)
         if forecast.end <= limit:
             event = self.clock.at(forecast.end, Order.END, self._complete, slot)
         else:
@@ -226,10 +246,12 @@ class BatchSystem:
         if self.asking is not None:
             self.asking.learn(event.subject)
         self._end(event.subject, JobState.COMPLETED)
+        self._event_over()
 
     def _kill(self, event: Event) -> None:
         self.state.table.ints[STATE, event.subject] = JobState.KILLED
         self._end(event.subject, JobState.KILLED)
+        self._event_over()
 
     def _end(self, slot: int, state: JobState) -> None:
         now = self.clock.time
@@ -239,7 +261,6 @@ class BatchSystem:
         if self._end_events is not None:
             del self._end_events[slot]
         self._ending.append(slot)
-        self.clock.ask_to_close()
 
     def settle(self) -> None:
         """Let jobs that end now be gone at once rather than in the pass."""

@@ -2,7 +2,7 @@
 
 from mlsim.scenario.amounts import Quantity
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.batch import BatchConfig
+from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
 from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
@@ -35,6 +35,7 @@ from mlsim.scenario.words import (
     Calibration,
     CleaningRule,
     CostProfile,
+    Engine,
     EstimateSource,
     ExecutionModel,
     Growth,
@@ -47,8 +48,10 @@ from mlsim.scenario.words import (
     ReleasedNodes,
     RequestRule,
     ServiceOrder,
+    ShareOwner,
     Statistics,
     Technique,
+    TieOrder,
     Topology,
     TraceLevel,
     WeightSource,
@@ -73,10 +76,12 @@ __all__ = [
     "CostProfile",
     "CostsConfig",
     "EdgeConfig",
+    "Engine",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
+    "FairshareConfig",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
@@ -100,11 +105,14 @@ __all__ = [
     "Scenario",
     "SelectConfig",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
+    "WeightsConfig",
     "WindowConfig",
     "WorkloadConfig",
     "WorkloadFormat",

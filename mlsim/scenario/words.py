@@ -13,6 +13,7 @@ __all__ = [
     "Calibration",
     "CleaningRule",
     "CostProfile",
+    "Engine",
     "EstimateSource",
     "ExecutionModel",
     "Growth",
@@ -25,8 +26,10 @@ __all__ = [
     "ReleasedNodes",
     "RequestRule",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
@@ -125,6 +128,8 @@ class Policy(Word):
     F2 = "F2"
     F3 = "F3"
     F4 = "F4"
+    LINEAR = "linear"
+    FAIRSHARE = "fairshare"
 
     @classmethod
     def aliases(cls) -> dict[str, str]:
@@ -136,7 +141,31 @@ class Backfill(Word):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
     NONE = "none"
+    GREEDY = "greedy"
     EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
+class ShareOwner(Word):
+    """Whose usage fairshare adds up."""
+
+    USER = "user"
+    GROUP = "group"
+
+
+class TieOrder(Word):
+    """What happens in which order at one time, and how many passes there are."""
+
+    DRAINED = "drained"
+    PER_EVENT = "per-event"
+
+
+class Engine(Word):
+    """What simulates the batch level."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    REPLAY = "replay"
 
 
 class Allocator(Word):
