@@ -211,7 +211,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         If the workload or a file of iteration costs cannot be used.
     """
     machine = machine_of(scenario)
-    requests = Requests.on(machine, scenario.workload.mapping)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = _open(scenario, requests)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
@@ -305,7 +305,7 @@ def survey(scenario: Scenario) -> Survey:
         If a file it names cannot be used.
     """
     machine = machine_of(scenario)
-    requests = Requests.on(machine, scenario.workload.mapping)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
@@ -321,7 +321,7 @@ def _application(scenario: Scenario) -> ApplicationConfig:
 
 def _open(scenario: Scenario, requests: Requests) -> Workload:
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(scenario.workload, path, requests.largest)
+    return open_workload(scenario.workload, path, requests.largest, requests.resources[1:])
 
 
 def _executable_names(workload: Workload) -> Sequence[str]:

@@ -21,11 +21,18 @@ from mlsim.batch.recorder import JobRecorder
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
 from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS, WALLTIME
+from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, OverrunRule, ReleasedNodes
+from mlsim.scenario import (
+    BatchConfig,
+    CoordinationConfig,
+    FailureConfig,
+    OverrunRule,
+    ReleasedNodes,
+    TieOrder,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -115,6 +122,7 @@ class BatchSystem:
         self._kills = config.on_overrun is OverrunRule.KILL
         self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
         self._corrections = self._corrections_of(self._estimates)
+        self._per_event = config.ties is TieOrder.PER_EVENT
         self._failures = failures
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -170,12 +178,15 @@ class BatchSystem:
             slots = self._admit(block)
             submits = self.state.table.floats[SUBMIT, slots]
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
+            order = Order.SUBMISSION
+            if self._per_event:
+                bounds, order = np.arange(1, len(slots) + 1), Order.FIRST
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
-                yield self.clock.until(at, Order.SUBMISSION)
+                yield self.clock.until(at, order)
                 if self._estimates is not None:
                     self._estimates.arrive(slots[self._last_arrival : last])
                 self._last_arrival = last
-                self.clock.ask_to_close()
+                self._event_over()
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
@@ -184,7 +195,7 @@ class BatchSystem:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
-        slots = table.admit(block, requests.units(block.processors))
+        slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
         too_wide = table.ints[UNITS, slots] > requests.capacity
         if self._estimates is not None:
@@ -197,6 +208,13 @@ class BatchSystem:
         return self._arrivals
 
     # Passes
+
+    def _event_over(self) -> None:
+        """Make a pass: now if there is one after every event, else when the current time is over."""
+        if self._per_event:
+            self._pass()
+        else:
+            self.clock.ask_to_close()
 
     def _pass(self) -> None:
         """Handle what happened at the current time, then start what can start."""
@@ -228,9 +246,11 @@ class BatchSystem:
     def plan(self, slot: int, now: float, forecast: Forecast) -> None:
         """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
         limit = math.inf
+        floats = self.state.table.floats
         if self._kills:
-            floats = self.state.table.floats
             limit = float(floats[START, slot] + floats[WALLTIME, slot])
+        if self._per_event:
+            floats[PLANNED, slot] = min(forecast.end, limit)
         if forecast.end <= limit:
             event = self.clock.at(forecast.end, Order.END, self._complete, slot)
         else:
@@ -248,10 +268,12 @@ class BatchSystem:
         if self.asking is not None:
             self.asking.learn(event.subject)
         self._end(event.subject, JobState.COMPLETED)
+        self._event_over()
 
     def _kill(self, event: Event) -> None:
         self.state.table.ints[STATE, event.subject] = JobState.KILLED
         self._end(event.subject, JobState.KILLED)
+        self._event_over()
 
     def _end(self, slot: int, state: JobState) -> None:
         now = self.clock.time
@@ -265,7 +287,6 @@ class BatchSystem:
         if self._estimates is not None and state is not JobState.FAILED:
             self._estimates.learn(slot, now)  # how long a failed job would have run is not known
         self._ending.append(slot)
-        self.clock.ask_to_close()
 
     def settle(self) -> None:
         """Let jobs that end now be gone at once rather than in the pass."""

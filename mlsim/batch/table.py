@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.batch.fairshare import Accounts
 from mlsim.record import JobState
 from mlsim.workload.jobs import JobBlock
 
@@ -36,6 +37,7 @@ INTS: Final = (
     "partition",
     "loop_iterations",  # of its own loop; -1: as the scenario says
     "loop_limit",
+    "account",  # of fairshare: its owner
 )
 FLOATS: Final = (
     "submit_time",
@@ -45,13 +47,17 @@ FLOATS: Final = (
     "end_time",
     "expected_end",  # start + estimate, or later where the estimate was corrected
     "key",  # the policy's key; smaller goes first
+    "walk_key",  # the same for the order of backfilling
+    "reserved",  # start that conservative backfilling has promised; NaN for none
+    "planned_end",  # when it will end, as the applications say
     "walltime",  # what the user asked; the limit of its run time
 )
 
 NUMBER, JOB_ID, PROCESSORS, UNITS, CORES, HELD, FIRST_ROW, ROWS, STATE, BACKFILLED = range(10)
 EXECUTABLE = INTS.index("executable")
 LOOP_ITERATIONS, LOOP_LIMIT = INTS.index("loop_iterations"), INTS.index("loop_limit")
-SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY, WALLTIME = range(8)
+ACCOUNT = INTS.index("account")
+SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY, WALK_KEY, RESERVED, PLANNED, WALLTIME = range(11)
 
 _INT_INDEX = {name: i for i, name in enumerate(INTS)}
 _FLOAT_INDEX = {name: i for i, name in enumerate(FLOATS)}
@@ -64,6 +70,13 @@ _FROM_BLOCK = (
 class JobTable:
     """Columns of the jobs in the system.
 
+    Parameters
+    ----------
+    accounts
+        Gives each job the account of its owner; None where nobody compares usage.
+    capacity
+        Number of slots to begin with.
+
     Attributes
     ----------
     ints : ndarray of int64, shape (len(INTS), capacity)
@@ -72,7 +85,8 @@ class JobTable:
         Real-number columns; times in seconds, NaN for "not yet".
     """
 
-    def __init__(self, capacity: int = 1024) -> None:
+    def __init__(self, accounts: Accounts | None = None, capacity: int = 1024) -> None:
+        self._accounts = accounts
         self.ints: NDArray[np.int64] = np.zeros((len(INTS), capacity), np.int64)
         self.floats: NDArray[np.float64] = np.full((len(FLOATS), capacity), np.nan)
         self._free = np.arange(capacity)[::-1]
@@ -117,6 +131,8 @@ class JobTable:
         self.floats[SUBMIT, slots] = block.submit_time
         self.floats[RUN, slots] = block.run_time
         self.floats[ESTIMATE, slots] = self.floats[WALLTIME, slots] = block.estimate
+        if self._accounts is not None:
+            self.ints[ACCOUNT, slots] = self._accounts.of(block)
         self._arrivals += len(slots)
         return slots
 

@@ -2,7 +2,7 @@
 
 from mlsim.scenario.amounts import Quantity
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.batch import BatchConfig
+from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
 from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
@@ -20,6 +20,7 @@ from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
 from mlsim.scenario.predictors import PREDICTOR_ENTRY_POINTS, installed_predictors
 from mlsim.scenario.remarks import remarks
+from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
     ParametersConfig,
@@ -35,20 +36,24 @@ from mlsim.scenario.words import (
     Calibration,
     CleaningRule,
     CostProfile,
+    Engine,
     EstimateSource,
     ExecutionModel,
     Growth,
     LockOrder,
     Mapping,
     MasterRole,
+    MemorySource,
     OverrunRule,
     Policy,
     Predictor,
     ReleasedNodes,
     RequestRule,
     ServiceOrder,
+    ShareOwner,
     Statistics,
     Technique,
+    TieOrder,
     Topology,
     TraceLevel,
     WeightSource,
@@ -57,6 +62,8 @@ from mlsim.scenario.words import (
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
+    "CORES",
+    "MEMORY",
     "PREDICTOR_ENTRY_POINTS",
     "TWO_LEVELS",
     "Allocator",
@@ -72,16 +79,19 @@ __all__ = [
     "CostProfile",
     "CostsConfig",
     "EdgeConfig",
+    "Engine",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
+    "FairshareConfig",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -94,15 +104,19 @@ __all__ = [
     "Predictor",
     "Quantity",
     "ReleasedNodes",
+    "RequestConfig",
     "RequestRule",
     "Scenario",
     "SelectConfig",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
+    "WeightsConfig",
     "WindowConfig",
     "WorkloadConfig",
     "WorkloadFormat",
@@ -115,6 +129,7 @@ __all__ = [
     "loads",
     "located_predictor",
     "located_technique",
+    "megabytes",
     "node_ranges",
     "options",
     "parse_override",

@@ -13,20 +13,24 @@ __all__ = [
     "Calibration",
     "CleaningRule",
     "CostProfile",
+    "Engine",
     "EstimateSource",
     "ExecutionModel",
     "Growth",
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "OverrunRule",
     "Policy",
     "Predictor",
     "ReleasedNodes",
     "RequestRule",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
@@ -80,6 +84,14 @@ class Mapping(Word):
     PACKED = "packed"
 
 
+class MemorySource(Word):
+    """Where the memory that a unit asks for comes from."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    USED = "used"
+
+
 class EstimateSource(Word):
     """Where the run time that the dispatcher sees comes from."""
 
@@ -117,6 +129,8 @@ class Policy(Word):
     F2 = "F2"
     F3 = "F3"
     F4 = "F4"
+    LINEAR = "linear"
+    FAIRSHARE = "fairshare"
 
     @classmethod
     def aliases(cls) -> dict[str, str]:
@@ -128,7 +142,31 @@ class Backfill(Word):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
     NONE = "none"
+    GREEDY = "greedy"
     EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
+class ShareOwner(Word):
+    """Whose usage fairshare adds up."""
+
+    USER = "user"
+    GROUP = "group"
+
+
+class TieOrder(Word):
+    """What happens in which order at one time, and how many passes there are."""
+
+    DRAINED = "drained"
+    PER_EVENT = "per-event"
+
+
+class Engine(Word):
+    """What simulates the batch level."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    REPLAY = "replay"
 
 
 class Allocator(Word):

@@ -26,7 +26,8 @@ class SubmittedJob(NamedTuple):
     processors
         Processors asked for.
     request
-        Further amounts asked for, in the workload's order; empty where a job asks for processors only.
+        Units, and what all units together ask of each further resource, in the platform's order; -1 where
+        the workload does not say it, and empty where it never does.
     user, group, queue, partition
         Numbers from the workload; -1 unknown.
     name
@@ -105,8 +106,8 @@ def submitted_jobs(block: JobBlock, names: JobNames) -> list[SubmittedJob]:
 
 
 def _requests(block: JobBlock) -> list[tuple[int, ...]]:
-    """Give what each job asks for beside processors; row i of a two-dimensional column is job i's."""
-    request = getattr(block, "request", None)
-    if not isinstance(request, np.ndarray) or request.ndim != 2:
+    """Give the units of each job and what they ask for beside processors, as its log says it."""
+    if block.asked is None:
         return [()] * len(block)
-    return [tuple(row) for row in request.tolist()]
+    amounts = np.column_stack([block.asked.units, block.asked.totals])
+    return list(map(tuple, amounts.tolist()))
