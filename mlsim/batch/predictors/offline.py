@@ -56,9 +56,12 @@ def read_history(path: Path, lenient: bool = False) -> History:
         If it cannot be read.
     """
     reader = LogReader(path, WorkloadFormat.AUTO, lenient=lenient)
-    cleaner = Cleaner(CleaningConfig(), _ANY_SIZE)
+    cleaner: Cleaner | None = None
     blocks, waits, ids, n_jobs = [], [], [], 0
     for log in reader.blocks():
+        if cleaner is None:
+            asked_for = () if log.asked is None else log.asked.names
+            cleaner = Cleaner(CleaningConfig(), _ANY_SIZE, resources=asked_for)
         # Cleaning drops rows: with places for identifiers, those that stay are known again.
         places = np.arange(n_jobs, n_jobs + len(log), dtype=np.float64)
         blocks.append(cleaner.clean(replace(log, job_id=places)))
