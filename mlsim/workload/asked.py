@@ -43,6 +43,11 @@ class Asked:
             totals[:, names.index(name)] = self.totals[:, column]
         return Asked(names, self.units, totals)
 
+    def columns(self) -> dict[str, NDArray[np.int64]]:
+        """Give the columns of a workload file that say the same."""
+        totals = {f"request_{name}": self.totals[:, column] for column, name in enumerate(self.names)}
+        return {"units": self.units, **totals}
+
     @staticmethod
     def nothing(n: int, names: tuple[str, ...] = ()) -> Asked:
         """Say nothing about ``n`` jobs."""
