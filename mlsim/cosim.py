@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.predictors import check_predictor
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
 from mlsim.batch.table import JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, RUN, START
@@ -47,6 +48,7 @@ from mlsim.scenario import (
     CostProfile,
     Scenario,
     TraceLevel,
+    located_predictor,
     located_technique,
     resolve_path,
 )
@@ -209,17 +211,18 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         If the workload or a file of iteration costs cannot be used.
     """
     machine = machine_of(scenario)
-    requests = Requests.on(machine, scenario.workload.mapping)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = _open(scenario, requests)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
-        scenario.batch,
+        scenario.batch.model_copy(update={"predictor": located_predictor(scenario)}),
         requests,
         scenario.coordination,
         log,
         scenario.platform.failures,
         None if report is None else lambda progress: report(progress, workload.n_jobs),
+        _executable_names(workload),
     )
     loops = None
     applications: Applications
@@ -302,10 +305,11 @@ def survey(scenario: Scenario) -> Survey:
         If a file it names cannot be used.
     """
     machine = machine_of(scenario)
-    requests = Requests.on(machine, scenario.workload.mapping)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
+    check_predictor(located_predictor(scenario))
     workload = _open(scenario, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 
@@ -317,7 +321,13 @@ def _application(scenario: Scenario) -> ApplicationConfig:
 
 def _open(scenario: Scenario, requests: Requests) -> Workload:
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(scenario.workload, path, requests.largest)
+    return open_workload(scenario.workload, path, requests.largest, requests.resources[1:])
+
+
+def _executable_names(workload: Workload) -> Sequence[str]:
+    """Give the names behind the codes of executables; none where the log has only codes."""
+    names = workload.header.get("executable_names", ())
+    return [] if isinstance(names, str) else list(names)
 
 
 def _cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:

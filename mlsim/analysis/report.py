@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mlsim.analysis.words import clock, count, duration, number, share
 
-__all__ = ["summary_table"]
+__all__ = ["accuracy_table", "summary_table"]
 
 _COLUMNS = ("mean", "std", "median", "p90", "p99", "max")
 
@@ -28,6 +28,9 @@ def summary_table(summary: Summary) -> RenderableType:
         What :func:`mlsim.analysis.summarize` returned. Loops and coordination appear where there were any.
     """
     blocks: list[RenderableType] = [_title(summary), _facts(_system_facts(summary)), _job_aggregates(summary)]
+    estimates = summary["estimates"]
+    if estimates["predictor"] not in (None, "walltime"):
+        blocks.append(accuracy_table({name: estimates[name] for name in ("prediction", "walltime")}))
     if summary["loops"]["count"]:
         blocks += [_facts(_loop_facts(summary["loops"])), _loop_aggregates(summary["loops"])]
     if summary["coordination"]["messages"] or summary["coordination"]["releases"]:
@@ -78,6 +81,39 @@ def _job_aggregates(summary: Summary) -> Table:
     _add(table, "slowdown", summary["slowdown"], number)
     _add(table, "bounded slowdown", summary["bounded_slowdown"], number)
     return table
+
+
+def accuracy_table(rows: Mapping[str, Summary]) -> Table:
+    """Lay out how near estimates came to run times, one row an estimate.
+
+    Parameters
+    ----------
+    rows
+        What :func:`mlsim.analysis.metrics.accuracy` gives, by the name of the estimate. Estimates that are
+        too short and too long have their shares, and the mean by how much; the last column is the share
+        whose A = run time / estimate is within 25 % of 1.
+    """
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("estimate", style="cyan", no_wrap=True)
+    for title in ("MAE min", "short", "by min", "long", "by min", "exact", "A ± 25 %"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, row in rows.items():
+        under, over = row["under"], row["over"]
+        table.add_row(
+            name,
+            _minutes(row["mae"]),
+            share(under["share"]),
+            _minutes(under["mean"]),
+            share(over["share"]),
+            _minutes(over["mean"]),
+            share(row["exact"]),
+            share(row["within_25"]),
+        )
+    return table
+
+
+def _minutes(seconds: float | None) -> str:
+    return number(None if seconds is None else seconds / 60.0)
 
 
 def _loop_facts(loops: Summary) -> dict[str, str]:

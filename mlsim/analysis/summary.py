@@ -14,6 +14,7 @@ import numpy as np
 from mlsim.analysis.metrics import (
     aggregate,
     coordination_metrics,
+    estimate_metrics,
     job_counts,
     loop_metrics,
     makespan,
@@ -44,6 +45,7 @@ def summarize(
     scenario: str,
     seed: int,
     technique: str | None = None,
+    predictor: str | None = None,
     tau: float = TAU,
     measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -60,6 +62,8 @@ def summarize(
         The scenario's name and seed.
     technique
         The run's technique; None if jobs ran no loop.
+    predictor
+        What predicted run times for the dispatcher; None if nothing did.
     tau
         The bound of bounded slowdowns, in seconds.
     measured
@@ -84,6 +88,7 @@ def summarize(
             "makespan_from_submit": makespan_from_submit(jobs),
             "utilization": utilization(records),
             "throughput": throughput(jobs),
+            "estimates": {"predictor": predictor, **estimate_metrics(jobs)},
             "loops": loop_metrics(records.loops),
             "coordination": coordination_metrics(records),
             "self": dict(measured or {}),

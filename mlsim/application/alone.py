@@ -55,6 +55,7 @@ def _one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
         start_time=np.zeros(1),
         end_time=np.array([end]),
         walltime=np.array([end]),
+        prediction=np.array([end]),
         log_run_time=np.array([end]),
         processors=np.array([pes]),
         cores=np.array([cores]),

@@ -23,7 +23,8 @@ class Order(IntEnum):
     END = 0
     FAILURE = 1
     MESSAGE = 2
-    SUBMISSION = 3
+    CORRECTION = 3
+    SUBMISSION = 4
 
 
 class Event(simpy.Event):

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
+from mlsim.batch.predictors.base import CorrectingPredictor
+from mlsim.batch.predictors.estimates import Corrections, LearnedEstimates, estimates_for
 from mlsim.batch.recorder import JobRecorder
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
 from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS
+from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy
@@ -96,6 +98,8 @@ class BatchSystem:
         Nodes that fail.
     report
         Called now and then with the progress.
+    executable_names
+        Names behind the codes of executables, for predictors; none where codes are all there is.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class BatchSystem:
         log: MessageLog | None = None,
         failures: Sequence[FailureConfig] = (),
         report: Callable[[Progress], None] | None = None,
+        executable_names: Sequence[str] = (),
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
@@ -119,6 +124,8 @@ class BatchSystem:
         self._interval = config.pass_interval
         self._next_pass = -math.inf  # the last one while none is planned
         self._kills = config.on_overrun is OverrunRule.KILL
+        self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
+        self._corrections = self._corrections_of(self._estimates)
         self._per_event = config.ties is TieOrder.PER_EVENT
         self._failures = failures
         self._report = report
@@ -129,6 +136,14 @@ class BatchSystem:
         self._end_events: dict[int, Event] | None = {} if failures or self.asking else None
         self._finished: list[int] = []
         self._n_finished = 0
+
+    def _corrections_of(self, estimates: object) -> Corrections | None:
+        if not isinstance(estimates, LearnedEstimates):
+            return None
+        predictor = estimates.predictor
+        if not isinstance(predictor, CorrectingPredictor):
+            return None
+        return Corrections(self, estimates, predictor)
 
     def run(self, blocks: Iterable[JobBlock], applications: Applications) -> None:
         """Simulate a workload until its last job has ended.
@@ -172,6 +187,8 @@ class BatchSystem:
                 bounds, order = np.arange(1, len(slots) + 1), Order.FIRST
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, order)
+                if self._estimates is not None:
+                    self._estimates.arrive(slots[self._last_arrival : last])
                 self._last_arrival = last
                 self._event_over()
 
@@ -182,10 +199,13 @@ class BatchSystem:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
-        slots = table.admit(block, requests.units(block.processors))
+        slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
         too_wide = table.ints[UNITS, slots] > requests.capacity
+        if self._estimates is not None:
+            self._estimates.admit(block, slots)
         table.ints[STATE, slots[too_wide]] = JobState.REJECTED
+        table.floats[ESTIMATE, slots[too_wide]] = np.nan
         self._leave(slots[too_wide].tolist())
         self._arrivals = slots[~too_wide]
         self._first_arrival = self._last_arrival = 0
@@ -253,7 +273,7 @@ class BatchSystem:
         limit = math.inf
         floats = self.state.table.floats
         if self._kills:
-            limit = float(floats[START, slot] + floats[ESTIMATE, slot])
+            limit = float(floats[START, slot] + floats[WALLTIME, slot])
         if self._per_event:
             floats[PLANNED, slot] = min(forecast.end, limit)
         if forecast.end <= limit:
@@ -264,6 +284,8 @@ class BatchSystem:
             if slot in self._end_events:
                 self._end_events[slot].cancel()
             self._end_events[slot] = event
+        if self._corrections is not None:
+            self._corrections.plan(slot, min(forecast.end, limit))
         if self.releases is not None:
             self.releases.plan(slot, now, forecast)
 
@@ -285,6 +307,10 @@ class BatchSystem:
             self.releases.forget(slot, now)
         if self._end_events is not None:
             del self._end_events[slot]
+        if self._corrections is not None:
+            self._corrections.forget(slot)
+        if self._estimates is not None and state is not JobState.FAILED:
+            self._estimates.learn(slot, now)  # how long a failed job would have run is not known
         self._ending.append(slot)
 
     def settle(self) -> None:

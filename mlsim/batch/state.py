@@ -15,8 +15,9 @@ from mlsim.batch.fairshare import N_SHARES, Accounts
 from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED, OccupancyLog
 from mlsim.batch.policies import CODES, parameters_of
 from mlsim.batch.requests import Requests
+from mlsim.batch.running import add_running, remove_running
 from mlsim.batch.steps import end_job, release_row, return_node
-from mlsim.batch.table import FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
+from mlsim.batch.table import EXPECTED, FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
 from mlsim.platform import Machine
 from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
 
@@ -178,6 +179,14 @@ class BatchState:
     def end(self, slot: int, now: float) -> None:
         """Let a running job end without a pass."""
         end_job(slot, now, self.arrays)
+
+    def expect(self, slot: int, end: float) -> None:
+        """Expect a running job to end at another time."""
+        floats, ints, running = self.table.floats, self.table.ints, self._running
+        n = int(self._counts[RUNNING])
+        remove_running(slot, running, n, ints, floats)
+        floats[EXPECTED, slot] = end
+        add_running(slot, running, n - 1, ints, floats)
 
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""

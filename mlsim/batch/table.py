@@ -42,21 +42,22 @@ INTS: Final = (
 FLOATS: Final = (
     "submit_time",
     "run_time",
-    "estimate",
+    "estimate",  # what the dispatcher sees: the walltime, or a prediction of at most that
     "start_time",
     "end_time",
-    "expected_end",  # start + estimate
+    "expected_end",  # start + estimate, or later where the estimate was corrected
     "key",  # the policy's key; smaller goes first
     "walk_key",  # the same for the order of backfilling
     "reserved",  # start that conservative backfilling has promised; NaN for none
     "planned_end",  # when it will end, as the applications say
+    "walltime",  # what the user asked; the limit of its run time
 )
 
 NUMBER, JOB_ID, PROCESSORS, UNITS, CORES, HELD, FIRST_ROW, ROWS, STATE, BACKFILLED = range(10)
 EXECUTABLE = INTS.index("executable")
 LOOP_ITERATIONS, LOOP_LIMIT = INTS.index("loop_iterations"), INTS.index("loop_limit")
 ACCOUNT = INTS.index("account")
-SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY, WALK_KEY, RESERVED, PLANNED = range(10)
+SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY, WALK_KEY, RESERVED, PLANNED, WALLTIME = range(11)
 
 _INT_INDEX = {name: i for i, name in enumerate(INTS)}
 _FLOAT_INDEX = {name: i for i, name in enumerate(FLOATS)}
@@ -129,7 +130,7 @@ class JobTable:
         self.ints[STATE, slots] = JobState.COMPLETED
         self.floats[SUBMIT, slots] = block.submit_time
         self.floats[RUN, slots] = block.run_time
-        self.floats[ESTIMATE, slots] = block.estimate
+        self.floats[ESTIMATE, slots] = self.floats[WALLTIME, slots] = block.estimate
         if self._accounts is not None:
             self.ints[ACCOUNT, slots] = self._accounts.of(block)
         self._arrivals += len(slots)

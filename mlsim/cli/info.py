@@ -21,6 +21,7 @@ class Listing(StrEnum):
     POLICIES = "policies"
     BACKFILLING = "backfilling"
     ALLOCATORS = "allocators"
+    PREDICTORS = "predictors"
     TECHNIQUES = "techniques"
     MODELS = "models"
     PROFILES = "profiles"
@@ -105,6 +106,15 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             return ("backfill", "meaning"), [(entry.name, entry.meaning) for entry in batch.BACKFILLING]
         case Listing.ALLOCATORS:
             return ("allocator", "meaning"), [(entry.name, entry.meaning) for entry in batch.ALLOCATORS]
+        case Listing.PREDICTORS:
+            from mlsim.batch.predictors import PREDICTORS
+            from mlsim.scenario import installed_predictors
+
+            return ("predictor", "predicts", "source"), [
+                *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
+                *((name, "", "an installed package") for name in installed_predictors()),
+                ("./file.py:Class", "what a class of your own predicts", "mlsim/batch/predictors/README.md"),
+            ]
         case Listing.TECHNIQUES:
             return (
                 "technique",

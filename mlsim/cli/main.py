@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import esp, info, loop, run, study, workload
+from mlsim.cli import esp, info, loop, machines, predict, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -52,6 +52,9 @@ app.command("check")(info.check)
 app.command("schema")(info.schema)
 app.command("list")(info.list_)
 workload.workload.command("esp")(esp.esp)
+workload.workload.command("eurora")(machines.eurora)
+workload.workload.command("kit")(machines.kit)
+workload.workload.command("predict")(predict.predict)
 app.add_typer(workload.workload)
 
 

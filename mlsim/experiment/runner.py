@@ -95,7 +95,11 @@ def run(
     outcome = cosim.simulate(scenario, _reporter(progress))
     simulated = time.perf_counter()
     summary = summarize(
-        outcome.records, scenario=scenario.name, seed=scenario.seed, technique=technique_of(scenario)
+        outcome.records,
+        scenario=scenario.name,
+        seed=scenario.seed,
+        technique=technique_of(scenario),
+        predictor=str(scenario.batch.predictor),
     )
     summary["workload"] = {
         "log": outcome.notes,

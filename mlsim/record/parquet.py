@@ -73,7 +73,8 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
     -------
     polars.DataFrame
         ``job_id``; ``submit_time``, ``start_time``, ``end_time`` (s); ``run_time`` (s, end - start),
-        ``walltime`` (s, the estimate), ``log_run_time`` (s, in the workload); ``processors`` asked for,
+        ``walltime`` (s, what the user asked), ``prediction`` (s, the estimate that the dispatcher saw; null
+        for a job rejected at submission), ``log_run_time`` (s, in the workload); ``processors`` asked for,
         ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
         :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
         unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
@@ -87,6 +88,7 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "end_time": jobs.end_time,
             "run_time": derived.run_time(jobs),
             "walltime": jobs.walltime,
+            "prediction": jobs.prediction,
             "log_run_time": jobs.log_run_time,
             "processors": jobs.processors,
             "cores": jobs.cores,

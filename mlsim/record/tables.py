@@ -89,7 +89,9 @@ class Jobs:
     submit_time, start_time, end_time
         Times; start and end are NaN for a job that was rejected.
     walltime
-        The estimate: the run time the dispatcher could see.
+        What the user asked: the limit of the run time.
+    prediction
+        The estimate: the run time that the dispatcher saw; NaN for a job rejected at its submission.
     log_run_time
         Run time in the workload; differs from ``end_time - start_time`` where a loop was simulated.
     processors
@@ -111,6 +113,7 @@ class Jobs:
     start_time: Floats
     end_time: Floats
     walltime: Floats
+    prediction: Floats
     log_run_time: Floats
     processors: Ints
     cores: Ints

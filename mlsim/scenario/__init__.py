@@ -15,10 +15,12 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_technique, resolve_path
+from mlsim.scenario.paths import located_predictor, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.predictors import PREDICTOR_ENTRY_POINTS, installed_predictors
 from mlsim.scenario.remarks import remarks
+from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
     ParametersConfig,
@@ -41,8 +43,10 @@ from mlsim.scenario.words import (
     LockOrder,
     Mapping,
     MasterRole,
+    MemorySource,
     OverrunRule,
     Policy,
+    Predictor,
     ReleasedNodes,
     RequestRule,
     ServiceOrder,
@@ -58,6 +62,9 @@ from mlsim.scenario.words import (
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
+    "CORES",
+    "MEMORY",
+    "PREDICTOR_ENTRY_POINTS",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -84,6 +91,7 @@ __all__ = [
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -93,8 +101,10 @@ __all__ = [
     "PerturbationConfig",
     "PlatformConfig",
     "Policy",
+    "Predictor",
     "Quantity",
     "ReleasedNodes",
+    "RequestConfig",
     "RequestRule",
     "Scenario",
     "SelectConfig",
@@ -112,11 +122,14 @@ __all__ = [
     "WorkloadFormat",
     "dump",
     "from_mapping",
+    "installed_predictors",
     "json_schema",
     "lacking_parameters",
     "load",
     "loads",
+    "located_predictor",
     "located_technique",
+    "megabytes",
     "node_ranges",
     "options",
     "parse_override",

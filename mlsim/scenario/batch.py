@@ -9,6 +9,7 @@ from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
 from mlsim.scenario.kinds import Count, Number, WordKind
+from mlsim.scenario.predictors import PredictorName
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
     Allocator,
@@ -16,6 +17,7 @@ from mlsim.scenario.words import (
     Engine,
     OverrunRule,
     Policy,
+    Predictor,
     ShareOwner,
     TieOrder,
 )
@@ -115,8 +117,14 @@ class BatchConfig(Section):
     )
     on_overrun: Annotated[OverrunRule, WordKind(OverrunRule)] = Field(
         OverrunRule.KILL,
-        description="What happens to a job at the end of its estimate: kill (as production systems do) or "
-        "extend (it runs on).",
+        description="What happens to a job at the end of its walltime: kill (as production systems do) or "
+        "extend (it runs on). A job that outlives a shorter prediction goes on in any case.",
+    )
+    predictor: PredictorName = Field(
+        Predictor.WALLTIME,
+        description="What predicts run times for the dispatcher: walltime (what the user asked), actual (an "
+        "oracle), D, D2, L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; "
+        "`mlsim list predictors` explains each.",
     )
     pass_interval: Seconds = Field(
         0.0,

@@ -11,7 +11,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import split_technique, user_function
 
-__all__ = ["located_technique", "resolve_path"]
+__all__ = ["located_predictor", "located_technique", "resolve_path"]
 
 VARIABLE = "MLSIM_TRACES"
 
@@ -60,6 +60,21 @@ def located_technique(scenario: Scenario) -> str:
             level = f"{path}:{function[1]}"
         levels.append(str(level))
     return "+".join(levels)
+
+
+def located_predictor(scenario: Scenario) -> str:
+    """Give the predictor of a scenario; the file of one of the user as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    name = scenario.batch.predictor
+    own = user_function(name)
+    if own is None:
+        return name
+    return f"{resolve_path(scenario, own[0], key='batch.predictor')}:{own[1]}"
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:

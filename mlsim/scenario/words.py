@@ -20,8 +20,10 @@ __all__ = [
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "OverrunRule",
     "Policy",
+    "Predictor",
     "ReleasedNodes",
     "RequestRule",
     "ServiceOrder",
@@ -80,6 +82,14 @@ class Mapping(Word):
     CORE = "core"
     NODE = "node"
     PACKED = "packed"
+
+
+class MemorySource(Word):
+    """Where the memory that a unit asks for comes from."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    USED = "used"
 
 
 class EstimateSource(Word):
@@ -166,10 +176,26 @@ class Allocator(Word):
 
 
 class OverrunRule(Word):
-    """What happens to a job that runs past its estimate."""
+    """What happens to a job that runs past its walltime."""
 
     EXTEND = "extend"
     KILL = "kill"
+
+
+class Predictor(Word):
+    """Where the run time that the dispatcher sees is predicted from."""
+
+    WALLTIME = "walltime"
+    ACTUAL = "actual"
+    DATA_DRIVEN = "D"
+    CONFIDENT = "D2"
+    LAST_TWO = "L2"
+    EASY_PLUS_PLUS = "EASY++"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """W, R and D1, as the sources write them."""
+        return {"W": "walltime", "R": "actual", "D1": "D"}
 
 
 class RequestRule(Word):

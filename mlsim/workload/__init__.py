@@ -3,8 +3,10 @@
 from mlsim.workload.clean import count_marks
 from mlsim.workload.csv_writer import write_csv
 from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload, esp
+from mlsim.workload.eurora import eurora
 from mlsim.workload.fields import Field
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.kit import kit
 from mlsim.workload.source import Workload, open_workload
 from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
 from mlsim.workload.swf_writer import write_swf
@@ -20,6 +22,8 @@ __all__ = [
     "Workload",
     "count_marks",
     "esp",
+    "eurora",
+    "kit",
     "open_workload",
     "read_swf",
     "write_csv",

@@ -62,6 +62,8 @@ def csv_text(jobs: JobBlock, header: Header | None = None) -> str:
         names = (header or {}).get(f"{name}_names")
         if names is not None:
             columns[name] = [names[code - 1] if code > 0 else "" for code in getattr(jobs, name).tolist()]
+    if jobs.asked is not None:
+        columns |= {name: _words(column) for name, column in jobs.asked.columns().items()}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

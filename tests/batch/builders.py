@@ -74,6 +74,7 @@ class RigidApplications:
 def system(nodes: int, cores: int = 1, mapping: str = "node", log=None, failures=(), **batch) -> BatchSystem:
     hardware = machine(nodes, cores)
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
+    names = batch.pop("names", ())
     config = BatchConfig.model_validate(batch)
     return BatchSystem(
         hardware,
@@ -82,6 +83,7 @@ def system(nodes: int, cores: int = 1, mapping: str = "node", log=None, failures
         coordination,
         log,
         [FailureConfig.model_validate(failure) for failure in failures],
+        executable_names=names,
     )
 
 

@@ -97,7 +97,8 @@ def test_rejected_jobs_are_reported(mlsim, small: Path):
 
 
 @pytest.mark.parametrize(
-    "what", ["policies", "backfilling", "allocators", "techniques", "models", "profiles", "options"]
+    "what",
+    ["policies", "backfilling", "allocators", "predictors", "techniques", "models", "profiles", "options"],
 )
 def test_lists(mlsim, what):
     done = mlsim("list", what)

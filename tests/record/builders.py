@@ -191,6 +191,7 @@ def _tables(run: Run, rng: np.random.Generator) -> Records:
         start_time=np.array([*run.start, *nan])[order],
         end_time=np.array([*run.end, *nan])[order],
         walltime=np.full(jobs, 10.0),
+        prediction=np.full(jobs, 10.0),
         log_run_time=np.full(jobs, 5.0),
         processors=rng.integers(1, 9, jobs),
         cores=ones,

@@ -25,6 +25,7 @@ JOB_COLUMNS = {
     "end_time": pl.Float64,
     "run_time": pl.Float64,
     "walltime": pl.Float64,
+    "prediction": pl.Float64,
     "log_run_time": pl.Float64,
     "processors": pl.Int64,
     "cores": pl.Int64,
@@ -86,9 +87,9 @@ def test_jobs_have_the_promised_columns_and_values():
     rows = {row["job_id"]: row for row in made.to_dicts()}
     assert list(rows) == [7, 9, 8, 2]
     assert rows[7]["nodes"] == "0-1 4-5"
-    assert rows[2] | {"walltime": 0.0} == {
+    assert rows[2] | {"walltime": 0.0, "prediction": 0.0} == {
         "job_id": 2, "submit_time": 10.0, "start_time": 100.0, "end_time": 105.0, "run_time": 5.0,
-        "walltime": 0.0, "log_run_time": 5.0, "processors": 1, "cores": 1, "nodes": "1",
+        "walltime": 0.0, "prediction": 0.0, "log_run_time": 5.0, "processors": 1, "cores": 1, "nodes": "1",
         "state": "failed", "backfilled": False,
         "user": -1, "group": -1, "executable": -1, "queue": -1, "partition": -1, "technique": "GSS",
         "wait_time": 90.0, "response_time": 95.0, "slowdown": 19.0, "bounded_slowdown": 9.5,

@@ -60,6 +60,7 @@ def jobs_of(rows: Sequence[Job]) -> Jobs:
         start_time=start,
         end_time=end,
         walltime=np.nan_to_num(end - start) * 2,
+        prediction=np.nan_to_num(end - start) * 2,
         log_run_time=np.nan_to_num(end - start),
         processors=np.array([row.processors for row in rows], np.int64),
         cores=np.array([row.cores for row in rows], np.int64),

@@ -1,5 +1,6 @@
 """The metrics of a run: each one function of the records, with its formula and source."""
 
+from mlsim.analysis.metrics.accuracy import accuracy, estimate_metrics
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
 from mlsim.analysis.metrics.loops import (
@@ -22,11 +23,13 @@ from mlsim.analysis.metrics.system import (
 
 __all__ = [
     "Aggregate",
+    "accuracy",
     "aggregate",
     "allocated_seconds",
     "busy_seconds",
     "coefficient_of_variation",
     "coordination_metrics",
+    "estimate_metrics",
     "job_counts",
     "loop_metrics",
     "machine_cores",

@@ -1,0 +1,16 @@
+"""Predictors: what the dispatcher is told of run times."""
+
+from mlsim.batch.predictors.base import CorrectingPredictor, Predictor
+from mlsim.batch.predictors.catalogue import PREDICTORS, PredictorEntry, check_predictor, make_predictor
+from mlsim.batch.predictors.job import JobNames, SubmittedJob
+
+__all__ = [
+    "PREDICTORS",
+    "CorrectingPredictor",
+    "JobNames",
+    "Predictor",
+    "PredictorEntry",
+    "SubmittedJob",
+    "check_predictor",
+    "make_predictor",
+]

@@ -1,0 +1,45 @@
+"""The interface of predictors that learn while the simulation goes on."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from mlsim.batch.predictors.job import SubmittedJob
+
+__all__ = ["CorrectingPredictor", "Predictor"]
+
+
+class Predictor(Protocol):
+    """Predicts run times.
+
+    Calls come in simulated order. At one time, jobs that end are learned first, in order of arrival, and
+    jobs that are submitted are predicted after that, in order of job id. Jobs of no length
+    start after the submissions of their time, and are learned after them.
+    """
+
+    def predict(self, job: SubmittedJob) -> float:
+        """Give the seconds that a job is expected to run; it is being submitted now.
+
+        The dispatcher sees the answer cut to [1 s, walltime].
+        """
+        ...
+
+    def learn(self, job: SubmittedJob, run_time: float) -> None:
+        """Take note that a job has ended now, after ``run_time`` seconds.
+
+        It completed, or was killed at its walltime. Jobs that fail with a node are not learned from.
+        """
+        ...
+
+
+@runtime_checkable
+class CorrectingPredictor(Predictor, Protocol):
+    """Predicts run times, and predicts again for jobs that outlive their prediction."""
+
+    def correct(self, job: SubmittedJob, expired: float, corrections: int) -> float:
+        """Give a new prediction for a running job that has just run for ``expired`` seconds, the old one.
+
+        The answer is cut to the walltime. If it is not above ``expired``, the job is expected to end 1 s from
+        now, at any time, and is not asked about again. ``corrections`` counts those before this one.
+        """
+        ...

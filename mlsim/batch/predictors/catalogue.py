@@ -1,0 +1,78 @@
+"""The predictors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlsim.batch.predictors.base import Predictor
+from mlsim.batch.predictors.confident import Confident
+from mlsim.batch.predictors.data_driven import DataDriven
+from mlsim.batch.predictors.easy_plus_plus import EasyPlusPlus
+from mlsim.batch.predictors.last_two import LastTwo
+from mlsim.batch.predictors.user import user_predictor
+from mlsim.batch.predictors.walltime import Walltime
+from mlsim.scenario import Predictor as Word
+
+__all__ = ["PREDICTORS", "PredictorEntry", "check_predictor", "make_predictor"]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorEntry:
+    """A predictor: name, what it predicts, source, and what makes one (none for the oracle)."""
+
+    name: str
+    meaning: str
+    reference: str
+    make: Callable[[], Predictor] | None
+
+
+PREDICTORS = (
+    PredictorEntry(Word.WALLTIME, "what the user asked for (alias W)", "", Walltime),
+    PredictorEntry(Word.ACTUAL, "the run time itself, which nobody can know (alias R)", "", None),
+    PredictorEntry(
+        Word.DATA_DRIVEN,
+        "last run time of a similar job of the user: by name, queue, walltime and request, then by less",
+        "Galleguillos 2020, §4.1",
+        DataDriven,
+    ),
+    PredictorEntry(
+        Word.CONFIDENT,
+        "the walltime, for users whose last 3 jobs used 80 % of theirs in the mean; D for all others",
+        "Galleguillos 2020, §4.2",
+        Confident,
+    ),
+    PredictorEntry(Word.LAST_TWO, "mean of the user's last two run times", "Tsafrir et al. 2007", LastTwo),
+    PredictorEntry(
+        Word.EASY_PLUS_PLUS,
+        "L2, raised in steps for jobs that outlive their prediction",
+        "Tsafrir et al. 2007",
+        EasyPlusPlus,
+    ),
+)
+
+
+def make_predictor(name: str) -> Predictor:
+    """Make a predictor by the name a scenario gives, files as seen from the current directory.
+
+    Raises
+    ------
+    InputError
+        If a predictor of the user cannot be made.
+    """
+    for entry in PREDICTORS:
+        if entry.name == name and entry.make is not None:
+            return entry.make()
+    return user_predictor(name)
+
+
+def check_predictor(name: str) -> None:
+    """Check that a predictor can be made; ``name`` as for :func:`make_predictor`.
+
+    Raises
+    ------
+    InputError
+        If a predictor of the user cannot be made.
+    """
+    if name not in {entry.name for entry in PREDICTORS}:
+        user_predictor(name)

@@ -1,0 +1,129 @@
+"""Predictors on a log as it happened: no queue is simulated, jobs end when the log says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.predictors.catalogue import make_predictor
+from mlsim.batch.predictors.estimates import SHORTEST, cut
+from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
+from mlsim.scenario import CleaningConfig, Predictor, WorkloadFormat
+from mlsim.workload.clean import Cleaner
+from mlsim.workload.formats import LogReader
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["History", "predictions", "read_history"]
+
+Floats = NDArray[np.float64]
+
+_ANY_SIZE = 1 << 62
+_END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Jobs of a log and when they ended.
+
+    Attributes
+    ----------
+    jobs
+        In order of (submit_time, place in the log).
+    end_time
+        Submission, wait and run time as in the log [s].
+    executable_names
+        Names behind the codes of executables.
+    unknown_waits
+        Jobs of which the log does not tell how long they waited: taken as if they had not.
+    """
+
+    jobs: JobBlock
+    end_time: Floats
+    executable_names: list[str]
+    unknown_waits: int
+
+
+def read_history(path: Path, lenient: bool = False) -> History:
+    """Read a log, and clean it as a scenario does that says nothing of cleaning.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    reader = LogReader(path, WorkloadFormat.AUTO, lenient=lenient)
+    cleaner: Cleaner | None = None
+    blocks, waits, ids, n_jobs = [], [], [], 0
+    for log in reader.blocks():
+        if cleaner is None:
+            asked_for = () if log.asked is None else log.asked.names
+            cleaner = Cleaner(CleaningConfig(), _ANY_SIZE, resources=asked_for)
+        # Cleaning drops rows: with places for identifiers, those that stay are known again.
+        places = np.arange(n_jobs, n_jobs + len(log), dtype=np.float64)
+        blocks.append(cleaner.clean(replace(log, job_id=places)))
+        waits.append(log.wait_time)
+        ids.append(log.job_id)
+        n_jobs += len(log)
+    jobs = JobBlock.concatenate(blocks)
+    jobs = jobs.select(jobs.arrival_order())
+    wait = np.concatenate([*waits, np.empty(0)])[jobs.job_id]
+    job_id = np.concatenate([*ids, np.empty(0)])[jobs.job_id].astype(np.int64)
+    names: Any = reader.header.get("executable_names", [])
+    return History(
+        replace(jobs, job_id=job_id),
+        jobs.submit_time + np.maximum(wait, 0.0) + jobs.run_time,
+        [] if isinstance(names, str) else list(names),
+        int(np.sum(wait < 0)),
+    )
+
+
+def predictions(history: History, name: str) -> Floats:
+    """Give what a predictor says of each job, in order; it learns when jobs ended in the log.
+
+    Parameters
+    ----------
+    history
+        The jobs.
+    name
+        The predictor, files as seen from the current directory.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds, cut to [1 s, walltime]; the run time itself, if more, for the oracle.
+
+    Raises
+    ------
+    InputError
+        If a predictor of the user cannot be made.
+    """
+    jobs = history.jobs
+    if name == Predictor.WALLTIME:
+        return jobs.estimate
+    if name == Predictor.ACTUAL:
+        return np.maximum(jobs.run_time, SHORTEST)
+    seen = submitted_jobs(jobs, JobNames(history.executable_names))
+    return _walk(history, seen, name)
+
+
+def _walk(history: History, seen: list[SubmittedJob], name: str) -> Floats:
+    """Go through submissions and ends in time: ends first, but for jobs of no length."""
+    n = len(seen)
+    run = history.jobs.run_time
+    order = np.concatenate([np.full(n, _SUBMISSION), np.where(run > 0, _END, _END_OF_NO_LENGTH)])
+    times = np.concatenate([history.jobs.submit_time, history.end_time])
+    events = np.lexsort((np.tile(np.arange(n), 2), order, times))
+    run_times = run.tolist()
+    predictor = make_predictor(name)
+    answers = np.empty(n)
+    for event in events.tolist():
+        if event < n:
+            job = seen[event]
+            answers[event] = cut(predictor.predict(job), job.walltime)
+        else:
+            predictor.learn(seen[event - n], run_times[event - n])
+    return answers

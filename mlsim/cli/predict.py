@@ -1,0 +1,84 @@
+"""``mlsim workload predict``: how near each predictor comes to the run times of a log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["predict"]
+
+
+def predict(
+    log: Annotated[
+        Path,
+        typer.Argument(metavar="LOG", help="Workload; also looked up in $MLSIM_TRACES.", show_default=False),
+    ],
+    predictor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predictor",
+            "-p",
+            metavar="NAME",
+            help="As `mlsim list predictors` names it, or ./file.py:Class; may be repeated.  [default: all]",
+        ),
+    ] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Skip broken lines.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON, times in seconds.")] = False,
+) -> None:
+    """Compare predictors on the jobs of LOG as they were run: they learn when jobs ended there.
+
+    No queue is simulated. `batch.predictor` of a scenario names the one that a dispatcher uses.
+    """
+    from mlsim.analysis.metrics import accuracy
+    from mlsim.batch.predictors.offline import predictions, read_history
+
+    names = _names(predictor)
+    history = read_history(_found(log), lenient)
+    run_time = history.jobs.run_time
+    rows = {name: accuracy(predictions(history, name), run_time) for name in names}
+    if json_:
+        facts = {"log": str(log), "unknown_waits": history.unknown_waits, "predictors": rows}
+        print(json.dumps(facts, indent=2))
+        return
+    from rich.console import Console
+
+    print(f"{log}: {len(run_time):,} jobs")
+    if history.unknown_waits:
+        print(f"  {history.unknown_waits:,} of unknown wait, taken as if they had not waited")
+    Console().print(_table(rows))
+
+
+def _names(given: list[str] | None) -> list[str]:
+    """Give the predictors in the words of the catalogue."""
+    from mlsim.batch.predictors import PREDICTORS
+    from mlsim.errors import InputError
+    from mlsim.scenario import installed_predictors
+    from mlsim.scenario.predictors import PredictorKind
+
+    if not given:
+        return [str(entry.name) for entry in PREDICTORS] + list(installed_predictors())
+    try:
+        return [str(PredictorKind().parse(name)) for name in given]
+    except ValueError as error:
+        raise InputError(f"--predictor: {error}") from error
+
+
+def _found(log: Path) -> Path:
+    """Find the log where it is named, or in a directory of $MLSIM_TRACES."""
+    import os
+
+    directories = [Path(name) for name in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if name]
+    places = [log, *(directory.expanduser() / log for directory in directories)]
+    return next((place for place in places if place.is_file()), log)
+
+
+def _table(rows: dict[str, dict[str, Any]]) -> Table:
+    from mlsim.analysis.report import accuracy_table
+
+    return accuracy_table(rows)
