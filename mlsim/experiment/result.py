@@ -69,6 +69,11 @@ class Result:
         """The coordination messages, as in ``messages.parquet``."""
         return self._frame("messages")
 
+    @cached_property
+    def passes(self) -> pl.DataFrame:
+        """The passes of the dispatcher, as in ``passes.parquet``; empty unless ``output.passes`` is on."""
+        return self._frame("passes")
+
     def _frame(self, table: str) -> pl.DataFrame:
         from mlsim.record import parquet
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mlsim.scenario.kinds import Number, WordKind
+from mlsim.scenario.kinds import Number, Switch, WordKind
 from mlsim.scenario.section import Section
 from mlsim.scenario.words import Allocator, Backfill, OverrunRule, Policy
 
@@ -34,4 +34,9 @@ class BatchConfig(Section):
     )
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
         2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
+    )
+    count_dispatch_time: Switch = Field(
+        False,
+        description="Whether a job's wait includes the wall time of the pass that starts it. Metrics then "
+        "depend on the machine that simulates; the schedule does not.",
     )
