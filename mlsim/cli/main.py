@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import esp, info, loop, metrics, run, study, workload
+from mlsim.cli import compare, esp, info, loop, metrics, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -49,6 +49,7 @@ app.command("run")(run.run)
 app.command("loop")(loop.loop)
 app.command("study")(study.study)
 app.command("metrics")(metrics.metrics)
+app.command("compare")(compare.compare)
 app.command("check")(info.check)
 app.command("schema")(info.schema)
 app.command("list")(info.list_)
