@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.compare import COMPARED
-from mlsim.analysis.words import clock
+from mlsim.analysis.words import share
 
 __all__ = ["comparison_table", "differences_table", "pairs_table"]
 
 _VERDICTS = {"better": ("▲ better", "green"), "worse": ("▼ worse", "red"), "same": ("= same", "dim")}
-_WRITERS = {metric.key: (metric.title, metric.write) for metric in COMPARED}
+_METRICS = {metric.key: metric for metric in COMPARED}
 _MOST_BESIDE = 6
 """So many runs have their values beside each other."""
 
@@ -30,7 +30,8 @@ def comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]
     labels
         Names of the runs.
     metrics
-        From :func:`mlsim.analysis.compare.compare_metrics`. Those that no run has, or that are 0 in all, are left out.
+        From :func:`mlsim.analysis.compare.compare_metrics`. Those that no run has, or that are 0 in all, are
+        left out.
     """
     shown = [metric for metric in metrics if any(metric["values"])]
     blocks: list[RenderableType] = []
@@ -42,57 +43,68 @@ def comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]
 
 def _side_by_side(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> Table:
     """All values; the best of each metric is green and has a star."""
-    table = _table("", labels)
+    table = _table("all runs", labels)
     for metric in metrics:
-        title, write = _WRITERS[metric["metric"]]
+        known = _METRICS[metric["metric"]]
         best = _best(metric)
-        cells = [
-            Text(
-                f"{write(value)} *" if value == best else f"{write(value)}  ",
-                "green" if value == best else "",
-            )
-            for value in metric["values"]
-        ]
-        table.add_row(title, *cells)
+        table.add_row(
+            known.title, *(_starred(known.write(value), value == best) for value in metric["values"])
+        )
     return table
 
 
-def _best(metric: Mapping[str, Any]) -> float | None:
+def _best(metric: Mapping[str, Any]) -> float:
+    """Give the best value; NaN, which is no value, where none is."""
     known = [value for value in metric["values"] if value is not None]
     if not metric["better"] or len(set(known)) < 2:
-        return None
+        return float("nan")
     return float(min(known) if metric["better"] == "less" else max(known))
 
 
+def _starred(word: str, best: bool) -> Text:
+    return Text(f"{word} *", "green") if best else Text(f"{word}  ")
+
+
 def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], place: int) -> Table:
-    table = _table("", [labels[0], labels[place], "difference", "%", ""])
-    table.columns[-1].justify = "left"
+    table = _table("against the first", labels[0:1] + labels[place : place + 1])
+    for title in ("difference", "%"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for metric in metrics:
-        title, write = _WRITERS[metric["metric"]]
+        known = _METRICS[metric["metric"]]
         by, percent = metric["differences"][place - 1], metric["percent"][place - 1]
         word, style = _VERDICTS.get(metric["verdicts"][place - 1], ("", ""))
-        values = (write(metric["values"][0]), write(metric["values"][place]))
-        change = "-" if percent is None else f"{percent:+,.1f}"
-        table.add_row(title, *values, _signed(by, write), change, Text(word, style))
+        table.add_row(
+            known.title,
+            known.write(metric["values"][0]),
+            known.write(metric["values"][place]),
+            _signed(by, known.write),
+            "-" if percent is None else f"{percent:+,.1f}",
+            Text(word, style),
+        )
     return table
 
 
 def _signed(by: float | None, write: Any) -> str:
-    if by is None:
-        return "-"
-    return f"{'-' if by < 0 else '+'}{write(abs(by))}" if by else write(0.0)
+    """Write a difference with its sign; that of shares in points of a hundred."""
+    if not by:
+        return "-" if by is None else "0"
+    if write is share:
+        return f"{by * 100:+.1f} pts"
+    return f"{'-' if by < 0 else '+'}{write(abs(by))}"
 
 
-def _table(first: str, titles: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+def _table(first: str, labels: Sequence[str]) -> Table:
+    """Make a table of names and a column for each label, which may be long and is folded then."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
     table.add_column(first, style="cyan", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", overflow="fold")
+    for label in labels:
+        table.add_column(label, justify="right", overflow="fold")
     return table
 
 
 def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Lay out how many jobs start earlier and later than in the first run.
+    """Lay out how many jobs start earlier and later than in the first run, and by how many hours in all.
 
     Parameters
     ----------
@@ -101,17 +113,15 @@ def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> Re
     pairs
         From :func:`mlsim.analysis.compare.pair_summary`, for all runs but the first.
     """
-    table = _table(
-        f"jobs against {labels[0]}", ("paired", "earlier", "by in all", "later", "by in all", "same")
-    )
+    table = _table(f"jobs against {labels[0]}", ("paired", "earlier", "hours", "later", "hours", "same"))
     for label, pair in zip(labels[1:], pairs, strict=True):
         table.add_row(
             label,
             f"{pair['paired']:,}",
             f"{pair['earlier']:,}",
-            clock(pair["seconds_earlier"]),
+            f"{pair['seconds_earlier'] / 3600:,.0f}",
             f"{pair['later']:,}",
-            clock(pair["seconds_later"]),
+            f"{pair['seconds_later'] / 3600:,.0f}",
             f"{pair['same']:,}",
         )
     return table

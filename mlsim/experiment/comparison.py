@@ -55,7 +55,7 @@ class RunComparison:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """One row a metric: its value in each run, and of all but the first difference, percent and verdict."""
+        """One row a metric: the value of each run; of all but the first also difference, percent, verdict."""
         import polars as pl
 
         rows: list[dict[str, Any]] = []
@@ -152,7 +152,7 @@ class RunComparison:
         return [target / path.name for path in written]
 
     def write(self, directory: str | Path) -> None:
-        """Write ``comparison.json``, ``table.csv``, a table of paired jobs for each further run, and the pictures.
+        """Write ``comparison.json``, ``table.csv``, ``jobs-1.parquet`` … with paired jobs, and the pictures.
 
         Parameters
         ----------
@@ -189,7 +189,8 @@ def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:
     ):
         if pair[key]:
             parts.append(f"{pair[key]:,} {words}")
-    return f"{first} and {other} have different workloads ({'; '.join(parts)}): {pair['paired']:,} jobs are paired."
+    what = f"{first} and {other} have different workloads ({'; '.join(parts)})"
+    return f"{what}: {pair['paired']:,} jobs are paired."
 
 
 def compare(
@@ -219,9 +220,8 @@ def compare(
     Examples
     --------
     >>> import mlsim
-    >>> first, other = (
-    ...     mlsim.run("scenarios/quickstart.yaml", overrides={"coordination.rca": rca}) for rca in (False, True)
-    ... )
+    >>> file = "scenarios/quickstart.yaml"
+    >>> first, other = (mlsim.run(file, overrides={"coordination.rca": rca}) for rca in (False, True))
     >>> comparison = mlsim.compare(first, other, labels=["alone", "coordinated"])
     >>> comparison.pairs[0]["paired"]
     200
