@@ -75,7 +75,8 @@ COMPARED: tuple[Compared, ...] = (
     Compared("jobs.failed", "failed", "less", number),
     Compared("jobs.rejected", "rejected", "less", number),
     Compared("backfilled_share", "backfilled", "", share),
-    Compared("self.pass_time.mean", "mean wall time of a pass", "less", _pass_seconds),
+    Compared("self.pass_time.mean", "mean pass time", "less", _pass_seconds),
+    Compared("self.pass_time.median", "  median", "less", _pass_seconds),
     Compared("self.pass_time.p99", "  p99", "less", _pass_seconds),
 )
 """In the order of the table. To allocate more is good or bad with what is computed on it."""
@@ -216,7 +217,7 @@ def pair_summary(pairs: pl.DataFrame) -> dict[str, Any]:
         "later": int(late.sum()),
         "same": int(len(gain) - early.sum() - late.sum()),
         "seconds_earlier": float(gain[early].sum()),
-        "seconds_later": float(-gain[late].sum()),
+        "seconds_later": float(np.abs(gain[late]).sum()),
         "mean_earlier": float(gain.mean()) if len(gain) else None,
         "only_in_first": only_first,
         "only_in_other": only_other,

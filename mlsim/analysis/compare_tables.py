@@ -18,8 +18,10 @@ __all__ = ["comparison_table", "differences_table", "pairs_table"]
 
 _VERDICTS = {"better": ("▲ better", "green"), "worse": ("▼ worse", "red"), "same": ("= same", "dim")}
 _METRICS = {metric.key: metric for metric in COMPARED}
-_MOST_BESIDE = 6
+_BESIDE = 4
 """So many runs have their values beside each other."""
+_MOST_KEYS = 12
+"""Scenarios that differ in more keys than this are different things."""
 
 
 def comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -35,21 +37,20 @@ def comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]
     """
     shown = [metric for metric in metrics if any(metric["values"])]
     blocks: list[RenderableType] = []
-    if 2 < len(labels) <= _MOST_BESIDE:
-        blocks.append(_side_by_side(labels, shown))
+    if len(labels) > 2:
+        blocks += [_side_by_side(labels, shown, first) for first in range(0, len(labels), _BESIDE)]
     blocks += [_against_first(labels, shown, place) for place in range(1, len(labels))]
     return Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks))
 
 
-def _side_by_side(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> Table:
-    """All values; the best of each metric is green and has a star."""
-    table = _table("all runs", labels)
+def _side_by_side(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], first: int) -> Table:
+    """Values of some runs; the best of each metric, of all runs, is green and has a star."""
+    shown = slice(first, first + _BESIDE)
+    table = _table("all runs", labels[shown])
     for metric in metrics:
-        known = _METRICS[metric["metric"]]
-        best = _best(metric)
-        table.add_row(
-            known.title, *(_starred(known.write(value), value == best) for value in metric["values"])
-        )
+        known, best = _METRICS[metric["metric"]], _best(metric)
+        cells = (_starred(known.write(value), value == best) for value in metric["values"][shown])
+        table.add_row(known.title, *cells)
     return table
 
 
@@ -66,7 +67,7 @@ def _starred(word: str, best: bool) -> Text:
 
 
 def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], place: int) -> Table:
-    table = _table("against the first", labels[0:1] + labels[place : place + 1])
+    table = _table("against the first", [labels[0], labels[place]])
     for title in ("difference", "%"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -99,7 +100,7 @@ def _table(first: str, labels: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
     table.add_column(first, style="cyan", no_wrap=True)
     for label in labels:
-        table.add_column(label, justify="right", overflow="fold")
+        table.add_column(label, justify="right", overflow="fold", min_width=min(len(label), 10))
     return table
 
 
@@ -113,7 +114,7 @@ def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> Re
     pairs
         From :func:`mlsim.analysis.compare.pair_summary`, for all runs but the first.
     """
-    table = _table(f"jobs against {labels[0]}", ("paired", "earlier", "hours", "later", "hours", "same"))
+    table = _table("jobs", ("paired", "earlier", "hours", "later", "hours", "same"))
     for label, pair in zip(labels[1:], pairs, strict=True):
         table.add_row(
             label,
@@ -124,12 +125,19 @@ def pairs_table(labels: Sequence[str], pairs: Sequence[Mapping[str, Any]]) -> Re
             f"{pair['seconds_later'] / 3600:,.0f}",
             f"{pair['same']:,}",
         )
-    return table
+    words = f"Jobs that start earlier or later than in {labels[0]}, and by how many hours in all:"
+    return Group(Text(words), Padding(table, (1, 0, 0, 0), expand=False))
 
 
 def differences_table(labels: Sequence[str], differences: Mapping[str, Sequence[Any]]) -> RenderableType:
     """Lay out in which keys the scenarios of runs differ."""
-    table = _table("scenario", labels)
-    for key, values in differences.items():
-        table.add_row(key, *("-" if value is None else str(value) for value in values))
-    return table
+    if len(differences) > _MOST_KEYS:
+        return Text(f"The scenarios differ in {len(differences)} keys; --json lists them.")
+    tables = []
+    for first in range(0, len(labels), _BESIDE):
+        shown = slice(first, first + _BESIDE)
+        table = _table("scenario", labels[shown])
+        for key, values in differences.items():
+            table.add_row(key, *("-" if value is None else str(value) for value in values[shown]))
+        tables.append(table)
+    return Group(*tables)

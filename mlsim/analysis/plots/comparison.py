@@ -59,15 +59,16 @@ def draw_comparison(directory: Path, runs: Runs, tau: float) -> list[Path]:
     Returns
     -------
     list of Path
-        ``slowdown``, ``queue-length``, ``weekly``, ``utilization``, and ``pass-time`` where all runs recorded
-        passes.
+        ``slowdown``, ``queue-length``, ``utilization``; ``weekly`` where a run is longer than a week, and
+        ``pass-time`` where all runs recorded passes.
     """
     figures: dict[str, Callable[[], Figure]] = {
         "slowdown": lambda: slowdown_boxes(runs, tau),
         "queue-length": lambda: queue_boxes(runs),
-        "weekly": lambda: weekly_bands(runs, tau),
         "utilization": lambda: utilization_lines(runs),
     }
+    if any(len(weekly(run.jobs, run.jobs.submit_time).week) > 1 for run in runs.values()):
+        figures["weekly"] = lambda: weekly_bands(runs, tau)
     if all(len(records.passes.time) for records in runs.values()):
         figures["pass-time"] = lambda: pass_times(runs)
     written = []
@@ -118,33 +119,50 @@ def _draw_weeks(axes: Axes, weeks: list[Weekly], scale: float) -> None:
     else:
         axes.set_ylim(0, highest * 1.05 or 1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    weeks_shown = np.concatenate([found.week for found in weeks] or [np.ones(1)])
+    axes.set_xlim(weeks_shown.min() - 0.5, weeks_shown.max() + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
 
 
 def utilization_lines(runs: Runs) -> Figure:
     """Draw the busy share of each run's cores over time, and the allocated one where it is another.
 
-    Values are exact averages over equal parts of the time; all runs have the same time axis.
+    Values are exact averages over equal parts of the time. All runs have the same time axis; each is drawn
+    from its first submission to its last end.
     """
     axis = _common_axis(runs)
     panels = {"busy": busy_share}
     if any(_differs(utilization(records)) for records in runs.values()):
         panels["allocated"] = allocated_share
-    height, gap = 300, 90
+    height, gap = 300, 50
     with picture_style():
         top = _TOP + legend_height(runs) + 30
         figure = canvas(top + len(panels) * height + (len(panels) - 1) * gap + _BOTTOM)
         for place, (name, shares) in enumerate(panels.items()):
             below = top + place * (height + gap)
             axes = axes_at(figure, _LEFT, below, WIDTH - _LEFT - _RIGHT, height)
-            _draw_shares(axes, axis, [shares(run, axis, _BINS) for run in runs.values()])
+            _draw_shares(axes, axis, [_while_running(shares, run, axis) for run in runs.values()])
             means = ", ".join(f"{label} {share(utilization(run)[name])}" for label, run in runs.items())
             axes.set_title(f"{name}: {means}" if len(means) < 110 else name)
             axes.set_ylabel("share of cores")
+            if place < len(panels) - 1:
+                axes.set_xlabel("")
+                axes.tick_params(labelbottom=False)
         write_title(figure, "Utilization")
         name_lines(figure, list(runs))
     return figure
+
+
+def _while_running(
+    shares: Callable[[Records, TimeAxis, int], Floats], records: Records, axis: TimeAxis
+) -> Floats:
+    """Give shares over time, with nothing where the run has not begun or is over."""
+    own = time_axis(records.jobs)
+    edges = np.linspace(axis.begin, axis.end, _BINS + 1)
+    values = shares(records, axis, _BINS)
+    values[(edges[:-1] > own.end) | (edges[1:] < own.begin)] = np.nan
+    return values
 
 
 def _differs(used: Mapping[str, float | None]) -> bool:

@@ -47,22 +47,23 @@ def slowdown_boxes(runs: Runs, tau: float) -> Figure:
     for name in ("slowdown", "bounded_slowdown", "per_processor_bounded_slowdown"):
         metric = JOB_METRICS[name]
         panels[metric.title] = {label: _Box.of(metric.values(run.jobs, tau)) for label, run in runs.items()}
-    return _boxes(panels, f"Slowdowns of jobs (τ = {tau:g} s)", "slowdown", "log")
+    return _boxes(panels, f"Slowdowns of jobs (τ = {tau:g} s)", "", "log")
 
 
 def queue_boxes(runs: Runs) -> Figure:
     """Draw the distribution of the queue length over time, and at passes where all runs recorded them.
 
     Over time a length counts for as long as it lasts, from the first submission to the last start; at passes
-    each pass counts once. Boxes are as in :func:`slowdown_boxes`. Where runs differ by more than a factor of
-    ten, the axis is logarithmic from 1 up.
+    each pass counts once. Boxes are as in :func:`slowdown_boxes`. Where means and 99th percentiles differ by
+    more than a factor of ten, the axis is logarithmic from 1 up.
     """
     panels = {"over time": {name: _Box.of_shares(queue_shares(run.jobs)) for name, run in runs.items()}}
     if all(len(run.passes.time) for run in runs.values()):
         panels["at passes"] = {
             label: _Box.of(run.passes.queue_length.astype(np.float64)) for label, run in runs.items()
         }
-    far = differ_much(box.p99 for boxes in panels.values() for box in boxes.values() if box is not None)
+    known = [box for boxes in panels.values() for box in boxes.values() if box is not None]
+    far = differ_much(value for box in known for value in (box.mean, box.p99))
     return _boxes(panels, "Queue length", "waiting jobs", "symlog" if far else "linear")
 
 
@@ -154,7 +155,7 @@ def _scale(all_axes: Sequence[Axes], scale: str) -> None:
             axes.set_yscale("symlog", linthresh=1.0, linscale=0.3)
         else:
             axes.set_yscale(scale)
-        axes.set_ylim(0.8 if scale == "log" else 0, top * (1.8 if scale == "log" else 1.05))
+        axes.set_ylim(0.8 if scale == "log" else 0, top * (1.05 if scale == "linear" else 1.6))
         if scale == "log":
             plain_log(axes, "y")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
