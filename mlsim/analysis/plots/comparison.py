@@ -119,7 +119,7 @@ def _draw_weeks(axes: Axes, weeks: list[Weekly], scale: float) -> None:
     else:
         axes.set_ylim(0, highest * 1.05 or 1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    weeks_shown = np.concatenate([found.week for found in weeks] or [np.ones(1)])
+    weeks_shown = np.concatenate([found.week for found in weeks])
     axes.set_xlim(weeks_shown.min() - 0.5, weeks_shown.max() + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)

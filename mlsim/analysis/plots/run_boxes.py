@@ -126,6 +126,7 @@ def _draw_boxes(axes: Axes, boxes: Mapping[str, _Box | None]) -> None:
         widths=0.55,
         showfliers=False,
         patch_artist=True,
+        manage_ticks=False,
         medianprops={"color": INK, "linewidth": 1.6},
     )
     for place, patch in zip(known, drawn["boxes"], strict=True):
@@ -141,6 +142,9 @@ def _draw_boxes(axes: Axes, boxes: Mapping[str, _Box | None]) -> None:
             fontsize=8,
             bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75},
         )
+    for place in range(len(boxes)):
+        if place not in known:
+            axes.text(place, 0.5, "no job", transform=axes.get_xaxis_transform(), ha="center")
     axes.set_xticks(range(len(boxes)), list(boxes))
     axes.set_xlim(-0.6, len(boxes) - 0.4)
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
@@ -149,7 +153,7 @@ def _draw_boxes(axes: Axes, boxes: Mapping[str, _Box | None]) -> None:
 
 def _scale(all_axes: Sequence[Axes], scale: str) -> None:
     """Give all panels one scale; numbers at the first only."""
-    top = max(float(axes.get_ylim()[1]) for axes in all_axes)
+    top = max(*(float(axes.get_ylim()[1]) for axes in all_axes), 1.0)
     for place, axes in enumerate(all_axes):
         if scale == "symlog":
             axes.set_yscale("symlog", linthresh=1.0, linscale=0.3)
