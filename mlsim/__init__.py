@@ -1,7 +1,8 @@
 """mlsim: scheduling on HPC systems, simulated at the batch and at the application level at once.
 
 ``mlsim.run("scenario.yaml")`` simulates a scenario file and gives a :class:`mlsim.Result` with a
-summary and data frames. ``mlsim.load`` reads a scenario without running it.
+summary and data frames. ``mlsim.compare`` puts runs against each other. ``mlsim.load`` reads a scenario
+without running it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ from typing import TYPE_CHECKING, Any
 from mlsim.errors import InputError, MlsimError, OutputError
 
 if TYPE_CHECKING:
-    from mlsim.experiment import Result, run
+    from mlsim.experiment import Result, RunComparison, compare, run
     from mlsim.scenario import Scenario, load
 
-__all__ = ["InputError", "MlsimError", "OutputError", "Result", "Scenario", "load", "run"]
+__all__ = [
+    "InputError",
+    "MlsimError",
+    "OutputError",
+    "Result",
+    "RunComparison",
+    "Scenario",
+    "compare",
+    "load",
+    "run",
+]
 
 # Loaded on first use, so that importing the package for its command line stays quick.
 _HOMES = {
     "Result": "mlsim.experiment",
+    "RunComparison": "mlsim.experiment",
     "Scenario": "mlsim.scenario",
+    "compare": "mlsim.experiment",
     "load": "mlsim.scenario",
     "run": "mlsim.experiment",
 }

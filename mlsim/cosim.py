@@ -223,6 +223,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         scenario.platform.failures,
         None if report is None else lambda progress: report(progress, workload.n_jobs),
         _executable_names(workload),
+        keep_passes=scenario.output.passes,
     )
     loops = None
     applications: Applications
@@ -359,4 +360,5 @@ def _records(
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
+        passes=batch.passes(),
     )

@@ -12,27 +12,23 @@ from typing import Any
 import numpy as np
 
 from mlsim.analysis.metrics import (
+    JOB_METRICS,
     aggregate,
+    backfilled_share,
     coordination_metrics,
     estimate_metrics,
     job_counts,
     loop_metrics,
     makespan,
     makespan_from_submit,
+    pass_metrics,
     queue_length,
+    slowdown_histogram,
     throughput,
     utilization,
 )
 from mlsim.record import Jobs, Records
-from mlsim.record.derived import (
-    TAU,
-    bounded_slowdown,
-    per_processor_bounded_slowdown,
-    response_time,
-    run_time,
-    slowdown,
-    wait_time,
-)
+from mlsim.record.derived import TAU, run_time
 
 __all__ = ["SCHEMA_VERSION", "json_safe", "summarize"]
 
@@ -82,6 +78,7 @@ def summarize(
             "seed": seed,
             "technique": technique,
             "jobs": job_counts(jobs),
+            "backfilled_share": backfilled_share(jobs),
             **_per_job(jobs, tau),
             "queue_length": queue_length(jobs),
             "makespan": makespan(jobs),
@@ -89,6 +86,7 @@ def summarize(
             "utilization": utilization(records),
             "throughput": throughput(jobs),
             "estimates": {"predictor": predictor, **estimate_metrics(jobs)},
+            "passes": pass_metrics(records.passes),
             "loops": loop_metrics(records.loops),
             "coordination": coordination_metrics(records),
             "self": dict(measured or {}),
@@ -111,12 +109,14 @@ def json_safe(value: Any) -> Any:
 
 
 def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
-    """Aggregate what each job has one value of."""
-    undefined = int(np.count_nonzero(run_time(jobs) == 0))
-    return {
-        "wait_time": aggregate(wait_time(jobs)),
-        "response_time": aggregate(response_time(jobs)),
-        "slowdown": aggregate(slowdown(jobs)) | {"undefined": undefined},
-        "bounded_slowdown": aggregate(bounded_slowdown(jobs, tau)) | {"tau": tau},
-        "per_processor_bounded_slowdown": aggregate(per_processor_bounded_slowdown(jobs, tau)),
-    }
+    """Aggregate what each job has one value of, and count slowdowns in bins."""
+    metrics: dict[str, Any] = {}
+    histogram: dict[str, dict[str, int]] = {}
+    for name, metric in JOB_METRICS.items():
+        values = metric.values(jobs, tau)
+        metrics[name] = aggregate(values)
+        if name in ("slowdown", "bounded_slowdown"):
+            histogram[name] = slowdown_histogram(values)
+    metrics["slowdown"]["undefined"] = int(np.count_nonzero(run_time(jobs) == 0))
+    metrics["bounded_slowdown"]["tau"] = tau
+    return {**metrics, "slowdown_histogram": histogram}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
+from mlsim.batch.pass_log import DispatchTimes, PassLog, wall_clock
 from mlsim.batch.predictors.base import CorrectingPredictor
 from mlsim.batch.predictors.estimates import Corrections, LearnedEstimates, estimates_for
 from mlsim.batch.recorder import JobRecorder
@@ -24,7 +24,7 @@ from mlsim.batch.state import BatchState
 from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Occupancy
+from mlsim.record import Jobs, JobState, Occupancy, Passes, empty
 from mlsim.scenario import (
     BatchConfig,
     CoordinationConfig,
@@ -100,6 +100,8 @@ class BatchSystem:
         Called now and then with the progress.
     executable_names
         Names behind the codes of executables, for predictors; none where codes are all there is.
+    keep_passes
+        Whether a row is kept for every pass.
     """
 
     def __init__(
@@ -112,11 +114,14 @@ class BatchSystem:
         failures: Sequence[FailureConfig] = (),
         report: Callable[[Progress], None] | None = None,
         executable_names: Sequence[str] = (),
+        keep_passes: bool = False,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
         self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
         self.pass_times = array("d")
+        self._pass_log = PassLog() if keep_passes else None
+        self._dispatch_times = DispatchTimes() if config.count_dispatch_time else None
         self.applications: Applications
         self.releases = None if log is None else Releases(self, log, coordination)
         self.asking = None if log is None else Asking.of(self, log, coordination)
@@ -168,7 +173,12 @@ class BatchSystem:
 
     def jobs(self) -> Jobs:
         """Give the rows of all jobs, in order of arrival."""
-        return self._recorder.jobs()
+        jobs = self._recorder.jobs()
+        return jobs if self._dispatch_times is None else self._dispatch_times.added_to(jobs)
+
+    def passes(self) -> Passes:
+        """Give a row for every pass; none where they are not kept."""
+        return empty(Passes) if self._pass_log is None else self._pass_log.passes()
 
     def occupancy_rows(self) -> Occupancy:
         """Give which job held which nodes, in order of start."""
@@ -245,16 +255,22 @@ class BatchSystem:
         released = _NOTHING
         if self._short_first and self.releases is not None:
             released = self.releases.released_now()
-        began = time.perf_counter()
+        waiting = self.state.n_waiting + self._last_arrival - self._first_arrival
+        began = wall_clock()
         n_started = self.state.happen(
             now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, released
         )
-        self.pass_times.append(time.perf_counter() - began)
+        seconds = wall_clock() - began
+        self.pass_times.append(seconds)
+        if self._pass_log is not None:
+            self._pass_log.note(now, waiting, n_started, self.state, seconds)
         self._first_arrival = self._last_arrival
         if self._ending:
             self._leave(self._ending)
             self._ending.clear()
         if n_started:
+            if self._dispatch_times is not None:
+                self._dispatch_times.note(self.state.started[:n_started], self.state.table, seconds)
             for slot in self.state.started[:n_started].tolist():
                 self.plan(slot, now, self.applications.launch(slot, now))
             if self.state.n_rows > self.state.row_limit:

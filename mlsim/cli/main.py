@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import esp, info, loop, machines, predict, run, study, workload
+from mlsim.cli import compare, esp, info, loop, machines, metrics, predict, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -48,6 +48,8 @@ def _options(
 app.command("run")(run.run)
 app.command("loop")(loop.loop)
 app.command("study")(study.study)
+app.command("metrics")(metrics.metrics)
+app.command("compare")(compare.compare)
 app.command("check")(info.check)
 app.command("schema")(info.schema)
 app.command("list")(info.list_)

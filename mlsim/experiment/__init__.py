@@ -1,5 +1,6 @@
 """Runs: one scenario to one result and its directory; loops alone, and studies of them."""
 
+from mlsim.experiment.comparison import RunComparison, compare
 from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
 from mlsim.experiment.result import Result
 from mlsim.experiment.runner import Progress, run
@@ -11,9 +12,11 @@ __all__ = [
     "LoopResult",
     "Progress",
     "Result",
+    "RunComparison",
     "Study",
     "StudyRow",
     "choices",
+    "compare",
     "load_loop",
     "load_study",
     "loop_from_mapping",

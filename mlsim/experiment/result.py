@@ -69,6 +69,43 @@ class Result:
         """The coordination messages, as in ``messages.parquet``."""
         return self._frame("messages")
 
+    def by(self, group: str, tau: float = 10.0) -> pl.DataFrame:
+        """Break the metrics of jobs down: one row a group, every aggregate of every metric a column.
+
+        Parameters
+        ----------
+        group
+            ``class`` (short, medium, long), ``size`` (processors in powers of two), ``user``, ``queue`` or
+            ``week``.
+        tau
+            The bound of bounded slowdowns, in seconds.
+
+        Raises
+        ------
+        InputError
+            If there is no such grouping.
+
+        Examples
+        --------
+        >>> import mlsim
+        >>> result = mlsim.run("scenarios/quickstart.yaml")
+        >>> result.by("class").columns[:3]
+        ['class', 'jobs', 'share']
+        """
+        from mlsim.analysis.metrics import GROUPINGS, breakdown
+
+        if group not in GROUPINGS:
+            from mlsim.errors import InputError
+
+            raise InputError(f"by({group!r}): no such grouping; allowed: {', '.join(GROUPINGS)}")
+        table: pl.DataFrame = breakdown(self.records.jobs, group, tau)
+        return table
+
+    @cached_property
+    def passes(self) -> pl.DataFrame:
+        """The passes of the dispatcher, as in ``passes.parquet``; empty unless ``output.passes`` is on."""
+        return self._frame("passes")
+
     def _frame(self, table: str) -> pl.DataFrame:
         from mlsim.record import parquet
 

@@ -141,15 +141,9 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 
 def _pass_time(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
-    if not len(seconds):
-        return {"count": 0, "total": 0.0, "mean": None, "p99": None, "max": None}
-    return {
-        "count": len(seconds),
-        "total": float(seconds.sum()),
-        "mean": float(seconds.mean()),
-        "p99": float(np.percentile(seconds, 99)),
-        "max": float(seconds.max()),
-    }
+    from mlsim.analysis.metrics import aggregate
+
+    return {"count": len(seconds), "total": float(seconds.sum()), **aggregate(seconds)}
 
 
 def _peak_memory_mb() -> float:

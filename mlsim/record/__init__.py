@@ -9,6 +9,7 @@ from mlsim.record.tables import (
     Messages,
     Nodes,
     Occupancy,
+    Passes,
     PEs,
     Records,
     empty,
@@ -24,6 +25,7 @@ __all__ = [
     "Nodes",
     "Occupancy",
     "PEs",
+    "Passes",
     "Records",
     "empty",
 ]

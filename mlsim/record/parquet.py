@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from mlsim.record.tables import (
     Messages,
     Nodes,
     Occupancy,
+    Passes,
     PEs,
     Records,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "message_frame",
     "node_frame",
     "occupancy_frame",
+    "pass_frame",
     "pe_frame",
     "write_tables",
 ]
@@ -53,8 +56,10 @@ _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
     "chunks": lambda run, _: chunk_frame(run.chunks, run.jobs),
     "pes": lambda run, _: pe_frame(run.pes, run.jobs),
     "messages": lambda run, _: message_frame(run.messages, run.jobs),
+    "passes": lambda run, _: pass_frame(run.passes),
 }
-_OPTIONAL = ("loops", "chunks", "pes", "messages")
+_OPTIONAL = {"loops": "job", "chunks": "job", "pes": "job", "messages": "job", "passes": "time"}
+"""Tables that are written only where they have rows, and a column of each."""
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
@@ -75,11 +80,13 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
         ``job_id``; ``submit_time``, ``start_time``, ``end_time`` (s); ``run_time`` (s, end - start),
         ``walltime`` (s, what the user asked), ``prediction`` (s, the estimate that the dispatcher saw; null
         for a job rejected at submission), ``log_run_time`` (s, in the workload); ``processors`` asked for,
-        ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
-        :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
-        unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
-        ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
+        ``cores`` held at the start, ``working`` those that its processors fill; ``nodes`` ever held, as
+        intervals (``0-3 7``); ``state`` (a word of :class:`JobState`), ``backfilled``; ``user``, ``group``,
+        ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from the
+        times: ``wait_time``, ``response_time`` (s), ``slowdown``, ``bounded_slowdown`` (τ = 10 s). Where
+        waits count the dispatcher's own time, also ``dispatch_time`` (s of wall clock, part of the wait).
     """
+    counted = {} if jobs.dispatch_time is None else {"dispatch_time": jobs.dispatch_time}
     return _frame(
         {
             "job_id": jobs.job_id,
@@ -92,6 +99,7 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "log_run_time": jobs.log_run_time,
             "processors": jobs.processors,
             "cores": jobs.cores,
+            "working": jobs.working,
             "nodes": job_node_sets(occupancy, len(jobs.job_id)),
             "state": _words(jobs.state, JobState),
             "backfilled": jobs.backfilled,
@@ -106,6 +114,7 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "slowdown": derived.slowdown(jobs),
             "bounded_slowdown": derived.bounded_slowdown(jobs),
         }
+        | counted
     )
 
 
@@ -221,13 +230,23 @@ def message_frame(messages: Messages, jobs: Jobs) -> pl.DataFrame:
     )
 
 
+def pass_frame(passes: Passes) -> pl.DataFrame:
+    """One row a pass of the dispatcher, in order.
+
+    ``time`` (s); ``queue_length`` when it began, with the jobs submitted at its time; ``started`` (jobs);
+    ``running`` (jobs) and ``free_units`` (nodes or cores) when it was over; ``wall_time`` (s of wall clock,
+    the one column that differs between equal runs).
+    """
+    return _frame({column.name: getattr(passes, column.name) for column in fields(Passes)})
+
+
 def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
     """Make the frame of one table, by the name of its file: ``jobs``, ``nodes``, ``occupancy`` ...
 
     Parameters
     ----------
     table
-        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes`` or ``messages``.
+        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes``, ``messages`` or ``passes``.
     records
         What happened.
     technique
@@ -239,8 +258,8 @@ def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
 def write_tables(directory: Path, records: Records, technique: str | None, csv: bool = False) -> list[Path]:
     """Write the tables of a run into a directory, which is made if it does not exist.
 
-    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes`` and ``messages``
-    where they have rows. The same records give the same bytes. One table is in memory at a time.
+    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes``, ``messages`` and
+    ``passes`` where they have rows. The same records give the same bytes. One table is in memory at a time.
 
     Parameters
     ----------
@@ -266,7 +285,7 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
     _make_directory(directory)
     written: list[Path] = []
     for table in _TABLES:
-        if table in _OPTIONAL and not len(getattr(records, table).job):
+        if table in _OPTIONAL and not len(getattr(getattr(records, table), _OPTIONAL[table])):
             continue
         rows = frame(table, records, technique)
         for suffix in (".parquet", ".csv") if csv else (".parquet",):

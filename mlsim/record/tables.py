@@ -7,7 +7,7 @@ a simulated run and a real one are analysed by the same code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "Nodes",
     "Occupancy",
     "PEs",
+    "Passes",
     "Records",
     "empty",
 ]
@@ -106,6 +107,9 @@ class Jobs:
         Whether it started ahead of the queue's order.
     user, group, executable, queue, partition
         Numbers from the workload; -1 unknown.
+    dispatch_time
+        Wall-clock seconds of the pass that started it, where waits count them (NaN if rejected); None where
+        they do not.
     """
 
     job_id: Ints
@@ -125,6 +129,7 @@ class Jobs:
     executable: Ints
     queue: Ints
     partition: Ints
+    dispatch_time: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +254,34 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class Passes:
+    """One row a pass of the dispatcher, in order.
+
+    Attributes
+    ----------
+    time
+        When it was, in simulated time.
+    queue_length
+        Jobs that waited when it began, those submitted at its time included.
+    started
+        Jobs it started.
+    running, free_units
+        Jobs that run, and units (nodes or cores) that no job holds, when it is over.
+    wall_time
+        Wall-clock seconds it took: the one column that differs between equal runs.
+    """
+
+    time: Floats
+    queue_length: Ints
+    started: Ints
+    running: Ints
+    free_units: Ints
+    wall_time: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
-    """All tables of one run."""
+    """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
     nodes: Nodes
     jobs: Jobs
@@ -259,6 +290,7 @@ class Records:
     chunks: Chunks
     pes: PEs
     messages: Messages
+    passes: Passes = field(default_factory=lambda: empty(Passes))
 
 
 _DTYPES = {
@@ -271,9 +303,10 @@ _DTYPES = {
 
 
 def empty(table: type[Table]) -> Table:
-    """Make a table of columns with no rows."""
+    """Make a table of columns with no rows, without the columns that a table may lack."""
     columns: dict[str, Any] = {
         column.name: np.empty(0, _DTYPES[str(column.type)])
         for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
+        if str(column.type) in _DTYPES
     }
     return table(**columns)

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
-from mlsim.scenario.kinds import Count, Number, WordKind
+from mlsim.scenario.kinds import Count, Number, Switch, WordKind
 from mlsim.scenario.predictors import PredictorName
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
@@ -134,6 +134,11 @@ class BatchConfig(Section):
     )
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
         2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
+    )
+    count_dispatch_time: Switch = Field(
+        False,
+        description="Whether a job's wait includes the wall time of the pass that starts it. Metrics then "
+        "depend on the machine that simulates; the schedule does not.",
     )
 
     @property

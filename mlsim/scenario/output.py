@@ -23,3 +23,8 @@ class OutputConfig(Section):
     )
     pictures: Switch = Field(True, description="Whether pictures are drawn.")
     csv: Switch = Field(False, description="Whether tables are also written as CSV.")
+    passes: Switch = Field(
+        False,
+        description="Whether every pass of the dispatcher is written (passes.parquet): time, queue length, "
+        "starts, wall time.",
+    )

@@ -51,11 +51,16 @@ def test_makespans():
 
 def test_queue_length_over_the_time_jobs_wait():
     # Waiting: one job in [0, 5), two in [5, 7), three in [7, 10), two in [10, 30).
-    assert metrics.queue_length(small().jobs) == {"mean": (5 + 4 + 9 + 40) / 30, "max": 3}
+    queue = metrics.queue_length(small().jobs)
+    assert queue["mean"] == pytest.approx((5 + 4 + 9 + 40) / 30)
+    assert queue["std"] == pytest.approx(((5 + 8 + 27 + 80) / 30 - queue["mean"] ** 2) ** 0.5)
+    assert (queue["median"], queue["p90"], queue["p99"], queue["max"]) == (2, 2, 3, 3)
 
 
 def test_a_queue_nobody_waited_in_is_empty():
-    assert metrics.queue_length(jobs_of([Job(3, 3, 9)])) == {"mean": 0, "max": 0}
+    assert metrics.queue_length(jobs_of([Job(3, 3, 9)])) == dict.fromkeys(
+        ("mean", "std", "median", "p90", "p99", "max"), 0
+    )
 
 
 def test_throughput_counts_completed_jobs_an_hour():

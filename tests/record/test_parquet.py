@@ -29,6 +29,7 @@ JOB_COLUMNS = {
     "log_run_time": pl.Float64,
     "processors": pl.Int64,
     "cores": pl.Int64,
+    "working": pl.Int64,
     "nodes": pl.String,
     "state": pl.Enum(["completed", "killed", "rejected", "failed"]),
     "backfilled": pl.Boolean,
@@ -89,7 +90,8 @@ def test_jobs_have_the_promised_columns_and_values():
     assert rows[7]["nodes"] == "0-1 4-5"
     assert rows[2] | {"walltime": 0.0, "prediction": 0.0} == {
         "job_id": 2, "submit_time": 10.0, "start_time": 100.0, "end_time": 105.0, "run_time": 5.0,
-        "walltime": 0.0, "prediction": 0.0, "log_run_time": 5.0, "processors": 1, "cores": 1, "nodes": "1",
+        "walltime": 0.0, "prediction": 0.0, "log_run_time": 5.0, "processors": 1, "cores": 1, "working": 1,
+        "nodes": "1",
         "state": "failed", "backfilled": False,
         "user": -1, "group": -1, "executable": -1, "queue": -1, "partition": -1, "technique": "GSS",
         "wait_time": 90.0, "response_time": 95.0, "slowdown": 19.0, "bounded_slowdown": 9.5,
@@ -159,9 +161,8 @@ def many_jobs() -> Records:
     """More rows than are encoded at a time."""
     few = whole_run()
     times = 25_000
-    jobs = {
-        field.name: np.tile(getattr(few.jobs, field.name), times) for field in dataclasses.fields(few.jobs)
-    }
+    columns = {field.name: getattr(few.jobs, field.name) for field in dataclasses.fields(few.jobs)}
+    jobs = {name: np.tile(column, times) for name, column in columns.items() if column is not None}
     return dataclasses.replace(few, jobs=type(few.jobs)(**jobs))
 
 

@@ -56,10 +56,99 @@ def queue_length(jobs: Sequence[Job]) -> dict[str, float | None]:
     """For whole seconds: count the waiting jobs in each."""
     ran = started(jobs)
     if not ran:
-        return {"mean": None, "max": None}
+        return aggregate([])
     seconds = range(int(min(job.submit for job in jobs)), int(max(job.start for job in ran)))
-    waiting = [sum(job.submit <= second < job.start for job in ran) for second in seconds]
-    return {"mean": statistics.fmean(waiting) if waiting else 0.0, "max": float(max(waiting, default=0))}
+    waiting = [sum(job.submit <= second < job.start for job in ran) for second in seconds] or [0]
+    return {
+        "mean": statistics.fmean(waiting),
+        "std": statistics.pstdev(waiting),
+        "median": not_exceeded(waiting, 0.5),
+        "p90": not_exceeded(waiting, 0.9),
+        "p99": not_exceeded(waiting, 0.99),
+        "max": float(max(waiting)),
+    }
+
+
+def not_exceeded(values: Sequence[int], share: float) -> float:
+    """The least value that this share of all values does not exceed."""
+    for value in sorted(set(values)):
+        if sum(other <= value for other in values) / len(values) >= share - 1e-12:
+            return float(value)
+    raise AssertionError("the largest value is exceeded by none")
+
+
+def slowdown(job: Job, tau: float) -> float | None:
+    return slowdowns([job])[0] if job.end > job.start else None
+
+
+METRICS = {
+    "wait_time": lambda job, tau: job.start - job.submit,
+    "response_time": lambda job, tau: job.end - job.submit,
+    "slowdown": slowdown,
+    "bounded_slowdown": lambda job, tau: bounded_slowdowns([job], tau)[0],
+    "per_processor_bounded_slowdown": lambda job, tau: bounded_slowdowns([job], tau, by_processor=True)[0],
+}
+
+
+def values(jobs: Sequence[Job], metric: str, tau: float) -> list[float]:
+    """Values of a metric, where it is defined."""
+    found = [METRICS[metric](job, tau) for job in started(jobs)]
+    return [value for value in found if value is not None]
+
+
+def job_class(job: Job) -> str:
+    length = job.end - job.start
+    if length < 3600:
+        return "short"
+    return "medium" if length <= 5 * 3600 else "long"
+
+
+def size(job: Job) -> str:
+    high = 1
+    while high < job.processors:
+        high *= 2
+    return str(high) if high <= 2 else f"{high // 2 + 1}-{high}"
+
+
+def week(job: Job) -> int:
+    return int(job.end // (7 * 24 * 3600)) + 1
+
+
+def groups(jobs: Sequence[Job], name) -> dict:
+    found: dict = {}
+    for job in started(jobs):
+        found.setdefault(name(job), []).append(job)
+    return found
+
+
+def histogram(numbers: Sequence[float]) -> dict[str, int]:
+    return {
+        "1": sum(number <= 1 for number in numbers),
+        "(1,10]": sum(1 < number <= 10 for number in numbers),
+        "(10,100]": sum(10 < number <= 100 for number in numbers),
+        ">100": sum(number > 100 for number in numbers),
+    }
+
+
+def weekly(jobs: Sequence[Job], metric: str, tau: float) -> dict[int, dict[str, float | None]]:
+    """Week by week: what ended in it, and the band of the weeks so far."""
+    weeks = [week(job) for job in started(jobs)]
+    result: dict[int, dict[str, float | None]] = {}
+    means: list[float] = []
+    for now in range(min(weeks), max(weeks) + 1) if weeks else ():
+        here = values([job for job in started(jobs) if week(job) == now], metric, tau)
+        so_far = values([job for job in started(jobs) if week(job) <= now], metric, tau)
+        if here:
+            means.append(statistics.fmean(here))
+        result[now] = {
+            "count": len(here),
+            "total": sum(here),
+            "mean": statistics.fmean(here) if here else None,
+            "cumulative_mean": statistics.fmean(so_far) if so_far else None,
+            "band_low": percentile(means, 0.1) if means else None,
+            "band_high": percentile(means, 0.9) if means else None,
+        }
+    return result
 
 
 def makespan(jobs: Sequence[Job]) -> float | None:

@@ -2,12 +2,23 @@
 
 from mlsim.analysis.metrics.accuracy import accuracy, estimate_metrics
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
+from mlsim.analysis.metrics.breakdown import breakdown
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
+from mlsim.analysis.metrics.groups import CLASSES, GROUPINGS, WEEK, Groups, group_jobs
+from mlsim.analysis.metrics.histogram import SLOWDOWN_BINS, slowdown_histogram
+from mlsim.analysis.metrics.jobs import JOB_METRICS, JobMetric, backfilled_share
 from mlsim.analysis.metrics.loops import (
     coefficient_of_variation,
     loop_metrics,
     max_over_mean,
     percent_imbalance,
+)
+from mlsim.analysis.metrics.passes import pass_metrics, pass_time_by_queue_length
+from mlsim.analysis.metrics.queue import (
+    queue_length,
+    queue_length_at_passes,
+    queue_quantiles,
+    queue_shares,
 )
 from mlsim.analysis.metrics.system import (
     allocated_seconds,
@@ -16,30 +27,48 @@ from mlsim.analysis.metrics.system import (
     machine_cores,
     makespan,
     makespan_from_submit,
-    queue_length,
     throughput,
     utilization,
 )
+from mlsim.analysis.metrics.weekly import Weekly, weekly
 
 __all__ = [
+    "CLASSES",
+    "GROUPINGS",
+    "JOB_METRICS",
+    "SLOWDOWN_BINS",
+    "WEEK",
     "Aggregate",
+    "Groups",
+    "JobMetric",
+    "Weekly",
     "accuracy",
     "aggregate",
     "allocated_seconds",
+    "backfilled_share",
+    "breakdown",
     "busy_seconds",
     "coefficient_of_variation",
     "coordination_metrics",
     "estimate_metrics",
+    "group_jobs",
     "job_counts",
     "loop_metrics",
     "machine_cores",
     "makespan",
     "makespan_from_submit",
     "max_over_mean",
+    "pass_metrics",
+    "pass_time_by_queue_length",
     "percent_imbalance",
     "queue_length",
+    "queue_length_at_passes",
+    "queue_quantiles",
+    "queue_shares",
     "released_nodes",
     "released_seconds",
+    "slowdown_histogram",
     "throughput",
     "utilization",
+    "weekly",
 ]

@@ -1,4 +1,4 @@
-"""How the batch system did: jobs, queue, makespan, utilization, throughput.
+"""How the batch system did: jobs, makespan, utilization, throughput.
 
 None stands for a metric that is undefined, such as the makespan of a run in which no job started.
 """
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mlsim.record import Jobs, JobState, Nodes, Occupancy, Records
 from mlsim.record.derived import run_time
-from mlsim.record.timeline import step_function, time_average
 
 __all__ = [
     "allocated_seconds",
@@ -19,7 +18,6 @@ __all__ = [
     "machine_cores",
     "makespan",
     "makespan_from_submit",
-    "queue_length",
     "throughput",
     "utilization",
 ]
@@ -48,22 +46,6 @@ def makespan(jobs: Jobs) -> float | None:
 def makespan_from_submit(jobs: Jobs) -> float | None:
     """Last end - first submission, in seconds."""
     return _span(jobs.submit_time, jobs.end_time)
-
-
-def queue_length(jobs: Jobs) -> dict[str, float | None]:
-    """Time-weighted mean, and maximum, of the number of waiting jobs.
-
-    A job waits from its submission to its start; one that starts at its submission, or is rejected,
-    never waits. The mean is over the time from the first submission to the last start, in which there
-    can be a queue: Σ wait / (last start - first submission); 0 where that time has no length.
-    """
-    span = _span(jobs.submit_time, jobs.start_time)
-    if span is None:
-        return {"mean": None, "max": None}
-    times, waiting = step_function(jobs.submit_time, jobs.start_time)
-    first = float(np.min(jobs.submit_time))
-    mean = time_average(times, waiting, first, first + span)
-    return {"mean": mean, "max": float(np.max(waiting, initial=0.0))}
 
 
 def throughput(jobs: Jobs) -> float | None:

@@ -141,7 +141,7 @@ def scale_palette() -> NDArray[np.float64]:
 
 
 def write_picture(figure: Figure, path: Path) -> Path:
-    """Write a picture as PNG; the same picture gives the same bytes.
+    """Write a picture as PNG or PDF, by the file's suffix; the same picture gives the same bytes.
 
     Raises
     ------
@@ -150,7 +150,8 @@ def write_picture(figure: Figure, path: Path) -> Path:
     """
     try:
         with picture_style():
-            figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+            metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
+            figure.savefig(path, format=path.suffix[1:], dpi=DPI, metadata=metadata)
     except OSError as err:
         raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
     return path

@@ -1,0 +1,227 @@
+"""Runs against each other: their metrics side by side, their jobs in pairs, and what makes them differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.analysis.words import clock, number, share
+from mlsim.record import Jobs
+
+__all__ = ["COMPARED", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
+
+Ints = NDArray[np.int64]
+Summary = Mapping[str, Any]
+
+_SAME = 1e-6
+"""Differences of less than this many seconds are rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A metric that runs are compared by.
+
+    Attributes
+    ----------
+    key
+        Dotted key in the summary.
+    title
+        In words.
+    better
+        ``less`` or ``more``; empty where neither is better as such.
+    write
+        Writes a value for the terminal.
+    """
+
+    key: str
+    title: str
+    better: str
+    write: Callable[[float | None], str]
+
+
+def _pass_seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{number(seconds * 1e6)} µs"
+
+
+COMPARED: tuple[Compared, ...] = (
+    Compared("wait_time.mean", "mean wait", "less", clock),
+    Compared("wait_time.median", "median wait", "less", clock),
+    Compared("wait_time.p90", "p90 wait", "less", clock),
+    Compared("wait_time.p99", "p99 wait", "less", clock),
+    Compared("wait_time.max", "longest wait", "less", clock),
+    Compared("response_time.mean", "mean response", "less", clock),
+    Compared("slowdown.mean", "mean slowdown", "less", number),
+    Compared("bounded_slowdown.mean", "mean bounded slowdown", "less", number),
+    Compared("bounded_slowdown.median", "  median", "less", number),
+    Compared("bounded_slowdown.p90", "  p90", "less", number),
+    Compared("bounded_slowdown.p99", "  p99", "less", number),
+    Compared("bounded_slowdown.max", "  max", "less", number),
+    Compared("per_processor_bounded_slowdown.mean", "mean per processor", "less", number),
+    Compared("queue_length.mean", "mean queue length", "less", number),
+    Compared("queue_length.max", "longest queue", "less", number),
+    Compared("makespan", "makespan", "less", clock),
+    Compared("makespan_from_submit", "  from submission", "less", clock),
+    Compared("utilization.busy", "busy", "more", share),
+    Compared("utilization.allocated", "allocated", "", share),
+    Compared("throughput", "jobs/h", "more", number),
+    Compared("jobs.completed", "completed", "more", number),
+    Compared("jobs.killed", "killed", "less", number),
+    Compared("jobs.failed", "failed", "less", number),
+    Compared("jobs.rejected", "rejected", "less", number),
+    Compared("backfilled_share", "backfilled", "", share),
+    Compared("self.pass_time.mean", "mean pass time", "less", _pass_seconds),
+    Compared("self.pass_time.median", "  median", "less", _pass_seconds),
+    Compared("self.pass_time.p99", "  p99", "less", _pass_seconds),
+)
+"""In the order of the table. To allocate more is good or bad with what is computed on it."""
+
+
+def compare_metrics(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Put metrics side by side, with their differences from the first run.
+
+    Parameters
+    ----------
+    summaries
+        Of two runs or more, from :func:`mlsim.analysis.summarize`.
+
+    Returns
+    -------
+    list of dict
+        One a metric of :data:`COMPARED`: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
+        None), ``values`` of all runs, and for all but the first run ``differences`` (value - first),
+        ``percent`` of the first and ``verdicts``: ``better``, ``worse``, ``same``, or None where no side is
+        better. Where a run has no value, or the first is 0, what follows from it is None.
+    """
+    rows = []
+    for metric in COMPARED:
+        values = [_value(summary, metric.key) for summary in summaries]
+        differences = [_difference(values[0], value) for value in values[1:]]
+        rows.append(
+            {
+                "metric": metric.key,
+                "title": metric.title.strip(),
+                "better": metric.better or None,
+                "values": values,
+                "differences": differences,
+                "percent": [
+                    None if by is None or not values[0] else by / abs(values[0]) * 100.0 for by in differences
+                ],
+                "verdicts": [_verdict(values[0], by, metric.better) for by in differences],
+            }
+        )
+    return rows
+
+
+def _value(summary: Summary, key: str) -> float | None:
+    found: Any = summary
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return None if found is None else float(found)
+
+
+def _difference(first: float | None, other: float | None) -> float | None:
+    return None if first is None or other is None else other - first
+
+
+def _verdict(first: float | None, by: float | None, better: str) -> str | None:
+    if by is None or not better or first is None:
+        return None
+    if math.isclose(first + by, first, rel_tol=1e-9, abs_tol=1e-12):
+        return "same"
+    return "better" if (by < 0) == (better == "less") else "worse"
+
+
+def pair_jobs(first: Jobs, other: Jobs) -> pl.DataFrame:
+    """Put the jobs of two runs side by side by their identifiers.
+
+    Jobs of one identifier are paired in order of submission.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row a job of either run, in the order of the first run and then of the other: ``job_id``;
+        ``in_first``, ``in_other``; ``same_job``: both have it with the same submission (from the run's first
+        on), processors and run time in the workload; ``start_first``, ``start_other`` (s), null where it
+        did not start; ``earlier``: by how many seconds it starts earlier after its submission in the other
+        run, null unless it is the same job and started in both.
+    """
+    keys = ["job_id", "occurrence"]
+    left, right = (_job_columns(jobs) for jobs in (first, other))
+    joined = left.join(
+        right, on=keys, how="full", suffix="_other", coalesce=True, maintain_order="left_right"
+    )
+    in_both = pl.col("submitted").is_not_null() & pl.col("submitted_other").is_not_null()
+    same = [
+        (pl.col("submitted") - pl.col("submitted_other")).abs() < _SAME,
+        pl.col("processors") == pl.col("processors_other"),
+        (pl.col("run_time") - pl.col("run_time_other")).abs() < _SAME,
+    ]
+    same_job = (in_both & pl.all_horizontal(same)).fill_null(False)
+    return joined.select(
+        "job_id",
+        pl.col("submitted").is_not_null().alias("in_first"),
+        pl.col("submitted_other").is_not_null().alias("in_other"),
+        same_job.alias("same_job"),
+        pl.col("start").alias("start_first"),
+        "start_other",
+        pl.when(same_job).then(pl.col("wait") - pl.col("wait_other")).alias("earlier"),
+    )
+
+
+def _job_columns(jobs: Jobs) -> pl.DataFrame:
+    first = float(jobs.submit_time.min(initial=math.inf))
+    columns = {
+        "job_id": jobs.job_id,
+        "submitted": jobs.submit_time - first,
+        "processors": jobs.processors,
+        "run_time": jobs.log_run_time,
+        "start": jobs.start_time,
+        "wait": jobs.start_time - jobs.submit_time,
+    }
+    table = pl.DataFrame(columns, nan_to_null=True)
+    return table.with_columns(pl.int_range(pl.len()).over("job_id").alias("occurrence"))
+
+
+def pair_summary(pairs: pl.DataFrame) -> dict[str, Any]:
+    """Count which jobs start earlier in the other run, which later, and sum up by how much.
+
+    Parameters
+    ----------
+    pairs
+        From :func:`pair_jobs`.
+
+    Returns
+    -------
+    dict
+        ``paired``: jobs that are the same in both runs and started in both; of these ``earlier``, ``later``,
+        ``same``; ``seconds_earlier``, ``seconds_later`` (sums, both positive), ``mean_earlier`` (s, over all
+        pairs; positive where jobs start earlier in the other run). ``only_in_first``, ``only_in_other``,
+        ``changed`` (another submission, size or run time), ``started_in_one``: jobs that are not paired.
+        ``same_workload``: whether the runs have the same jobs.
+    """
+    gain = pairs["earlier"].drop_nulls().to_numpy()
+    both = pairs.filter("in_first", "in_other")
+    same = both.filter("same_job")
+    only_first = int(pairs["in_first"].sum()) - both.height
+    only_other = int(pairs["in_other"].sum()) - both.height
+    early, late = gain > _SAME, gain < -_SAME
+    return {
+        "paired": len(gain),
+        "earlier": int(early.sum()),
+        "later": int(late.sum()),
+        "same": int(len(gain) - early.sum() - late.sum()),
+        "seconds_earlier": float(gain[early].sum()),
+        "seconds_later": float(np.abs(gain[late]).sum()),
+        "mean_earlier": float(gain.mean()) if len(gain) else None,
+        "only_in_first": only_first,
+        "only_in_other": only_other,
+        "changed": both.height - same.height,
+        "started_in_one": int((same["start_first"].is_null() != same["start_other"].is_null()).sum()),
+        "same_workload": only_first == only_other == 0 and both.height == same.height,
+    }

@@ -1,0 +1,95 @@
+"""Jobs in groups: by class, size, user, queue, week."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record import Jobs
+from mlsim.record.derived import run_time
+
+__all__ = ["CLASSES", "GROUPINGS", "WEEK", "Groups", "group_jobs"]
+
+Ints = NDArray[np.int64]
+
+WEEK = 7 * 86400.0
+"""Seconds in a week."""
+HOUR = 3600.0
+
+CLASSES = ("short", "medium", "long")
+"""Classes by run time p in this run: p < 1 h, 1 h <= p <= 5 h, p > 5 h (Galleguillos 2020, §2.1.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which group each job is in.
+
+    Attributes
+    ----------
+    labels
+        The groups in their order; each has a job.
+    code
+        Place of each job's group in ``labels``; -1 for jobs that never started, which are in none.
+    """
+
+    labels: list[str]
+    code: Ints
+
+
+def group_jobs(jobs: Jobs, by: str) -> Groups:
+    """Put the jobs that started into groups.
+
+    Parameters
+    ----------
+    jobs
+        Of a run.
+    by
+        ``class``: see :data:`CLASSES`. ``size``: processors q between powers of two: 1, 2, 3-4, 5-8 …
+        ``user``, ``queue``: their numbers in the workload. ``week``: in which it ended, from 1, counted from
+        the scenario's start.
+    """
+    started = np.flatnonzero(~np.isnan(jobs.start_time))
+    numbers, name = _RULES[by](jobs)
+    found, places = np.unique(numbers[started], return_inverse=True)
+    code = np.full(len(numbers), -1, np.int64)
+    code[started] = places
+    return Groups([name(int(number)) for number in found], code)
+
+
+def _classes(jobs: Jobs) -> Ints:
+    length = run_time(jobs)
+    return (length >= HOUR).astype(np.int64) + (length > 5 * HOUR)
+
+
+def _size_exponents(jobs: Jobs) -> Ints:
+    """Give k for sizes in (2^(k-1), 2^k]; exact, unlike a logarithm's ceiling."""
+    _, exponent = np.frexp((np.maximum(jobs.processors, 1) - 1).astype(np.float64))
+    return exponent.astype(np.int64)
+
+
+def _size_name(exponent: int) -> str:
+    low, high = 2 ** (exponent - 1) + 1 if exponent else 1, 2**exponent
+    return str(high) if exponent < 2 else f"{low}-{high}"
+
+
+def _weeks(jobs: Jobs) -> Ints:
+    return np.floor(np.nan_to_num(jobs.end_time) / WEEK).astype(np.int64)
+
+
+def _number(number: int) -> str:
+    return "unknown" if number < 0 else str(number)
+
+
+_RULES: dict[str, Callable[[Jobs], tuple[Ints, Callable[[int], str]]]] = {
+    "class": lambda jobs: (_classes(jobs), CLASSES.__getitem__),
+    "size": lambda jobs: (_size_exponents(jobs), _size_name),
+    "user": lambda jobs: (jobs.user, _number),
+    "queue": lambda jobs: (jobs.queue, _number),
+    "week": lambda jobs: (_weeks(jobs), lambda week: str(week + 1)),
+}
+
+GROUPINGS = tuple(_RULES)
+"""What jobs can be grouped by."""

@@ -1,0 +1,62 @@
+"""What each job has one value of: the metrics that are aggregated, broken down and compared.
+
+Formulas and sources stand with the functions of :mod:`mlsim.record.derived`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record import Jobs
+from mlsim.record.derived import (
+    bounded_slowdown,
+    per_processor_bounded_slowdown,
+    response_time,
+    slowdown,
+    wait_time,
+)
+
+__all__ = ["JOB_METRICS", "JobMetric", "backfilled_share"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class JobMetric:
+    """A metric that each job has one value of; less is better for all of them.
+
+    Attributes
+    ----------
+    title
+        The metric in words.
+    unit
+        ``s``, or ``1`` for a ratio.
+    values
+        One value a job from the jobs and τ (s); NaN where it is undefined.
+    """
+
+    title: str
+    unit: str
+    values: Callable[[Jobs, float], Floats]
+
+
+JOB_METRICS: dict[str, JobMetric] = {
+    "wait_time": JobMetric("wait", "s", lambda jobs, _: wait_time(jobs)),
+    "response_time": JobMetric("response", "s", lambda jobs, _: response_time(jobs)),
+    "slowdown": JobMetric("slowdown", "1", lambda jobs, _: slowdown(jobs)),
+    "bounded_slowdown": JobMetric("bounded slowdown", "1", bounded_slowdown),
+    "per_processor_bounded_slowdown": JobMetric(
+        "per-processor bounded slowdown", "1", per_processor_bounded_slowdown
+    ),
+}
+"""By their keys in ``summary.json``."""
+
+
+def backfilled_share(jobs: Jobs) -> float | None:
+    """Share of the started jobs that were backfilled, in [0, 1] (Zrigui 2021, §4.3.4, counts them)."""
+    started = int(np.count_nonzero(~np.isnan(jobs.start_time)))
+    return np.count_nonzero(jobs.backfilled) / started if started else None

@@ -1,0 +1,266 @@
+"""Comparing runs: tables, pairs of jobs, notes on what is not comparable, pictures, a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlsim.errors import InputError
+from mlsim.experiment.result import Result
+from mlsim.experiment.stored import StoredRun, find_runs, name_runs, read_run, scenario_differences
+from mlsim.record.derived import TAU
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["RunComparison", "compare"]
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Runs against the first of them.
+
+    Attributes
+    ----------
+    runs
+        Two or more.
+    tau
+        The bound of bounded slowdowns, in seconds.
+    """
+
+    runs: tuple[StoredRun, ...]
+    tau: float
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the runs."""
+        return [run.label for run in self.runs]
+
+    @cached_property
+    def summaries(self) -> list[dict[str, Any]]:
+        """The summary of each run, with one τ for all."""
+        from mlsim.experiment.measures import summary_of
+
+        return [summary_of(run, self.tau) for run in self.runs]
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Metrics side by side; see :func:`mlsim.analysis.compare.compare_metrics`."""
+        from mlsim.analysis.compare import compare_metrics
+
+        return compare_metrics(self.summaries)
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row a metric: the value of each run; of all but the first also difference, percent, verdict."""
+        import polars as pl
+
+        rows: list[dict[str, Any]] = []
+        for metric in self.metrics:
+            row = {"metric": metric["metric"], self.labels[0]: metric["values"][0]}
+            for place, label in enumerate(self.labels[1:]):
+                row[label] = metric["values"][place + 1]
+                row[f"{label}: difference"] = metric["differences"][place]
+                row[f"{label}: percent"] = metric["percent"][place]
+                row[f"{label}: verdict"] = metric["verdicts"][place]
+            rows.append(row)
+        verdicts = {f"{label}: verdict": pl.String for label in self.labels[1:]}
+        return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=verdicts)
+
+    def jobs(self, run: str | int = 1) -> pl.DataFrame:
+        """Pair the jobs of the first run with those of another, by its name or place.
+
+        See :func:`mlsim.analysis.compare.pair_jobs` for the columns.
+        """
+        from mlsim.analysis.compare import pair_jobs
+
+        place = self.labels.index(run) if isinstance(run, str) else run
+        return pair_jobs(self.runs[0].records.jobs, self.runs[place].records.jobs)
+
+    @cached_property
+    def pairs(self) -> list[dict[str, Any]]:
+        """How many jobs of each further run start earlier or later than in the first, and by how much."""
+        from mlsim.analysis.compare import pair_summary
+
+        return [pair_summary(self.jobs(place)) for place in range(1, len(self.runs))]
+
+    @cached_property
+    def differences(self) -> dict[str, list[Any]]:
+        """Keys in which the scenarios differ, with the value of each run."""
+        return scenario_differences(self.runs)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What makes runs less comparable than they look, one sentence each."""
+        notes = []
+        for run, pair in zip(self.runs[1:], self.pairs, strict=True):
+            if not pair["same_workload"]:
+                notes.append(_workload_note(self.labels[0], run.label, pair))
+        cores = [int(run.records.nodes.cores.sum()) for run in self.runs]
+        if len(set(cores)) > 1:
+            sizes = ", ".join(f"{label} {n:,}" for label, n in zip(self.labels, cores, strict=True))
+            notes.append(f"The machines differ in cores: {sizes}.")
+        counting = [run.label for run in self.runs if run.records.jobs.dispatch_time is not None]
+        if 0 < len(counting) < len(self.runs):
+            notes.append(f"Waits count the dispatcher's own time in {', '.join(counting)} only.")
+        return notes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as plain values."""
+        from mlsim.analysis.summary import json_safe
+
+        plain: dict[str, Any] = json_safe(
+            {
+                "tau": self.tau,
+                "runs": [
+                    {"run": run.label, "directory": None if run.directory is None else str(run.directory)}
+                    for run in self.runs
+                ],
+                "differences": self.differences,
+                "metrics": self.metrics,
+                "jobs": [
+                    {"first": self.labels[0], "other": label, **pair}
+                    for label, pair in zip(self.labels[1:], self.pairs, strict=True)
+                ],
+                "notes": self.notes,
+            }
+        )
+        return plain
+
+    def draw(self, directory: str | Path) -> list[Path]:
+        """Write the pictures, as PNG and PDF, into a directory that must not exist.
+
+        Returns
+        -------
+        list of Path
+            The files. Pass times are drawn where every run recorded its passes.
+
+        Raises
+        ------
+        InputError, OutputError
+            If the directory is there already, or cannot be written to.
+        """
+        from mlsim.experiment.rundir import check_target, complete_or_gone
+
+        target = Path(directory)
+        check_target(target)
+        with complete_or_gone(target) as partial:
+            written = self._draw(partial)
+        return [target / path.name for path in written]
+
+    def write(self, directory: str | Path) -> None:
+        """Write ``comparison.json``, ``table.csv``, ``jobs-1.parquet`` … with paired jobs, and the pictures.
+
+        Parameters
+        ----------
+        directory
+            Must not exist.
+        """
+        from mlsim.experiment.rundir import check_target, complete_or_gone, write_json
+
+        target = Path(directory)
+        check_target(target)
+        with complete_or_gone(target) as partial:
+            write_json(partial / "comparison.json", self.to_dict())
+            self.table.write_csv(partial / "table.csv")
+            for place in range(1, len(self.runs)):
+                self.jobs(place).write_parquet(partial / f"jobs-{place}.parquet", compression="zstd")
+            self._draw(partial)
+
+    def _draw(self, directory: Path) -> list[Path]:
+        from mlsim.analysis.plots.comparison import draw_comparison
+
+        named = {run.label: run.records for run in self.runs}
+        return draw_comparison(directory, named, self.tau)
+
+    def __repr__(self) -> str:
+        return f"RunComparison({', '.join(self.labels)})"
+
+
+def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:
+    parts = []
+    for key, words in (
+        ("only_in_first", f"only in {first}"),
+        ("only_in_other", f"only in {other}"),
+        ("changed", "with another submission time, size or run time"),
+    ):
+        if pair[key]:
+            parts.append(f"{pair[key]:,} {words}")
+    what = f"{first} and {other} have different workloads ({'; '.join(parts)})"
+    return f"{what}: {pair['paired']:,} jobs are paired."
+
+
+def compare(
+    *runs: Result | str | Path, labels: Sequence[str] | None = None, tau: float = TAU
+) -> RunComparison:
+    """Compare runs with the first of them.
+
+    Parameters
+    ----------
+    *runs
+        Results of :func:`mlsim.run`, or directories of runs; a directory of runs stands for those in it.
+    labels
+        Names for the runs; by default those of their directories, or of their scenarios.
+    tau
+        The bound of bounded slowdowns, in seconds.
+
+    Returns
+    -------
+    RunComparison
+        Tables, pairs of jobs, notes; it can draw and write itself.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two runs, a directory holds none, or names do not fit.
+
+    Examples
+    --------
+    >>> import mlsim
+    >>> file = "scenarios/quickstart.yaml"
+    >>> first, other = (mlsim.run(file, overrides={"coordination.rca": rca}) for rca in (False, True))
+    >>> comparison = mlsim.compare(first, other, labels=["alone", "coordinated"])
+    >>> comparison.pairs[0]["paired"]
+    200
+    """
+    found: list[Result | Path] = []
+    for run in runs:
+        found += [run] if isinstance(run, Result) else find_runs([run])
+    names = _names(found, labels)
+    if len(found) < 2:
+        raise InputError(f"a comparison needs two runs or more; given: {', '.join(names) or 'none'}")
+    return RunComparison(
+        tuple(
+            _of_result(run, name) if isinstance(run, Result) else read_run(run, name)
+            for run, name in zip(found, names, strict=True)
+        ),
+        tau,
+    )
+
+
+def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[str]:
+    """Give every run a name that no other has."""
+    if labels is not None:
+        if len(labels) != len(runs) or len(set(labels)) < len(labels) or not all(labels):
+            raise InputError(f"labels: {len(runs)} runs need as many different names; found {list(labels)}")
+        return list(labels)
+    paths = [path for run in runs if (path := run.directory if isinstance(run, Result) else run) is not None]
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("a run is given twice; name each once")
+    by_path = dict(zip(paths, name_runs(paths), strict=True))
+    names: list[str] = []
+    for run in runs:
+        path = run.directory if isinstance(run, Result) else run
+        name = by_path[path] if path is not None else run.scenario.name  # type: ignore[union-attr]
+        twice = sum(other == name or other.startswith(f"{name} #") for other in names)
+        names.append(f"{name} #{twice + 1}" if twice else name)
+    return names
+
+
+def _of_result(result: Result, label: str) -> StoredRun:
+    from mlsim.scenario import plain
+
+    return StoredRun(label, result.directory, result.summary, result.records, plain(result.scenario))

@@ -1,0 +1,195 @@
+"""Runs that were written: found, read back, named, and their scenarios told apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsim.errors import InputError
+from mlsim.record import Records
+
+__all__ = ["StoredRun", "find_runs", "name_runs", "read_run", "scenario_differences"]
+
+_SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run left in its directory.
+
+    Attributes
+    ----------
+    label
+        A short name, unlike that of any other run it was read with.
+    directory
+        Where it is; None for one that was not written.
+    summary
+        Its ``summary.json``.
+    records
+        Its tables, without the chunks and PEs of loops.
+    scenario
+        Its resolved scenario as plain values.
+    """
+
+    label: str
+    directory: Path | None
+    summary: dict[str, Any]
+    records: Records
+    scenario: dict[str, Any]
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[Path]:
+    """Give the directories of runs; a directory of runs (``--rca both`` leaves one) stands for those in it.
+
+    Raises
+    ------
+    InputError
+        If a path holds no run; the message says what it is instead, and what to try.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        for directory in _runs_at(path):
+            if directory.resolve() in [other.resolve() for other in found]:
+                raise InputError(f"{directory}: given twice; name each run once")
+            found.append(directory)
+    return found
+
+
+def _runs_at(path: Path) -> list[Path]:
+    if not path.exists():
+        raise InputError(f"{path}: there is no such directory.{_known_runs(path)}")
+    if not path.is_dir():
+        raise InputError(f"{path}: a file; give the directory of a run, which `mlsim run --out` names")
+    if (path / _SUMMARY).is_file():
+        return [path]
+    inside = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
+    if inside:
+        return inside
+    if (path / "study.yaml").is_file():
+        raise InputError(
+            f"{path}: the results of a study, which keeps no runs; its numbers are in runs.csv or loops.csv, "
+            "and table.md"
+        )
+    raise InputError(f"{path}: no run: there is no {_SUMMARY} in it, nor in a directory of it")
+
+
+def _known_runs(path: Path) -> str:
+    """Name some runs that are beside a path that is not there, or in ``runs``."""
+    for parent in (path.parent, Path("runs")):
+        near = sorted(child.parent for child in parent.glob(f"*/{_SUMMARY}"))
+        if near:
+            more = ", …" if len(near) > 5 else ""
+            return f" There are {', '.join(map(str, near[:5]))}{more}"
+    return " Runs of `mlsim run` are in runs/, or where --out put them"
+
+
+def name_runs(directories: Sequence[Path]) -> list[str]:
+    """Give each directory the shortest end of its path that no other has.
+
+    Examples
+    --------
+    >>> name_runs([Path("/a/runs/easy"), Path("/b/runs/easy"), Path("/b/runs/saf")])
+    ['a/runs/easy', 'b/runs/easy', 'saf']
+    """
+    parts = [path.resolve().parts[1:] or ("/",) for path in directories]
+    most = max(map(len, parts), default=0)
+    lengths = [1] * len(parts)
+    for _ in range(most):
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        lengths = [length + (names.count(name) > 1) for name, length in zip(names, lengths, strict=True)]
+    return ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+
+
+def read_run(directory: Path, label: str | None = None) -> StoredRun:
+    """Read a run back.
+
+    Parameters
+    ----------
+    directory
+        Where ``mlsim run --out`` wrote it.
+    label
+        Its name; by default the directory's.
+
+    Raises
+    ------
+    InputError
+        If the directory holds no run of jobs, or something of it cannot be read.
+    """
+    from mlsim.record.reading import read_tables
+
+    summary = _read_summary(directory)
+    return StoredRun(
+        label or name_runs([directory])[0],
+        directory,
+        summary,
+        read_tables(directory, without=("chunks", "pes")),
+        _read_scenario(directory / "scenario.yaml"),
+    )
+
+
+def _read_summary(directory: Path) -> dict[str, Any]:
+    from mlsim.analysis import SCHEMA_VERSION
+
+    path = directory / _SUMMARY
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(summary, dict) or "schema_version" not in summary:
+        raise InputError(f"{path}: no summary of mlsim; there is no schema_version in it")
+    if summary["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: has schema_version {summary['schema_version']}, and this mlsim reads {SCHEMA_VERSION}"
+        )
+    if "jobs" not in summary:
+        raise InputError(
+            f"{directory}: the results of loops alone (`mlsim loop`), which have no jobs; their metrics are "
+            f"in {path}"
+        )
+    return summary
+
+
+def _read_scenario(path: Path) -> dict[str, Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        scenario = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except (OSError, YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(scenario, dict):
+        raise InputError(f"{path}: no scenario")
+    return scenario
+
+
+def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
+    """Give the keys in which the scenarios of runs differ, with the value of each run; None: it has none.
+
+    Names and descriptions are left out, and what is only about output.
+    """
+    flat = [dict(_flat(run.scenario)) for run in runs]
+    keys = dict.fromkeys(key for values in flat for key in values)
+    table = {key: [values.get(key) for values in flat] for key in keys}
+    return {
+        key: values
+        for key, values in table.items()
+        if key not in ("name", "description")
+        and not key.startswith("output.")
+        and any(value != values[0] for value in values)
+    }
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Give dotted keys and plain values; places in lists are numbers from 0, as for ``--set``."""
+    if isinstance(value, Mapping):
+        children: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    else:
+        yield key, value
+        return
+    for name, child in children:
+        yield from _flat(child, f"{key}.{name}" if key else str(name))

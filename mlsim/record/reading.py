@@ -1,0 +1,185 @@
+"""Tables of a run back from its Parquet files: the other way of :mod:`mlsim.record.parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.record.tables import (
+    Chunks,
+    Jobs,
+    JobState,
+    Loops,
+    MessageKind,
+    Messages,
+    Nodes,
+    Occupancy,
+    Passes,
+    PEs,
+    Records,
+    empty,
+)
+
+__all__ = ["read_tables"]
+
+Table = TypeVar("Table")
+Ints = NDArray[np.int64]
+
+_CODES: dict[str, type[IntEnum]] = {"state": JobState, "kind": MessageKind}
+"""Columns that are words in files and codes in tables."""
+_FILE_NAMES = {
+    "job": "job_id",
+    "start": "start_time",
+    "end": "end_time",
+    "requested": "request_time",
+    "finish": "finish_time",
+    "told": "told_time",
+    "sent": "sent_time",
+    "received": "received_time",
+}
+"""Columns that files call otherwise than tables do."""
+_UNKNOWN = -1
+"""What stands for nothing in a column of whole numbers; in one of times it is NaN."""
+
+
+def read_tables(directory: Path, without: Collection[str] = ()) -> Records:
+    """Read the tables of a run.
+
+    Columns that tables have no use for are not read, so that further ones do no harm.
+
+    Parameters
+    ----------
+    directory
+        Where :func:`mlsim.record.parquet.write_tables` has written.
+    without
+        Tables that are left empty although they may be there, such as ``chunks``, which is large.
+
+    Raises
+    ------
+    InputError
+        If a table is missing, is no Parquet file, lacks a column or holds what no run writes; the message
+        names file and column.
+    """
+    jobs = _read(directory / "jobs.parquet", Jobs)
+    numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
+    optional: dict[str, Any] = {
+        name: _read(path, table, numbers)
+        for name, table in {"loops": Loops, "chunks": Chunks, "pes": PEs, "messages": Messages}.items()
+        if name not in without and (path := directory / f"{name}.parquet").exists()
+    }
+    passes = directory / "passes.parquet"
+    return Records(
+        nodes=_read(directory / "nodes.parquet", Nodes),
+        jobs=jobs,
+        occupancy=_read(directory / "occupancy.parquet", Occupancy, numbers),
+        loops=optional.get("loops", empty(Loops)),
+        chunks=optional.get("chunks", empty(Chunks)),
+        pes=optional.get("pes", empty(PEs)),
+        messages=optional.get("messages", empty(Messages)),
+        passes=_read(passes, Passes) if passes.exists() and "passes" not in without else empty(Passes),
+    )
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Finds the rows of jobs by their identifiers."""
+
+    job_id: Ints
+    submit_time: NDArray[np.float64]
+    start_time: NDArray[np.float64]
+
+    def rows(self, ids: Ints, path: Path, starts: pl.Series | None) -> Ints:
+        """Give the row of each identifier.
+
+        Parameters
+        ----------
+        ids
+            Identifiers of jobs.
+        path
+            The file they come from, for messages.
+        starts
+            When what the rows tell of began; tells jobs of one identifier apart.
+        """
+        order = np.argsort(self.job_id, kind="stable")
+        known = self.job_id[order]
+        place = np.searchsorted(known, ids)
+        missing = place == len(known)
+        missing[~missing] = known[place[~missing]] != ids[~missing]
+        if missing.any():
+            raise InputError(f"{path}: job {ids[missing][0]} is not in jobs.parquet; is it of another run?")
+        if not (np.diff(known) == 0).any():
+            return order[place]
+        if starts is None:
+            raise InputError(f"{path}: jobs.parquet has jobs of the same job_id, which cannot be told apart")
+        return self._last_started(ids, starts)
+
+    def _last_started(self, ids: Ints, starts: pl.Series) -> Ints:
+        """Among jobs of one identifier, the one that had started last."""
+        jobs = pl.DataFrame({"id": self.job_id, "start": self.start_time}, nan_to_null=True)
+        known = jobs.with_row_index("row").drop_nulls("start").sort("start", "row")
+        asked = pl.DataFrame({"id": ids, "start": starts}).with_row_index("place").sort("start", "place")
+        found = asked.join_asof(known, on="start", by="id", check_sortedness=False).sort("place")
+        return found["row"].fill_null(0).cast(pl.Int64).to_numpy()
+
+
+def _read(path: Path, table: type[Table], numbers: _Numbers | None = None) -> Table:
+    """Read one table, column by column, so that a column is in memory once."""
+    here = _schema(path)
+    starts = "start_time" if "start_time" in here else None
+    columns: dict[str, Any] = {}
+    for column in fields(table):  # type: ignore[arg-type]  # every table is a dataclass
+        name = _FILE_NAMES.get(column.name, column.name)
+        if name in here:
+            columns[column.name] = _column(path, name, str(column.type))
+            if column.name == "job" and numbers is not None:
+                began = None if starts is None else _series(path, starts)
+                columns["job"] = numbers.rows(columns["job"], path, began)
+        elif "None" not in str(column.type):
+            raise InputError(
+                f"{path}: there is no column {name!r}; was it written by another version of mlsim? "
+                "Run the scenario again."
+            )
+    return table(**columns)
+
+
+def _schema(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; a run writes one")
+    try:
+        return pl.read_parquet_schema(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: cannot be read as Parquet: {error}") from error
+
+
+def _series(path: Path, name: str) -> pl.Series:
+    try:
+        return pl.read_parquet(path, columns=[name]).to_series()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: column {name!r} cannot be read: {error}") from error
+
+
+def _column(path: Path, name: str, kind: str) -> Any:
+    """Read one column in the type that its table has."""
+    series = _series(path, name)
+    try:
+        if name in _CODES:
+            words = [member.name.lower().replace("_", "-") for member in _CODES[name]]
+            return series.cast(pl.Enum(words)).to_physical().cast(pl.Int8).to_numpy(writable=True)
+        if kind == "list[str]":
+            return series.cast(pl.String).to_list()
+        if kind.startswith("Floats"):
+            return series.cast(pl.Float64).fill_null(np.nan).to_numpy(writable=True)
+        types = {"NDArray[np.int32]": pl.Int32, "NDArray[np.bool_]": pl.Boolean}
+        dtype = types.get(kind, pl.Int64)
+        unknown = False if dtype is pl.Boolean else _UNKNOWN
+        return series.cast(dtype).fill_null(unknown).to_numpy(writable=True)
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{path}: column {name!r} holds what no run writes: {error}") from error
