@@ -56,6 +56,18 @@ def test_easy_on_kth_is_near_published_values():
     assert result.summary["bounded_slowdown"]["mean"] == pytest.approx(91, abs=1.5)
 
 
+def test_predictions_help_on_gaia(logs_dir):
+    if not (logs_dir / "UniLu-Gaia-2014-1.swf.gz").is_file():
+        pytest.skip("no log of Gaia")
+    runs = {
+        name: mlsim.run(SCENARIOS / "predicted.yaml", overrides={"batch.predictor": name}).summary
+        for name in ("walltime", "D", "actual")
+    }
+    slowdown = {name: summary["slowdown"]["mean"] for name, summary in runs.items()}
+    assert slowdown["actual"] < slowdown["D"] < slowdown["walltime"]
+    assert runs["D"]["estimates"]["prediction"]["mae"] < 423 * 60  # published
+
+
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 def test_all_of_hpc2n(backfill):
     result = mlsim.run(SCENARIOS / "hpc2n.yaml", overrides={"batch.backfill": backfill})

@@ -5,8 +5,8 @@ they ask for and into lengths by their run time, the mean run time of each lengt
 were (:class:`mlsim.workload.mix.Mix`). This module makes jobs that have these figures. The rest is ours,
 because it is not published:
 
-- A *script* belongs to a user and fixes a class, a request and the stem of its jobs' names. The activity of
-  users follows Zipf's law.
+- A *script* belongs to a user and fixes a class, the stem of its jobs' names and, in seven campaigns of ten,
+  the request. The activity of users follows Zipf's law.
 - A *campaign* is a series of jobs of one script with one level of run time; the next campaign of the script
   has another. This is the temporal locality that Galleguillos 2020 (§4.1) observed. Jobs of a campaign
   have the same run time, or differ by a few percent; they are named alike, or numbered.
@@ -91,7 +91,7 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
     submit = _submit_times(begin, row, place, times[0] / load, rng)
     code, names = _names(scripts, series, row, place, rng)
     order = np.lexsort((place, row, submit))
-    block = _block(mix, scripts, series.script[row], submit, times, code)
+    block = _block(mix, scripts, series, row, submit, times, code)
     return _by_arrival(block.select(order), names, [queue.name for queue in mix.queues])
 
 
@@ -132,28 +132,30 @@ def _names(
     return code.ravel(), [f"{STEMS[stem]}{count or ''}" for stem, count in known.tolist()]
 
 
-def _block(mix: Mix, scripts: Scripts, script: Ints, submit: Floats, times: Times, code: Ints) -> JobBlock:
-    """Make the columns of jobs, given the script of each."""
+def _block(
+    mix: Mix, scripts: Scripts, series: Series, row: Ints, submit: Floats, times: Times, code: Ints
+) -> JobBlock:
+    """Make the columns of jobs, given the campaign of each."""
     run_time, walltime, queue = times
     shapes = [shape for each in mix.classes for shape in each.shapes]
     first = np.cumsum([0] + [len(each.shapes) for each in mix.classes])
-    shape = first[scripts.job_class[script]] + scripts.shape[script]
+    shape = (first[series.job_class] + series.shape)[row]
     units = np.array([each.units for each in shapes])[shape]
     totals = np.array([(each.cores, each.memory, *each.others) for each in shapes])[shape] * units[:, None]
-    unknown = np.full(script.size, -1, np.int64)
+    unknown = np.full(row.size, -1, np.int64)
     return JobBlock(
         job_id=unknown,
         submit_time=submit,
         run_time=run_time,
         estimate=walltime,
         processors=totals[:, 0],
-        user=scripts.user[script],
+        user=scripts.user[series.script[row]],
         group=unknown,
         executable=code,
         queue=queue,
         partition=unknown,
         status=unknown,
-        met=np.zeros(script.size, np.int64),
+        met=np.zeros(row.size, np.int64),
         loop_iterations=unknown,
         loop_limit=unknown,
         asked=Asked(mix.resources, units, totals[:, 1:]),

@@ -20,6 +20,7 @@ STEMS: Final = (
     *("train", "solver", "post"),
 )
 _ZIPF = 1.0
+_OTHER_SHAPE = 0.3
 _MORE_SCRIPTS = (4, 0.4)  # of a user in a class, beside the first: binomial
 
 
@@ -32,7 +33,7 @@ class Scripts:
     user, job_class
         Whose it is, and its place in :attr:`Mix.classes`.
     shape
-        Its place in the class's shapes.
+        What its jobs ask for as a rule: its place in the class's shapes.
     stem
         Its place in :data:`STEMS`.
     rank
@@ -54,12 +55,13 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One row a campaign: its class, length and script, and how many jobs it has."""
+    """One row a campaign: its class, length, script and shape, and how many jobs it has."""
 
     job_class: Ints
     length: Ints
     jobs: Ints
     script: Ints
+    shape: Ints
 
     def __len__(self) -> int:
         return self.jobs.size
@@ -68,12 +70,11 @@ class Series:
 def make_scripts(mix: Mix, n_users: int, rng: np.random.Generator) -> Scripts:
     """Give every user one to five scripts of every class."""
     users, classes, shapes = [], [], []
-    for k, each in enumerate(mix.classes):
+    for k in range(len(mix.classes)):
         count = 1 + rng.binomial(*_MORE_SCRIPTS, n_users)
-        weights = np.array([one.weight for one in each.shapes])
         users.append(np.repeat(np.arange(n_users), count))
         classes.append(np.full(count.sum(), k))
-        shapes.append(rng.choice(len(weights), count.sum(), p=weights / weights.sum()))
+        shapes.append(_shapes(mix, k, int(count.sum()), rng))
     n = sum(map(len, users))
     return Scripts(
         np.concatenate(users),
@@ -100,7 +101,20 @@ def make_series(mix: Mix, n_jobs: int, n_users: int, scripts: Scripts, rng: np.r
         for user, each in zip(_users(n_users, n_single, cell.size, rng), job_class.tolist(), strict=True)
     ]
     jobs = np.concatenate([*sizes, np.ones(n_single, np.int64)])
-    return Series(job_class, length, jobs, np.array(script, np.int64))
+    own = scripts.shape[np.array(script, np.int64)]
+    other = np.empty(cell.size, np.int64)
+    for k in range(len(mix.classes)):
+        rows = np.flatnonzero(job_class == k)
+        other[rows] = _shapes(mix, k, rows.size, rng)
+    shape = np.where(rng.random(cell.size) < _OTHER_SHAPE, other, own)
+    return Series(job_class, length, jobs, np.array(script, np.int64), shape)
+
+
+def _shapes(mix: Mix, job_class: int, n: int, rng: np.random.Generator) -> Ints:
+    """Draw shapes of a class by their weights."""
+    weights = np.array([shape.weight for shape in mix.classes[job_class].shapes])
+    drawn: Ints = rng.choice(len(weights), n, p=weights / weights.sum())
+    return drawn
 
 
 def _users(n_users: int, n_single: int, n_campaigns: int, rng: np.random.Generator) -> list[int]:

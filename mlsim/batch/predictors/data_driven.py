@@ -6,16 +6,49 @@ from mlsim.batch.predictors.job import SubmittedJob
 
 __all__ = ["DataDriven"]
 
-_RULES = 6
+_ByProfile = dict[tuple[object, ...], float]
 
 
 class _History:
     """Run times of a user's ended jobs: for each rule, the last one by what the rule compares."""
 
-    __slots__ = ("by_rule",)
+    __slots__ = ("name", "name_profile", "name_request", "prefix", "prefix_profile", "prefix_request")
 
     def __init__(self) -> None:
-        self.by_rule: tuple[dict[tuple[object, ...], float], ...] = tuple({} for _ in range(_RULES))
+        self.name_request: _ByProfile = {}
+        self.prefix_request: _ByProfile = {}
+        self.name_profile: _ByProfile = {}
+        self.prefix_profile: _ByProfile = {}
+        self.name: dict[str, float] = {}
+        self.prefix: dict[str, float] = {}
+
+    def find(self, job: SubmittedJob) -> float | None:
+        """Give the run time that the first rule finds which finds any."""
+        name, prefix, queue, walltime = job.name, job.prefix, job.queue, job.walltime
+        if name not in self.name and prefix not in self.prefix:
+            return None  # the last rules find the most
+        amounts = (job.processors, job.request)
+        found = self.name_request.get((name, queue, walltime, amounts))
+        if found is None:
+            found = self.prefix_request.get((prefix, queue, walltime, amounts))
+        if found is None:
+            found = self.name_profile.get((name, queue, walltime))
+        if found is None:
+            found = self.prefix_profile.get((prefix, queue, walltime))
+        if found is None:
+            found = self.name.get(name)
+        return self.prefix.get(prefix) if found is None else found
+
+    def note(self, job: SubmittedJob, run_time: float) -> None:
+        """Let a job be the last one by each rule."""
+        name, prefix, queue, walltime = job.name, job.prefix, job.queue, job.walltime
+        amounts = (job.processors, job.request)
+        self.name_request[name, queue, walltime, amounts] = run_time
+        self.prefix_request[prefix, queue, walltime, amounts] = run_time
+        self.name_profile[name, queue, walltime] = run_time
+        self.prefix_profile[prefix, queue, walltime] = run_time
+        self.name[name] = run_time
+        self.prefix[prefix] = run_time
 
 
 class DataDriven:
@@ -42,13 +75,8 @@ class DataDriven:
     def predict(self, job: SubmittedJob) -> float:
         """Give the run time of the similar job, or the walltime if that is less."""
         history = self._users.get(job.user)
-        if history is None:
-            return job.walltime
-        for rule, key in zip(history.by_rule, _keys(job), strict=True):
-            run_time = rule.get(key)
-            if run_time is not None:
-                return min(run_time, job.walltime)
-        return job.walltime
+        found = None if history is None else history.find(job)
+        return job.walltime if found is None else min(found, job.walltime)
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
         """Let the job be the last one by each rule."""
@@ -57,19 +85,4 @@ class DataDriven:
         history = self._users.get(job.user)
         if history is None:
             history = self._users[job.user] = _History()
-        for rule, key in zip(history.by_rule, _keys(job), strict=True):
-            rule[key] = run_time
-
-
-def _keys(job: SubmittedJob) -> tuple[tuple[object, ...], ...]:
-    """Give what each rule compares."""
-    name, prefix, queue, walltime = job.name, job.prefix, job.queue, job.walltime
-    amounts = (job.processors, *job.request)
-    return (
-        (name, queue, walltime, amounts),
-        (prefix, queue, walltime, amounts),
-        (name, queue, walltime),
-        (prefix, queue, walltime),
-        (name,),
-        (prefix,),
-    )
+        history.note(job, run_time)
