@@ -64,13 +64,8 @@ def makers_of_runs(command: str, workplace: Path) -> list[str]:
     if command.split()[1] not in ("metrics", "compare"):
         return []
     read = [word for word in shlex.split(command, comments=True)[2:] if word.startswith("runs/")]
-    made = {
-        run: maker
-        for run in read
-        for maker in COMMANDS
-        if maker.split("#")[0].rstrip().endswith(f"--out {run}")
-    }
-    return [maker for run, maker in made.items() if maker != command and not (workplace / run).exists()]
+    missing = [run for run in read if not (workplace / run).exists()]
+    return [maker for run in missing for maker in COMMANDS if maker.endswith(f"--out {run}")]
 
 
 def test_python_example(workplace: Path):
