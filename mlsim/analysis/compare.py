@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim.analysis.words import clock, number, share
+from mlsim.analysis.words import brief, clock, number, share
 from mlsim.record import Jobs
 
 __all__ = ["COMPARED", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
@@ -45,10 +45,6 @@ class Compared:
     write: Callable[[float | None], str]
 
 
-def _pass_seconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{number(seconds * 1e6)} µs"
-
-
 COMPARED: tuple[Compared, ...] = (
     Compared("wait_time.mean", "mean wait", "less", clock),
     Compared("wait_time.median", "median wait", "less", clock),
@@ -75,9 +71,9 @@ COMPARED: tuple[Compared, ...] = (
     Compared("jobs.failed", "failed", "less", number),
     Compared("jobs.rejected", "rejected", "less", number),
     Compared("backfilled_share", "backfilled", "", share),
-    Compared("self.pass_time.mean", "mean pass time", "less", _pass_seconds),
-    Compared("self.pass_time.median", "  median", "less", _pass_seconds),
-    Compared("self.pass_time.p99", "  p99", "less", _pass_seconds),
+    Compared("self.pass_time.mean", "mean pass time", "less", brief),
+    Compared("self.pass_time.median", "  median", "less", brief),
+    Compared("self.pass_time.p99", "  p99", "less", brief),
 )
 """In the order of the table. To allocate more is good or bad with what is computed on it."""
 

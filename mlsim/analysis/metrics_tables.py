@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.metrics import SLOWDOWN_BINS
-from mlsim.analysis.words import clock, number, share
+from mlsim.analysis.words import brief, clock, number, share
 
-__all__ = ["breakdown_table", "metrics_table", "pass_time_table", "seconds_of_a_pass"]
+__all__ = ["breakdown_table", "metrics_table", "pass_time_table"]
 
 Summary = Mapping[str, Any]
 Write = Callable[[float | None], str]
@@ -23,19 +23,6 @@ _AGGREGATES = ("mean", "std", "median", "p90", "p99", "max")
 _PASS_TIMES = ("mean", "median", "p90", "p99", "max")
 _MOST_ROWS = 25
 """So many users or queues are shown: those with most jobs."""
-
-
-def seconds_of_a_pass(seconds: float | None) -> str:
-    """Write a short time by the clock on the wall.
-
-    Examples
-    --------
-    >>> seconds_of_a_pass(2.5e-6), seconds_of_a_pass(0.0314), seconds_of_a_pass(2.0), seconds_of_a_pass(None)
-    ('2.5 µs', '31.4 ms', '2 s', '-')
-    """
-    if seconds is None or seconds >= 1:
-        return "-" if seconds is None else f"{number(seconds)} s"
-    return f"{number(seconds * 1e6)} µs" if seconds < 1e-3 else f"{number(seconds * 1e3)} ms"
 
 
 def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataFrame) -> RenderableType:
@@ -79,7 +66,7 @@ def _further_aggregates(summary: Summary) -> RenderableType:
     if summary["passes"]:
         add("queue length at passes", summary["passes"]["queue_length"], number)
     if _pass_time(summary):
-        add("wall time of a pass", _pass_time(summary), seconds_of_a_pass)
+        add("wall time of a pass", _pass_time(summary), brief)
     return table
 
 
@@ -94,7 +81,7 @@ def _facts(summary: Summary) -> RenderableType:
     table.add_row("[cyan]backfilled[/cyan]", f"{share(summary['backfilled_share'])} of the jobs that started")
     if _pass_time(summary):
         count, total = _pass_time(summary)["count"], _pass_time(summary)["total"]
-        table.add_row("[cyan]passes[/cyan]", f"{count:,}, {seconds_of_a_pass(total)} of wall time")
+        table.add_row("[cyan]passes[/cyan]", f"{count:,}, {brief(total)} of wall time")
     return table
 
 
@@ -114,7 +101,7 @@ def pass_time_table(pass_times: pl.DataFrame) -> RenderableType:
     for row in pass_times.iter_rows(named=True):
         low, high = row["low"], row["high"]
         name = str(low) if low == high else f"{low:,}-{high:,}"
-        table.add_row(name, f"{row['passes']:,}", *(seconds_of_a_pass(row[part]) for part in _PASS_TIMES))
+        table.add_row(name, f"{row['passes']:,}", *(brief(row[part]) for part in _PASS_TIMES))
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-__all__ = ["clock", "count", "duration", "number", "share"]
+__all__ = ["brief", "clock", "count", "duration", "number", "share"]
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _MISSING = "-"
@@ -49,6 +49,21 @@ def clock(seconds: float | None) -> str:
     if hours < 240:
         return f"{hours // 24} d {hours % 24:02}:{minutes:02}"
     return f"{seconds / 86400:.1f} d"
+
+
+def brief(seconds: float | None) -> str:
+    """Write a time that may be far below a second.
+
+    Examples
+    --------
+    >>> brief(2.5e-6), brief(0.0314), brief(2.0), brief(0.0), brief(None)
+    ('2.5 µs', '31.4 ms', '2 s', '0 s', '-')
+    """
+    if seconds is None:
+        return _MISSING
+    if seconds == 0 or abs(seconds) >= 1:
+        return f"{number(seconds)} s"
+    return f"{number(seconds * 1e6)} µs" if abs(seconds) < 1e-3 else f"{number(seconds * 1e3)} ms"
 
 
 def number(value: float | None) -> str:

@@ -141,7 +141,7 @@ def scale_palette() -> NDArray[np.float64]:
 
 
 def write_picture(figure: Figure, path: Path) -> Path:
-    """Write a picture as PNG or PDF, by the file's suffix; the same picture gives the same bytes.
+    """Write a picture as PDF if the file's name says so, else PNG; the same picture gives the same bytes.
 
     Raises
     ------
@@ -150,8 +150,9 @@ def write_picture(figure: Figure, path: Path) -> Path:
     """
     try:
         with picture_style():
-            metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
-            figure.savefig(path, format=path.suffix[1:], dpi=DPI, metadata=metadata)
+            kind = "pdf" if str(path).endswith(".pdf") else "png"
+            clockless = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
+            figure.savefig(path, format=kind, dpi=DPI, metadata=clockless[kind])
     except OSError as err:
         raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
     return path
