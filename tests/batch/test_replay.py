@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.replay import Replay
+from mlsim.batch.replay_many import replay_many
 from mlsim.batch.requests import Requests
 from mlsim.errors import InputError
 from mlsim.record import Jobs, Occupancy
@@ -89,3 +90,38 @@ def test_replay_says_why_it_cannot(sections, named):
     with pytest.raises(InputError, match=rf"batch\.engine: .*{named}"):
         from_mapping(scenario(batch={"engine": "replay"}, **sections))
     from_mapping(scenario(batch={"engine": "auto"}, **sections))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(job_lists, min_size=1, max_size=4), dispatchers)
+def test_many_replays_start_jobs_as_one_does(workloads, options):
+    options = {**options, "policy": "linear", "weights": WEIGHTS}
+    blocks = [block(*columns(jobs)) for jobs in workloads]
+    vectors = np.array([[1.0, 0, 2, 0, 0, 1], [0, 1, 0, 0, 0, 0]])
+    config = BatchConfig.model_validate(options)
+    many = replay_many(blocks, config, 6, vectors, tau=2.0, starts=True)
+    for w, jobs in enumerate(blocks):
+        for v, vector in enumerate(vectors.tolist()):
+            weights = dict(zip(("q", "p", "wait", "ratio", "exp", "area"), vector, strict=True))
+            rows = replayed([jobs], 6, **{**options, "weights": weights}).jobs()
+            np.testing.assert_array_equal(many.starts[w][v], rows.start_time)
+            ran = ~np.isnan(rows.start_time)
+            response = (rows.end_time - rows.submit_time)[ran]
+            time = (rows.end_time - rows.start_time)[ran]
+            assert many.n_jobs[w] == ran.sum()
+            bounded = np.maximum(response / np.maximum(time, 2.0), 1.0).sum()
+            assert many.bounded_slowdown[w, v] == pytest.approx(bounded, rel=1e-12)
+            slowdown = (response[time > 0] / time[time > 0]).sum()
+            assert many.slowdown[w, v] == pytest.approx(slowdown, rel=1e-12)
+
+
+def test_many_replays_refuse_what_they_cannot_use():
+    fcfs = BatchConfig.model_validate({"policy": "FCFS"})
+    linear = BatchConfig.model_validate({"policy": "linear", "weights": {"q": 1}})
+    with pytest.raises(ValueError, match="for policy linear"):
+        replay_many([], fcfs, 8, np.eye(6))
+    for wrong in (np.zeros((1, 6)), np.ones((2, 5)), [[np.nan, 0, 0, 0, 0, 0]]):
+        with pytest.raises(ValueError, match="rows of 6"):
+            replay_many([], linear, 8, wrong)
+    with pytest.raises(ValueError, match="fairshare"):
+        replay_many([], BatchConfig.model_validate({"policy": "fairshare"}), 8)
