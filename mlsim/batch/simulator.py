@@ -163,7 +163,7 @@ class BatchSystem:
         self.applications = applications
         if self._pass_log is not None or self._dispatch_times is not None:
             # The first call loads kernels from disk, which is not the dispatcher's time.
-            self.state.happen(self.clock.time, [], self._arrivals, 0, 0, 0)
+            self.state.happen(self.clock.time, [], self._arrivals, 0, 0, _NOTHING)
         for failure in self._failures:
             self.clock.at(failure.at, Order.FAILURE, self._fail, failure)
         self.clock.process(self._submit_all(blocks))
