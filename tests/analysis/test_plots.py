@@ -121,6 +121,7 @@ def random_run(n_jobs, n_nodes, cores=2, seed=0):
         end,
         end - start,
         end - start,
+        end - start,
         count,
         count * cores,
         count,

@@ -57,6 +57,7 @@ def full_machine(nodes: int, jobs: int) -> Records:
         end,
         end - start,
         end - start,
+        end - start,
         ones * CORES,
         ones * CORES,
         ones * CORES,
