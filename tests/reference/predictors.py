@@ -97,7 +97,7 @@ class CorrectedBatchSystem(ReferenceBatchSystem):
     """
 
     def __init__(self, units: int, walltime: dict[int, float]) -> None:
-        super().__init__(units, easy=True)
+        super().__init__(units, "easy")
         self.walltime = walltime
         self.raised: dict[int, int] = {}
 
