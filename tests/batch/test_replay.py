@@ -30,6 +30,8 @@ def replayed(blocks, nodes, cores=1, mapping="node", **options):
 def assert_same_records(table, one, other):
     for field in fields(table):
         a, b = getattr(one, field.name), getattr(other, field.name)
+        if a is None and b is None:
+            continue  # a column that only some runs have
         assert a.dtype == b.dtype, field.name
         assert a.tobytes() == b.tobytes(), field.name
 
