@@ -21,11 +21,12 @@ from mlsim.application.choice import check_technique
 from mlsim.application.costs import CostProfiles
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.batch.failing import OutagePlan
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
-from mlsim.batch.table import JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, RUN, START
+from mlsim.batch.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -90,6 +91,7 @@ class _RigidApplications:
 
     def __init__(self, batch: BatchSystem) -> None:
         self._table = batch.state.table
+        self._requests = batch.state.requests
 
     def launch(self, slot: int, at: float) -> Forecast:
         return Forecast(at + float(self._table.floats[RUN, slot]))
@@ -108,6 +110,11 @@ class _RigidApplications:
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
         """Nothing is left to note: the batch level has recorded it all."""
+
+    def abandon(self, slot: int, at: float, /) -> float:
+        column = self._table.ints[:, slot : slot + 1]
+        working = self._requests.working(column[PROCESSORS], column[CORES])
+        return float(working[0] * (at - self._table.floats[START, slot]))
 
 
 class _LoopApplications:
@@ -128,6 +135,7 @@ class _LoopApplications:
         level = scenario.output.trace
         self._record = level is TraceLevel.CHUNKS
         self._running: dict[int, LoopApplication] = {}
+        self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
         self._log = log
         self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._record)
 
@@ -153,6 +161,7 @@ class _LoopApplications:
         held = self._state.rows_of(slot)
         forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
         self._running[slot] = application
+        self._abandoned.pop(self._state.number(slot), None)
         self.seconds += time.perf_counter() - began
         return forecast
 
@@ -172,11 +181,26 @@ class _LoopApplications:
             application.disturb(at, Kill())
         number = self._state.number(slot)
         self.recorder.take(number, application.began, application.outcome)
+        self._send_idle(number, application)
+        if self._log is not None and state is JobState.COMPLETED:
+            self._log.send(number, JobCompleted(application.job.job_id, at))
+
+    def _send_idle(self, number: int, application: LoopApplication) -> None:
         if self._log is not None:
             for idle in application.forecast.idle:
                 self._log.send(number, idle)
-            if state is JobState.COMPLETED:
-                self._log.send(number, JobCompleted(application.job.job_id, at))
+
+    def abandon(self, slot: int, _at: float, /) -> float:
+        """Put a loop aside: unless its job starts again, it is the one that is recorded."""
+        application, number = self._running.pop(slot), self._state.number(slot)
+        self._send_idle(number, application)
+        self._abandoned[number] = application
+        return float(application.outcome.busy.sum())
+
+    def take_abandoned(self) -> None:
+        """Record the loops of jobs that never started again."""
+        for number, application in self._abandoned.items():
+            self.recorder.take(number, application.began, application.outcome)
 
 
 def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
@@ -218,7 +242,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         requests,
         scenario.coordination,
         log,
-        scenario.platform.failures,
+        OutagePlan.from_config(scenario.platform, scenario.seed),
         None if report is None else lambda progress: report(progress, workload.n_jobs),
     )
     loops = None
@@ -229,6 +253,8 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         applications = _RigidApplications(batch)
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
+    if loops is not None:
+        loops.take_abandoned()
     return Outcome(
         records=_records(batch, machine, loops, log),
         notes=dict(workload.notes),
@@ -349,4 +375,6 @@ def _records(
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
+        outages=batch.outage_rows(),
+        attempts=batch.attempt_rows(),
     )

@@ -30,6 +30,9 @@ def summary_table(summary: Summary) -> RenderableType:
     blocks: list[RenderableType] = [_title(summary), _facts(_system_facts(summary)), _job_aggregates(summary)]
     if summary["loops"]["count"]:
         blocks += [_facts(_loop_facts(summary["loops"])), _loop_aggregates(summary["loops"])]
+    failures = summary["failures"]
+    if failures["node_failures"] or failures["node_drains"]:
+        blocks.append(_facts(_failure_facts(failures)))
     if summary["coordination"]["messages"] or summary["coordination"]["releases"]:
         blocks.append(_facts(_coordination_facts(summary["coordination"])))
     spaced = [blocks[0], *(Padding(block, (1, 0, 0, 0), expand=False) for block in blocks[1:])]
@@ -109,6 +112,15 @@ def _coordination_facts(coordination: Summary) -> dict[str, str]:
         f"by {count(coordination['jobs_releasing'], 'job')}",
         "given back": f"{number(coordination['released_node_seconds'] / 3600)} node-hours, "
         f"{number(coordination['released_core_seconds'] / 3600)} core-hours",
+    }
+
+
+def _failure_facts(failures: Summary) -> dict[str, str]:
+    outages = f"{count(failures['node_failures'], 'failure')}, {count(failures['node_drains'], 'drain')}"
+    jobs = f"{count(failures['restarts'], 'restart')} of {count(failures['jobs_restarted'], 'job')}"
+    return {
+        "outages": f"{outages} of nodes; {share(failures['availability'])} of node time in use",
+        "restarts": f"{jobs}, {number(failures['lost_core_seconds'] / 3600)} core-hours lost",
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from mlsim.analysis.metrics import (
     aggregate,
     coordination_metrics,
+    failure_metrics,
     job_counts,
     loop_metrics,
     makespan,
@@ -79,13 +80,14 @@ def summarize(
             "technique": technique,
             "jobs": job_counts(jobs),
             **_per_job(jobs, tau),
-            "queue_length": queue_length(jobs),
+            "queue_length": queue_length(jobs, records.attempts),
             "makespan": makespan(jobs),
             "makespan_from_submit": makespan_from_submit(jobs),
             "utilization": utilization(records),
             "throughput": throughput(jobs),
             "loops": loop_metrics(records.loops),
             "coordination": coordination_metrics(records),
+            "failures": failure_metrics(records),
             "self": dict(measured or {}),
         }
     )

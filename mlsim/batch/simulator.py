@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,15 +15,19 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
+from mlsim.batch.failing import OutagePlan
+from mlsim.batch.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
+from mlsim.batch.outages import OutageCalendar
 from mlsim.batch.recorder import JobRecorder
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
+from mlsim.batch.restarts import Restarts
 from mlsim.batch.state import BatchState
 from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, OverrunRule, ReleasedNodes
+from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, empty
+from mlsim.scenario import BatchConfig, CoordinationConfig, OverrunRule, ReleasedNodes
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -51,6 +55,10 @@ class Applications(Protocol):
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
         """Take note that the job has ended."""
+        ...
+
+    def abandon(self, slot: int, at: float, /) -> float:
+        """Take note that the job will start again; gives the PE-seconds it has computed."""
         ...
 
     def idle_share(self, slot: int, /) -> float:
@@ -83,8 +91,8 @@ class BatchSystem:
     log
         Where messages are noted, and how long they take; None where nodes stay with their job until
         it ends.
-    failures
-        Nodes that fail.
+    plan
+        Nodes that will be out of use.
     report
         Called now and then with the progress.
     """
@@ -96,7 +104,7 @@ class BatchSystem:
         requests: Requests,
         coordination: CoordinationConfig | None = None,
         log: MessageLog | None = None,
-        failures: Sequence[FailureConfig] = (),
+        plan: OutagePlan | None = None,
         report: Callable[[Progress], None] | None = None,
     ) -> None:
         coordination = coordination or CoordinationConfig()
@@ -108,13 +116,16 @@ class BatchSystem:
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._kills = config.on_overrun is OverrunRule.KILL
-        self._failures = failures
+        plan = plan or OutagePlan()
+        self._outages = OutageCalendar(self, plan) if plan else None
+        self._restarts = Restarts(self, config)
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
         self._arrivals = np.empty(0, np.int64)
         self._first_arrival = self._last_arrival = 0
         self._ending: list[int] = []
-        self._end_events: dict[int, Event] | None = {} if failures or self.asking else None
+        self._end_events: dict[int, Event] | None = {} if plan or self.asking else None
+        self._all_submitted = False
         self._finished: list[int] = []
         self._n_finished = 0
 
@@ -129,13 +140,14 @@ class BatchSystem:
             Starts the jobs' applications.
         """
         self.applications = applications
-        for failure in self._failures:
-            self.clock.at(failure.at, Order.FAILURE, self._fail, failure)
+        if self._outages is not None:
+            self._outages.begin()
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
         stranded = self.state.abandon_queue()
         self.state.table.ints[STATE, stranded] = JobState.REJECTED
+        self._restarts.strand(stranded)
         self._leave(stranded)
         self._flush()
 
@@ -146,6 +158,14 @@ class BatchSystem:
     def occupancy_rows(self) -> Occupancy:
         """Give which job held which nodes, in order of start."""
         return self.state.occupancy.record(self.state.n_rows)
+
+    def outage_rows(self) -> Outages:
+        """Give when which nodes were out of use, in order of start."""
+        return empty(Outages) if self._outages is None else self._outages.record()
+
+    def attempt_rows(self) -> Attempts:
+        """Give the attempts that failures ended, by job."""
+        return self._restarts.record()
 
     # Submissions
 
@@ -159,6 +179,7 @@ class BatchSystem:
                 yield self.clock.until(at, Order.SUBMISSION)
                 self._last_arrival = last
                 self.clock.ask_to_close()
+        self._all_submitted = True
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
@@ -181,6 +202,8 @@ class BatchSystem:
     def _pass(self) -> None:
         """Handle what happened at the current time, then start what can start."""
         now = self.clock.time
+        if self.state.holds_back:
+            self.settle()
         short_first = self.releases.released_now if self._short_first and self.releases else 0
         began = time.perf_counter()
         n_started = self.state.happen(
@@ -200,6 +223,8 @@ class BatchSystem:
             self.releases.after_pass(now)
         if self.asking is not None:
             self.asking.after_pass(now)
+        if self._outages is not None:
+            self._outages.after_pass(now, n_started)
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
             self._report(Progress(now, self._n_finished, self.state.n_waiting))
 
@@ -250,39 +275,50 @@ class BatchSystem:
 
     # Failures
 
-    def _fail(self, event: Event) -> None:
-        """Let a node fail, and every job that holds it."""
-        failure: FailureConfig = event.subject
-        now = self.clock.time
-        self.settle()  # what ends at this very time has ended before
-        for slot in sorted(self.state.running(), key=self.state.number):
-            if self.state.holds(slot, failure.node) or self._was_returned(slot, failure.node):
-                self._fail_job(slot, now, failure.node)
-        self.state.take_down(failure.node)
-        if failure.repair is not None:
-            self.clock.at(now + failure.repair, Order.FAILURE, self._repair, failure.node)
-        self.clock.ask_to_close()
+    @property
+    def is_running_out(self) -> bool:
+        """Whether no job runs and no more will be submitted."""
+        return self._all_submitted and not self.state.n_running
 
-    def _was_returned(self, slot: int, node: int) -> bool:
-        return self.releases is not None and self.releases.was_returned(slot, node)
+    def attempt(self, slot: int) -> tuple[int, int]:
+        """Give the number of a job, and how often it has started again."""
+        return self.state.number(slot), self._restarts.count(slot)
 
-    def _fail_job(self, slot: int, now: float, node: int) -> None:
+    def fail_job(self, slot: int, node: int) -> None:
+        """Let a running job lose a node: it ends, and may go back to the queue."""
         assert self._end_events is not None
+        now = self.clock.time
         self._end_events[slot].cancel()
         self.applications.disturb(slot, now, NodeFailed(node))
+        if self._restarts.may_go_on(slot):
+            self._start_again(slot, now, node)
+            return
         self.state.table.ints[STATE, slot] = JobState.FAILED
         self._end(slot, JobState.FAILED)
         self._ending.remove(slot)
         self.state.end(slot, now)
         self._leave([slot])
 
-    def _repair(self, event: Event) -> None:
-        self.state.bring_up(event.subject)
+    def _start_again(self, slot: int, now: float, node: int) -> None:
+        """End an attempt and put its job back into the queue."""
+        assert self._end_events is not None
+        busy = self.applications.abandon(slot, now)
+        rows = list(self.state.rows_of(slot))
+        if self.releases is not None:
+            rows += self.releases.returned_rows(slot)
+            self.releases.forget(slot, now)
+        del self._end_events[slot]
+        self.state.end(slot, now)
+        ints, times = self.state.occupancy.ints[:, rows], self.state.occupancy.floats[:, rows]
+        core_seconds = ints[COUNT] * ints[NODE_CORES] * (times[FINISH] - times[BEGIN])
+        self._restarts.note(slot, now, node, busy, float(core_seconds.sum()))
+        self.state.requeue(slot, now)
         self.clock.ask_to_close()
 
     # Memory
 
     def _leave(self, slots: list[int]) -> None:
+        self._restarts.forget(slots)
         self._finished.extend(slots)
         self._n_finished += len(slots)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,23 @@ from mlsim.batch.dispatch import (
     reserve,
     return_node,
 )
-from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED, OccupancyLog
+from mlsim.batch.holders import find_holders
+from mlsim.batch.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyLog
 from mlsim.batch.policies import CODES
 from mlsim.batch.requests import Requests
-from mlsim.batch.table import FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
+from mlsim.batch.table import (
+    BACKFILLED,
+    CORES,
+    END,
+    EXPECTED,
+    FIRST_ROW,
+    HELD,
+    NUMBER,
+    ROWS,
+    START,
+    UNITS,
+    JobTable,
+)
 from mlsim.platform import Machine
 from mlsim.scenario import Backfill, BatchConfig
 
@@ -70,6 +84,9 @@ class BatchState:
         self._cores = machine.cores
         self._free = machine.cores.copy()
         self._down = np.zeros(machine.n_nodes, np.int64)
+        # Cores that jobs still hold of nodes that are out of use.
+        self._left_over = np.zeros(machine.n_nodes, np.int64)
+        self._held_back = np.empty(0, np.int64)
         self._counts = np.zeros(N_COUNTS, np.int64)
         self._counts[FREE] = requests.capacity
         self._ended = np.empty(requests.capacity, np.int64)
@@ -80,6 +97,11 @@ class BatchState:
     def n_waiting(self) -> int:
         """Jobs in the queue."""
         return int(self._counts[QUEUED])
+
+    @property
+    def n_running(self) -> int:
+        """Jobs that run."""
+        return int(self._counts[RUNNING])
 
     @property
     def n_free(self) -> int:
@@ -126,13 +148,31 @@ class BatchState:
         """Whether the nodes of an occupancy row are still with its job."""
         return math.isnan(self.occupancy.floats[FINISH, row])
 
-    def holds(self, slot: int, node: int) -> bool:
-        """Whether a job holds part of a node by the rows of its start."""
-        rows = self.rows_of(slot)
-        first = self.occupancy.ints[NODE, rows.start : rows.stop]
-        count = self.occupancy.ints[COUNT, rows.start : rows.stop]
-        still = np.isnan(self.occupancy.floats[FINISH, rows.start : rows.stop])
-        return bool((still & (first <= node) & (node < first + count)).any())
+    def will_come(self, row: int) -> bool:
+        """Whether the node of an occupancy row is held, and will be free for others after that."""
+        return self.is_held(row) and self._down[self.occupancy.ints[NODE, row]] == 0
+
+    def holders(self, node: int) -> dict[int, int]:
+        """Slots of the jobs that hold part of a node by the rows of their start, and the units of each."""
+        n = int(self._counts[RUNNING])
+        slots, cores = np.empty((2, n), np.int64)
+        n = find_holders(
+            node,
+            self._running,
+            n,
+            self.table.ints,
+            self.occupancy.ints,
+            self.occupancy.floats,
+            slots,
+            cores,
+        )
+        units = np.ones(n, np.int64) if self.requests.exclusive else cores[:n]
+        return dict(zip(slots[:n].tolist(), units.tolist(), strict=True))
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
+        return len(self._held_back) > 0
 
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node and it is in use."""
@@ -183,9 +223,22 @@ class BatchState:
             self.occupancy.ints,
             self.occupancy.floats,
         )
+        self._hold_back()
+
+    def requeue(self, slot: int, now: float) -> None:
+        """Put a job that has ended back into the queue."""
+        table = self.table
+        table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED], slot] = 0
+        table.floats[[START, END, EXPECTED], slot] = np.nan
+        self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""
+        if self._down[self.occupancy.ints[NODE, row]]:
+            # Units of a node that is out of use are not counted, neither with the job nor as free.
+            units = 1 if self.requests.exclusive else self.occupancy.ints[NODE_CORES, row]
+            self.table.ints[HELD, slot] += units
+            self._counts[FREE] -= units
         release_row(
             slot,
             row,
@@ -197,6 +250,7 @@ class BatchState:
             self.occupancy.ints,
             self.occupancy.floats,
         )
+        self._hold_back()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
         """Take back, at its job's end, a node that the job had given up and got back."""
@@ -224,20 +278,56 @@ class BatchState:
         self.make_room()
         return row
 
-    def take_down(self, node: int) -> None:
-        """Take a node that nobody holds out of use."""
+    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends.
+
+        Parameters
+        ----------
+        node
+            Number of the node.
+        holders
+            Slots of the jobs that hold part of it, and the units each holds there.
+        """
         if self._down[node] == 0:
-            self._counts[FREE] -= 1 if self.requests.exclusive else self._free[node]
+            for slot, units in holders.items():
+                self.table.ints[HELD, slot] -= units
+            self._left_over[node] = self._cores[node] - self._free[node]
+            self._counts[FREE] -= self._free_units(node)
             self._free[node] = 0
         self._down[node] += 1
+        self._held_back = np.flatnonzero(self._left_over)
 
-    def bring_up(self, node: int) -> None:
-        """Take a node back into use, if it has no other failure."""
+    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use.
+
+        Parameters
+        ----------
+        node, holders
+            As when it was taken down; those who have left since are not among them.
+        """
         self._down[node] -= 1
         if self._down[node] == 0:
-            self._free[node] = self._cores[node]
-            self._counts[FREE] += 1 if self.requests.exclusive else self._free[node]
+            for slot, units in holders.items():
+                self.table.ints[HELD, slot] += units
+            self._free[node] = self._cores[node] - self._left_over[node]
+            self._counts[FREE] += self._free_units(node)
             self._counts[HINT] = min(int(self._counts[HINT]), node)
+            self._left_over[node] = 0
+        self._held_back = np.flatnonzero(self._left_over)
+
+    def _free_units(self, node: int) -> int:
+        """Units of a node in use that nobody holds."""
+        if self.requests.exclusive:
+            return int(self._free[node] == self._cores[node])
+        return int(self._free[node])
+
+    def _hold_back(self) -> None:
+        """Keep from the next jobs what jobs have left of nodes that are out of use."""
+        if len(self._held_back):
+            nodes = self._held_back
+            self._left_over[nodes] -= self._free[nodes]
+            self._free[nodes] = 0
+            self._held_back = nodes[self._left_over[nodes] > 0]
 
     def reservation(self, slot: int, now: float) -> float:
         """When a waiting job could start, by estimates; infinity if that is not known."""

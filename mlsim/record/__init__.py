@@ -1,6 +1,7 @@
 """What happened: tables of plain columns, and the writers that turn them into files."""
 
 from mlsim.record.tables import (
+    Attempts,
     Chunks,
     Jobs,
     JobState,
@@ -9,12 +10,15 @@ from mlsim.record.tables import (
     Messages,
     Nodes,
     Occupancy,
+    OutageKind,
+    Outages,
     PEs,
     Records,
     empty,
 )
 
 __all__ = [
+    "Attempts",
     "Chunks",
     "JobState",
     "Jobs",
@@ -23,6 +27,8 @@ __all__ = [
     "Messages",
     "Nodes",
     "Occupancy",
+    "OutageKind",
+    "Outages",
     "PEs",
     "Records",
     "empty",

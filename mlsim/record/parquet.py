@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from mlsim.errors import OutputError
 from mlsim.record import derived
 from mlsim.record.nodeset import job_node_sets
 from mlsim.record.tables import (
+    Attempts,
     Chunks,
     Jobs,
     JobState,
@@ -29,11 +31,14 @@ from mlsim.record.tables import (
     Messages,
     Nodes,
     Occupancy,
+    OutageKind,
+    Outages,
     PEs,
     Records,
 )
 
 __all__ = [
+    "attempt_frame",
     "chunk_frame",
     "frame",
     "job_frame",
@@ -41,31 +46,34 @@ __all__ = [
     "message_frame",
     "node_frame",
     "occupancy_frame",
+    "outage_frame",
     "pe_frame",
     "write_tables",
 ]
 
 _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
-    "jobs": lambda run, technique: job_frame(run.jobs, run.occupancy, technique),
+    "jobs": lambda run, technique: job_frame(run, technique),
     "nodes": lambda run, _: node_frame(run.nodes),
     "occupancy": lambda run, _: occupancy_frame(run.occupancy, run.jobs),
     "loops": lambda run, technique: loop_frame(run.loops, run.jobs, technique),
     "chunks": lambda run, _: chunk_frame(run.chunks, run.jobs),
     "pes": lambda run, _: pe_frame(run.pes, run.jobs),
     "messages": lambda run, _: message_frame(run.messages, run.jobs),
+    "outages": lambda run, _: outage_frame(run.outages),
+    "attempts": lambda run, _: attempt_frame(run.attempts, run.jobs),
 }
-_OPTIONAL = ("loops", "chunks", "pes", "messages")
+_OPTIONAL = ("loops", "chunks", "pes", "messages", "outages", "attempts")
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
 
-def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.DataFrame:
+def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
     """One row a job, in order of (submit_time, job_id).
 
     Parameters
     ----------
-    jobs, occupancy
-        The jobs and what they held.
+    records
+        What happened.
     technique
         The run's technique; None if jobs ran no loop.
 
@@ -77,8 +85,10 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
         ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
         :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
         unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
-        ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
+        ``slowdown``, ``bounded_slowdown`` (τ = 10 s); ``restarts`` after failures, and ``lost_core_seconds``
+        that failures cost.
     """
+    jobs, occupancy = records.jobs, records.occupancy
     return _frame(
         {
             "job_id": jobs.job_id,
@@ -103,6 +113,8 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "response_time": derived.response_time(jobs),
             "slowdown": derived.slowdown(jobs),
             "bounded_slowdown": derived.bounded_slowdown(jobs),
+            "restarts": derived.restarts(records.attempts, len(jobs.job_id)),
+            "lost_core_seconds": derived.lost_core_seconds(records),
         }
     )
 
@@ -219,13 +231,49 @@ def message_frame(messages: Messages, jobs: Jobs) -> pl.DataFrame:
     )
 
 
+def outage_frame(outages: Outages) -> pl.DataFrame:
+    """One row a stretch of time in which a node was out of use, in order of start.
+
+    ``node``, ``kind`` (a word of :class:`OutageKind`), ``start_time`` and ``end_time`` (s; null where it did
+    not come back).
+    """
+    return _frame(
+        {
+            "node": outages.node,
+            "kind": _words(outages.kind, OutageKind),
+            "start_time": outages.start,
+            "end_time": outages.end,
+        }
+    )
+
+
+def attempt_frame(attempts: Attempts, jobs: Jobs) -> pl.DataFrame:
+    """One row an attempt that a failure ended and another one followed, by job, then start.
+
+    ``node`` that failed; ``start_time``, ``end_time`` (s); ``kept`` (s of run time that later attempts need
+    not do again), ``lost`` (core-seconds held for nothing), ``busy`` (PE-seconds computed).
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id[attempts.job],
+            "node": attempts.node,
+            "start_time": attempts.start,
+            "end_time": attempts.end,
+            "kept": attempts.kept,
+            "lost": attempts.lost,
+            "busy": attempts.busy,
+        }
+    )
+
+
 def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
     """Make the frame of one table, by the name of its file: ``jobs``, ``nodes``, ``occupancy`` ...
 
     Parameters
     ----------
     table
-        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes`` or ``messages``.
+        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes``, ``messages``, ``outages`` or
+        ``attempts``.
     records
         What happened.
     technique
@@ -237,8 +285,9 @@ def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
 def write_tables(directory: Path, records: Records, technique: str | None, csv: bool = False) -> list[Path]:
     """Write the tables of a run into a directory, which is made if it does not exist.
 
-    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes`` and ``messages``
-    where they have rows. The same records give the same bytes. One table is in memory at a time.
+    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes``, ``messages``,
+    ``outages`` and ``attempts`` where they have rows. The same records give the same bytes. One table is in
+    memory at a time.
 
     Parameters
     ----------
@@ -264,12 +313,17 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
     _make_directory(directory)
     written: list[Path] = []
     for table in _TABLES:
-        if table in _OPTIONAL and not len(getattr(records, table).job):
+        if table in _OPTIONAL and not len(_first_column(getattr(records, table))):
             continue
         rows = frame(table, records, technique)
         for suffix in (".parquet", ".csv") if csv else (".parquet",):
             written.append(_write(rows, directory / f"{table}{suffix}"))
     return written
+
+
+def _first_column(table: Any) -> NDArray[Any]:
+    column: NDArray[Any] = getattr(table, fields(table)[0].name)
+    return column
 
 
 def _make_directory(directory: Path) -> None:

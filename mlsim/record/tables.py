@@ -7,7 +7,7 @@ a simulated run and a real one are analysed by the same code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Attempts",
     "Chunks",
     "JobState",
     "Jobs",
@@ -23,6 +24,8 @@ __all__ = [
     "Messages",
     "Nodes",
     "Occupancy",
+    "OutageKind",
+    "Outages",
     "PEs",
     "Records",
     "empty",
@@ -58,6 +61,13 @@ class MessageKind(IntEnum):
         return self in (MessageKind.RELEASE_REQUEST, MessageKind.NODE_RETURNED)
 
 
+class OutageKind(IntEnum):
+    """Why a node was out of use."""
+
+    FAILED = 0
+    DRAINED = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """The machine: one row a node, in allocation order.
@@ -87,7 +97,8 @@ class Jobs:
     job_id
         Identifier in the workload.
     submit_time, start_time, end_time
-        Times; start and end are NaN for a job that was rejected.
+        Times; start and end are NaN for a job that was rejected. Of a job that failures made start again,
+        the start is that of its last attempt.
     walltime
         The estimate: the run time the dispatcher could see.
     log_run_time
@@ -246,6 +257,65 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class Outages:
+    """One row a stretch of time in which a node was out of use, in order of start.
+
+    Stretches of one node may overlap.
+
+    Attributes
+    ----------
+    node
+        Row of the node.
+    kind
+        Code of :class:`OutageKind`.
+    start, end
+        Times; NaN where it did not come back. A job that holds a drained node keeps it until its end.
+    """
+
+    node: Ints
+    kind: NDArray[np.int8]
+    start: Floats
+    end: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """One row an attempt to run a job that a failure ended and another one followed; by job, then start.
+
+    Attributes
+    ----------
+    job
+        Row of the job.
+    node
+        Row of the node that failed.
+    start, end
+        Times of the attempt. What the job held in it are its occupancy rows that start between them.
+    kept
+        Seconds of its run time that later attempts need not do again.
+    lost
+        Core-seconds it held for nothing: cores · (end - start - kept), less what it gave back early.
+    busy
+        PE-seconds it computed.
+    """
+
+    job: Ints
+    node: Ints
+    start: Floats
+    end: Floats
+    kept: Floats
+    lost: Floats
+    busy: Floats
+
+
+def _no_outages() -> Outages:
+    return empty(Outages)
+
+
+def _no_attempts() -> Attempts:
+    return empty(Attempts)
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run."""
 
@@ -256,6 +326,8 @@ class Records:
     chunks: Chunks
     pes: PEs
     messages: Messages
+    outages: Outages = field(default_factory=_no_outages)
+    attempts: Attempts = field(default_factory=_no_attempts)
 
 
 _DTYPES = {

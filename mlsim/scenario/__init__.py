@@ -7,7 +7,7 @@ from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.dumping import dump, plain
-from mlsim.scenario.failures import FailureConfig
+from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.jsonschema import json_schema
 from mlsim.scenario.levels import TWO_LEVELS, wrong_levels
 from mlsim.scenario.lists import node_ranges
@@ -36,6 +36,7 @@ from mlsim.scenario.words import (
     CostProfile,
     EstimateSource,
     ExecutionModel,
+    FailureRule,
     Growth,
     LockOrder,
     Mapping,
@@ -68,11 +69,13 @@ __all__ = [
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "DrainConfig",
     "EdgeConfig",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
+    "FailureRule",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
@@ -89,6 +92,7 @@ __all__ = [
     "PlatformConfig",
     "Policy",
     "Quantity",
+    "RandomFailureConfig",
     "ReleasedNodes",
     "RequestRule",
     "Scenario",

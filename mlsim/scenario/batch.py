@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from mlsim.scenario.kinds import Number, WordKind
-from mlsim.scenario.section import Section
-from mlsim.scenario.words import Allocator, Backfill, OverrunRule, Policy
+from mlsim.scenario.amounts import Duration
+from mlsim.scenario.kinds import Natural, Number, WordKind
+from mlsim.scenario.section import BrokenRule, Section
+from mlsim.scenario.words import Allocator, Backfill, FailureRule, OverrunRule, Policy
 
 __all__ = ["BatchConfig"]
+
+_MOST_RESTARTS = 5
 
 
 class BatchConfig(Section):
@@ -35,3 +39,39 @@ class BatchConfig(Section):
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
         2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
     )
+    on_failure: Annotated[FailureRule, WordKind(FailureRule)] = Field(
+        FailureRule.DIE,
+        description="What becomes of a job when a node it holds fails: die, restart (it goes back to the "
+        "queue with its own submit time and starts from the beginning) or resume (it goes on where it "
+        "stopped, or at its last checkpoint; not for application.model: loop).",
+    )
+    max_restarts: Natural | None = Field(
+        None,
+        description="How often a job may start again before it dies. For on_failure: restart and resume. "
+        "Default: 5, as in Slurm (MaxBatchRequeue).",
+    )
+    checkpoint: Duration | None = Field(
+        None,
+        description="Run time of an attempt (s) after which its state is saved, again and again; what came "
+        "since is lost. Saving takes no time. For on_failure: resume. Default: nothing is lost.",
+        examples=["10 min"],
+    )
+
+    @property
+    def most_restarts(self) -> int:
+        """How often a job may start again."""
+        return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that what goes with restarts has them."""
+        readers = {
+            "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
+            "checkpoint": (FailureRule.RESUME,),
+        }
+        for key, rules in readers.items():
+            if getattr(self, key) is not None and self.on_failure not in rules:
+                needed = " or ".join(rules)
+                message = (
+                    f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
+                )
+                yield BrokenRule(key, message, ("on_failure",))

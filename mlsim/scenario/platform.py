@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.amounts import Speed
-from mlsim.scenario.failures import FailureConfig
+from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.kinds import Line, Whole
 from mlsim.scenario.lists import node_ranges
 from mlsim.scenario.network import NetworkConfig
@@ -125,6 +125,12 @@ class PlatformConfig(Section):
     failures: tuple[FailureConfig, ...] = Field(
         (), description="Nodes that fail, each at a given time; none by default."
     )
+    random_failures: tuple[RandomFailureConfig, ...] = Field(
+        (), description="Nodes that fail at random; none by default. The scenario's seed decides when."
+    )
+    drains: tuple[DrainConfig, ...] = Field(
+        (), description="Nodes taken out of use for maintenance; none by default."
+    )
 
     def broken_rules(self) -> Iterator[BrokenRule]:
         """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
@@ -138,11 +144,12 @@ class PlatformConfig(Section):
                     tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
                 )
         counts = [(group.name, group.count) for group in self.nodes]
-        for row, perturbation in enumerate(self.perturbations):
-            try:
-                node_ranges(perturbation.nodes, counts)
-            except ValueError as error:
-                yield BrokenRule(f"perturbations.{row}.nodes", str(error), ("nodes",))
+        for key in ("perturbations", "random_failures", "drains"):
+            for row, entry in enumerate(getattr(self, key)):
+                try:
+                    node_ranges(entry.nodes, counts)
+                except ValueError as error:
+                    yield BrokenRule(f"{key}.{row}.nodes", str(error), ("nodes",))
 
     def _broken_network(self) -> Iterator[BrokenRule]:
         network, nodes = self.network, self.n_nodes

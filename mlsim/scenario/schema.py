@@ -16,7 +16,7 @@ from mlsim.scenario.levels import TWO_LEVELS
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.platform import PlatformConfig
 from mlsim.scenario.section import BrokenRule, Section
-from mlsim.scenario.words import ApplicationModel, Mapping, RequestRule
+from mlsim.scenario.words import ApplicationModel, FailureRule, Mapping, RequestRule
 from mlsim.scenario.workload import WorkloadConfig
 
 __all__ = ["Origin", "Scenario"]
@@ -95,6 +95,12 @@ class Scenario(Section):
                 "application.model: loop, or take it out"
             )
             yield BrokenRule("platform.perturbations", message, ("application.model",))
+        if self.batch.on_failure is FailureRule.RESUME and self.application.model is ApplicationModel.LOOP:
+            message = (
+                "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
+                "die, restart"
+            )
+            yield BrokenRule("batch.on_failure", message, ("application.model",))
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"

@@ -15,6 +15,7 @@ __all__ = [
     "CostProfile",
     "EstimateSource",
     "ExecutionModel",
+    "FailureRule",
     "Growth",
     "LockOrder",
     "Mapping",
@@ -141,6 +142,14 @@ class OverrunRule(Word):
 
     EXTEND = "extend"
     KILL = "kill"
+
+
+class FailureRule(Word):
+    """What becomes of a job when a node it holds fails."""
+
+    DIE = "die"
+    RESTART = "restart"
+    RESUME = "resume"
 
 
 class RequestRule(Word):

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlsim.batch.failing import OutagePlan
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import BatchSystem
-from mlsim.batch.table import NUMBER
+from mlsim.batch.table import NUMBER, START, UNITS
 from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
 from mlsim.record import JobState
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, CoordinationConfig, Mapping, PlatformConfig
 from mlsim.workload.jobs import JobBlock
 
 
+def platform(nodes: int, cores: int = 1, **others) -> PlatformConfig:
+    groups = [{"name": "n", "count": nodes, "cores": cores}]
+    return PlatformConfig.model_validate({"nodes": groups, **others})
+
+
 def machine(nodes: int, cores: int = 1):
-    return build_machine(
-        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": nodes, "cores": cores}]})
-    )
+    return build_machine(platform(nodes, cores))
 
 
 def block(submit, run, estimate, processors, job_id=None) -> JobBlock:
@@ -67,12 +71,28 @@ class RigidApplications:
     def idle_share(self, slot: int) -> float:
         return 0.0
 
+    def abandon(self, slot: int, at: float) -> float:
+        table = self.batch.state.table
+        return float(table.ints[UNITS, slot] * (at - table.floats[START, slot]))
+
     def finish(self, slot: int, at: float, state: JobState) -> None:
         self.finished.append((int(self.batch.state.table.ints[NUMBER, slot]), at, state))
 
 
-def system(nodes: int, cores: int = 1, mapping: str = "node", log=None, failures=(), **batch) -> BatchSystem:
-    hardware = machine(nodes, cores)
+def system(
+    nodes: int,
+    cores: int = 1,
+    mapping: str = "node",
+    log=None,
+    failures=(),
+    random_failures=(),
+    drains=(),
+    seed=0,
+    **batch,
+) -> BatchSystem:
+    config = platform(nodes, cores, failures=failures, random_failures=random_failures, drains=drains)
+    plan = OutagePlan.from_config(config, seed)
+    hardware = build_machine(config)
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
     config = BatchConfig.model_validate(batch)
     return BatchSystem(
@@ -81,7 +101,7 @@ def system(nodes: int, cores: int = 1, mapping: str = "node", log=None, failures
         Requests.on(hardware, Mapping(mapping)),
         coordination,
         log,
-        [FailureConfig.model_validate(failure) for failure in failures],
+        plan,
     )
 
 

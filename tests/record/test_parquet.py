@@ -81,7 +81,7 @@ def whole_run() -> Records:
 
 def test_jobs_have_the_promised_columns_and_values():
     records = whole_run()
-    made = job_frame(records.jobs, records.occupancy, "GSS")
+    made = job_frame(records, "GSS")
     assert dict(made.schema) == JOB_COLUMNS
     rows = {row["job_id"]: row for row in made.to_dicts()}
     assert list(rows) == [7, 9, 8, 2]
@@ -97,7 +97,7 @@ def test_jobs_have_the_promised_columns_and_values():
 
 def test_what_does_not_exist_is_null():
     records = whole_run()
-    killed, refused = job_frame(records.jobs, records.occupancy, None).to_dicts()[1:3]
+    killed, refused = job_frame(records, None).to_dicts()[1:3]
     assert killed["state"] == "killed"
     assert killed["run_time"] == 0.0
     assert killed["slowdown"] is None

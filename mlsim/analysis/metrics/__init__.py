@@ -2,6 +2,7 @@
 
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
+from mlsim.analysis.metrics.failures import failure_metrics, out_of_use_seconds
 from mlsim.analysis.metrics.loops import (
     coefficient_of_variation,
     loop_metrics,
@@ -9,7 +10,6 @@ from mlsim.analysis.metrics.loops import (
     percent_imbalance,
 )
 from mlsim.analysis.metrics.system import (
-    allocated_seconds,
     busy_seconds,
     job_counts,
     machine_cores,
@@ -19,6 +19,7 @@ from mlsim.analysis.metrics.system import (
     throughput,
     utilization,
 )
+from mlsim.record.derived import allocated_seconds
 
 __all__ = [
     "Aggregate",
@@ -27,12 +28,14 @@ __all__ = [
     "busy_seconds",
     "coefficient_of_variation",
     "coordination_metrics",
+    "failure_metrics",
     "job_counts",
     "loop_metrics",
     "machine_cores",
     "makespan",
     "makespan_from_submit",
     "max_over_mean",
+    "out_of_use_seconds",
     "percent_imbalance",
     "queue_length",
     "released_nodes",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record import Jobs, JobState, Nodes, Occupancy, Records
-from mlsim.record.derived import run_time
+from mlsim.record import Attempts, Jobs, JobState, Nodes, Records, empty
+from mlsim.record.derived import allocated_seconds, run_time, waiting_spans
 from mlsim.record.timeline import step_function, time_average
 
 __all__ = [
@@ -50,17 +50,18 @@ def makespan_from_submit(jobs: Jobs) -> float | None:
     return _span(jobs.submit_time, jobs.end_time)
 
 
-def queue_length(jobs: Jobs) -> dict[str, float | None]:
+def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> dict[str, float | None]:
     """Time-weighted mean, and maximum, of the number of waiting jobs.
 
-    A job waits from its submission to its start; one that starts at its submission, or is rejected,
-    never waits. The mean is over the time from the first submission to the last start, in which there
-    can be a queue: Σ wait / (last start - first submission); 0 where that time has no length.
+    A job waits from its submission to its start, and from a failure that makes it start again to its next
+    start; one that starts at its submission, or is rejected, never waits. The mean is over the time from
+    the first submission to the last start, in which there can be a queue: Σ wait / (last start - first
+    submission); 0 where that time has no length.
     """
     span = _span(jobs.submit_time, jobs.start_time)
     if span is None:
         return {"mean": None, "max": None}
-    times, waiting = step_function(jobs.submit_time, jobs.start_time)
+    times, waiting = step_function(*waiting_spans(jobs, empty(Attempts) if attempts is None else attempts))
     first = float(np.min(jobs.submit_time))
     mean = time_average(times, waiting, first, first + span)
     return {"mean": mean, "max": float(np.max(waiting, initial=0.0))}
@@ -82,18 +83,14 @@ def busy_seconds(records: Records) -> Floats:
     """T of Eq. 6.1 for each job: PE-seconds it computed.
 
     For a job that executed a loop, the time its PEs executed chunks. For any other, its run time on the
-    cores that its processors fill: working · run time. 0 if rejected.
+    cores that its processors fill: working · run time. 0 if rejected. Attempts that a failure ended count as
+    well: their PEs computed, even if for nothing.
     """
-    jobs = records.jobs
+    jobs, attempts = records.jobs, records.attempts
     seconds = np.nan_to_num(jobs.working * run_time(jobs))
     seconds[records.loops.job] = records.loops.busy
-    return seconds
-
-
-def allocated_seconds(occupancy: Occupancy, n_jobs: int) -> Floats:
-    """Core-seconds that each job held: Σ nodes · cores · (end - start) over its stays."""
-    held = occupancy.count * occupancy.cores * (occupancy.end - occupancy.start)
-    seconds: Floats = np.bincount(occupancy.job, weights=held, minlength=n_jobs).astype(np.float64)
+    if len(attempts.job):
+        seconds += np.bincount(attempts.job, weights=attempts.busy, minlength=len(seconds))
     return seconds
 
 
