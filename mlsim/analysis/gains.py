@@ -15,7 +15,7 @@ from rich.text import Text
 from mlsim.analysis.metrics import makespan, utilization
 from mlsim.analysis.metrics.coordination import released_seconds
 from mlsim.analysis.words import clock, count, number, share
-from mlsim.record import Attempts, Jobs, Occupancy, Records, empty
+from mlsim.record import Attempts, Jobs, Occupancy, Records
 from mlsim.record.derived import away_until, response_time, wait_time
 
 __all__ = ["explain_gains", "gain_frame", "gains_table", "started_on_released_nodes"]
@@ -41,7 +41,7 @@ def started_on_released_nodes(
     """
     fed = np.zeros(len(jobs.job_id), np.bool_)
     by_node: dict[int, list[tuple[float, float, int]]] = {}
-    until = away_until(occupancy, jobs, empty(Attempts) if attempts is None else attempts)
+    until = away_until(occupancy, jobs, attempts)
     for row in np.flatnonzero(occupancy.released).tolist():
         owner = int(occupancy.job[row])
         span = (float(occupancy.end[row]), float(until[row]), owner)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.tables import Attempts, Jobs, JobState, Occupancy, Records
+from mlsim.record.tables import Attempts, Jobs, JobState, Occupancy, Records, empty
 
 __all__ = [
     "TAU",
@@ -90,7 +90,7 @@ def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
     return bounded
 
 
-def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts) -> Floats:
+def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None) -> Floats:
     """Tell until when each released node was away from its job: until it came back, or the job ended.
 
     Parameters
@@ -104,6 +104,7 @@ def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts) -> Floats:
     float64
         One time a row, in s; the row's own end where it was not released.
     """
+    attempts = empty(Attempts) if attempts is None else attempts
     attempt = attempt_of_rows(occupancy, attempts)
     ends = jobs.end_time[occupancy.job]
     earlier = attempt >= 0

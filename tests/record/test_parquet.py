@@ -41,6 +41,8 @@ JOB_COLUMNS = {
     "response_time": pl.Float64,
     "slowdown": pl.Float64,
     "bounded_slowdown": pl.Float64,
+    "restarts": pl.Int64,
+    "lost_core_seconds": pl.Float64,
 }
 
 
@@ -92,6 +94,7 @@ def test_jobs_have_the_promised_columns_and_values():
         "state": "failed", "backfilled": False,
         "user": -1, "group": -1, "executable": -1, "queue": -1, "partition": -1, "technique": "GSS",
         "wait_time": 90.0, "response_time": 95.0, "slowdown": 19.0, "bounded_slowdown": 9.5,
+        "restarts": 0, "lost_core_seconds": 5.0,
     }  # fmt: skip
 
 

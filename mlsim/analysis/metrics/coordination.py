@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.record import Attempts, Jobs, Occupancy, Records, empty
+from mlsim.record import Attempts, Jobs, Occupancy, Records
 from mlsim.record.derived import away_until
 
 __all__ = ["coordination_metrics", "released_nodes", "released_seconds"]
@@ -22,7 +22,6 @@ def released_seconds(
 ) -> tuple[float, float]:
     """Node-seconds and core-seconds given back: Σ (return or end of the job - release), nodes and cores."""
     row = occupancy.released
-    attempts = empty(Attempts) if attempts is None else attempts
     early = (away_until(occupancy, jobs, attempts) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
