@@ -24,6 +24,7 @@ from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.failing import OutagePlan
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
 from mlsim.batch.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
@@ -40,7 +41,8 @@ from mlsim.coordination import (
 )
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
-from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, PEs, Records, empty
+from mlsim.platform.power import power_of
+from mlsim.record import Chunks, JobState, Loops, Messages, NodePower, Nodes, PEs, Records, empty
 from mlsim.scenario import (
     ApplicationConfig,
     ApplicationModel,
@@ -244,6 +246,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         log,
         OutagePlan.from_config(scenario.platform, scenario.seed),
         None if report is None else lambda progress: report(progress, workload.n_jobs),
+        _power_cap(scenario, machine, requests),
     )
     loops = None
     applications: Applications
@@ -256,7 +259,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     if loops is not None:
         loops.take_abandoned()
     return Outcome(
-        records=_records(batch, machine, loops, log),
+        records=_records(scenario, batch, machine, loops, log),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -364,11 +367,27 @@ def _latency(scenario: Scenario, machine: Machine) -> float:
     return machine.network.latency if latency is None else latency
 
 
+def _power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
+    power, levels = power_of(scenario.platform), scenario.batch.power_cap
+    if power is None or levels is None:
+        return None
+    return PowerCap(power, machine.cores, requests.exclusive, levels)
+
+
+def _node_power(scenario: Scenario) -> NodePower | None:
+    power = power_of(scenario.platform)
+    return None if power is None else NodePower(*power)
+
+
 def _records(
-    batch: BatchSystem, machine: Machine, loops: _LoopApplications | None, log: MessageLog | None
+    scenario: Scenario,
+    batch: BatchSystem,
+    machine: Machine,
+    loops: _LoopApplications | None,
+    log: MessageLog | None,
 ) -> Records:
     return Records(
-        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
         jobs=batch.jobs(),
         occupancy=batch.occupancy_rows(),
         loops=loops.recorder.loops() if loops else empty(Loops),

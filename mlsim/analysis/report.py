@@ -30,6 +30,8 @@ def summary_table(summary: Summary) -> RenderableType:
     blocks: list[RenderableType] = [_title(summary), _facts(_system_facts(summary)), _job_aggregates(summary)]
     if summary["loops"]["count"]:
         blocks += [_facts(_loop_facts(summary["loops"])), _loop_aggregates(summary["loops"])]
+    if summary["energy"] is not None:
+        blocks.append(_facts(_energy_facts(summary["energy"])))
     failures = summary["failures"]
     if failures["node_failures"] or failures["node_drains"]:
         blocks.append(_facts(_failure_facts(failures)))
@@ -113,6 +115,19 @@ def _coordination_facts(coordination: Summary) -> dict[str, str]:
         "given back": f"{number(coordination['released_node_seconds'] / 3600)} node-hours, "
         f"{number(coordination['released_core_seconds'] / 3600)} core-hours",
     }
+
+
+def _energy_facts(energy: Summary) -> dict[str, str]:
+    total = energy["total"]
+    parts = [f"{share(energy[part] / total if total else None)} {part}" for part in ("jobs", "idle", "off")]
+    return {
+        "energy": f"{number(total / 3.6e6)} kWh: {', '.join(parts)}",
+        "power": f"mean {_kilowatts(energy['mean_power'])}, max {_kilowatts(energy['max_power'])}",
+    }
+
+
+def _kilowatts(watts: float | None) -> str:
+    return f"{number(None if watts is None else watts / 1000)} kW"
 
 
 def _failure_facts(failures: Summary) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 from mlsim.analysis.metrics import (
     aggregate,
     coordination_metrics,
+    energy_metrics,
     failure_metrics,
     job_counts,
     loop_metrics,
@@ -88,6 +89,7 @@ def summarize(
             "loops": loop_metrics(records.loops),
             "coordination": coordination_metrics(records),
             "failures": failure_metrics(records),
+            "energy": energy_metrics(records),
             "self": dict(measured or {}),
         }
     )

@@ -18,6 +18,7 @@ from mlsim.batch.clock import Clock, Event, Order
 from mlsim.batch.failing import OutagePlan
 from mlsim.batch.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
 from mlsim.batch.outages import OutageCalendar
+from mlsim.batch.power import PowerCap
 from mlsim.batch.recorder import JobRecorder
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
@@ -95,6 +96,8 @@ class BatchSystem:
         Nodes that will be out of use.
     report
         Called now and then with the progress.
+    cap
+        How much power jobs may add.
     """
 
     def __init__(
@@ -106,10 +109,12 @@ class BatchSystem:
         log: MessageLog | None = None,
         plan: OutagePlan | None = None,
         report: Callable[[Progress], None] | None = None,
+        cap: PowerCap | None = None,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._pass)
-        self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
+        self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None, cap=cap)
+        self._cap = cap
         self.pass_times = array("d")
         self.applications: Applications
         self.releases = None if log is None else Releases(self, log, coordination)
@@ -142,6 +147,9 @@ class BatchSystem:
         self.applications = applications
         if self._outages is not None:
             self._outages.begin()
+        if self._cap is not None:
+            for at, watts in self._cap.levels:
+                self.clock.at(at, Order.FAILURE, self._set_power_cap, watts)
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
@@ -190,7 +198,7 @@ class BatchSystem:
             self._flush()
         slots = table.admit(block, requests.units(block.processors))
         self.state.make_room()
-        too_wide = table.ints[UNITS, slots] > requests.capacity
+        too_wide = table.ints[UNITS, slots] > self.state.capacity
         table.ints[STATE, slots[too_wide]] = JobState.REJECTED
         self._leave(slots[too_wide].tolist())
         self._arrivals = slots[~too_wide]
@@ -227,6 +235,10 @@ class BatchSystem:
             self._outages.after_pass(now, n_started)
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
             self._report(Progress(now, self._n_finished, self.state.n_waiting))
+
+    def _set_power_cap(self, event: Event) -> None:
+        self.state.set_power_cap(event.subject)
+        self.clock.ask_to_close()
 
     # Starts and ends
 

@@ -26,6 +26,7 @@ from mlsim.batch.dispatch import (
 from mlsim.batch.holders import find_holders
 from mlsim.batch.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyLog
 from mlsim.batch.policies import CODES
+from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.table import (
     BACKFILLED,
@@ -61,6 +62,8 @@ class BatchState:
         How jobs ask for room.
     nodes_one_by_one
         Whether nodes may be given back one by one, so that each has an occupancy row of its own.
+    cap
+        How much power jobs may add; None: as much as they like.
 
     Attributes
     ----------
@@ -69,7 +72,12 @@ class BatchState:
     """
 
     def __init__(
-        self, machine: Machine, config: BatchConfig, requests: Requests, nodes_one_by_one: bool
+        self,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        nodes_one_by_one: bool,
+        cap: PowerCap | None = None,
     ) -> None:
         self.table = JobTable()
         self.occupancy = OccupancyLog()
@@ -87,11 +95,20 @@ class BatchState:
         # Cores that jobs still hold of nodes that are out of use.
         self._left_over = np.zeros(machine.n_nodes, np.int64)
         self._held_back = np.empty(0, np.int64)
+        self._cap = cap
+        self._withheld = 0  # units that are free, but not counted so, for the power they would take
         self._counts = np.zeros(N_COUNTS, np.int64)
         self._counts[FREE] = requests.capacity
         self._ended = np.empty(requests.capacity, np.int64)
         self._queue = self._running = self._spare = self.started = np.empty(0, np.int64)
         self.make_room()
+        self._withhold()
+
+    @property
+    def capacity(self) -> int:
+        """Units that the whole machine can give to one job."""
+        most = self.requests.capacity
+        return most if self._cap is None else min(most, self._cap.largest)
 
     @property
     def n_waiting(self) -> int:
@@ -296,6 +313,7 @@ class BatchState:
             self._free[node] = 0
         self._down[node] += 1
         self._held_back = np.flatnonzero(self._left_over)
+        self._withhold()
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use, if there is no other reason for it to be out of use.
@@ -314,6 +332,7 @@ class BatchState:
             self._counts[HINT] = min(int(self._counts[HINT]), node)
             self._left_over[node] = 0
         self._held_back = np.flatnonzero(self._left_over)
+        self._withhold()
 
     def _free_units(self, node: int) -> int:
         """Units of a node in use that nobody holds."""
@@ -328,6 +347,25 @@ class BatchState:
             self._left_over[nodes] -= self._free[nodes]
             self._free[nodes] = 0
             self._held_back = nodes[self._left_over[nodes] > 0]
+            self._withhold()
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
+        self._withhold()
+
+    def _withhold(self) -> None:
+        """Count as free no more units than the power cap leaves; below 0 where jobs hold more than that."""
+        if self._cap is None:
+            return
+        in_use, exclusive = self._down == 0, self.requests.exclusive
+        units = np.count_nonzero(in_use) if exclusive else int(self._cores[in_use].sum())
+        left_over = len(self._held_back) if exclusive else int(self._left_over.sum())
+        allowed = self._cap.units(in_use | (self._left_over > 0)) - left_over
+        withheld = max(0, int(units) - allowed)
+        self._counts[FREE] += self._withheld - withheld
+        self._withheld = withheld
 
     def reservation(self, slot: int, now: float) -> float:
         """When a waiting job could start, by estimates; infinity if that is not known."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import derived
+from mlsim.record.energy import job_energy
 from mlsim.record.nodeset import job_node_sets
 from mlsim.record.tables import (
     Attempts,
@@ -86,9 +87,9 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
         unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
         ``slowdown``, ``bounded_slowdown`` (τ = 10 s); ``restarts`` after failures, and ``lost_core_seconds``
-        that failures cost.
+        that failures cost; ``energy`` (J), if the power of the nodes is known.
     """
-    jobs, occupancy = records.jobs, records.occupancy
+    jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)
     return _frame(
         {
             "job_id": jobs.job_id,
@@ -115,6 +116,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
             "bounded_slowdown": derived.bounded_slowdown(jobs),
             "restarts": derived.restarts(records.attempts, len(jobs.job_id)),
             "lost_core_seconds": derived.lost_core_seconds(records),
+            **({} if energy is None else {"energy": energy}),
         }
     )
 
@@ -122,10 +124,14 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
 def node_frame(nodes: Nodes) -> pl.DataFrame:
     """One row a node: ``node`` (number), ``name``, ``group``, ``cores``, ``speed``.
 
-    ``speed`` is that of one core relative to the platform's reference speed.
+    ``speed`` is that of one core relative to the platform's reference speed. If it is known, also the power
+    of the node in W: ``power_idle``, ``power_busy``, ``power_off``.
     """
     columns = {"name": nodes.name, "group": nodes.group, "cores": nodes.cores, "speed": nodes.speed}
-    return _frame({"node": np.arange(len(nodes.name))} | columns)
+    power: dict[str, Any] = {}
+    if nodes.power is not None:
+        power = {f"power_{state}": getattr(nodes.power, state) for state in ("idle", "busy", "off")}
+    return _frame({"node": np.arange(len(nodes.name))} | columns | power)
 
 
 def occupancy_frame(occupancy: Occupancy, jobs: Jobs) -> pl.DataFrame:

@@ -22,6 +22,7 @@ __all__ = [
     "Loops",
     "MessageKind",
     "Messages",
+    "NodePower",
     "Nodes",
     "Occupancy",
     "OutageKind",
@@ -69,6 +70,21 @@ class OutageKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NodePower:
+    """Power of each node in W, which grows linearly with the cores that jobs hold.
+
+    Attributes
+    ----------
+    idle, busy, off
+        When no core is held, when all are, and when the node is out of use and nobody holds it.
+    """
+
+    idle: Floats
+    busy: Floats
+    off: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Nodes:
     """The machine: one row a node, in allocation order.
 
@@ -80,12 +96,15 @@ class Nodes:
         Cores of the node.
     speed
         Speed of one core relative to the platform's reference speed.
+    power
+        Power of the nodes; None if that is not known.
     """
 
     name: list[str]
     group: list[str]
     cores: Ints
     speed: Floats
+    power: NodePower | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from mlsim.scenario.overrides import parse_override, parse_overrides
 from mlsim.scenario.paths import located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.power import PowerConfig
 from mlsim.scenario.remarks import remarks
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
@@ -91,6 +92,7 @@ __all__ = [
     "PerturbationConfig",
     "PlatformConfig",
     "Policy",
+    "PowerConfig",
     "Quantity",
     "RandomFailureConfig",
     "ReleasedNodes",

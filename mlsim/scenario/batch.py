@@ -9,6 +9,7 @@ from pydantic import Field
 
 from mlsim.scenario.amounts import Duration
 from mlsim.scenario.kinds import Natural, Number, WordKind
+from mlsim.scenario.power import PowerCaps
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import Allocator, Backfill, FailureRule, OverrunRule, Policy
 
@@ -38,6 +39,13 @@ class BatchConfig(Section):
     )
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
         2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
+    )
+    power_cap: PowerCaps | None = Field(
+        None,
+        description="No pass starts a job that would push the power of the machine above this (W). A list "
+        "sets it anew from time to time. Needs platform.nodes.N.power, and that each whole node (with "
+        "mapping core: each core) adds the same power when a job holds it. Default: no cap.",
+        examples=["20 kW"],
     )
     on_failure: Annotated[FailureRule, WordKind(FailureRule)] = Field(
         FailureRule.DIE,

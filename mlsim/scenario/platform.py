@@ -13,6 +13,7 @@ from mlsim.scenario.kinds import Line, Whole
 from mlsim.scenario.lists import node_ranges
 from mlsim.scenario.network import NetworkConfig
 from mlsim.scenario.perturbation import PerturbationConfig
+from mlsim.scenario.power import PowerConfig
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import Topology
 
@@ -45,6 +46,10 @@ class NodeGroup(Section):
         description="Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else "
         "1 GFLOP/s; with one group the value matters only for costs in FLOP.",
         examples=["1 GFLOP/s"],
+    )
+
+    power: PowerConfig | None = Field(
+        None, description="Power of a node. Default: unknown, and no energy is computed."
     )
 
     @property
@@ -165,6 +170,11 @@ class PlatformConfig(Section):
         if not self.nodes:
             message = f"empty; a list of entries with the keys: {', '.join(NodeGroup.model_fields)}"
             yield BrokenRule("nodes", message)
+        powers = [group.power is None for group in self.nodes]
+        if any(powers) and not all(powers):
+            row = powers.index(True)
+            message = "missing; other groups give theirs. Give the power of all groups, or of none"
+            yield BrokenRule(f"nodes.{row}.power", message, (f"nodes.{powers.index(False)}.power",))
         names = [group.name for group in self.nodes]
         for row, name in enumerate(names):
             if name in names[:row]:

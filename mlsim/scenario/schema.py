@@ -101,7 +101,42 @@ class Scenario(Section):
                 "die, restart"
             )
             yield BrokenRule("batch.on_failure", message, ("application.model",))
+        yield from self._broken_cap()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
             yield BrokenRule("application.pes_per_node", message, nodes)
+
+    def _broken_cap(self) -> Iterator[BrokenRule]:
+        """Check that a power cap can be kept, and lets a job start."""
+        levels = self.batch.power_cap
+        powers = [group.power for group in self.platform.nodes]
+        if levels is None:
+            return
+        involved = ("platform.nodes", "workload.mapping")
+        known = [power for power in powers if power is not None]
+        if len(known) < len(powers):
+            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
+            yield BrokenRule("batch.power_cap", message, involved)
+            return
+        shared = self.workload.mapping is Mapping.CORE
+        added = [
+            (power.busy - power.idle) / (group.cores if shared else 1)
+            for power, group in zip(known, self.platform.nodes, strict=True)
+        ]
+        unit = "core" if shared else "node"
+        if max(added) > min(added):
+            watts = ", ".join(f"{watt:g} W" for watt in added)
+            message = (
+                f"each {unit} must add the same power when a job holds it, and by group they add {watts}; "
+                "give the groups equal power, or take the cap out"
+            )
+            yield BrokenRule("batch.power_cap", message, involved)
+        idle = sum(power.idle * group.count for power, group in zip(known, self.platform.nodes, strict=True))
+        highest = max(watts for _, watts in levels)
+        if levels[0][0] == 0.0 and highest < idle + added[0]:
+            message = (
+                f"{highest:g} W is too little for any job: the idle machine takes {idle:g} W, and a job's "
+                f"first {unit} {added[0]:g} W more"
+            )
+            yield BrokenRule("batch.power_cap", message, involved)

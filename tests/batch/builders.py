@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim.batch.failing import OutagePlan
+from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.batch.table import NUMBER, START, UNITS
 from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
+from mlsim.platform.power import power_of
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig, CoordinationConfig, Mapping, PlatformConfig
 from mlsim.workload.jobs import JobBlock
 
 
-def platform(nodes: int, cores: int = 1, **others) -> PlatformConfig:
-    groups = [{"name": "n", "count": nodes, "cores": cores}]
+def platform(nodes: int, cores: int = 1, power=None, **others) -> PlatformConfig:
+    groups = [{"name": "n", "count": nodes, "cores": cores, "power": power}]
     return PlatformConfig.model_validate({"nodes": groups, **others})
 
 
@@ -88,21 +90,20 @@ def system(
     random_failures=(),
     drains=(),
     seed=0,
+    power=None,
     **batch,
 ) -> BatchSystem:
-    config = platform(nodes, cores, failures=failures, random_failures=random_failures, drains=drains)
-    plan = OutagePlan.from_config(config, seed)
+    outages = {"failures": failures, "random_failures": random_failures, "drains": drains}
+    config = platform(nodes, cores, power, **outages)
     hardware = build_machine(config)
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
-    config = BatchConfig.model_validate(batch)
-    return BatchSystem(
-        hardware,
-        config,
-        Requests.on(hardware, Mapping(mapping)),
-        coordination,
-        log,
-        plan,
-    )
+    dispatcher = BatchConfig.model_validate(batch)
+    requests, watts = Requests.on(hardware, Mapping(mapping)), power_of(config)
+    cap = None
+    if dispatcher.power_cap is not None:
+        cap = PowerCap(watts, hardware.cores, requests.exclusive, dispatcher.power_cap)
+    plan = OutagePlan.from_config(config, seed)
+    return BatchSystem(hardware, dispatcher, requests, coordination, log, plan, cap=cap)
 
 
 def simulate(jobs, nodes: int, *, blocks=None, releases=None, **options):

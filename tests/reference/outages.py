@@ -119,7 +119,8 @@ class Machine:
     def biggest(self) -> int:
         """Units that the whole empty machine may give to a job at the best of times."""
         most = self.rules.nodes * self.size
-        best = max((cap for _, cap in self.rules.caps), default=FOREVER)
+        caps = self.rules.caps
+        best = max(cap for _, cap in caps) if caps and caps[0][0] == 0.0 else FOREVER
         a_unit = (self.rules.busy - self.rules.idle) / self.size
         while most > 0 and self.rules.idle * self.rules.nodes + most * a_unit > best + 1e-6:
             most -= 1

@@ -2,6 +2,7 @@
 
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
+from mlsim.analysis.metrics.energy import energy_metrics
 from mlsim.analysis.metrics.failures import failure_metrics, out_of_use_seconds
 from mlsim.analysis.metrics.loops import (
     coefficient_of_variation,
@@ -28,6 +29,7 @@ __all__ = [
     "busy_seconds",
     "coefficient_of_variation",
     "coordination_metrics",
+    "energy_metrics",
     "failure_metrics",
     "job_counts",
     "loop_metrics",

@@ -5,29 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived import lost_core_seconds
-from mlsim.record.timeline import step_function
+from mlsim.record.energy import run_span
+from mlsim.record.outages import out_of_use_spans
 
 __all__ = ["failure_metrics", "out_of_use_seconds"]
-
-Floats = NDArray[np.float64]
 
 
 def out_of_use_seconds(outages: Outages, begin: float, end: float) -> float:
     """Node-seconds between two times in which nodes were out of use; overlaps count once."""
-    start = np.clip(outages.start, begin, end)
-    # One that did not end lasts to the end of the run.
-    stop = np.clip(np.nan_to_num(outages.end, nan=np.inf), begin, end)
-    total = 0.0
-    order = np.argsort(outages.node, kind="stable")
-    nodes, first = np.unique(outages.node[order], return_index=True)
-    for rows in np.split(order, first[1:]) if len(nodes) else ():
-        times, reasons = step_function(start[rows], stop[rows])
-        total += float(np.diff(times) @ (reasons[:-1] > 0)) if len(times) else 0.0
-    return total
+    _, start, stop = out_of_use_spans(outages, begin, end)
+    return float(np.sum(stop - start))
 
 
 def failure_metrics(records: Records) -> dict[str, Any]:
@@ -42,10 +32,8 @@ def failure_metrics(records: Records) -> dict[str, Any]:
         ``node_downtime``: node-seconds out of use, from the first submission to the last end of a job.
         ``availability``: 1 - downtime / (nodes · that time); None where that has no length.
     """
-    jobs, outages, attempts = records.jobs, records.outages, records.attempts
-    ended = jobs.end_time[np.isfinite(jobs.end_time)]
-    begin = float(np.min(jobs.submit_time, initial=np.inf)) if len(ended) else 0.0
-    end = float(np.max(ended)) if len(ended) else 0.0
+    outages, attempts = records.outages, records.attempts
+    begin, end = run_span(records)
     within = outages.start <= end
     downtime = out_of_use_seconds(outages, begin, end)
     capacity = len(records.nodes.name) * (end - begin)
