@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
-from mlsim.batch.recorder import JobRecorder
+from mlsim.batch.recorder import JobRecorder, RejectionLog
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
-from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS
+from mlsim.batch.resources import state_for
+from mlsim.batch.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Occupancy
+from mlsim.record import Jobs, JobState, Occupancy, Rejections
 from mlsim.scenario import (
     BatchConfig,
     CoordinationConfig,
@@ -94,6 +94,8 @@ class BatchSystem:
         Nodes that fail.
     report
         Called now and then with the progress.
+    seed
+        Of random choices of nodes.
     """
 
     def __init__(
@@ -105,10 +107,12 @@ class BatchSystem:
         log: MessageLog | None = None,
         failures: Sequence[FailureConfig] = (),
         report: Callable[[Progress], None] | None = None,
+        seed: int = 0,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._pass)
-        self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
+        self.state = state_for(machine, config, requests, nodes_one_by_one=log is not None, seed=seed)
+        self._rejections = RejectionLog()
         self.pass_times = array("d")
         self.applications: Applications
         self.releases = None if log is None else Releases(self, log, coordination)
@@ -142,9 +146,7 @@ class BatchSystem:
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
-        stranded = self.state.abandon_queue()
-        self.state.table.ints[STATE, stranded] = JobState.REJECTED
-        self._leave(stranded)
+        self._reject(self.state.abandon_queue(), "waited until nothing could start it any more")
         self._flush()
 
     def jobs(self) -> Jobs:
@@ -180,12 +182,23 @@ class BatchSystem:
             self._flush()
         slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
-        too_wide = table.ints[UNITS, slots] > requests.capacity
-        table.ints[STATE, slots[too_wide]] = JobState.REJECTED
-        self._leave(slots[too_wide].tolist())
-        self._arrivals = slots[~too_wide]
+        stays = np.ones(len(slots), np.bool_)
+        for reason, unfit in self.state.never_fit(slots, block).items():
+            self._reject(slots[unfit].tolist(), reason)
+            stays &= ~unfit
+        self._arrivals = slots[stays]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
+
+    def _reject(self, slots: list[int], reason: str) -> None:
+        """Turn jobs away."""
+        self.state.table.ints[STATE, slots] = JobState.REJECTED
+        self._rejections.note(self.state.table.ints[NUMBER, slots], reason)
+        self._leave(slots)
+
+    def rejections(self) -> Rejections:
+        """Give which jobs were turned away, and why."""
+        return self._rejections.record()
 
     # Passes
 
@@ -209,6 +222,10 @@ class BatchSystem:
         if self._ending:
             self._leave(self._ending)
             self._ending.clear()
+        if self.state.rejected:
+            for slot, reason in self.state.rejected:
+                self._reject([slot], reason)
+            self.state.rejected.clear()
         if n_started:
             for slot in self.state.started[:n_started].tolist():
                 self.plan(slot, now, self.applications.launch(slot, now))

@@ -19,6 +19,7 @@ from mlsim.batch.steps import end_job, release_row, return_node
 from mlsim.batch.table import FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
 from mlsim.platform import Machine
 from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
+from mlsim.workload.jobs import JobBlock
 
 __all__ = ["BatchState", "rules_of"]
 
@@ -47,8 +48,8 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
         Whether it matters which nodes a job gets; units are only counted if not.
     """
     rules = np.zeros(N_RULES, np.int64)
-    rules[at.POLICY] = CODES[config.policy.value]
-    rules[at.ORDER] = CODES[(config.backfill_order or config.policy).value]
+    rules[at.POLICY] = CODES[config.ordering.value]
+    rules[at.ORDER] = CODES[(config.backfill_order or config.ordering).value]
     rules[at.BACKFILL] = _BACKFILL[config.backfill]
     rules[at.RESERVATIONS] = config.reservations if config.backfill is Backfill.EASY else 1
     rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
@@ -74,6 +75,8 @@ class BatchState:
     ----------
     table, occupancy
         Jobs in the system, and which nodes each one holds or held.
+    rejected
+        Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it.
     arrays
         All of it as the kernels see it, until arrays grow.
     """
@@ -94,6 +97,7 @@ class BatchState:
         self._counts[FREE] = requests.capacity
         self._ended = np.empty(requests.capacity, np.int64)
         self._queue = self._running = self.started = np.empty(0, np.int64)
+        self.rejected: list[tuple[int, str]] = []
         self.make_room()
 
     @property
@@ -157,6 +161,15 @@ class BatchState:
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node and it is in use."""
         return bool(self._free[node] == self._cores[node] and not self._down[node])
+
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:  # noqa: ARG002
+        """Give which of the jobs that come no set of nodes could hold, by reason."""
+        too_wide = self.table.ints[UNITS, slots] > self.requests.capacity
+        return {"asks for more than the whole machine has": too_wide}
+
+    def room_for(self, slot: int) -> int:  # noqa: ARG002  # all units are alike
+        """Units of a job that fit now; more than it asks for, if there is more room."""
+        return self.n_free
 
     def happen(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, short_first: int

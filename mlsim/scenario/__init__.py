@@ -15,9 +15,10 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_technique, resolve_path
+from mlsim.scenario.paths import located_plugin, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.plugins import installed_names
 from mlsim.scenario.remarks import remarks
 from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
@@ -34,7 +35,9 @@ from mlsim.scenario.words import (
     Backfill,
     Calibration,
     CleaningRule,
+    Contiguity,
     CostProfile,
+    Dispatcher,
     Engine,
     EstimateSource,
     ExecutionModel,
@@ -72,9 +75,11 @@ __all__ = [
     "Calibration",
     "CleaningConfig",
     "CleaningRule",
+    "Contiguity",
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "Dispatcher",
     "EdgeConfig",
     "Engine",
     "EstimateSource",
@@ -118,10 +123,12 @@ __all__ = [
     "WorkloadFormat",
     "dump",
     "from_mapping",
+    "installed_names",
     "json_schema",
     "lacking_parameters",
     "load",
     "loads",
+    "located_plugin",
     "located_technique",
     "megabytes",
     "node_ranges",

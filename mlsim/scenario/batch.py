@@ -9,10 +9,13 @@ from pydantic import Field
 
 from mlsim.scenario.amounts import Duration
 from mlsim.scenario.kinds import Count, Number, WordKind
+from mlsim.scenario.plugins import AllocatorName, DispatcherName, PolicyName
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
     Allocator,
     Backfill,
+    Contiguity,
+    Dispatcher,
     Engine,
     OverrunRule,
     Policy,
@@ -68,8 +71,16 @@ class FairshareConfig(Section):
 class BatchConfig(Section):
     """The dispatcher, and what it does to jobs that overrun."""
 
-    policy: Annotated[Policy, WordKind(Policy)] = Field(
-        Policy.FCFS, description="Order in which the queue is served; `mlsim list policies` explains each."
+    dispatcher: DispatcherName = Field(
+        Dispatcher.QUEUE,
+        description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
+        "away), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), a class in a file, "
+        "or an installed one; see mlsim/batch/PLUGINS.md.",
+    )
+    policy: PolicyName = Field(
+        Policy.FCFS,
+        description="Order in which the queue is served; `mlsim list policies` explains each. A class in a "
+        "file may be one, or an installed one.",
     )
     weights: WeightsConfig | None = Field(
         None, description="Weights of policy linear, scaled so that their absolute values sum to 1."
@@ -110,8 +121,15 @@ class BatchConfig(Section):
         description="What simulates the batch level: simpy, replay (compiled; the same results, for rigid "
         "jobs without messages or failures) or auto (replay where it can).",
     )
-    allocator: Annotated[Allocator, WordKind(Allocator)] = Field(
-        Allocator.FIRST_FIT, description="Which free nodes a job gets: first-fit takes them in node order."
+    allocator: AllocatorName = Field(
+        Allocator.FIRST_FIT,
+        description="Which free nodes a job gets: first-fit takes them in node order; `mlsim list "
+        "allocators` explains each. A class in a file may be one, or an installed one.",
+    )
+    contiguity: Annotated[Contiguity, WordKind(Contiguity)] = Field(
+        Contiguity.PREFER,
+        description="With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer "
+        "(others, by first-fit) or strict (it waits).",
     )
     on_overrun: Annotated[OverrunRule, WordKind(OverrunRule)] = Field(
         OverrunRule.KILL,
@@ -123,13 +141,37 @@ class BatchConfig(Section):
     )
 
     @property
+    def ordering(self) -> Policy:
+        """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
+        return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
+
+    @property
     def policies(self) -> tuple[Policy, ...]:
         """The policies that order something: of the queue, and of the walk of backfilling."""
         walks = self.backfill_order is not None and self.backfill in (Backfill.GREEDY, Backfill.EASY)
-        return (self.policy, self.backfill_order) if walks and self.backfill_order else (self.policy,)
+        walk = (self.backfill_order,) if walks and self.backfill_order else ()
+        return (self.ordering, *walk)
 
     def broken_rules(self) -> Iterator[BrokenRule]:
-        """Check that policy linear has weights."""
+        """Check that policy linear has weights, and that nothing is said that nobody reads."""
+        if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
+            message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
+            yield BrokenRule("contiguity", message, ("allocator",))
+        yield from self._unread()
         if Policy.LINEAR in self.policies and self.weights is None:
             message = "missing; policy linear needs at least one weight, e.g. {p: 0.5, wait: 0.5}"
             yield BrokenRule("weights", message, ("policy", "backfill_order"))
+
+    def _unread(self) -> Iterator[BrokenRule]:
+        """Name what only dispatcher queue reads, where another one decides."""
+        if self.dispatcher is Dispatcher.QUEUE:
+            return
+        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold"]
+        if isinstance(self.dispatcher, Dispatcher):
+            keys.append("allocator")
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = (
+                    f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
+                )
+                yield BrokenRule(key, message, ("dispatcher",))

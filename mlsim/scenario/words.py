@@ -12,7 +12,9 @@ __all__ = [
     "Backfill",
     "Calibration",
     "CleaningRule",
+    "Contiguity",
     "CostProfile",
+    "Dispatcher",
     "Engine",
     "EstimateSource",
     "ExecutionModel",
@@ -172,6 +174,32 @@ class Allocator(Word):
     """Which free nodes a job gets."""
 
     FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+    WORST_FIT = "worst-fit"
+    CONTIGUOUS = "contiguous"
+    RANDOM = "random"
+    TOPOLOGY_AWARE = "topology-aware"
+    HETEROGENEITY_AWARE = "heterogeneity-aware"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Balanced, what worst-fit leads to."""
+        return {"balanced": "worst-fit"}
+
+
+class Contiguity(Word):
+    """What a job gets that finds no neighbouring nodes."""
+
+    PREFER = "prefer"
+    STRICT = "strict"
+
+
+class Dispatcher(Word):
+    """What decides which jobs start, and on which nodes."""
+
+    QUEUE = "queue"
+    REJECT = "reject"
+    PRB = "prb"
 
 
 class OverrunRule(Word):
