@@ -21,6 +21,7 @@ from mlsim.analysis.metrics import (
     makespan,
     makespan_from_submit,
     queue_length,
+    rejected_because,
     throughput,
     utilization,
 )
@@ -79,7 +80,7 @@ def summarize(
             "scenario": scenario,
             "seed": seed,
             "technique": technique,
-            "jobs": job_counts(jobs),
+            "jobs": job_counts(jobs) | {"rejected_because": rejected_because(records.rejections)},
             **_per_job(jobs, tau),
             "queue_length": queue_length(jobs, records.attempts),
             "makespan": makespan(jobs),

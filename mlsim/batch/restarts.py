@@ -110,15 +110,20 @@ class Restarts:
                 table.floats[RUN, slot], table.floats[ESTIMATE, slot] = past.run_time, past.estimate
                 self._ended += past.attempts
 
-    def strand(self, slots: list[int]) -> None:
-        """Give jobs that will never start again the times of their last attempt; they have failed."""
-        for slot in slots:
-            if slot in self._pasts:
-                past, table = self._pasts[slot], self._system.state.table
-                _, _, start, end, *_ = past.attempts.pop()
-                table.floats[START, slot], table.floats[END, slot] = start, end
-                table.ints[CORES, slot], table.ints[BACKFILLED, slot] = past.cores, past.backfilled
-                table.ints[STATE, slot] = JobState.FAILED
+    def strand(self, slot: int) -> bool:
+        """Let a waiting job that nothing will ever start have failed, if it ran before; tells whether it did.
+
+        It gets the times of its last attempt.
+        """
+        past = self._pasts.get(slot)
+        if past is None:
+            return False
+        table = self._system.state.table
+        _, _, start, end, *_ = past.attempts.pop()
+        table.floats[START, slot], table.floats[END, slot] = start, end
+        table.ints[CORES, slot], table.ints[BACKFILLED, slot] = past.cores, past.backfilled
+        table.ints[STATE, slot] = JobState.FAILED
+        return True
 
     def record(self) -> Attempts:
         """Give the attempts of jobs that have left, by job, then start."""

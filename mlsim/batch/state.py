@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.dispatch import (
-    FREE,
-    HINT,
-    N_COUNTS,
-    QUEUED,
-    RUNNING,
-    USED_ROWS,
-    end_job,
-    enter_queue,
-    instant,
-    release_row,
-    reserve,
-    return_node,
-)
+from mlsim.batch import arrays as at
+from mlsim.batch.arrays import EARLY, FREE, HINT, N_COUNTS, N_RULES, QUEUED, RUNNING, USED_ROWS, Arrays
+from mlsim.batch.backfill import reserve
+from mlsim.batch.dispatch import enter_queue, instant
+from mlsim.batch.fairshare import N_SHARES, Accounts
 from mlsim.batch.holders import find_holders
 from mlsim.batch.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyLog
-from mlsim.batch.policies import CODES
+from mlsim.batch.policies import CODES, parameters_of
 from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
+from mlsim.batch.steps import end_job, release_row, return_node
 from mlsim.batch.table import (
     BACKFILLED,
     CORES,
@@ -36,17 +27,54 @@ from mlsim.batch.table import (
     FIRST_ROW,
     HELD,
     NUMBER,
+    PLANNED,
+    RESERVED,
     ROWS,
     START,
     UNITS,
     JobTable,
 )
 from mlsim.platform import Machine
-from mlsim.scenario import Backfill, BatchConfig
+from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
+from mlsim.workload.jobs import JobBlock
 
-__all__ = ["BatchState"]
+__all__ = ["BEYOND_CAP", "BatchState", "rules_of"]
 
 Ints = NDArray[np.int64]
+
+BEYOND_CAP = "asks for more than the power cap leaves"
+"""Why a job is turned away."""
+
+_BACKFILL = {
+    Backfill.NONE: at.NONE,
+    Backfill.GREEDY: at.GREEDY,
+    Backfill.EASY: at.EASY,
+    Backfill.CONSERVATIVE: at.CONSERVATIVE,
+}
+
+
+def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> Ints:
+    """Give the rules as the kernels read them.
+
+    Parameters
+    ----------
+    config
+        The ``batch`` section.
+    exclusive
+        Whether nodes are given whole.
+    merge
+        Whether occupancy rows of neighbouring nodes are merged.
+    nodes
+        Whether it matters which nodes a job gets; units are only counted if not.
+    """
+    rules = np.zeros(N_RULES, np.int64)
+    rules[at.POLICY] = CODES[config.ordering.value]
+    rules[at.ORDER] = CODES[(config.backfill_order or config.ordering).value]
+    rules[at.BACKFILL] = _BACKFILL[config.backfill]
+    rules[at.RESERVATIONS] = config.reservations if config.backfill is Backfill.EASY else 1
+    rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
+    rules[at.PER_EVENT] = config.ties is TieOrder.PER_EVENT
+    return rules
 
 
 class BatchState:
@@ -69,6 +97,10 @@ class BatchState:
     ----------
     table, occupancy
         Jobs in the system, and which nodes each one holds or held.
+    rejected
+        Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it.
+    arrays
+        All of it as the kernels see it, until arrays grow.
     """
 
     def __init__(
@@ -79,16 +111,12 @@ class BatchState:
         nodes_one_by_one: bool,
         cap: PowerCap | None = None,
     ) -> None:
-        self.table = JobTable()
+        self._accounts = Accounts(config.fairshare) if Policy.FAIRSHARE in config.policies else None
+        self.table = JobTable(self._accounts)
         self.occupancy = OccupancyLog()
         self.requests = requests
-        self._options = (
-            CODES[config.policy.value],
-            float(config.deadline_factor),
-            config.backfill is Backfill.EASY,
-            requests.exclusive,
-            not nodes_one_by_one,
-        )
+        self._rules = rules_of(config, requests.exclusive, merge=not nodes_one_by_one, nodes=True)
+        self._parameters = parameters_of(config)
         self._cores = machine.cores
         self._free = machine.cores.copy()
         self._down = np.zeros(machine.n_nodes, np.int64)
@@ -100,15 +128,10 @@ class BatchState:
         self._counts = np.zeros(N_COUNTS, np.int64)
         self._counts[FREE] = requests.capacity
         self._ended = np.empty(requests.capacity, np.int64)
-        self._queue = self._running = self._spare = self.started = np.empty(0, np.int64)
+        self._queue = self._running = self.started = np.empty(0, np.int64)
+        self.rejected: list[tuple[int, str]] = []
         self.make_room()
         self._withhold()
-
-    @property
-    def capacity(self) -> int:
-        """Units that the whole machine can give to one job."""
-        most = self.requests.capacity
-        return most if self._cap is None else min(most, self._cap.largest)
 
     @property
     def n_waiting(self) -> int:
@@ -195,58 +218,50 @@ class BatchState:
         """Whether nobody holds any part of a node and it is in use."""
         return bool(self._free[node] == self._cores[node] and not self._down[node])
 
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:  # noqa: ARG002
+        """Give which of the jobs that come no set of nodes could hold, by reason."""
+        units = self.table.ints[UNITS, slots]
+        too_wide = units > self.requests.capacity
+        reasons = {"asks for more than the whole machine has": too_wide}
+        if self._cap is not None:
+            reasons[BEYOND_CAP] = (units > self._cap.largest) & ~too_wide
+        return reasons
+
+    def room_for(self, slot: int) -> int:  # noqa: ARG002  # all units are alike
+        """Units of a job that fit now; more than it asks for, if there is more room."""
+        return self.n_free
+
     def happen(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, short_first: int
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        if self.holds_back and self._rules[at.PER_EVENT]:
+            self._end_what_is_due(now)
         for k, slot in enumerate(ended):
             self._ended[k] = slot
-        return instant(
-            now,
-            *self._options,
-            short_first,
-            len(ended),
-            self._ended,
-            first,
-            last,
-            arrivals,
-            *self._arrays,
-        )
+        return instant(now, len(ended), self._ended, first, last, arrivals, short_first, *self.arrays)
+
+    def _end_what_is_due(self, now: float) -> None:
+        """Do here what a pass with ties per event does first: it must not use what is held back."""
+        floats = self.table.floats
+        for slot in self.running():
+            if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
+                self.end(slot, now)
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
         """Queue jobs without a pass."""
-        enter_queue(
-            now,
-            *self._options[:2],
-            first,
-            last,
-            arrivals,
-            self.table.floats,
-            self.table.ints,
-            self._queue,
-            self._counts,
-        )
+        enter_queue(now, first, last, arrivals, self.arrays)
 
     def end(self, slot: int, now: float) -> None:
         """Let a running job end without a pass."""
-        end_job(
-            slot,
-            now,
-            self.table.floats,
-            self.table.ints,
-            self._running,
-            self._counts,
-            self._free,
-            self.occupancy.ints,
-            self.occupancy.floats,
-        )
+        end_job(slot, now, self.arrays)
         self._hold_back()
 
     def requeue(self, slot: int, now: float) -> None:
         """Put a job that has ended back into the queue."""
         table = self.table
         table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED], slot] = 0
-        table.floats[[START, END, EXPECTED], slot] = np.nan
+        table.floats[[START, END, EXPECTED, RESERVED, PLANNED], slot] = np.nan
         self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 
     def release(self, slot: int, row: int, now: float) -> None:
@@ -256,17 +271,7 @@ class BatchState:
             units = 1 if self.requests.exclusive else self.occupancy.ints[NODE_CORES, row]
             self.table.ints[HELD, slot] += units
             self._counts[FREE] -= units
-        release_row(
-            slot,
-            row,
-            now,
-            self.requests.exclusive,
-            self.table.ints,
-            self._counts,
-            self._free,
-            self.occupancy.ints,
-            self.occupancy.floats,
-        )
+        release_row(slot, row, now, self.arrays)
         self._hold_back()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
@@ -282,16 +287,7 @@ class BatchState:
 
     def give_back(self, slot: int, node: int, now: float) -> int:
         """Give a free node to a job that had released it; gives its occupancy row."""
-        row = return_node(
-            slot,
-            node,
-            now,
-            self.table.ints,
-            self._counts,
-            self._free,
-            self.occupancy.ints,
-            self.occupancy.floats,
-        )
+        row = return_node(slot, node, now, self.arrays)
         self.make_room()
         return row
 
@@ -330,6 +326,7 @@ class BatchState:
             self._free[node] = self._cores[node] - self._left_over[node]
             self._counts[FREE] += self._free_units(node)
             self._counts[HINT] = min(int(self._counts[HINT]), node)
+            self._counts[EARLY] = 1
             self._left_over[node] = 0
         self._held_back = np.flatnonzero(self._left_over)
         self._withhold()
@@ -364,6 +361,8 @@ class BatchState:
         left_over = len(self._held_back) if exclusive else int(self._left_over.sum())
         allowed = self._cap.units(in_use | (self._left_over > 0)) - left_over
         withheld = max(0, int(units) - allowed)
+        if withheld < self._withheld:
+            self._counts[EARLY] = 1
         self._counts[FREE] += self._withheld - withheld
         self._withheld = withheld
 
@@ -371,9 +370,7 @@ class BatchState:
         """When a waiting job could start, by estimates; infinity if that is not known."""
         if self.units(slot) <= self.n_free:
             return now
-        time, _ = reserve(
-            self.units(slot), now, self.table.floats, self.table.ints, self._running, self._counts
-        )
+        time, _ = reserve(self.units(slot), now, self.arrays)
         return float(time)
 
     def make_room(self) -> None:
@@ -382,24 +379,34 @@ class BatchState:
         if len(self._queue) < capacity:
             self._queue = _grown(self._queue, capacity)
             self._running = _grown(self._running, capacity)
-            self._spare = np.empty(capacity, np.int64)
+            self._spare = np.empty(2 * capacity, np.int64)
             self.started = np.empty(capacity, np.int64)
+            # Now, an overdue end, two for each waiting job, one for each running one.
+            self._profile = np.empty(2 * capacity + 2), np.empty(2 * capacity + 2, np.int64)
         # A pass writes no more rows than there are units on the machine.
         self.occupancy.reserve(self.n_rows, self.requests.capacity + 1)
         self.row_limit = self.occupancy.ints.shape[1] - self.requests.capacity - 1
-        self._arrays: tuple[Any, ...] = (
-            self.table.floats,
-            self.table.ints,
-            self._queue,
-            self._spare,
-            self._running,
-            self._counts,
-            self._free,
-            self._cores,
-            self.occupancy.ints,
-            self.occupancy.floats,
-            self.started,
+        self.arrays = Arrays(
+            rules=self._rules,
+            parameters=self._parameters,
+            floats=self.table.floats,
+            ints=self.table.ints,
+            queue=self._queue,
+            spare=self._spare,
+            running=self._running,
+            counts=self._counts,
+            free=self._free,
+            cores=self._cores,
+            rows=self.occupancy.ints,
+            times=self.occupancy.floats,
+            shares=_NOBODY if self._accounts is None else self._accounts.shares,
+            profile_times=self._profile[0],
+            profile_free=self._profile[1],
+            started=self.started,
         )
+
+
+_NOBODY = np.empty((N_SHARES, 0))
 
 
 def _grown(array: Ints, capacity: int) -> Ints:

@@ -15,6 +15,7 @@ from mlsim.record.tables import (
     Outages,
     PEs,
     Records,
+    Rejections,
     empty,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "Outages",
     "PEs",
     "Records",
+    "Rejections",
     "empty",
 ]

@@ -36,6 +36,7 @@ from mlsim.record.tables import (
     Outages,
     PEs,
     Records,
+    Rejections,
 )
 
 __all__ = [
@@ -84,10 +85,11 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         ``job_id``; ``submit_time``, ``start_time``, ``end_time`` (s); ``run_time`` (s, end - start),
         ``walltime`` (s, the estimate), ``log_run_time`` (s, in the workload); ``processors`` asked for,
         ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
-        :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
-        unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
-        ``slowdown``, ``bounded_slowdown`` (τ = 10 s); ``restarts`` after failures, and ``lost_core_seconds``
-        that failures cost; ``energy`` (J), if the power of the nodes is known.
+        :class:`JobState`), ``reason`` (why it was rejected), ``backfilled``; ``user``, ``group``,
+        ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from the
+        times: ``wait_time``, ``response_time`` (s), ``slowdown``, ``bounded_slowdown`` (τ = 10 s);
+        ``restarts`` after failures, and ``lost_core_seconds`` that failures cost; ``energy`` (J), if the power
+        of the nodes is known.
     """
     jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)
     return _frame(
@@ -103,6 +105,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
             "cores": jobs.cores,
             "nodes": job_node_sets(occupancy, len(jobs.job_id)),
             "state": _words(jobs.state, JobState),
+            "reason": _reasons(records.rejections, len(jobs.job_id)),
             "backfilled": jobs.backfilled,
             "user": jobs.user,
             "group": jobs.group,
@@ -119,6 +122,14 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
             **({} if energy is None else {"energy": energy}),
         }
     )
+
+
+def _reasons(rejections: Rejections, jobs: int) -> pl.Series:
+    """Give the reason for which each job was turned away, null for the others."""
+    codes = np.full(jobs, -1, np.int64)
+    codes[rejections.job] = rejections.reason
+    words = pl.Series([*rejections.reasons, None], dtype=pl.String)
+    return words.gather(np.where(codes < 0, len(rejections.reasons), codes))
 
 
 def node_frame(nodes: Nodes) -> pl.DataFrame:

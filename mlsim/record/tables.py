@@ -29,6 +29,7 @@ __all__ = [
     "Outages",
     "PEs",
     "Records",
+    "Rejections",
     "empty",
 ]
 
@@ -326,6 +327,23 @@ class Attempts:
     busy: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """One row a job that was turned away, in order of arrival.
+
+    ``job`` is the row of the job, ``reason`` the place of the reason in ``reasons``.
+    """
+
+    job: Ints
+    reason: NDArray[np.int32]
+    reasons: tuple[str, ...] = ()
+
+    @staticmethod
+    def none() -> Rejections:
+        """Give a table of no rows."""
+        return Rejections(np.empty(0, np.int64), np.empty(0, np.int32))
+
+
 def _no_outages() -> Outages:
     return empty(Outages)
 
@@ -345,6 +363,7 @@ class Records:
     chunks: Chunks
     pes: PEs
     messages: Messages
+    rejections: Rejections = field(default_factory=Rejections.none)
     outages: Outages = field(default_factory=_no_outages)
     attempts: Attempts = field(default_factory=_no_attempts)
 

@@ -2,7 +2,7 @@
 
 from mlsim.scenario.amounts import Quantity
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.batch import BatchConfig
+from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
 from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
@@ -15,11 +15,13 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_technique, resolve_path
+from mlsim.scenario.paths import located_plugin, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.plugins import installed_names
 from mlsim.scenario.power import PowerConfig
 from mlsim.scenario.remarks import remarks
+from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
     ParametersConfig,
@@ -34,7 +36,10 @@ from mlsim.scenario.words import (
     Backfill,
     Calibration,
     CleaningRule,
+    Contiguity,
     CostProfile,
+    Dispatcher,
+    Engine,
     EstimateSource,
     ExecutionModel,
     FailureRule,
@@ -42,13 +47,16 @@ from mlsim.scenario.words import (
     LockOrder,
     Mapping,
     MasterRole,
+    MemorySource,
     OverrunRule,
     Policy,
     ReleasedNodes,
     RequestRule,
     ServiceOrder,
+    ShareOwner,
     Statistics,
     Technique,
+    TieOrder,
     Topology,
     TraceLevel,
     WeightSource,
@@ -57,6 +65,8 @@ from mlsim.scenario.words import (
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
+    "CORES",
+    "MEMORY",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -67,22 +77,27 @@ __all__ = [
     "Calibration",
     "CleaningConfig",
     "CleaningRule",
+    "Contiguity",
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "Dispatcher",
     "DrainConfig",
     "EdgeConfig",
+    "Engine",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
     "FailureRule",
+    "FairshareConfig",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -96,25 +111,32 @@ __all__ = [
     "Quantity",
     "RandomFailureConfig",
     "ReleasedNodes",
+    "RequestConfig",
     "RequestRule",
     "Scenario",
     "SelectConfig",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
+    "WeightsConfig",
     "WindowConfig",
     "WorkloadConfig",
     "WorkloadFormat",
     "dump",
     "from_mapping",
+    "installed_names",
     "json_schema",
     "lacking_parameters",
     "load",
     "loads",
+    "located_plugin",
     "located_technique",
+    "megabytes",
     "node_ranges",
     "options",
     "parse_override",

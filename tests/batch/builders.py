@@ -103,7 +103,7 @@ def system(
     if dispatcher.power_cap is not None:
         cap = PowerCap(watts, hardware.cores, requests.exclusive, dispatcher.power_cap)
     plan = OutagePlan.from_config(config, seed)
-    return BatchSystem(hardware, dispatcher, requests, coordination, log, plan, cap=cap)
+    return BatchSystem(hardware, dispatcher, requests, coordination, log, plan, seed=seed, cap=cap)
 
 
 def simulate(jobs, nodes: int, *, blocks=None, releases=None, **options):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, failure_metrics, queue_length
 from mlsim.batch.failing import OutagePlan
+from mlsim.batch.resources import choice
 from mlsim.record import (
     Chunks,
     JobState,
@@ -183,8 +184,8 @@ def records_of(batch, done, occupancy, nodes: int, cores: int) -> Records:
         done,
         occupancy,
         *(empty(table) for table in (Loops, Chunks, PEs, Messages)),
-        batch.outage_rows(),
-        batch.attempt_rows(),
+        outages=batch.outage_rows(),
+        attempts=batch.attempt_rows(),
     )
 
 
@@ -346,3 +347,47 @@ def test_the_summary_counts_what_failures_cost():
     }
     assert queue_length(records.jobs, records.attempts)["mean"] == 0
     assert busy_seconds(records).tolist() == [14, 2]
+
+
+BACKFILLS = [
+    {"backfill": "none"},
+    {"backfill": "greedy"},
+    {"backfill": "easy", "backfill_order": "SPF"},
+    {"backfill": "easy", "reservations": 2},
+    {"backfill": "conservative"},
+]
+
+
+@settings(deadline=None, max_examples=200)
+@given(studies(), st.sampled_from(BACKFILLS), st.sampled_from(["drained", "per-event"]))
+def test_both_states_do_the_same(study, backfill, ties):
+    """The general state is as the one for a pool, with failures, drains and restarts."""
+    rules, jobs = study
+    rows = block(*(np.array(column) for column in zip(*jobs, strict=True)))
+    runs = []
+    for general in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if general:
+                patch.setattr(choice, "needs_resources", lambda *_: True)
+            runs.append(simulate(rows, rules.nodes, **(options(rules) | backfill), ties=ties))
+    (pool, done, held), (nodes, done_there, held_there) = runs
+    assert [type(batch.state).__name__ for batch in (pool, nodes)] == ["BatchState", "ResourceState"]
+    for name in ("state", "start_time", "end_time", "backfilled", "cores"):
+        np.testing.assert_array_equal(getattr(done, name), getattr(done_there, name), name)
+    for name in ("job", "node", "count", "cores", "start", "end"):
+        np.testing.assert_array_equal(getattr(held, name), getattr(held_there, name), name)
+    for name in ("job", "node", "start", "end", "kept", "lost"):
+        first, second = (getattr(batch.attempt_rows(), name) for batch in (pool, nodes))
+        np.testing.assert_array_equal(first, second, name)
+    check_held(rules, done, held)
+
+
+def check_held(rules: Rules, done, held) -> None:
+    """No node is held more than it has, and nobody holds anything outside of its attempts."""
+    for node in range(rules.nodes):
+        on_it = (held.node <= node) & (node < held.node + held.count) & (held.end > held.start)
+        for time in held.start[on_it]:
+            now = on_it & (held.start <= time) & (time < held.end)
+            assert held.cores[now].sum() <= rules.cores
+    assert (held.end >= held.start).all()
+    assert (held.end <= np.nanmax(done.end_time, initial=0)).all()

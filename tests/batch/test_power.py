@@ -68,7 +68,8 @@ def records_of(rules: Rules, batch, done, occupancy, groups: int = 1) -> Records
         NodePower(*columns),
     )
     tables = (empty(table) for table in (Loops, Chunks, PEs, Messages))
-    return Records(nodes, done, occupancy, *tables, batch.outage_rows(), batch.attempt_rows())
+    outages, attempts = batch.outage_rows(), batch.attempt_rows()
+    return Records(nodes, done, occupancy, *tables, outages=outages, attempts=attempts)
 
 
 def node_power(records: Records, node: int, time: float) -> tuple[float, float, float]:

@@ -17,6 +17,7 @@ from mlsim.analysis.metrics.system import (
     makespan,
     makespan_from_submit,
     queue_length,
+    rejected_because,
     throughput,
     utilization,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "out_of_use_seconds",
     "percent_imbalance",
     "queue_length",
+    "rejected_because",
     "released_nodes",
     "released_seconds",
     "throughput",

@@ -1,0 +1,180 @@
+"""What a dispatcher sees at a pass, and what it answers.
+
+A dispatcher of the user's own, and each constraint-programming dispatcher, gets a :class:`StateView`
+and answers with :class:`Start` and :class:`Reject`. Every array of a view is read-only. Run times are
+estimates; nothing in a view tells the actual ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Dispatcher", "Reject", "RunningJobs", "Start", "StateView", "WaitingJobs"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJobs:
+    """The jobs that wait, one row each, in order of (submit_time, job_id).
+
+    Attributes
+    ----------
+    number : ndarray of int64, shape (n,)
+        Order of arrival from 0, unique in a run.
+    job_id : ndarray of int64, shape (n,)
+        Identifier in the log.
+    submit_time : ndarray of float64, shape (n,)
+        Seconds from the scenario's start.
+    estimate : ndarray of float64, shape (n,)
+        What the dispatcher may know of the run time [s]; above 0.
+    processors : ndarray of int64, shape (n,)
+        Processors as in the log.
+    units : ndarray of int64, shape (n,)
+        Identical units that the job asks for; each lies on one node.
+    request : ndarray of int64, shape (n, R)
+        What one unit asks of each resource, in the order of :attr:`StateView.resources`.
+    user, group, executable, queue, partition : ndarray of int64, shape (n,)
+        Numbers as in the log, -1 if not known.
+    """
+
+    number: Ints
+    job_id: Ints
+    submit_time: Floats
+    estimate: Floats
+    processors: Ints
+    units: Ints
+    request: Ints
+    user: Ints
+    group: Ints
+    executable: Ints
+    queue: Ints
+    partition: Ints
+
+    def __len__(self) -> int:
+        return self.job_id.size
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJobs:
+    """The jobs that run, one row each, in order of arrival, and what they hold.
+
+    Attributes
+    ----------
+    number, job_id : ndarray of int64, shape (m,)
+        As in :class:`WaitingJobs`.
+    start_time : ndarray of float64, shape (m,)
+        Seconds from the scenario's start.
+    expected_end : ndarray of float64, shape (m,)
+        max(start + estimate, now + 1 s): a job that outlived its estimate is expected in a second.
+    units : ndarray of int64, shape (m,)
+        Units that the job still holds.
+    request : ndarray of int64, shape (m, R)
+        What one unit holds of each resource.
+    user, group, executable, queue, partition : ndarray of int64, shape (m,)
+        Numbers as in the log, -1 if not known.
+    held_job, held_node, held_units : ndarray of int64, shape (h,)
+        Who holds what, one row a (job, node): row of this table, node, units of the job there.
+    """
+
+    number: Ints
+    job_id: Ints
+    start_time: Floats
+    expected_end: Floats
+    units: Ints
+    request: Ints
+    user: Ints
+    group: Ints
+    executable: Ints
+    queue: Ints
+    partition: Ints
+    held_job: Ints
+    held_node: Ints
+    held_units: Ints
+
+    def __len__(self) -> int:
+        return self.job_id.size
+
+
+@dataclass(frozen=True, slots=True)
+class StateView:
+    """The batch level as a dispatcher sees it at one pass.
+
+    Attributes
+    ----------
+    now
+        Seconds from the scenario's start.
+    resources
+        Names of the R resources: ``cores`` first, then ``memory`` (in MB) if the platform says how much
+        there is, then the others in the order in which the platform names them.
+    capacity : ndarray of int64, shape (n_nodes, R)
+        What every node has; rows of 0 for nodes that are out of use.
+    free : ndarray of int64, shape (n_nodes, R)
+        What nobody holds.
+    exclusive
+        Whether nodes are given whole: a unit needs a node of which nothing is held.
+    waiting, running
+        The jobs.
+    """
+
+    now: float
+    resources: tuple[str, ...]
+    capacity: Ints
+    free: Ints
+    exclusive: bool
+    waiting: WaitingJobs
+    running: RunningJobs
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Let a waiting job start now.
+
+    Attributes
+    ----------
+    job
+        Row of :attr:`StateView.waiting`.
+    nodes
+        The node of each of its units; None lets the scenario's allocator choose.
+    backfilled
+        Whether the job overtook one that came before it in the dispatcher's order.
+    """
+
+    job: int
+    nodes: Sequence[int] | None = None
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Turn a waiting job away for good.
+
+    Attributes
+    ----------
+    job
+        Row of :attr:`StateView.waiting`.
+    reason
+        Why, in words for the user.
+    """
+
+    job: int
+    reason: str
+
+
+class Dispatcher(Protocol):
+    """Decides at a pass which waiting jobs start."""
+
+    def dispatch(self, view: StateView) -> Iterable[Start | Reject]:
+        """Answer for one pass.
+
+        The answers are carried out in their order, each on what those before it left free. A job without
+        an answer goes on waiting. A start that does not fit, a job named twice and a row that does not
+        exist end the run with an error that names the job and the time.
+        """
+        ...
