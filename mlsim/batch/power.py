@@ -24,16 +24,25 @@ _ROUNDING = 1e-6
 class PowerCap:
     """What a cap leaves for jobs.
 
+    Counts of units make sense where it is even only.
+
     Parameters
     ----------
     power
-        Power of the nodes; each unit adds the same when it is held.
+        Power of the nodes.
     cores
         Cores of each node.
     exclusive
         Whether a unit is a whole node; else it is a core.
     levels
         From a time on (s) so much (W), in order of time.
+
+    Attributes
+    ----------
+    of_each
+        What each node, or each core of it where these are given singly, adds when it is held, in W.
+    watts
+        The cap now.
     """
 
     def __init__(
@@ -44,17 +53,32 @@ class PowerCap:
         levels: tuple[tuple[float, float], ...],
     ) -> None:
         self._power = power
-        self._of_a_unit = float(power.busy[0] - power.idle[0]) / (1 if exclusive else int(cores[0]))
+        self.of_each = (power.busy - power.idle) / (1 if exclusive else cores)
+        self._of_a_unit = float(self.of_each[0])
         self._units = len(cores) if exclusive else int(cores.sum())
         self.levels = levels
         self.watts = math.inf if levels[0][0] > 0.0 else levels[0][1]
 
     @property
+    def is_even(self) -> bool:
+        """Whether every node, or core, adds the same."""
+        return bool((self.of_each == self.of_each[0]).all())
+
+    @property
+    def highest(self) -> float:
+        """What jobs may add when all nodes are in use and the cap is at its highest, in W."""
+        # Before the first level there is no cap.
+        most = math.inf if self.levels[0][0] > 0.0 else max(watts for _, watts in self.levels)
+        return most - float(self._power.idle.sum())
+
+    def left(self, is_on: NDArray[np.bool_]) -> float:
+        """Give what jobs may add to the power of nodes that are on, in W; below 0 if nothing."""
+        return self.watts - float(np.where(is_on, self._power.idle, self._power.off).sum())
+
+    @property
     def largest(self) -> int:
         """Units that jobs may hold when all nodes are in use and the cap is at its highest."""
-        # Before the first level there is no cap.
-        highest = math.inf if self.levels[0][0] > 0.0 else max(watts for _, watts in self.levels)
-        return self._units_under(highest, float(self._power.idle.sum()))
+        return self._units_under(self.highest)
 
     def units(self, is_on: NDArray[np.bool_]) -> int:
         """Units that jobs may hold now.
@@ -64,11 +88,10 @@ class PowerCap:
         is_on
             Which nodes are in use, or held by jobs though they are not.
         """
-        return self._units_under(self.watts, float(np.where(is_on, self._power.idle, self._power.off).sum()))
+        return self._units_under(self.left(is_on))
 
-    def _units_under(self, watts: float, base: float) -> int:
-        """Units that may be held where ``base`` W are taken without any."""
-        left = watts - base
+    def _units_under(self, left: float) -> int:
+        """Units that may be held where they may add so much."""
         if self._of_a_unit == 0.0 or left == math.inf:
             return self._units if left >= 0.0 else 0
         return min(math.floor(left / self._of_a_unit + _ROUNDING), self._units)

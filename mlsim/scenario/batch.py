@@ -147,8 +147,9 @@ class BatchConfig(Section):
     power_cap: PowerCaps | None = Field(
         None,
         description="No pass starts a job that would push the power of the machine above this (W). A list "
-        "sets it anew from time to time. Needs platform.nodes.N.power, and that each whole node (with "
-        "mapping core: each core) adds the same power when a job holds it. Default: no cap.",
+        "sets it anew from time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) "
+        "add unequal power when held, jobs ask for other resources, or the allocator is not first-fit: only "
+        "with backfill none, greedy, or easy with one reservation. Default: no cap.",
         examples=["20 kW"],
     )
     on_failure: Annotated[FailureRule, WordKind(FailureRule)] = Field(

@@ -19,6 +19,8 @@ from mlsim.workload.jobs import JobBlock
 
 def platform(nodes: int, cores: int = 1, power=None, **others) -> PlatformConfig:
     groups = [{"name": "n", "count": nodes, "cores": cores, "power": power}]
+    if isinstance(power, list):  # one for each node
+        groups = [{"name": f"n{k}x", "count": 1, "cores": cores, "power": own} for k, own in enumerate(power)]
     return PlatformConfig.model_validate({"nodes": groups, **others})
 
 

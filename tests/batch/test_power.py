@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.analysis.metrics import energy_metrics
+from mlsim.batch.resources import choice
 from mlsim.errors import InputError
 from mlsim.record import (
     Chunks,
@@ -27,7 +28,7 @@ from mlsim.record.energy import job_energy, power_over_time, run_energy, run_spa
 from mlsim.scenario import from_mapping
 from tests.batch.builders import block, simulate
 from tests.batch.test_failures import assert_same, by_reference, job_lists, options, studies
-from tests.reference.outages import Rules
+from tests.reference.outages import Job, Rules, UnevenMachine
 
 watts = st.sampled_from([0.0, 1.0, 2.5, 10.0])
 
@@ -208,13 +209,6 @@ def group(name: str, **keys):
     ("nodes", "cap", "mapping", "words"),
     [
         ([group("a")], 800, "node", "needs the power of the nodes"),
-        (
-            [group("a", power=POWER), group("b", power=POWER | {"busy": 400})],
-            800,
-            "node",
-            "by group they add 200 W, 300 W",
-        ),
-        ([group("a", power=POWER), group("b", power=POWER, cores=8)], 800, "core", "each core must add"),
         ([group("a", power=POWER)], 399, "node", "too little for any job: the idle machine takes 200 W"),
         ([group("a", power=POWER), group("b")], None, "node", "other groups give theirs"),
         ([group("a", power=POWER | {"idle": 301})], None, "node", "is less than idle"),
@@ -229,3 +223,46 @@ def test_what_is_wrong_is_told(nodes, cap, mapping, words):
         scenario["batch"] = {"power_cap": cap}
     with pytest.raises(InputError, match=words):
         from_mapping(scenario)
+
+
+def test_unequal_power_goes_with_one_reservation_only():
+    power = [POWER, POWER | {"busy": 400}]
+    with pytest.raises(InputError, match="backfill none, greedy, or easy with one reservation only"):
+        simulate(block([0], [1], [1], [1]), 2, power=power, power_cap=800, backfill="conservative")
+
+
+@settings(deadline=None, max_examples=300)
+@given(powered(capped=True))
+def test_a_cap_is_the_same_in_both_states(study):
+    rules, jobs = study
+    rows = block(*(np.array(column) for column in zip(*jobs, strict=True)))
+    _, done, held = simulate(rows, rules.nodes, **power_options(rules))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "needs_resources", lambda *_: True)
+        _, done_there, held_there = simulate(rows, rules.nodes, **power_options(rules))
+    for name in ("state", "start_time", "end_time", "backfilled"):
+        np.testing.assert_array_equal(getattr(done, name), getattr(done_there, name), name)
+    for name in ("job", "node", "count", "start", "end"):
+        np.testing.assert_array_equal(getattr(held, name), getattr(held_there, name), name)
+
+
+@settings(deadline=None, max_examples=300)
+@given(powered(capped=True), st.data())
+def test_nodes_of_unequal_power_agree_with_the_slow_twin(study, data):
+    rules, jobs = study
+    scale = [data.draw(st.sampled_from([1.0, 1.0, 2.0, 4.0])) for _ in range(rules.nodes)]
+    rules = replace(rules, off=min(rules.off, rules.idle))
+    rows = block(*(np.array(column) for column in zip(*jobs, strict=True)))
+    given_options = power_options(rules)
+    given_options["power"] = [
+        {"idle": rules.idle * factor, "busy": rules.busy * factor, "off": rules.off} for factor in scale
+    ]
+    batch, done, occupancy = simulate(rows, rules.nodes, **given_options)
+    twins = [
+        Job(int(i), float(r), float(p), float(e), int(q))
+        for i, r, p, e, q in zip(
+            rows.job_id, rows.submit_time, rows.run_time, rows.estimate, rows.processors, strict=True
+        )
+    ]
+    UnevenMachine(rules, scale).simulate(twins)
+    assert_same(rules, twins, batch, done, occupancy)

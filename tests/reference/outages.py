@@ -218,3 +218,101 @@ class Machine:
         job.killed = self.rules.kill and job.run > job.estimate
         job.end = now + (min(job.run, job.estimate) if self.rules.kill else job.run)
         self.running.append(job)
+
+
+class UnevenMachine(Machine):
+    """Nodes that add different power when they are held: node n takes ``scale[n]`` times idle and busy."""
+
+    def __init__(self, rules: Rules, scale: Sequence[float]) -> None:
+        super().__init__(rules)
+        self.scale = scale
+
+    def a_unit(self, node: int) -> float:
+        return self.scale[node] * (self.rules.busy - self.rules.idle) / self.size
+
+    def power(self) -> float:
+        total = 0.0
+        for node in range(self.rules.nodes):
+            used = self.used(node)
+            is_off = used == 0 and node in self.down
+            total += (
+                self.rules.off if is_off else self.scale[node] * self.rules.idle + used * self.a_unit(node)
+            )
+        return total
+
+    def place(self, units: int, free: Sequence[int]) -> dict[int, int] | None:
+        """First-fit."""
+        placed: dict[int, int] = {}
+        for node, room in enumerate(free):
+            taken = min(units, room)
+            if taken > 0:
+                placed[node] = taken
+                units -= taken
+        return placed if units == 0 else None
+
+    def fits(self, units: int, free: Sequence[int], watts: float) -> dict[int, int] | None:
+        """Where a job would be put, if the power suffices."""
+        placed = self.place(units, free)
+        return placed if placed is not None and self.cost(placed) <= watts + 1e-4 else None
+
+    def cost(self, placed: dict[int, int]) -> float:
+        return sum(units * self.a_unit(node) for node, units in placed.items())
+
+    def biggest(self) -> int:
+        return 10**9
+
+    def can_never_start(self, job: Job) -> bool:
+        caps = self.rules.caps
+        best = max(cap for _, cap in caps) if caps and caps[0][0] == 0.0 else FOREVER
+        best -= sum(self.scale) * self.rules.idle
+        return self.fits(job.units, [self.size] * self.rules.nodes, best) is None
+
+    def make_pass(self, now: float) -> None:
+        for job in [job for job in self.waiting if self.can_never_start(job)]:
+            self.waiting.remove(job)
+            job.state = "rejected"
+        self.waiting.sort(key=lambda job: (job.submit, job.id))
+        while self.waiting and self.start_if_fits(self.waiting[0], now):
+            pass
+        if not self.waiting or not self.rules.easy:
+            return
+        head = self.waiting[0]
+        time, free, watts = self.foresee(head, now)
+        for job in self.waiting[1:]:
+            placed = self.fits(job.units, self.all_free(), self.cap - self.power())
+            if placed is None:
+                continue
+            if now + job.estimate > time:
+                left = [room - placed.get(node, 0) for node, room in enumerate(free)]
+                if self.fits(head.units, left, watts - self.cost(placed)) is None:
+                    continue
+                free, watts = left, watts - self.cost(placed)
+            job.backfilled = True
+            self.start(job, now)
+
+    def all_free(self) -> list[int]:
+        return [self.free(node) for node in range(self.rules.nodes)]
+
+    def start_if_fits(self, job: Job, now: float) -> bool:
+        if self.fits(job.units, self.all_free(), self.cap - self.power()) is None:
+            return False
+        self.start(job, now)
+        return True
+
+    def foresee(self, head: Job, now: float) -> tuple[float, list[int], float]:
+        """When the head fits, and what is free then; infinity if that is not known."""
+        free, watts = self.all_free(), self.cap - self.power()
+
+        def expected(job: Job) -> float:
+            end = job.start + job.estimate
+            return end if end > now else now + 1.0
+
+        for time in sorted({expected(job) for job in self.running}):
+            for job in [job for job in self.running if expected(job) == time]:
+                for node, units in job.held.items():
+                    if node not in self.down:
+                        free[node] += units
+                        watts += units * self.a_unit(node)
+            if self.fits(head.units, free, watts) is not None:
+                return time, free, watts
+        return FOREVER, free, watts

@@ -19,7 +19,7 @@ from mlsim.batch.resources.allocators import clear_placed, place
 from mlsim.batch.resources.fit import could_fit, refuse
 from mlsim.batch.resources.future import reserve, take_from_future
 from mlsim.batch.resources.grid import Grid
-from mlsim.batch.resources.holding import begin_placed
+from mlsim.batch.resources.holding import begin_placed, has_power
 from mlsim.batch.table import ESTIMATE, NUMBER, UNITS
 
 __all__ = ["backfill", "start_if_fits", "start_short_jobs"]
@@ -32,6 +32,9 @@ def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -
         return False
     if not place(slot, g.free, s, g):
         refuse(slot, s, g)
+        return False
+    if not has_power(slot, s, g):
+        clear_placed(g)
         return False
     begin_placed(slot, now, backfilled, s, g)
     return True
@@ -80,7 +83,7 @@ def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
     if not place(slot, g.free, s, g):
         refuse(slot, s, g)
         return False
-    if not take_from_future(slot, head, s, g):
+    if not has_power(slot, s, g) or not take_from_future(slot, head, s, g):
         clear_placed(g)
         return False
     begin_placed(slot, now, True, s, g)
@@ -112,6 +115,7 @@ def _shortest(room: int, now: float, s: Arrays, g: Grid) -> int:
             harmless = now + s.floats[ESTIMATE, slot] <= time or take_from_future(slot, head, s, g)
         else:
             harmless = place(slot, g.free, s, g)
+        harmless = harmless and has_power(slot, s, g)
         clear_placed(g)
         if harmless:
             best = k

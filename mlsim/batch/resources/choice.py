@@ -40,7 +40,7 @@ def state_for(
     cap
         How much power jobs may add.
     """
-    if not needs_resources(config, requests):
+    if not needs_resources(config, requests) and (cap is None or cap.is_even):
         return BatchState(machine, config, requests, nodes_one_by_one, cap)
     from mlsim.batch.resources.state import ResourceState  # here, as only it loads its kernels
 

@@ -8,10 +8,19 @@ from mlsim._jit import kernel
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
-from mlsim.batch.resources.allocators import has_window
+from mlsim.batch.resources.allocators import clear_placed, has_window, place
 from mlsim.batch.resources.fit import units_on
-from mlsim.batch.resources.grid import HAVE, RETURNED, STRICT, Grid
-from mlsim.batch.resources.holding import units_in_row
+from mlsim.batch.resources.grid import (
+    CAPPED,
+    EVEN,
+    HAVE,
+    POWER_LATER,
+    POWER_LEFT,
+    RETURNED,
+    STRICT,
+    Grid,
+)
+from mlsim.batch.resources.holding import power_placed, powered_by, units_in_row
 from mlsim.batch.running import first_after
 from mlsim.batch.table import EXPECTED, FIRST_ROW, ROWS, UNITS
 
@@ -23,6 +32,7 @@ def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Ar
     """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
     if g.capacity[node, 0] == 0:
         return  # it is out of use
+    g.settings[POWER_LATER] += sign * powered_by(slot, units, s, g) * g.power[node]
     most = s.ints[UNITS, head]
     g.settings[HAVE] -= units_on(head, node, most, g.future, s, g)
     for r in range(len(g.future_total)):
@@ -50,8 +60,24 @@ def _add_held(slot: int, head: int, s: Arrays, g: Grid) -> None:
 @kernel
 def head_keeps(head: int, s: Arrays, g: Grid) -> bool:
     """Tell whether the head fits in the future."""
-    enough = g.settings[HAVE] >= s.ints[UNITS, head]
-    return bool(enough) and (not g.settings[STRICT] or has_window(head, g.future, s, g))
+    if g.settings[HAVE] < s.ints[UNITS, head]:
+        return False
+    if g.settings[STRICT] and not has_window(head, g.future, s, g):
+        return False
+    return not g.settings[CAPPED] or _power_suffices(head, s, g)
+
+
+@kernel
+def _power_suffices(head: int, s: Arrays, g: Grid) -> bool:
+    """Tell whether the power cap lets the head start in the future, where the allocator would put it."""
+    if g.settings[EVEN]:
+        needed = s.ints[UNITS, head] * powered_by(head, 1, s, g) * g.power[0]
+        return bool(needed <= g.settings[POWER_LATER])
+    g.aside[:] = g.placed  # another job may be placed
+    clear_placed(g)
+    fits = place(head, g.future, s, g) and power_placed(head, s, g) <= g.settings[POWER_LATER]
+    g.placed[:] = g.aside
+    return fits
 
 
 @kernel
@@ -70,6 +96,7 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
     g.future[:] = g.free
     g.future_total[:] = g.total
     g.settings[HAVE] = 0
+    g.settings[POWER_LATER] = g.settings[POWER_LEFT]
     for node in range(len(g.placed)):
         g.settings[HAVE] += units_on(head, node, s.ints[UNITS, head], g.future, s, g)
     n = s.counts[RUNNING]

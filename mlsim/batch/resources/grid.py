@@ -17,7 +17,10 @@ FIRST_FIT, BEST_FIT, WORST_FIT, CONTIGUOUS, RANDOM, TOPOLOGY, HETEROGENEITY, OWN
 
 # Places in the array of settings: the first four are fixed, the others change.
 ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)
-N_SETTINGS: Final = 7
+# Of a power cap, in microwatts: whether there is one, whether all nodes add the same, and what is left of it
+# now and at the head's reservation.
+CAPPED, EVEN, POWER_LEFT, POWER_LATER = range(7, 11)
+N_SETTINGS: Final = 11
 
 MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
@@ -62,6 +65,13 @@ class Grid(NamedTuple):
         topology-aware.
     scarcity : float64, shape (R,)
         Weight of each resource for the heterogeneity-aware allocator.
+    power : int64, shape (nodes,)
+        What a node, or each of its cores where these are given singly, adds when it is held, in microwatts;
+        0 without a power cap.
+    used : int64, shape (nodes,)
+        How many of these are held, also on nodes out of use.
+    aside : int64, shape (nodes,)
+        Where ``placed`` is kept while the head is placed.
     """
 
     settings: Ints
@@ -83,3 +93,6 @@ class Grid(NamedTuple):
     near: Ints
     links: Ints
     scarcity: Floats
+    power: Ints
+    used: Ints
+    aside: Ints

@@ -11,7 +11,7 @@ from mlsim.batch.arrays import EARLY, EXCLUSIVE, FREE, MERGE, RUNNING, USED_ROWS
 from mlsim.batch.fairshare import change_rate
 from mlsim.batch.occupancy import COUNT, FINISH, NODE, NODE_CORES, RELEASED
 from mlsim.batch.policies import HALF_LIFE
-from mlsim.batch.resources.grid import RETURNED, Grid
+from mlsim.batch.resources.grid import CAPPED, POWER_LEFT, RETURNED, Grid
 from mlsim.batch.running import add_running, remove_running
 from mlsim.batch.table import (
     ACCOUNT,
@@ -29,7 +29,16 @@ from mlsim.batch.table import (
     UNITS,
 )
 
-__all__ = ["begin_placed", "end_job", "release_row", "return_node", "units_in_row"]
+__all__ = [
+    "begin_placed",
+    "end_job",
+    "has_power",
+    "power_placed",
+    "powered_by",
+    "release_row",
+    "return_node",
+    "units_in_row",
+]
 
 Ints = NDArray[np.int64]
 
@@ -41,8 +50,33 @@ def units_in_row(slot: int, row: int, s: Arrays, g: Grid) -> int:
 
 
 @kernel
+def powered_by(slot: int, units: int, s: Arrays, g: Grid) -> int:
+    """Give how many nodes, or cores where these are given singly, units of a job on one node are."""
+    return 1 if s.rules[EXCLUSIVE] else units * g.request[slot, 0]
+
+
+@kernel
+def power_placed(slot: int, s: Arrays, g: Grid) -> int:
+    """Give the power that a job would add on the units placed for it, in microwatts."""
+    total = 0
+    for node in range(len(g.placed)):
+        if g.placed[node] > 0:
+            total += powered_by(slot, g.placed[node], s, g) * g.power[node]
+    return total
+
+
+@kernel
+def has_power(slot: int, s: Arrays, g: Grid) -> bool:
+    """Tell whether the power cap lets a job start on the units placed for it."""
+    return not g.settings[CAPPED] or power_placed(slot, s, g) <= g.settings[POWER_LEFT]
+
+
+@kernel
 def _change_free(slot: int, node: int, units: int, sign: int, s: Arrays, g: Grid) -> None:
     """Give units on a node back (sign 1), or take them (-1); nothing comes back of one that is out of use."""
+    change = sign * powered_by(slot, units, s, g)
+    g.used[node] -= change
+    g.settings[POWER_LEFT] += change * g.power[node]
     if g.capacity[node, 0] == 0:
         return
     for r in range(len(g.total)):

@@ -21,16 +21,27 @@ from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.resources import grid as at
-from mlsim.batch.resources.allocators import has_window
+from mlsim.batch.resources.allocators import clear_placed, has_window, place
 from mlsim.batch.resources.answers import Answers, AskedAllocator, keys_of
 from mlsim.batch.resources.fit import room_for
 from mlsim.batch.resources.future import reserve
-from mlsim.batch.resources.grid import ALLOCATOR, MOST_REFUSED, N_SETTINGS, POOLED, SEED, STRICT, Grid
-from mlsim.batch.resources.holding import end_job, release_row, return_node
+from mlsim.batch.resources.grid import (
+    ALLOCATOR,
+    CAPPED,
+    EVEN,
+    MOST_REFUSED,
+    N_SETTINGS,
+    POOLED,
+    POWER_LEFT,
+    SEED,
+    STRICT,
+    Grid,
+)
+from mlsim.batch.resources.holding import end_job, power_placed, release_row, return_node
 from mlsim.batch.resources.own import asked_in_kernels
 from mlsim.batch.resources.passes import arrive, make_pass
 from mlsim.batch.resources.viewing import by_number, view_of, waiting_jobs
-from mlsim.batch.state import BatchState
+from mlsim.batch.state import BEYOND_CAP, BatchState
 from mlsim.batch.table import HELD, KEY, NUMBER, START, SUBMIT, UNITS
 from mlsim.errors import InputError
 from mlsim.platform import Machine
@@ -51,6 +62,8 @@ _CODES = {
     Allocator.HETEROGENEITY_AWARE: at.HETEROGENEITY,
 }
 _MOST_NODES_IN_PAIRS = 4096
+_MICRO = 1e6
+_MOST_POWER = 2.0**62
 
 
 class ResourceState(BatchState):
@@ -81,11 +94,6 @@ class ResourceState(BatchState):
         seed: int = 0,
         cap: PowerCap | None = None,
     ) -> None:
-        if cap is not None:
-            raise InputError(
-                "batch.power_cap: needs allocator first-fit, dispatcher queue and a policy of the catalogue, "
-                "and jobs that ask for nothing but nodes or single cores; change those, or take the cap out"
-            )
         config = _expanded(config)
         n_nodes, n_resources = machine.capacity.shape
         self._machine, self._config = machine, config
@@ -98,7 +106,12 @@ class ResourceState(BatchState):
         self._scratch = _scratch(machine, config.allocator)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
         self._load(config)
+        if cap is not None:
+            _check_cap(config)
+            self._scratch["power"] = np.rint(cap.of_each * _MICRO).astype(np.int64)
+            self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
         super().__init__(machine, config, requests, nodes_one_by_one)
+        self._cap = cap
         self._counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
         self._ended = np.empty(machine.n_cores, np.int64)
         self._settings[ALLOCATOR] = _CODES.get(config.allocator, at.OWN)  # type: ignore[call-overload]
@@ -150,7 +163,15 @@ class ResourceState(BatchState):
             return "asks for more than the whole machine has"
         if not has_window(slot, self._capacity, self.arrays, self.grid):
             return "no neighbouring nodes could hold it"
-        return ""
+        return self._beyond_cap(slot)
+
+    def _beyond_cap(self, slot: int) -> str:
+        """Say whether the cap forbids a job even where it has the whole machine to itself."""
+        if self._cap is None or not place(slot, self._capacity, self.arrays, self.grid):
+            return ""
+        added = power_placed(slot, self.arrays, self.grid)
+        clear_placed(self.grid)
+        return BEYOND_CAP if added > _micro(self._cap.highest, self._total_units) else ""
 
     # Passes
 
@@ -161,6 +182,7 @@ class ResourceState(BatchState):
         for k, slot in enumerate(ended):
             self._ended[k] = slot
         arrive(now, len(ended), self._ended, first, last, arrivals, self.arrays, self.grid)
+        self._measure()
         if self._config.dispatcher is Dispatcher.REJECT:
             self.rejected.extend((slot, "the dispatcher rejects every job") for slot in self.abandon_queue())
             return 0
@@ -177,6 +199,22 @@ class ResourceState(BatchState):
             n_started = self._make_pass(now, short_first)
         self._allocator.check()
         return n_started
+
+    def _measure(self) -> None:
+        """Find out how much power the cap leaves; the kernels keep count of it from here on."""
+        if self._cap is not None:
+            is_on = (self._down == 0) | (self.grid.used > 0)
+            left = _micro(self._cap.left(is_on), self._total_units)
+            self._settings[POWER_LEFT] = left - int(self.grid.used @ self.grid.power)
+
+    @property
+    def _total_units(self) -> int:
+        return len(self._cores) if self.requests.exclusive else int(self._cores.sum())
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
 
     def _make_pass(self, now: float, short_first: int) -> int:
         if not self._counts[QUEUED]:
@@ -244,7 +282,9 @@ class ResourceState(BatchState):
         return row
 
     def is_free(self, node: int) -> bool:
-        """Whether nobody holds any part of a node and it is in use."""
+        """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
+        if self._cap is not None and self.grid.power[node] > self._settings[POWER_LEFT]:
+            return False
         return bool((self.grid.free[node] == self._capacity[node]).all() and not self._down[node])
 
     def holders(self, node: int) -> dict[int, int]:
@@ -333,6 +373,23 @@ class ResourceState(BatchState):
             self._make_grid()
 
 
+def _micro(watts: float, units: int) -> int:
+    """Turn W into microwatts, with a microwatt a unit to spare, by which those of units are rounded."""
+    return int(min(watts * _MICRO, _MOST_POWER)) + units
+
+
+def _check_cap(config: BatchConfig) -> None:
+    """Refuse what does not take a power cap into account."""
+    several = config.backfill is Backfill.EASY and config.reservations > 1
+    own = not isinstance(config.allocator, Allocator) or not isinstance(config.dispatcher, Dispatcher)
+    if several or own or config.backfill is Backfill.CONSERVATIVE:
+        raise InputError(
+            "batch.power_cap: nodes that add unequal power, other resources than cores, and other allocators "
+            "than first-fit go with dispatcher queue and backfill none, greedy, or easy with one reservation "
+            "only; change that, or take the cap out"
+        )
+
+
 def _expanded(config: BatchConfig) -> BatchConfig:
     """Write out what a dispatcher of the catalogue stands for."""
     if config.dispatcher is not Dispatcher.PRB:
@@ -365,6 +422,9 @@ def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
         "window": np.zeros((n_nodes, n_resources), np.int64),
         "near": near,
         "links": links,
+        "power": np.zeros(n_nodes, np.int64),
+        "used": np.zeros(n_nodes, np.int64),
+        "aside": np.zeros(n_nodes, np.int64),
         "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
     }
 
