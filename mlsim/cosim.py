@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,15 @@ from mlsim.application.choice import check_technique
 from mlsim.application.costs import CostProfiles
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.batch.failing import OutagePlan
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.power import PowerCap
 from mlsim.batch.predictors import check_predictor
 from mlsim.batch.replay import Replay
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
-from mlsim.batch.table import JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, RUN, START
+from mlsim.batch.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -41,16 +43,18 @@ from mlsim.coordination import (
 )
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
-from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, Passes, PEs, Records, empty
+from mlsim.platform.power import power_of
+from mlsim.record import Chunks, JobState, Loops, Messages, NodePower, Nodes, PEs, Records, empty
 from mlsim.scenario import (
     ApplicationConfig,
     ApplicationModel,
+    BatchConfig,
     Calibration,
     CostProfile,
     Engine,
     Scenario,
     TraceLevel,
-    located_predictor,
+    located_plugin,
     located_technique,
     replay_obstacle,
     resolve_path,
@@ -103,6 +107,7 @@ class _RigidApplications:
 
     def __init__(self, batch: BatchSystem) -> None:
         self._table = batch.state.table
+        self._requests = batch.state.requests
 
     def launch(self, slot: int, at: float) -> Forecast:
         return Forecast(at + float(self._table.floats[RUN, slot]))
@@ -121,6 +126,11 @@ class _RigidApplications:
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
         """Nothing is left to note: the batch level has recorded it all."""
+
+    def abandon(self, slot: int, at: float, /) -> float:
+        column = self._table.ints[:, slot : slot + 1]
+        working = self._requests.working(column[PROCESSORS], column[CORES])
+        return float(working[0] * (at - self._table.floats[START, slot]))
 
 
 class _LoopApplications:
@@ -141,6 +151,7 @@ class _LoopApplications:
         level = scenario.output.trace
         self._record = level is TraceLevel.CHUNKS
         self._running: dict[int, LoopApplication] = {}
+        self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
         self._log = log
         self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._record)
 
@@ -166,6 +177,7 @@ class _LoopApplications:
         held = self._state.rows_of(slot)
         forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
         self._running[slot] = application
+        self._abandoned.pop(self._state.number(slot), None)
         self.seconds += time.perf_counter() - began
         return forecast
 
@@ -185,11 +197,26 @@ class _LoopApplications:
             application.disturb(at, Kill())
         number = self._state.number(slot)
         self.recorder.take(number, application.began, application.outcome)
+        self._send_idle(number, application)
+        if self._log is not None and state is JobState.COMPLETED:
+            self._log.send(number, JobCompleted(application.job.job_id, at))
+
+    def _send_idle(self, number: int, application: LoopApplication) -> None:
         if self._log is not None:
             for idle in application.forecast.idle:
                 self._log.send(number, idle)
-            if state is JobState.COMPLETED:
-                self._log.send(number, JobCompleted(application.job.job_id, at))
+
+    def abandon(self, slot: int, _at: float, /) -> float:
+        """Put a loop aside: unless its job starts again, it is the one that is recorded."""
+        application, number = self._running.pop(slot), self._state.number(slot)
+        self._send_idle(number, application)
+        self._abandoned[number] = application
+        return float(application.outcome.busy.sum())
+
+    def take_abandoned(self) -> None:
+        """Record the loops of jobs that never started again."""
+        for number, application in self._abandoned.items():
+            self.recorder.take(number, application.began, application.outcome)
 
 
 def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
@@ -224,20 +251,23 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = _open(scenario, requests)
+    requests = replace(requests, per_job="request_columns" in workload.header)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
-    if scenario.batch.engine is not Engine.SIMPY and replay_obstacle(scenario) is None:
+    if _may_replay(scenario, requests):
         return _replayed(scenario, machine, requests, workload, tell)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
-        scenario.batch.model_copy(update={"predictor": located_predictor(scenario)}),
+        _batch(scenario),
         requests,
         scenario.coordination,
         log,
-        scenario.platform.failures,
+        OutagePlan.from_config(scenario.platform, scenario.seed),
         tell,
         _executable_names(workload),
         keep_passes=scenario.output.passes,
+        seed=scenario.seed,
+        cap=_power_cap(scenario, machine, requests),
     )
     loops = None
     applications: Applications
@@ -247,14 +277,27 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         applications = _RigidApplications(batch)
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
+    if loops is not None:
+        loops.take_abandoned()
     return Outcome(
-        records=_records(batch, machine, loops, log),
+        records=_records(scenario, batch, machine, loops, log),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
         pass_seconds=np.array(batch.pass_times),
         application_seconds=loops.seconds if loops else 0.0,
     )
+
+
+def _may_replay(scenario: Scenario, requests: Requests) -> bool:
+    """Tell whether compiled replay simulates a scenario; the workload may say more than its file."""
+    engine = scenario.batch.engine
+    if engine is Engine.REPLAY and not requests.plain:
+        raise InputError(
+            f"{scenario.source}: batch.engine: replay knows one resource, and the workload says what each "
+            "job asks for (columns request_*); try engine: auto or simpy"
+        )
+    return engine is not Engine.SIMPY and requests.plain and replay_obstacle(scenario) is None
 
 
 def _replayed(
@@ -269,7 +312,7 @@ def _replayed(
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks))
     return Outcome(
-        records=_records(batch, machine, None, None),
+        records=_records(scenario, batch, machine, None, None),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -348,7 +391,7 @@ def survey(scenario: Scenario) -> Survey:
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
-    check_predictor(located_predictor(scenario))
+    check_predictor(located_plugin(scenario, "predictor"))
     workload = _open(scenario, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 
@@ -356,6 +399,12 @@ def survey(scenario: Scenario) -> Survey:
 def _application(scenario: Scenario) -> ApplicationConfig:
     """Give the application with files of techniques as they were found."""
     return scenario.application.model_copy(update={"technique": located_technique(scenario)})
+
+
+def _batch(scenario: Scenario) -> BatchConfig:
+    """Give the batch level with files of the user's own plugins as they were found."""
+    keys = ("dispatcher", "policy", "allocator", "predictor")
+    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in keys})
 
 
 def _open(scenario: Scenario, requests: Requests) -> Workload:
@@ -387,16 +436,42 @@ def _latency(scenario: Scenario, machine: Machine) -> float:
     return machine.network.latency if latency is None else latency
 
 
+def _power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
+    power, levels = power_of(scenario.platform), scenario.batch.power_cap
+    if power is None or levels is None:
+        return None
+    return PowerCap(power, machine.cores, requests.exclusive, levels)
+
+
+def _node_power(scenario: Scenario) -> NodePower | None:
+    power = power_of(scenario.platform)
+    return None if power is None else NodePower(*power)
+
+
 def _records(
-    batch: BatchSystem | Replay, machine: Machine, loops: _LoopApplications | None, log: MessageLog | None
+    scenario: Scenario,
+    batch: BatchSystem | Replay,
+    machine: Machine,
+    loops: _LoopApplications | None,
+    log: MessageLog | None,
 ) -> Records:
     return Records(
-        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
         jobs=batch.jobs(),
         occupancy=batch.occupancy_rows(),
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
-        passes=batch.passes() if isinstance(batch, BatchSystem) else empty(Passes),
+        rejections=batch.rejections(),
+        **({} if isinstance(batch, Replay) else _of_simulator(batch)),
     )
+
+
+def _of_simulator(batch: BatchSystem) -> dict[str, Any]:
+    """Give the tables that only a run under SimPy has."""
+    return {
+        "passes": batch.passes(),
+        "outages": batch.outage_rows(),
+        "attempts": batch.attempt_rows(),
+    }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reference.cosim_data import Failure, Platform, Rules
+from tests.reference.cosim_data import Drain, Failure, Platform, Rules
 from tests.reference.cosim_scenarios import Row, Study, by_reference, by_simulator, differences
 
 REQUESTS = True  # whether the simulator knows requests for nodes, their return, and node failures
@@ -66,15 +66,15 @@ def studies(draw: st.DrawFn, requests: bool = False, failures: bool = False) -> 
         latency=draw(st.sampled_from([0.0, 0.125, 0.25, 1.0][1 if requests else 0 :])),
         **_requests(draw, requests),
         pass_interval=draw(st.sampled_from([0.0, 0.0, 0.0, 0.75, 1.0])),
-        failures=_failures(draw, nodes) if failures else (),
+        **_outages(draw, nodes, failures),
     )
     return Study(draw(rows(nodes)), draw(costs()), platform, rules)
 
 
 @st.composite
-def lending_studies(draw: st.DrawFn) -> Study:
+def lending_studies(draw: st.DrawFn, failures: bool = False) -> Study:
     """Long jobs on the whole machine, and short ones that ask for a node now and then."""
-    study = draw(studies(requests=True))
+    study = draw(studies(requests=True, failures=failures))
     nodes = len(study.platform.cores)
     numbers = draw(st.lists(st.sampled_from([1.0, 1.0, 2.0, 3.0]), min_size=16, max_size=40))
     costs = (*numbers, 128.0 - sum(numbers)) if draw(st.booleans()) else (1.0,) * 32
@@ -101,6 +101,23 @@ def _requests(draw: st.DrawFn, wanted: bool) -> dict[str, object]:
         "tolerance": draw(st.sampled_from([0.0, 0.25, 1.0])),
         "reclaim": draw(st.booleans()),
         "short_first": draw(st.booleans()),
+    }
+
+
+def _outages(draw: st.DrawFn, nodes: int, wanted: bool) -> dict[str, object]:
+    if not wanted:
+        return {}
+    drain = st.builds(
+        lambda node, start, length: Drain(node, start, None if length is None else start + length),
+        st.integers(0, nodes - 1),
+        quarters(0, 40),
+        st.one_of(st.none(), quarters(1, 20), quarters(1, 20)),
+    )
+    return {
+        "failures": _failures(draw, nodes),
+        "drains": tuple(draw(st.lists(drain, max_size=2))),
+        "restart": draw(st.booleans()),
+        "max_restarts": draw(st.sampled_from([0, 1, 5])),
     }
 
 
@@ -256,6 +273,13 @@ def test_only_idle_nodes_are_given(workplace, study):
 @settings(deadline=None, max_examples=150)
 @given(lending_studies())
 def test_nodes_that_come_back(workplace, study):
+    assert_same(study, workplace)
+
+
+@needs_requests
+@settings(deadline=None, max_examples=100)
+@given(lending_studies(failures=True))
+def test_failures_while_nodes_are_lent(workplace, study):
     assert_same(study, workplace)
 
 

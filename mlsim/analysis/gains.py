@@ -15,7 +15,7 @@ from rich.text import Text
 from mlsim.analysis.metrics import makespan, utilization
 from mlsim.analysis.metrics.coordination import released_seconds
 from mlsim.analysis.words import clock, count, number, share
-from mlsim.record import Jobs, Occupancy, Records
+from mlsim.record import Attempts, Jobs, Occupancy, Records
 from mlsim.record.derived import away_until, response_time, wait_time
 
 __all__ = ["explain_gains", "gain_frame", "gains_table", "started_on_released_nodes"]
@@ -24,13 +24,15 @@ _SAME = 1e-6
 """Differences below this many seconds are rounding, not gains."""
 
 
-def started_on_released_nodes(occupancy: Occupancy, jobs: Jobs) -> NDArray[np.bool_]:
+def started_on_released_nodes(
+    occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
+) -> NDArray[np.bool_]:
     """Tell which jobs started on a node while a job that had released it was still running.
 
     Parameters
     ----------
-    occupancy, jobs
-        Of a run with RCA.
+    occupancy, jobs, attempts
+        Of a run with RCA; attempts that failures ended, if there were any.
 
     Returns
     -------
@@ -39,7 +41,7 @@ def started_on_released_nodes(occupancy: Occupancy, jobs: Jobs) -> NDArray[np.bo
     """
     fed = np.zeros(len(jobs.job_id), np.bool_)
     by_node: dict[int, list[tuple[float, float, int]]] = {}
-    until = away_until(occupancy, jobs)
+    until = away_until(occupancy, jobs, attempts)
     for row in np.flatnonzero(occupancy.released).tolist():
         owner = int(occupancy.job[row])
         span = (float(occupancy.end[row]), float(until[row]), owner)
@@ -78,7 +80,7 @@ def gain_frame(off: Records, on: Records) -> pl.DataFrame:
             "end_on": on.jobs.end_time,
             "wait_gain": wait_time(off.jobs) - wait_time(on.jobs),
             "response_gain": response_time(off.jobs) - response_time(on.jobs),
-            "on_released_nodes": started_on_released_nodes(on.occupancy, on.jobs),
+            "on_released_nodes": started_on_released_nodes(on.occupancy, on.jobs, on.attempts),
         },
         nan_to_null=True,
     )
@@ -104,7 +106,7 @@ def explain_gains(off: Records, on: Records, most: int = 5) -> dict[str, Any]:
     frame = gain_frame(off, on)
     gain = frame["wait_gain"].fill_null(0.0).to_numpy()
     fed = frame["on_released_nodes"].to_numpy()
-    node_seconds, _ = released_seconds(on.occupancy, on.jobs)
+    node_seconds, _ = released_seconds(on.occupancy, on.jobs, on.attempts)
     return {
         "makespan": {"off": makespan(off.jobs), "on": makespan(on.jobs)},
         "busy": {"off": utilization(off)["busy"], "on": utilization(on)["busy"]},

@@ -33,6 +33,11 @@ def summary_table(summary: Summary) -> RenderableType:
         blocks.append(accuracy_table({name: estimates[name] for name in ("prediction", "walltime")}))
     if summary["loops"]["count"]:
         blocks += [_facts(_loop_facts(summary["loops"])), _loop_aggregates(summary["loops"])]
+    if summary["energy"] is not None:
+        blocks.append(_facts(_energy_facts(summary["energy"])))
+    failures = summary["failures"]
+    if failures["node_failures"] or failures["node_drains"]:
+        blocks.append(_facts(_failure_facts(failures)))
     if summary["coordination"]["messages"] or summary["coordination"]["releases"]:
         blocks.append(_facts(_coordination_facts(summary["coordination"])))
     spaced = [blocks[0], *(Padding(block, (1, 0, 0, 0), expand=False) for block in blocks[1:])]
@@ -145,6 +150,28 @@ def _coordination_facts(coordination: Summary) -> dict[str, str]:
         f"by {count(coordination['jobs_releasing'], 'job')}",
         "given back": f"{number(coordination['released_node_seconds'] / 3600)} node-hours, "
         f"{number(coordination['released_core_seconds'] / 3600)} core-hours",
+    }
+
+
+def _energy_facts(energy: Summary) -> dict[str, str]:
+    total = energy["total"]
+    parts = [f"{share(energy[part] / total if total else None)} {part}" for part in ("jobs", "idle", "off")]
+    return {
+        "energy": f"{number(total / 3.6e6)} kWh: {', '.join(parts)}",
+        "power": f"mean {_kilowatts(energy['mean_power'])}, max {_kilowatts(energy['max_power'])}",
+    }
+
+
+def _kilowatts(watts: float | None) -> str:
+    return f"{number(None if watts is None else watts / 1000)} kW"
+
+
+def _failure_facts(failures: Summary) -> dict[str, str]:
+    outages = f"{count(failures['node_failures'], 'failure')}, {count(failures['node_drains'], 'drain')}"
+    jobs = f"{count(failures['restarts'], 'restart')} of {count(failures['jobs_restarted'], 'job')}"
+    return {
+        "outages": f"{outages} of nodes; {share(failures['availability'])} of node time in use",
+        "restarts": f"{jobs}, {number(failures['lost_core_seconds'] / 3600)} core-hours lost",
     }
 
 

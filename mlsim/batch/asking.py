@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Asking"]
 
+Attempt = tuple[int, int]
+"""Number of a job, and how often it has started again: requests and answers are of one attempt."""
+
 
 class Asking:
     """Asks for nodes on behalf of the queue's head, one application after the other.
@@ -70,13 +73,14 @@ class Asking:
             self._asked_for.add(number)
             self._is_asking = True
             self._promised = []
-            self._system.clock.process(self._ask_for(head, number, self._candidates(now)))
+            attempt = self._system.attempt(head)
+            self._system.clock.process(self._ask_for(head, attempt, self._candidates(now)))
 
-    def _candidates(self, now: float) -> list[tuple[int, int]]:
-        """Slots and numbers of the jobs that could give up a node, least harm first."""
+    def _candidates(self, now: float) -> list[tuple[int, Attempt]]:
+        """Slots and attempts of the jobs that could give up a node, least harm first."""
         jobs = [slot for slot in self._state.running() if self._state.held(slot) >= 2]
         jobs.sort(key=lambda slot: self._harm(slot, now))
-        return [(slot, self._state.number(slot)) for slot in jobs]
+        return [(slot, self._system.attempt(slot)) for slot in jobs]
 
     def _harm(self, slot: int, now: float) -> tuple[bool, float, float, int]:
         table = self._state.table
@@ -87,26 +91,26 @@ class Asking:
         return runs == 0, -share, self._state.held(slot) * left, int(table.ints[JOB_ID, slot])
 
     def _ask_for(
-        self, head: int, number: int, candidates: list[tuple[int, int]]
+        self, head: int, attempt: Attempt, candidates: list[tuple[int, Attempt]]
     ) -> Generator[simpy.Event, Any, None]:
         """SimPy process: one request and its answer after the other."""
         clock = self._system.clock
         for slot, asked in candidates:
-            missing = self._missing(head, number)
+            missing = self._missing(head, attempt)
             if missing <= 0:
                 break
             request = ReleaseRequest(
-                self._job_id(slot) if self._state.number(slot) == asked else -1,
+                self._job_id(slot) if self._state.number(slot) == asked[0] else -1,
                 clock.time,
                 missing,
                 self._job_id(head),
                 self._state.reservation(head, clock.time),
             )
-            yield clock.until(self._log.send(asked, request), Order.MESSAGE)
+            yield clock.until(self._log.send(asked[0], request), Order.MESSAGE)
             answer = self._answer(slot, asked, request)
             if isinstance(answer, ReleaseAccepted):
                 self._promised += self._releases.promise(slot, answer.nodes, self._lends)
-            yield clock.until(self._log.send(asked, answer), Order.MESSAGE)
+            yield clock.until(self._log.send(asked[0], answer), Order.MESSAGE)
         self._is_asking = False
         clock.ask_to_close()
 
@@ -114,10 +118,10 @@ class Asking:
     def _releases(self) -> Any:
         return self._system.releases
 
-    def _answer(self, slot: int, asked: int, request: ReleaseRequest) -> Answer:
+    def _answer(self, slot: int, asked: Attempt, request: ReleaseRequest) -> Answer:
         now = self._system.clock.time
         self._system.settle()
-        if self._state.number(slot) != asked or not self._is_running(slot):
+        if self._system.attempt(slot) != asked or not self._is_running(slot):
             return ReleaseRejected(request.job, now, "the job has ended")
         answer, forecast = self._system.applications.exclude(slot, now, request)
         if isinstance(answer, ReleaseAccepted):
@@ -127,13 +131,13 @@ class Asking:
     def _is_running(self, slot: int) -> bool:
         return slot in self._state.running()
 
-    def _missing(self, head: int, number: int) -> int:
+    def _missing(self, head: int, attempt: Attempt) -> int:
         """Nodes that the head lacks beyond those that are free or promised."""
         self._system.settle()
-        if not self._state.is_waiting(head, number):
+        if self._system.attempt(head) != attempt or not self._state.is_waiting(head, attempt[0]):
             return 0
-        coming = sum(self._state.is_held(row) for row in self._promised)
-        return self._state.units(head) - self._state.n_free - coming
+        coming = sum(self._state.will_come(row) for row in self._promised)
+        return self._state.units(head) - self._state.room_for(head) - coming
 
     def _job_id(self, slot: int) -> int:
         return int(self._state.table.ints[JOB_ID, slot])

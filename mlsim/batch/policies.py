@@ -213,7 +213,7 @@ def queue_order(
         Rows of the columns, first to be served first; equal keys in order of arrival.
     """
     keys = policy_keys(
-        CODES[(policy or config.policy).value],
+        CODES[(policy or config.ordering).value],
         now,
         submit,
         estimate,

@@ -116,7 +116,7 @@ class Releases:
         if not self._reclaims or not self._lent or self._state.n_waiting:
             return
         for node in sorted(self._lent):
-            if self._lent[node] and self._state.is_free(node):
+            if self._lent[node] and self._state.is_free(node) and self._state.n_free > 0:
                 self._give_back(self._lent[node].pop(), node, now)
 
     def _give_back(self, slot: int, node: int, now: float) -> None:
@@ -126,20 +126,26 @@ class Releases:
         job.yielded.discard(node)
         message = NodeReturned(int(self._state.table.ints[JOB_ID, slot]), node, now)
         arrival = self._log.send(job.number, message)
-        self._system.clock.at(arrival, Order.MESSAGE, self._arrive, (slot, job.number, message))
+        self._system.clock.at(arrival, Order.MESSAGE, self._arrive, (slot, job, message))
 
     def _arrive(self, event: Event) -> None:
-        slot, number, message = event.subject
-        job = self._jobs.get(slot)
-        if job is None or job.number != number:
-            return  # its owner has ended in the meantime
+        slot, job, message = event.subject
+        if self._jobs.get(slot) is not job:
+            return  # its owner has ended in the meantime, and maybe started again
         now = self._system.clock.time
         self._system.plan(slot, now, self._system.applications.disturb(slot, now, message))
 
-    def was_returned(self, slot: int, node: int) -> bool:
-        """Whether a job holds a node that it had given up and got back."""
-        job = self._jobs.get(slot)
-        return job is not None and node in job.returned and self._state.is_held(job.returned[node])
+    def holders_of_returned(self, node: int) -> dict[int, int]:
+        """Slot of the job, if any, that holds a node it had given up and got back, and the units of it."""
+        return {
+            slot: 1
+            for slot, job in self._jobs.items()
+            if node in job.returned and self._state.is_held(job.returned[node])
+        }
+
+    def returned_rows(self, slot: int) -> list[int]:
+        """Occupancy rows that a job got by nodes that came back to it."""
+        return list(self._jobs[slot].returned.values())
 
     def forget(self, slot: int, now: float) -> None:
         """Take note that a job ends: cancel what was planned, free what it got back."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.recorder import JobRecorder
+from mlsim.batch.recorder import JobRecorder, RejectionLog
 from mlsim.batch.replay_kernel import (
     ARRIVALS_WANTED,
     FINISHED,
@@ -28,9 +28,9 @@ from mlsim.batch.replay_kernel import (
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Progress
 from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, STATE, UNITS
+from mlsim.batch.table import ESTIMATE, NUMBER, STATE
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Occupancy
+from mlsim.record import Jobs, JobState, Occupancy, Rejections
 from mlsim.scenario import BatchConfig, OverrunRule
 from mlsim.workload.jobs import JobBlock
 
@@ -76,6 +76,7 @@ class Replay:
         self._kills = config.on_overrun is OverrunRule.KILL
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
+        self._rejections = RejectionLog()
         self._n_recorded = 0
         self._arrivals = np.empty(0, np.int64)
         self._clock = np.zeros(1)
@@ -100,6 +101,10 @@ class Replay:
         """Give the rows of all jobs, in order of arrival."""
         return self._recorder.jobs()
 
+    def rejections(self) -> Rejections:
+        """Give which jobs were turned away, and why."""
+        return self._rejections.record()
+
     def occupancy_rows(self) -> Occupancy:
         """Give which job held which nodes, in order of start."""
         return self.state.occupancy.record(self.state.n_rows)
@@ -111,12 +116,15 @@ class Replay:
             self._flush()
         slots = table.admit(block, requests.units_of(block))
         self._make_room()
-        too_wide = table.ints[UNITS, slots] > requests.capacity
-        table.ints[STATE, slots[too_wide]] = JobState.REJECTED
-        table.floats[ESTIMATE, slots[too_wide]] = np.nan
-        self._recorder.take(slots[too_wide])
-        self._n_recorded += int(np.count_nonzero(too_wide))
-        self._arrivals = slots[~too_wide]
+        stays = np.ones(len(slots), np.bool_)
+        for reason, unfit in self.state.never_fit(slots, block).items():
+            table.ints[STATE, slots[unfit]] = JobState.REJECTED
+            table.floats[ESTIMATE, slots[unfit]] = np.nan
+            self._rejections.note(table.ints[NUMBER, slots[unfit]], reason)
+            self._recorder.take(slots[unfit])
+            self._n_recorded += int(np.count_nonzero(unfit))
+            stays &= ~unfit
+        self._arrivals = slots[stays]
         self._progress[NEXT_ARRIVAL] = 0
 
     def _go_on(self, more: bool) -> None:

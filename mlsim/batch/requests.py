@@ -35,6 +35,8 @@ class Requests:
         Names of what a node has; ``cores`` first.
     defaults
         What a unit asks of each beside cores where its log does not say it.
+    per_job
+        Whether the log says what its jobs ask for.
     """
 
     mapping: Mapping
@@ -43,9 +45,16 @@ class Requests:
     cores_per_unit: int = 1
     resources: tuple[str, ...] = ("cores",)
     defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    per_job: bool = False
 
     @classmethod
-    def on(cls, machine: Machine, mapping: Mapping, config: RequestConfig | None = None) -> Requests:
+    def on(
+        cls,
+        machine: Machine,
+        mapping: Mapping,
+        config: RequestConfig | None = None,
+        per_job: bool = False,
+    ) -> Requests:
         """Describe the requests of a mapping on a machine."""
         config = config or RequestConfig()
         capacity = machine.n_nodes
@@ -60,7 +69,13 @@ class Requests:
             config.cores,
             machine.resources,
             np.array(defaults, np.int64),
+            per_job,
         )
+
+    @property
+    def plain(self) -> bool:
+        """Whether every unit is a whole node, whatever it has, or one core."""
+        return len(self.resources) == 1 and self.cores_per_unit == 1 and not self.per_job
 
     @property
     def exclusive(self) -> bool:

@@ -14,25 +14,23 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
+from mlsim.batch.failing import OutagePlan
+from mlsim.batch.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
+from mlsim.batch.outages import OutageCalendar
 from mlsim.batch.pass_log import DispatchTimes, PassLog, wall_clock
+from mlsim.batch.power import PowerCap
 from mlsim.batch.predictors.base import CorrectingPredictor
 from mlsim.batch.predictors.estimates import Corrections, LearnedEstimates, estimates_for
-from mlsim.batch.recorder import JobRecorder
+from mlsim.batch.recorder import JobRecorder, RejectionLog
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
-from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, PLANNED, START, STATE, SUBMIT, UNITS, WALLTIME
+from mlsim.batch.resources import state_for
+from mlsim.batch.restarts import Restarts
+from mlsim.batch.table import NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Occupancy, Passes, empty
-from mlsim.scenario import (
-    BatchConfig,
-    CoordinationConfig,
-    FailureConfig,
-    OverrunRule,
-    ReleasedNodes,
-    TieOrder,
-)
+from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, Passes, Rejections, empty
+from mlsim.scenario import BatchConfig, CoordinationConfig, OverrunRule, ReleasedNodes, TieOrder
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -62,6 +60,10 @@ class Applications(Protocol):
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
         """Take note that the job has ended."""
+        ...
+
+    def abandon(self, slot: int, at: float, /) -> float:
+        """Take note that the job will start again; gives the PE-seconds it has computed."""
         ...
 
     def idle_share(self, slot: int, /) -> float:
@@ -94,14 +96,18 @@ class BatchSystem:
     log
         Where messages are noted, and how long they take; None where nodes stay with their job until
         it ends.
-    failures
-        Nodes that fail.
+    plan
+        Nodes that will be out of use.
     report
         Called now and then with the progress.
     executable_names
         Names behind the codes of executables, for predictors; none where codes are all there is.
     keep_passes
         Whether a row is kept for every pass.
+    seed
+        Of random choices of nodes.
+    cap
+        How much power jobs may add.
     """
 
     def __init__(
@@ -111,14 +117,18 @@ class BatchSystem:
         requests: Requests,
         coordination: CoordinationConfig | None = None,
         log: MessageLog | None = None,
-        failures: Sequence[FailureConfig] = (),
+        plan: OutagePlan | None = None,
         report: Callable[[Progress], None] | None = None,
         executable_names: Sequence[str] = (),
         keep_passes: bool = False,
+        seed: int = 0,
+        cap: PowerCap | None = None,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
-        self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
+        self.state = state_for(machine, config, requests, log is not None, seed, cap)
+        self._cap = cap
+        self._rejections = RejectionLog()
         self.pass_times = array("d")
         self._pass_log = PassLog() if keep_passes else None
         self._dispatch_times = DispatchTimes() if config.count_dispatch_time else None
@@ -132,13 +142,16 @@ class BatchSystem:
         self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
         self._corrections = self._corrections_of(self._estimates)
         self._per_event = config.ties is TieOrder.PER_EVENT
-        self._failures = failures
+        plan = plan or OutagePlan()
+        self._outages = OutageCalendar(self, plan) if plan else None
+        self._restarts = Restarts(self, config)
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
         self._arrivals = np.empty(0, np.int64)
         self._first_arrival = self._last_arrival = 0
         self._ending: list[int] = []
-        self._end_events: dict[int, Event] | None = {} if failures or self.asking else None
+        self._end_events: dict[int, Event] | None = {} if plan or self.asking else None
+        self._all_submitted = False
         self._finished: list[int] = []
         self._n_finished = 0
 
@@ -164,14 +177,19 @@ class BatchSystem:
         if self._pass_log is not None or self._dispatch_times is not None:
             # The first call loads kernels from disk, which is not the dispatcher's time.
             self.state.happen(self.clock.time, [], self._arrivals, 0, 0, _NOTHING)
-        for failure in self._failures:
-            self.clock.at(failure.at, Order.FAILURE, self._fail, failure)
+        if self._outages is not None:
+            self._outages.begin()
+        if self._cap is not None:
+            for at, watts in self._cap.levels:
+                self.clock.at(at, Order.FAILURE, self._set_power_cap, watts)
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
         stranded = self.state.abandon_queue()
-        self.state.table.ints[STATE, stranded] = JobState.REJECTED
-        self._leave(stranded)
+        died = [slot for slot in stranded if self._restarts.strand(slot)]
+        self._leave(died)
+        never = [slot for slot in stranded if slot not in died]
+        self._reject(never, "waited until nothing could start it any more")
         self._flush()
 
     def jobs(self) -> Jobs:
@@ -186,6 +204,14 @@ class BatchSystem:
     def occupancy_rows(self) -> Occupancy:
         """Give which job held which nodes, in order of start."""
         return self.state.occupancy.record(self.state.n_rows)
+
+    def outage_rows(self) -> Outages:
+        """Give when which nodes were out of use, in order of start."""
+        return empty(Outages) if self._outages is None else self._outages.record()
+
+    def attempt_rows(self) -> Attempts:
+        """Give the attempts that failures ended, by job."""
+        return self._restarts.record()
 
     # Submissions
 
@@ -204,6 +230,7 @@ class BatchSystem:
                     self._estimates.arrive(slots[self._last_arrival : last])
                 self._last_arrival = last
                 self._event_over()
+        self._all_submitted = True
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
@@ -214,15 +241,26 @@ class BatchSystem:
             self._flush()
         slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
-        too_wide = table.ints[UNITS, slots] > requests.capacity
         if self._estimates is not None:
             self._estimates.admit(block, slots)
-        table.ints[STATE, slots[too_wide]] = JobState.REJECTED
-        table.floats[ESTIMATE, slots[too_wide]] = np.nan
-        self._leave(slots[too_wide].tolist())
-        self._arrivals = slots[~too_wide]
+        stays = np.ones(len(slots), np.bool_)
+        for reason, unfit in self.state.never_fit(slots, block).items():
+            table.floats[ESTIMATE, slots[unfit]] = np.nan
+            self._reject(slots[unfit].tolist(), reason)
+            stays &= ~unfit
+        self._arrivals = slots[stays]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
+
+    def _reject(self, slots: list[int], reason: str) -> None:
+        """Turn jobs away."""
+        self.state.table.ints[STATE, slots] = JobState.REJECTED
+        self._rejections.note(self.state.table.ints[NUMBER, slots], reason)
+        self._leave(slots)
+
+    def rejections(self) -> Rejections:
+        """Give which jobs were turned away, and why."""
+        return self._rejections.record()
 
     # Passes
 
@@ -255,6 +293,8 @@ class BatchSystem:
 
     def _pass(self, now: float) -> None:
         """Let jobs end and arrive, then start what can start."""
+        if self.state.holds_back:
+            self.settle()
         released = _NOTHING
         if self._short_first and self.releases is not None:
             released = self.releases.released_now()
@@ -271,6 +311,10 @@ class BatchSystem:
         if self._ending:
             self._leave(self._ending)
             self._ending.clear()
+        if self.state.rejected:
+            for slot, reason in self.state.rejected:
+                self._reject([slot], reason)
+            self.state.rejected.clear()
         if n_started:
             if self._dispatch_times is not None:
                 self._dispatch_times.note(self.state.started[:n_started], self.state.table, seconds)
@@ -282,8 +326,14 @@ class BatchSystem:
             self.releases.after_pass(now)
         if self.asking is not None:
             self.asking.after_pass(now)
+        if self._outages is not None:
+            self._outages.after_pass(now, n_started)
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
             self._report(Progress(now, self._n_finished, self.state.n_waiting))
+
+    def _set_power_cap(self, event: Event) -> None:
+        self.state.set_power_cap(event.subject)
+        self.clock.ask_to_close()
 
     # Starts and ends
 
@@ -341,39 +391,50 @@ class BatchSystem:
 
     # Failures
 
-    def _fail(self, event: Event) -> None:
-        """Let a node fail, and every job that holds it."""
-        failure: FailureConfig = event.subject
-        now = self.clock.time
-        self.settle()  # what ends at this very time has ended before
-        for slot in sorted(self.state.running(), key=self.state.number):
-            if self.state.holds(slot, failure.node) or self._was_returned(slot, failure.node):
-                self._fail_job(slot, now, failure.node)
-        self.state.take_down(failure.node)
-        if failure.repair is not None:
-            self.clock.at(now + failure.repair, Order.FAILURE, self._repair, failure.node)
-        self.clock.ask_to_close()
+    @property
+    def is_running_out(self) -> bool:
+        """Whether no job runs and no more will be submitted."""
+        return self._all_submitted and not self.state.n_running
 
-    def _was_returned(self, slot: int, node: int) -> bool:
-        return self.releases is not None and self.releases.was_returned(slot, node)
+    def attempt(self, slot: int) -> tuple[int, int]:
+        """Give the number of a job, and how often it has started again."""
+        return self.state.number(slot), self._restarts.count(slot)
 
-    def _fail_job(self, slot: int, now: float, node: int) -> None:
+    def fail_job(self, slot: int, node: int) -> None:
+        """Let a running job lose a node: it ends, and may go back to the queue."""
         assert self._end_events is not None
+        now = self.clock.time
         self._end_events[slot].cancel()
         self.applications.disturb(slot, now, NodeFailed(node))
+        if self._restarts.may_go_on(slot):
+            self._start_again(slot, now, node)
+            return
         self.state.table.ints[STATE, slot] = JobState.FAILED
         self._end(slot, JobState.FAILED)
         self._ending.remove(slot)
         self.state.end(slot, now)
         self._leave([slot])
 
-    def _repair(self, event: Event) -> None:
-        self.state.bring_up(event.subject)
+    def _start_again(self, slot: int, now: float, node: int) -> None:
+        """End an attempt and put its job back into the queue."""
+        assert self._end_events is not None
+        busy = self.applications.abandon(slot, now)
+        rows = list(self.state.rows_of(slot))
+        if self.releases is not None:
+            rows += self.releases.returned_rows(slot)
+            self.releases.forget(slot, now)
+        del self._end_events[slot]
+        self.state.end(slot, now)
+        ints, times = self.state.occupancy.ints[:, rows], self.state.occupancy.floats[:, rows]
+        core_seconds = ints[COUNT] * ints[NODE_CORES] * (times[FINISH] - times[BEGIN])
+        self._restarts.note(slot, now, node, busy, float(core_seconds.sum()))
+        self.state.requeue(slot, now)
         self.clock.ask_to_close()
 
     # Memory
 
     def _leave(self, slots: list[int]) -> None:
+        self._restarts.forget(slots)
         self._finished.extend(slots)
         self._n_finished += len(slots)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +13,38 @@ from mlsim.batch.arrays import EARLY, FREE, HINT, N_COUNTS, N_RULES, QUEUED, RUN
 from mlsim.batch.backfill import reserve
 from mlsim.batch.dispatch import enter_queue, instant
 from mlsim.batch.fairshare import N_SHARES, Accounts
-from mlsim.batch.occupancy import COUNT, FINISH, NODE, RELEASED, OccupancyLog
+from mlsim.batch.holders import find_holders
+from mlsim.batch.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyLog
 from mlsim.batch.policies import CODES, parameters_of
+from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.running import add_running, remove_running
 from mlsim.batch.steps import end_job, release_row, return_node
-from mlsim.batch.table import EXPECTED, FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
+from mlsim.batch.table import (
+    BACKFILLED,
+    CORES,
+    END,
+    EXPECTED,
+    FIRST_ROW,
+    HELD,
+    NUMBER,
+    PLANNED,
+    RESERVED,
+    ROWS,
+    START,
+    UNITS,
+    JobTable,
+)
 from mlsim.platform import Machine
 from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
+from mlsim.workload.jobs import JobBlock
 
-__all__ = ["BatchState", "rules_of"]
+__all__ = ["BEYOND_CAP", "BatchState", "rules_of"]
 
 Ints = NDArray[np.int64]
+
+BEYOND_CAP = "asks for more than the power cap leaves"
+"""Why a job is turned away."""
 
 _BACKFILL = {
     Backfill.NONE: at.NONE,
@@ -48,8 +69,8 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
         Whether it matters which nodes a job gets; units are only counted if not.
     """
     rules = np.zeros(N_RULES, np.int64)
-    rules[at.POLICY] = CODES[config.policy.value]
-    rules[at.ORDER] = CODES[(config.backfill_order or config.policy).value]
+    rules[at.POLICY] = CODES[config.ordering.value]
+    rules[at.ORDER] = CODES[(config.backfill_order or config.ordering).value]
     rules[at.BACKFILL] = _BACKFILL[config.backfill]
     rules[at.RESERVATIONS] = config.reservations if config.backfill is Backfill.EASY else 1
     rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
@@ -70,17 +91,26 @@ class BatchState:
         How jobs ask for room.
     nodes_one_by_one
         Whether nodes may be given back one by one, so that each has an occupancy row of its own.
+    cap
+        How much power jobs may add; None: as much as they like.
 
     Attributes
     ----------
     table, occupancy
         Jobs in the system, and which nodes each one holds or held.
+    rejected
+        Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it.
     arrays
         All of it as the kernels see it, until arrays grow.
     """
 
     def __init__(
-        self, machine: Machine, config: BatchConfig, requests: Requests, nodes_one_by_one: bool
+        self,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        nodes_one_by_one: bool,
+        cap: PowerCap | None = None,
     ) -> None:
         self._accounts = Accounts(config.fairshare) if Policy.FAIRSHARE in config.policies else None
         self.table = JobTable(self._accounts)
@@ -91,16 +121,28 @@ class BatchState:
         self._cores = machine.cores
         self._free = machine.cores.copy()
         self._down = np.zeros(machine.n_nodes, np.int64)
+        # Cores that jobs still hold of nodes that are out of use.
+        self._left_over = np.zeros(machine.n_nodes, np.int64)
+        self._held_back = np.empty(0, np.int64)
+        self._cap = cap
+        self._withheld = 0  # units that are free, but not counted so, for the power they would take
         self._counts = np.zeros(N_COUNTS, np.int64)
         self._counts[FREE] = requests.capacity
         self._ended = np.empty(requests.capacity, np.int64)
         self._queue = self._running = self.started = np.empty(0, np.int64)
+        self.rejected: list[tuple[int, str]] = []
         self.make_room()
+        self._withhold()
 
     @property
     def n_waiting(self) -> int:
         """Jobs in the queue."""
         return int(self._counts[QUEUED])
+
+    @property
+    def n_running(self) -> int:
+        """Jobs that run."""
+        return int(self._counts[RUNNING])
 
     @property
     def n_free(self) -> int:
@@ -152,25 +194,65 @@ class BatchState:
         """Whether the nodes of an occupancy row are still with its job."""
         return math.isnan(self.occupancy.floats[FINISH, row])
 
-    def holds(self, slot: int, node: int) -> bool:
-        """Whether a job holds part of a node by the rows of its start."""
-        rows = self.rows_of(slot)
-        first = self.occupancy.ints[NODE, rows.start : rows.stop]
-        count = self.occupancy.ints[COUNT, rows.start : rows.stop]
-        still = np.isnan(self.occupancy.floats[FINISH, rows.start : rows.stop])
-        return bool((still & (first <= node) & (node < first + count)).any())
+    def will_come(self, row: int) -> bool:
+        """Whether the node of an occupancy row is held, and will be free for others after that."""
+        return self.is_held(row) and self._down[self.occupancy.ints[NODE, row]] == 0
+
+    def holders(self, node: int) -> dict[int, int]:
+        """Slots of the jobs that hold part of a node by the rows of their start, and the units of each."""
+        n = int(self._counts[RUNNING])
+        slots, cores = np.empty((2, n), np.int64)
+        n = find_holders(
+            node,
+            self._running,
+            n,
+            self.table.ints,
+            self.occupancy.ints,
+            self.occupancy.floats,
+            slots,
+            cores,
+        )
+        units = np.ones(n, np.int64) if self.requests.exclusive else cores[:n]
+        return dict(zip(slots[:n].tolist(), units.tolist(), strict=True))
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
+        return len(self._held_back) > 0
 
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node and it is in use."""
         return bool(self._free[node] == self._cores[node] and not self._down[node])
 
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:  # noqa: ARG002
+        """Give which of the jobs that come no set of nodes could hold, by reason."""
+        units = self.table.ints[UNITS, slots]
+        too_wide = units > self.requests.capacity
+        reasons = {"asks for more than the whole machine has": too_wide}
+        if self._cap is not None:
+            reasons[BEYOND_CAP] = (units > self._cap.largest) & ~too_wide
+        return reasons
+
+    def room_for(self, slot: int) -> int:  # noqa: ARG002  # all units are alike
+        """Units of a job that fit now; more than it asks for, if there is more room."""
+        return self.n_free
+
     def happen(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        if self.holds_back and self._rules[at.PER_EVENT]:
+            self._end_what_is_due(now)
         for k, slot in enumerate(ended):
             self._ended[k] = slot
         return instant(now, len(ended), self._ended, first, last, arrivals, released, *self.arrays)
+
+    def _end_what_is_due(self, now: float) -> None:
+        """Do here what a pass with ties per event does first: it must not use what is held back."""
+        floats = self.table.floats
+        for slot in self.running():
+            if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
+                self.end(slot, now)
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
         """Queue jobs without a pass."""
@@ -179,6 +261,14 @@ class BatchState:
     def end(self, slot: int, now: float) -> None:
         """Let a running job end without a pass."""
         end_job(slot, now, self.arrays)
+        self._hold_back()
+
+    def requeue(self, slot: int, now: float) -> None:
+        """Put a job that has ended back into the queue."""
+        table = self.table
+        table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED], slot] = 0
+        table.floats[[START, END, EXPECTED, RESERVED, PLANNED], slot] = np.nan
+        self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 
     def expect(self, slot: int, end: float) -> None:
         """Expect a running job to end at another time."""
@@ -190,7 +280,13 @@ class BatchState:
 
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""
+        if self._down[self.occupancy.ints[NODE, row]]:
+            # Units of a node that is out of use are not counted, neither with the job nor as free.
+            units = 1 if self.requests.exclusive else self.occupancy.ints[NODE_CORES, row]
+            self.table.ints[HELD, slot] += units
+            self._counts[FREE] -= units
         release_row(slot, row, now, self.arrays)
+        self._hold_back()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
         """Take back, at its job's end, a node that the job had given up and got back."""
@@ -209,21 +305,80 @@ class BatchState:
         self.make_room()
         return row
 
-    def take_down(self, node: int) -> None:
-        """Take a node that nobody holds out of use."""
+    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends.
+
+        Parameters
+        ----------
+        node
+            Number of the node.
+        holders
+            Slots of the jobs that hold part of it, and the units each holds there.
+        """
         if self._down[node] == 0:
-            self._counts[FREE] -= 1 if self.requests.exclusive else self._free[node]
+            for slot, units in holders.items():
+                self.table.ints[HELD, slot] -= units
+            self._left_over[node] = self._cores[node] - self._free[node]
+            self._counts[FREE] -= self._free_units(node)
             self._free[node] = 0
         self._down[node] += 1
+        self._held_back = np.flatnonzero(self._left_over)
+        self._withhold()
 
-    def bring_up(self, node: int) -> None:
-        """Take a node back into use, if it has no other failure."""
+    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use.
+
+        Parameters
+        ----------
+        node, holders
+            As when it was taken down; those who have left since are not among them.
+        """
         self._down[node] -= 1
         if self._down[node] == 0:
-            self._free[node] = self._cores[node]
-            self._counts[FREE] += 1 if self.requests.exclusive else self._free[node]
+            for slot, units in holders.items():
+                self.table.ints[HELD, slot] += units
+            self._free[node] = self._cores[node] - self._left_over[node]
+            self._counts[FREE] += self._free_units(node)
             self._counts[HINT] = min(int(self._counts[HINT]), node)
             self._counts[EARLY] = 1
+            self._left_over[node] = 0
+        self._held_back = np.flatnonzero(self._left_over)
+        self._withhold()
+
+    def _free_units(self, node: int) -> int:
+        """Units of a node in use that nobody holds."""
+        if self.requests.exclusive:
+            return int(self._free[node] == self._cores[node])
+        return int(self._free[node])
+
+    def _hold_back(self) -> None:
+        """Keep from the next jobs what jobs have left of nodes that are out of use."""
+        if len(self._held_back):
+            nodes = self._held_back
+            self._left_over[nodes] -= self._free[nodes]
+            self._free[nodes] = 0
+            self._held_back = nodes[self._left_over[nodes] > 0]
+            self._withhold()
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
+        self._withhold()
+
+    def _withhold(self) -> None:
+        """Count as free no more units than the power cap leaves; below 0 where jobs hold more than that."""
+        if self._cap is None:
+            return
+        in_use, exclusive = self._down == 0, self.requests.exclusive
+        units = np.count_nonzero(in_use) if exclusive else int(self._cores[in_use].sum())
+        left_over = len(self._held_back) if exclusive else int(self._left_over.sum())
+        allowed = self._cap.units(in_use | (self._left_over > 0)) - left_over
+        withheld = max(0, int(units) - allowed)
+        if withheld < self._withheld:
+            self._counts[EARLY] = 1
+        self._counts[FREE] += self._withheld - withheld
+        self._withheld = withheld
 
     def reservation(self, slot: int, now: float) -> float:
         """When a waiting job could start, by estimates; infinity if that is not known."""

@@ -108,11 +108,11 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             return ("allocator", "meaning"), [(entry.name, entry.meaning) for entry in batch.ALLOCATORS]
         case Listing.PREDICTORS:
             from mlsim.batch.predictors import PREDICTORS
-            from mlsim.scenario import installed_predictors
+            from mlsim.scenario import installed_names
 
             return ("predictor", "predicts", "source"), [
                 *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
-                *((name, "", "an installed package") for name in installed_predictors()),
+                *((name, "", "an installed package") for name in installed_names("mlsim.predictors")),
                 ("./file.py:Class", "what a class of your own predicts", "mlsim/batch/predictors/README.md"),
             ]
         case Listing.TECHNIQUES:

@@ -58,13 +58,13 @@ def _names(given: list[str] | None) -> list[str]:
     """Give the predictors in the words of the catalogue."""
     from mlsim.batch.predictors import PREDICTORS
     from mlsim.errors import InputError
-    from mlsim.scenario import installed_predictors
-    from mlsim.scenario.predictors import PredictorKind
+    from mlsim.scenario import Predictor, installed_names
+    from mlsim.scenario.plugins import PluginKind
 
     if not given:
-        return [str(entry.name) for entry in PREDICTORS] + list(installed_predictors())
+        return [str(entry.name) for entry in PREDICTORS] + list(installed_names("mlsim.predictors"))
     try:
-        return [str(PredictorKind().parse(name)) for name in given]
+        return [str(PluginKind(Predictor, "mlsim.predictors").parse(name)) for name in given]
     except ValueError as error:
         raise InputError(f"--predictor: {error}") from error
 

@@ -40,9 +40,7 @@ class Result:
     @cached_property
     def jobs(self) -> pl.DataFrame:
         """One row a job, as in ``jobs.parquet``."""
-        from mlsim.record.parquet import job_frame
-
-        return job_frame(self.records.jobs, self.records.occupancy, technique_of(self.scenario))
+        return self._frame("jobs")
 
     @cached_property
     def occupancy(self) -> pl.DataFrame:
@@ -105,6 +103,16 @@ class Result:
     def passes(self) -> pl.DataFrame:
         """The passes of the dispatcher, as in ``passes.parquet``; empty unless ``output.passes`` is on."""
         return self._frame("passes")
+
+    @cached_property
+    def outages(self) -> pl.DataFrame:
+        """When nodes were out of use, as in ``outages.parquet``."""
+        return self._frame("outages")
+
+    @cached_property
+    def attempts(self) -> pl.DataFrame:
+        """Attempts that failures ended, as in ``attempts.parquet``."""
+        return self._frame("attempts")
 
     def _frame(self, table: str) -> pl.DataFrame:
         from mlsim.record import parquet

@@ -9,34 +9,42 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.tables import Jobs, Occupancy
+from mlsim.record.tables import Attempts, Jobs, JobState, Occupancy, Records, empty
 
 __all__ = [
     "TAU",
+    "allocated_seconds",
+    "attempt_of_rows",
     "away_until",
     "bounded_slowdown",
+    "lost_core_seconds",
     "per_processor_bounded_slowdown",
     "response_time",
+    "restarts",
     "run_time",
+    "running_spans",
     "slowdown",
     "wait_time",
+    "waiting_spans",
 ]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 TAU = 10.0
 """Run times below this many seconds count as this long in bounded slowdowns (Feitelson and Rudolph 1998)."""
 
 
 def run_time(jobs: Jobs) -> Floats:
-    """Seconds the job ran in this run: p = end - start."""
+    """Seconds the job ran in this run: p = end - start, of its last attempt."""
     return jobs.end_time - jobs.start_time
 
 
 def wait_time(jobs: Jobs) -> Floats:
-    """Seconds in the queue: start - submit, and the dispatcher's own time where it counts.
+    """Seconds from submission to the start of the last attempt: start - submit.
 
-    With ``batch.count_dispatch_time`` the wall time of the pass that started the job is added: a dispatcher
+    For a job that failures made start again this counts its earlier attempts as well. With
+    ``batch.count_dispatch_time`` the wall time of the pass that started the job is added: a dispatcher
     that thinks for long lets the job wait for it. The schedule is the same with and without.
     """
     return _with_dispatch_time(jobs, jobs.start_time - jobs.submit_time)
@@ -88,22 +96,104 @@ def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
     return bounded
 
 
-def away_until(occupancy: Occupancy, jobs: Jobs) -> Floats:
+def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None) -> Floats:
     """Tell until when each released node was away from its job: until it came back, or the job ended.
 
     Parameters
     ----------
-    occupancy, jobs
-        Of a run; rows of nodes that may be released name one node each.
+    occupancy, jobs, attempts
+        Of a run; rows of nodes that may be released name one node each. A job that failures made start
+        again ends once in each attempt.
 
     Returns
     -------
     float64
         One time a row, in s; the row's own end where it was not released.
     """
-    until = np.where(occupancy.released, jobs.end_time[occupancy.job], occupancy.end)
+    attempts = empty(Attempts) if attempts is None else attempts
+    attempt = attempt_of_rows(occupancy, attempts)
+    ends = jobs.end_time[occupancy.job]
+    earlier = attempt >= 0
+    ends[earlier] = attempts.end[attempt[earlier]]
+    until = np.where(occupancy.released, ends, occupancy.end)
     order = np.lexsort((occupancy.start, occupancy.node, occupancy.job))
     job, node = occupancy.job[order], occupancy.node[order]
     again = (np.diff(job) == 0) & (np.diff(node) == 0) & occupancy.released[order][:-1]
+    again &= np.diff(attempt[order]) == 0
     until[order[:-1][again]] = occupancy.start[order[1:][again]]
     return until
+
+
+def attempt_of_rows(occupancy: Occupancy, attempts: Attempts) -> Ints:
+    """Find the row of the attempt that each occupancy row is of; -1 for the last attempt of its job."""
+    found = np.full(len(occupancy.job), -1, np.int64)
+    rows = np.flatnonzero(np.isin(occupancy.job, attempts.job))
+    n = len(attempts.job)
+    job = np.concatenate([attempts.job, occupancy.job[rows]])
+    time = np.concatenate([attempts.start, occupancy.start[rows]])
+    # Attempts are in order of (job, start) and come before the rows that start with them.
+    order = np.lexsort((np.arange(len(job)) >= n, time, job))
+    last = np.maximum.accumulate(np.where(order < n, order, -1))
+    is_row = order >= n
+    row, attempt = rows[order[is_row] - n], last[is_row]
+    inside = occupancy.start[row] < attempts.end[attempt]
+    found[row[inside]] = attempt[inside]
+    return found
+
+
+def restarts(attempts: Attempts, n_jobs: int) -> Ints:
+    """How often each job started again after a failure."""
+    return np.bincount(attempts.job, minlength=n_jobs)
+
+
+def waiting_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
+    """When jobs waited: from submission or a failure to the next start; NaN where there was none."""
+    return (
+        np.concatenate([_after_attempts(jobs.submit_time, attempts), _before_attempts(jobs, attempts)]),
+        np.concatenate([jobs.start_time, attempts.start]),
+    )
+
+
+def running_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
+    """When jobs ran, each attempt by itself; NaN where there was none."""
+    return (
+        np.concatenate([jobs.start_time, attempts.start]),
+        np.concatenate([jobs.end_time, attempts.end]),
+    )
+
+
+def _after_attempts(submit: Floats, attempts: Attempts) -> Floats:
+    """Since when each job waited for its last start."""
+    since = submit.copy()
+    np.maximum.at(since, attempts.job, attempts.end)
+    return since
+
+
+def _before_attempts(jobs: Jobs, attempts: Attempts) -> Floats:
+    """Since when each attempt was waited for."""
+    since = jobs.submit_time[attempts.job]
+    again = np.flatnonzero(np.diff(attempts.job) == 0)
+    since[again + 1] = attempts.end[again]
+    return since
+
+
+def allocated_seconds(occupancy: Occupancy, n_jobs: int) -> Floats:
+    """Core-seconds that each job held: Σ nodes · cores · (end - start) over its stays."""
+    held = occupancy.count * occupancy.cores * (occupancy.end - occupancy.start)
+    seconds: Floats = np.bincount(occupancy.job, weights=held, minlength=n_jobs).astype(np.float64)
+    return seconds
+
+
+def lost_core_seconds(records: Records) -> Floats:
+    """Core-seconds that each job held for nothing, because of failures.
+
+    All that it held if it ended as failed; otherwise what its earlier attempts held, without what later
+    ones did not have to do again.
+    """
+    jobs, attempts = records.jobs, records.attempts
+    n = len(jobs.job_id)
+    lost: Floats = np.bincount(attempts.job, weights=attempts.lost, minlength=n).astype(np.float64)
+    failed = jobs.state == JobState.FAILED
+    if failed.any():
+        lost[failed] = allocated_seconds(records.occupancy, n)[failed]
+    return lost

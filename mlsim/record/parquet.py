@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import derived
+from mlsim.record.energy import job_energy
 from mlsim.record.nodeset import job_node_sets
 from mlsim.record.tables import (
+    Attempts,
     Chunks,
     Jobs,
     JobState,
@@ -30,12 +32,16 @@ from mlsim.record.tables import (
     Messages,
     Nodes,
     Occupancy,
+    OutageKind,
+    Outages,
     Passes,
     PEs,
     Records,
+    Rejections,
 )
 
 __all__ = [
+    "attempt_frame",
     "chunk_frame",
     "frame",
     "job_frame",
@@ -43,13 +49,14 @@ __all__ = [
     "message_frame",
     "node_frame",
     "occupancy_frame",
+    "outage_frame",
     "pass_frame",
     "pe_frame",
     "write_tables",
 ]
 
 _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
-    "jobs": lambda run, technique: job_frame(run.jobs, run.occupancy, technique),
+    "jobs": lambda run, technique: job_frame(run, technique),
     "nodes": lambda run, _: node_frame(run.nodes),
     "occupancy": lambda run, _: occupancy_frame(run.occupancy, run.jobs),
     "loops": lambda run, technique: loop_frame(run.loops, run.jobs, technique),
@@ -57,20 +64,21 @@ _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
     "pes": lambda run, _: pe_frame(run.pes, run.jobs),
     "messages": lambda run, _: message_frame(run.messages, run.jobs),
     "passes": lambda run, _: pass_frame(run.passes),
+    "outages": lambda run, _: outage_frame(run.outages),
+    "attempts": lambda run, _: attempt_frame(run.attempts, run.jobs),
 }
-_OPTIONAL = {"loops": "job", "chunks": "job", "pes": "job", "messages": "job", "passes": "time"}
-"""Tables that are written only where they have rows, and a column of each."""
+_OPTIONAL = ("loops", "chunks", "pes", "messages", "passes", "outages", "attempts")
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
 
-def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.DataFrame:
+def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
     """One row a job, in order of (submit_time, job_id).
 
     Parameters
     ----------
-    jobs, occupancy
-        The jobs and what they held.
+    records
+        What happened.
     technique
         The run's technique; None if jobs ran no loop.
 
@@ -81,11 +89,14 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
         ``walltime`` (s, what the user asked), ``prediction`` (s, the estimate that the dispatcher saw; null
         for a job rejected at submission), ``log_run_time`` (s, in the workload); ``processors`` asked for,
         ``cores`` held at the start, ``working`` those that its processors fill; ``nodes`` ever held, as
-        intervals (``0-3 7``); ``state`` (a word of :class:`JobState`), ``backfilled``; ``user``, ``group``,
-        ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from the
-        times: ``wait_time``, ``response_time`` (s), ``slowdown``, ``bounded_slowdown`` (τ = 10 s). Where
-        waits count the dispatcher's own time, also ``dispatch_time`` (s of wall clock, part of the wait).
+        intervals (``0-3 7``); ``state`` (a word of :class:`JobState`), ``reason`` (why it was rejected),
+        ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1: unknown);
+        ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s), ``slowdown``,
+        ``bounded_slowdown`` (τ = 10 s). Where waits count the dispatcher's own time, also ``dispatch_time``
+        (s of wall clock, part of the wait). ``restarts`` after failures, and ``lost_core_seconds`` that
+        failures cost; ``energy`` (J), if the power of the nodes is known.
     """
+    jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)
     counted = {} if jobs.dispatch_time is None else {"dispatch_time": jobs.dispatch_time}
     return _frame(
         {
@@ -102,6 +113,7 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "working": jobs.working,
             "nodes": job_node_sets(occupancy, len(jobs.job_id)),
             "state": _words(jobs.state, JobState),
+            "reason": _reasons(records.rejections, len(jobs.job_id)),
             "backfilled": jobs.backfilled,
             "user": jobs.user,
             "group": jobs.group,
@@ -113,18 +125,33 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "response_time": derived.response_time(jobs),
             "slowdown": derived.slowdown(jobs),
             "bounded_slowdown": derived.bounded_slowdown(jobs),
+            "restarts": derived.restarts(records.attempts, len(jobs.job_id)),
+            "lost_core_seconds": derived.lost_core_seconds(records),
+            **({} if energy is None else {"energy": energy}),
         }
         | counted
     )
 
 
+def _reasons(rejections: Rejections, jobs: int) -> pl.Series:
+    """Give the reason for which each job was turned away, null for the others."""
+    codes = np.full(jobs, -1, np.int64)
+    codes[rejections.job] = rejections.reason
+    words = pl.Series([*rejections.reasons, None], dtype=pl.String)
+    return words.gather(np.where(codes < 0, len(rejections.reasons), codes))
+
+
 def node_frame(nodes: Nodes) -> pl.DataFrame:
     """One row a node: ``node`` (number), ``name``, ``group``, ``cores``, ``speed``.
 
-    ``speed`` is that of one core relative to the platform's reference speed.
+    ``speed`` is that of one core relative to the platform's reference speed. If it is known, also the power
+    of the node in W: ``power_idle``, ``power_busy``, ``power_off``.
     """
     columns = {"name": nodes.name, "group": nodes.group, "cores": nodes.cores, "speed": nodes.speed}
-    return _frame({"node": np.arange(len(nodes.name))} | columns)
+    power: dict[str, Any] = {}
+    if nodes.power is not None:
+        power = {f"power_{state}": getattr(nodes.power, state) for state in ("idle", "busy", "off")}
+    return _frame({"node": np.arange(len(nodes.name))} | columns | power)
 
 
 def occupancy_frame(occupancy: Occupancy, jobs: Jobs) -> pl.DataFrame:
@@ -240,13 +267,49 @@ def pass_frame(passes: Passes) -> pl.DataFrame:
     return _frame({column.name: getattr(passes, column.name) for column in fields(Passes)})
 
 
+def outage_frame(outages: Outages) -> pl.DataFrame:
+    """One row a stretch of time in which a node was out of use, in order of start.
+
+    ``node``, ``kind`` (a word of :class:`OutageKind`), ``start_time`` and ``end_time`` (s; null where it did
+    not come back).
+    """
+    return _frame(
+        {
+            "node": outages.node,
+            "kind": _words(outages.kind, OutageKind),
+            "start_time": outages.start,
+            "end_time": outages.end,
+        }
+    )
+
+
+def attempt_frame(attempts: Attempts, jobs: Jobs) -> pl.DataFrame:
+    """One row an attempt that a failure ended and another one followed, by job, then start.
+
+    ``node`` that failed; ``start_time``, ``end_time`` (s); ``kept`` (s of run time that later attempts need
+    not do again), ``lost`` (core-seconds held for nothing), ``busy`` (PE-seconds computed).
+    """
+    return _frame(
+        {
+            "job_id": jobs.job_id[attempts.job],
+            "node": attempts.node,
+            "start_time": attempts.start,
+            "end_time": attempts.end,
+            "kept": attempts.kept,
+            "lost": attempts.lost,
+            "busy": attempts.busy,
+        }
+    )
+
+
 def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
     """Make the frame of one table, by the name of its file: ``jobs``, ``nodes``, ``occupancy`` ...
 
     Parameters
     ----------
     table
-        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes``, ``messages`` or ``passes``.
+        ``jobs``, ``nodes``, ``occupancy``, ``loops``, ``chunks``, ``pes``, ``messages``, ``passes``,
+        ``outages`` or ``attempts``.
     records
         What happened.
     technique
@@ -258,8 +321,9 @@ def frame(table: str, records: Records, technique: str | None) -> pl.DataFrame:
 def write_tables(directory: Path, records: Records, technique: str | None, csv: bool = False) -> list[Path]:
     """Write the tables of a run into a directory, which is made if it does not exist.
 
-    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes``, ``messages`` and
-    ``passes`` where they have rows. The same records give the same bytes. One table is in memory at a time.
+    ``jobs``, ``nodes`` and ``occupancy`` are always written; ``loops``, ``chunks``, ``pes``, ``messages``,
+    ``passes``, ``outages`` and ``attempts`` where they have rows. The same records give the same bytes. One
+    table is in memory at a time.
 
     Parameters
     ----------
@@ -285,12 +349,17 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
     _make_directory(directory)
     written: list[Path] = []
     for table in _TABLES:
-        if table in _OPTIONAL and not len(getattr(getattr(records, table), _OPTIONAL[table])):
+        if table in _OPTIONAL and not len(_first_column(getattr(records, table))):
             continue
         rows = frame(table, records, technique)
         for suffix in (".parquet", ".csv") if csv else (".parquet",):
             written.append(_write(rows, directory / f"{table}{suffix}"))
     return written
+
+
+def _first_column(table: Any) -> NDArray[Any]:
+    column: NDArray[Any] = getattr(table, fields(table)[0].name)
+    return column
 
 
 def _make_directory(directory: Path) -> None:

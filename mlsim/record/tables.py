@@ -15,17 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Attempts",
     "Chunks",
     "JobState",
     "Jobs",
     "Loops",
     "MessageKind",
     "Messages",
+    "NodePower",
     "Nodes",
     "Occupancy",
+    "OutageKind",
+    "Outages",
     "PEs",
     "Passes",
     "Records",
+    "Rejections",
     "empty",
 ]
 
@@ -59,6 +64,28 @@ class MessageKind(IntEnum):
         return self in (MessageKind.RELEASE_REQUEST, MessageKind.NODE_RETURNED)
 
 
+class OutageKind(IntEnum):
+    """Why a node was out of use."""
+
+    FAILED = 0
+    DRAINED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodePower:
+    """Power of each node in W, which grows linearly with the cores that jobs hold.
+
+    Attributes
+    ----------
+    idle, busy, off
+        When no core is held, when all are, and when the node is out of use and nobody holds it.
+    """
+
+    idle: Floats
+    busy: Floats
+    off: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """The machine: one row a node, in allocation order.
@@ -71,12 +98,15 @@ class Nodes:
         Cores of the node.
     speed
         Speed of one core relative to the platform's reference speed.
+    power
+        Power of the nodes; None if that is not known.
     """
 
     name: list[str]
     group: list[str]
     cores: Ints
     speed: Floats
+    power: NodePower | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +118,8 @@ class Jobs:
     job_id
         Identifier in the workload.
     submit_time, start_time, end_time
-        Times; start and end are NaN for a job that was rejected.
+        Times; start and end are NaN for a job that was rejected. Of a job that failures made start again,
+        the start is that of its last attempt.
     walltime
         What the user asked: the limit of the run time.
     prediction
@@ -280,6 +311,82 @@ class Passes:
 
 
 @dataclass(frozen=True, slots=True)
+class Outages:
+    """One row a stretch of time in which a node was out of use, in order of start.
+
+    Stretches of one node may overlap.
+
+    Attributes
+    ----------
+    node
+        Row of the node.
+    kind
+        Code of :class:`OutageKind`.
+    start, end
+        Times; NaN where it did not come back. A job that holds a drained node keeps it until its end.
+    """
+
+    node: Ints
+    kind: NDArray[np.int8]
+    start: Floats
+    end: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """One row an attempt to run a job that a failure ended and another one followed; by job, then start.
+
+    Attributes
+    ----------
+    job
+        Row of the job.
+    node
+        Row of the node that failed.
+    start, end
+        Times of the attempt. What the job held in it are its occupancy rows that start between them.
+    kept
+        Seconds of its run time that later attempts need not do again.
+    lost
+        Core-seconds it held for nothing: cores · (end - start - kept), less what it gave back early.
+    busy
+        PE-seconds it computed.
+    """
+
+    job: Ints
+    node: Ints
+    start: Floats
+    end: Floats
+    kept: Floats
+    lost: Floats
+    busy: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """One row a job that was turned away, in order of arrival.
+
+    ``job`` is the row of the job, ``reason`` the place of the reason in ``reasons``.
+    """
+
+    job: Ints
+    reason: NDArray[np.int32]
+    reasons: tuple[str, ...] = ()
+
+    @staticmethod
+    def none() -> Rejections:
+        """Give a table of no rows."""
+        return Rejections(np.empty(0, np.int64), np.empty(0, np.int32))
+
+
+def _no_outages() -> Outages:
+    return empty(Outages)
+
+
+def _no_attempts() -> Attempts:
+    return empty(Attempts)
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
@@ -291,6 +398,9 @@ class Records:
     pes: PEs
     messages: Messages
     passes: Passes = field(default_factory=lambda: empty(Passes))
+    rejections: Rejections = field(default_factory=Rejections.none)
+    outages: Outages = field(default_factory=_no_outages)
+    attempts: Attempts = field(default_factory=_no_attempts)
 
 
 _DTYPES = {

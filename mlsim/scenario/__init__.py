@@ -8,7 +8,7 @@ from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.dumping import dump, plain
 from mlsim.scenario.engine import replay_obstacle
-from mlsim.scenario.failures import FailureConfig
+from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.jsonschema import json_schema
 from mlsim.scenario.levels import TWO_LEVELS, wrong_levels
 from mlsim.scenario.lists import node_ranges
@@ -16,10 +16,11 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_predictor, located_technique, resolve_path
+from mlsim.scenario.paths import located_plugin, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
-from mlsim.scenario.predictors import PREDICTOR_ENTRY_POINTS, installed_predictors
+from mlsim.scenario.plugins import installed_names
+from mlsim.scenario.power import PowerConfig
 from mlsim.scenario.remarks import remarks
 from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
@@ -36,10 +37,13 @@ from mlsim.scenario.words import (
     Backfill,
     Calibration,
     CleaningRule,
+    Contiguity,
     CostProfile,
+    Dispatcher,
     Engine,
     EstimateSource,
     ExecutionModel,
+    FailureRule,
     Growth,
     LockOrder,
     Mapping,
@@ -65,7 +69,6 @@ from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, 
 __all__ = [
     "CORES",
     "MEMORY",
-    "PREDICTOR_ENTRY_POINTS",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -76,15 +79,19 @@ __all__ = [
     "Calibration",
     "CleaningConfig",
     "CleaningRule",
+    "Contiguity",
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "Dispatcher",
+    "DrainConfig",
     "EdgeConfig",
     "Engine",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
+    "FailureRule",
     "FairshareConfig",
     "Growth",
     "ImageWindow",
@@ -102,8 +109,10 @@ __all__ = [
     "PerturbationConfig",
     "PlatformConfig",
     "Policy",
+    "PowerConfig",
     "Predictor",
     "Quantity",
+    "RandomFailureConfig",
     "ReleasedNodes",
     "RequestConfig",
     "RequestRule",
@@ -123,12 +132,12 @@ __all__ = [
     "WorkloadFormat",
     "dump",
     "from_mapping",
-    "installed_predictors",
+    "installed_names",
     "json_schema",
     "lacking_parameters",
     "load",
     "loads",
-    "located_predictor",
+    "located_plugin",
     "located_technique",
     "megabytes",
     "node_ranges",

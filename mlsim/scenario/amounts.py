@@ -11,6 +11,7 @@ from mlsim.scenario.kinds import Kind
 from mlsim.scenario.units import (
     BANDWIDTH,
     FLOP,
+    POWER,
     RATE,
     SIZE,
     TIME,
@@ -24,6 +25,7 @@ __all__ = [
     "Bandwidth",
     "Duration",
     "PositiveWork",
+    "Power",
     "Quantity",
     "Seconds",
     "Size",
@@ -130,5 +132,6 @@ Duration = Annotated[float, Amount(TIME, positive=True)]
 Speed = Annotated[float, Amount(RATE, positive=True)]
 Bandwidth = Annotated[float, Amount(BANDWIDTH, positive=True)]
 Size = Annotated[float, Amount(SIZE)]
+Power = Annotated[float, Amount(POWER)]
 Work = Annotated[Quantity, WorkAmount()]
 PositiveWork = Annotated[Quantity, WorkAmount(positive=True)]

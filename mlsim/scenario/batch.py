@@ -8,13 +8,17 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
-from mlsim.scenario.kinds import Count, Number, Switch, WordKind
-from mlsim.scenario.predictors import PredictorName
+from mlsim.scenario.kinds import Count, Natural, Number, Switch, WordKind
+from mlsim.scenario.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
+from mlsim.scenario.power import PowerCaps
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
     Allocator,
     Backfill,
+    Contiguity,
+    Dispatcher,
     Engine,
+    FailureRule,
     OverrunRule,
     Policy,
     Predictor,
@@ -67,11 +71,22 @@ class FairshareConfig(Section):
     )
 
 
+_MOST_RESTARTS = 5
+
+
 class BatchConfig(Section):
     """The dispatcher, and what it does to jobs that overrun."""
 
-    policy: Annotated[Policy, WordKind(Policy)] = Field(
-        Policy.FCFS, description="Order in which the queue is served; `mlsim list policies` explains each."
+    dispatcher: DispatcherName = Field(
+        Dispatcher.QUEUE,
+        description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
+        "away), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), a class in a file, "
+        "or an installed one; see mlsim/batch/PLUGINS.md.",
+    )
+    policy: PolicyName = Field(
+        Policy.FCFS,
+        description="Order in which the queue is served; `mlsim list policies` explains each. A class in a "
+        "file may be one, or an installed one.",
     )
     weights: WeightsConfig | None = Field(
         None, description="Weights of policy linear, scaled so that their absolute values sum to 1."
@@ -112,8 +127,15 @@ class BatchConfig(Section):
         description="What simulates the batch level: simpy, replay (compiled; the same results, for rigid "
         "jobs without messages or failures) or auto (replay where it can).",
     )
-    allocator: Annotated[Allocator, WordKind(Allocator)] = Field(
-        Allocator.FIRST_FIT, description="Which free nodes a job gets: first-fit takes them in node order."
+    allocator: AllocatorName = Field(
+        Allocator.FIRST_FIT,
+        description="Which free nodes a job gets: first-fit takes them in node order; `mlsim list "
+        "allocators` explains each. A class in a file may be one, or an installed one.",
+    )
+    contiguity: Annotated[Contiguity, WordKind(Contiguity)] = Field(
+        Contiguity.PREFER,
+        description="With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer "
+        "(others, by first-fit) or strict (it waits).",
     )
     on_overrun: Annotated[OverrunRule, WordKind(OverrunRule)] = Field(
         OverrunRule.KILL,
@@ -140,15 +162,84 @@ class BatchConfig(Section):
         description="Whether a job's wait includes the wall time of the pass that starts it. Metrics then "
         "depend on the machine that simulates; the schedule does not.",
     )
+    power_cap: PowerCaps | None = Field(
+        None,
+        description="No pass starts a job that would push the power of the machine above this (W). A list "
+        "sets it anew from time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) "
+        "add unequal power when held, jobs ask for other resources, or the allocator is not first-fit: only "
+        "with backfill none, greedy, or easy with one reservation. Default: no cap.",
+        examples=["20 kW"],
+    )
+    on_failure: Annotated[FailureRule, WordKind(FailureRule)] = Field(
+        FailureRule.DIE,
+        description="What becomes of a job when a node it holds fails: die, restart (it goes back to the "
+        "queue with its own submit time and starts from the beginning) or resume (it goes on where it "
+        "stopped, or at its last checkpoint; not for application.model: loop).",
+    )
+    max_restarts: Natural | None = Field(
+        None,
+        description="How often a job may start again before it dies. For on_failure: restart and resume. "
+        "Default: 5, as in Slurm (MaxBatchRequeue).",
+    )
+    checkpoint: Duration | None = Field(
+        None,
+        description="Run time of an attempt (s) after which its state is saved, again and again; what came "
+        "since is lost. Saving takes no time. For on_failure: resume. Default: nothing is lost.",
+        examples=["10 min"],
+    )
+
+    @property
+    def most_restarts(self) -> int:
+        """How often a job may start again."""
+        return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
+
+    @property
+    def ordering(self) -> Policy:
+        """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
+        return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
 
     @property
     def policies(self) -> tuple[Policy, ...]:
         """The policies that order something: of the queue, and of the walk of backfilling."""
         walks = self.backfill_order is not None and self.backfill in (Backfill.GREEDY, Backfill.EASY)
-        return (self.policy, self.backfill_order) if walks and self.backfill_order else (self.policy,)
+        walk = (self.backfill_order,) if walks and self.backfill_order else ()
+        return (self.ordering, *walk)
 
     def broken_rules(self) -> Iterator[BrokenRule]:
-        """Check that policy linear has weights."""
+        """Check that policy linear has weights, and that nothing is said that nobody reads."""
+        if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
+            message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
+            yield BrokenRule("contiguity", message, ("allocator",))
+        yield from self._unread()
+        yield from self._without_restarts()
         if Policy.LINEAR in self.policies and self.weights is None:
             message = "missing; policy linear needs at least one weight, e.g. {p: 0.5, wait: 0.5}"
             yield BrokenRule("weights", message, ("policy", "backfill_order"))
+
+    def _unread(self) -> Iterator[BrokenRule]:
+        """Name what only dispatcher queue reads, where another one decides."""
+        if self.dispatcher is Dispatcher.QUEUE:
+            return
+        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold"]
+        if isinstance(self.dispatcher, Dispatcher):
+            keys.append("allocator")
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = (
+                    f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
+                )
+                yield BrokenRule(key, message, ("dispatcher",))
+
+    def _without_restarts(self) -> Iterator[BrokenRule]:
+        """Check that what goes with restarts has them."""
+        readers = {
+            "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
+            "checkpoint": (FailureRule.RESUME,),
+        }
+        for key, rules in readers.items():
+            if getattr(self, key) is not None and self.on_failure not in rules:
+                needed = " or ".join(rules)
+                message = (
+                    f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
+                )
+                yield BrokenRule(key, message, ("on_failure",))

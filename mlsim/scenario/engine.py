@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlsim.scenario.words import ApplicationModel, Predictor
+from mlsim.scenario.words import Allocator, ApplicationModel, Dispatcher, Policy, Predictor
 
 if TYPE_CHECKING:
     from mlsim.scenario.schema import Scenario
@@ -17,11 +17,19 @@ def replay_obstacle(scenario: Scenario) -> tuple[str, str] | None:
 
     Replay simulates jobs whose end is known when they start, on nodes that are always there.
     """
-    batch = scenario.batch
+    batch, platform = scenario.batch, scenario.platform
     wanted = (
         (scenario.application.model is ApplicationModel.RIGID, "application.model", "rigid"),
         (not scenario.coordination.rca, "coordination.rca", "off"),
-        (not scenario.platform.failures, "platform.failures", "empty"),
+        (not platform.failures, "platform.failures", "empty"),
+        (not platform.random_failures, "platform.random_failures", "empty"),
+        (not platform.drains, "platform.drains", "empty"),
+        (not platform.resource_names, "platform.nodes", "no memory and no other resources"),
+        (scenario.workload.request.cores == 1, "workload.request.cores", "1"),
+        (batch.dispatcher is Dispatcher.QUEUE, "batch.dispatcher", "queue"),
+        (isinstance(batch.policy, Policy), "batch.policy", "one of the catalogue"),
+        (batch.allocator is Allocator.FIRST_FIT, "batch.allocator", "first-fit"),
+        (batch.power_cap is None, "batch.power_cap", "empty"),
         (batch.predictor is Predictor.WALLTIME, "batch.predictor", "walltime"),
         (batch.pass_interval == 0, "batch.pass_interval", "0 s"),
         (not batch.count_dispatch_time, "batch.count_dispatch_time", "off"),

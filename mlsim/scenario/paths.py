@@ -11,7 +11,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import split_technique, user_function
 
-__all__ = ["located_predictor", "located_technique", "resolve_path"]
+__all__ = ["located_plugin", "located_technique", "resolve_path"]
 
 VARIABLE = "MLSIM_TRACES"
 
@@ -62,19 +62,17 @@ def located_technique(scenario: Scenario) -> str:
     return "+".join(levels)
 
 
-def located_predictor(scenario: Scenario) -> str:
-    """Give the predictor of a scenario; the file of one of the user as it was found.
+def located_plugin(scenario: Scenario, key: str) -> str:
+    """Give the name at a key of the ``batch`` section, a file of the user's own as it was found.
 
     Raises
     ------
     InputError
         If that file is nowhere.
     """
-    name = scenario.batch.predictor
+    name: str = getattr(scenario.batch, key)
     own = user_function(name)
-    if own is None:
-        return name
-    return f"{resolve_path(scenario, own[0], key='batch.predictor')}:{own[1]}"
+    return name if own is None else f"{resolve_path(scenario, own[0], key=f'batch.{key}')}:{own[1]}"
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.amounts import Size, Speed
-from mlsim.scenario.failures import FailureConfig
+from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.kinds import Line, Whole
 from mlsim.scenario.lists import node_ranges
 from mlsim.scenario.network import NetworkConfig
 from mlsim.scenario.perturbation import PerturbationConfig
+from mlsim.scenario.power import PowerConfig
 from mlsim.scenario.resources import MEMORY, Amounts, ResourceAmounts, megabytes
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import Topology
@@ -57,6 +58,10 @@ class NodeGroup(Section):
         default_factory=Amounts,
         description="Other resources of a node, by names of your own: {gpu: 2}. A group that does not name "
         "one has none of it.",
+    )
+
+    power: PowerConfig | None = Field(
+        None, description="Power of a node. Default: unknown, and no energy is computed."
     )
 
     @property
@@ -137,6 +142,12 @@ class PlatformConfig(Section):
     failures: tuple[FailureConfig, ...] = Field(
         (), description="Nodes that fail, each at a given time; none by default."
     )
+    random_failures: tuple[RandomFailureConfig, ...] = Field(
+        (), description="Nodes that fail at random; none by default. The scenario's seed decides when."
+    )
+    drains: tuple[DrainConfig, ...] = Field(
+        (), description="Nodes taken out of use for maintenance; none by default."
+    )
 
     @property
     def resource_names(self) -> tuple[str, ...]:
@@ -156,11 +167,12 @@ class PlatformConfig(Section):
                     tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
                 )
         counts = [(group.name, group.count) for group in self.nodes]
-        for row, perturbation in enumerate(self.perturbations):
-            try:
-                node_ranges(perturbation.nodes, counts)
-            except ValueError as error:
-                yield BrokenRule(f"perturbations.{row}.nodes", str(error), ("nodes",))
+        for key in ("perturbations", "random_failures", "drains"):
+            for row, entry in enumerate(getattr(self, key)):
+                try:
+                    node_ranges(entry.nodes, counts)
+                except ValueError as error:
+                    yield BrokenRule(f"{key}.{row}.nodes", str(error), ("nodes",))
 
     def _broken_network(self) -> Iterator[BrokenRule]:
         network, nodes = self.network, self.n_nodes
@@ -176,6 +188,11 @@ class PlatformConfig(Section):
         if not self.nodes:
             message = f"empty; a list of entries with the keys: {', '.join(NodeGroup.model_fields)}"
             yield BrokenRule("nodes", message)
+        powers = [group.power is None for group in self.nodes]
+        if any(powers) and not all(powers):
+            row = powers.index(True)
+            message = "missing; other groups give theirs. Give the power of all groups, or of none"
+            yield BrokenRule(f"nodes.{row}.power", message, (f"nodes.{powers.index(False)}.power",))
         names = [group.name for group in self.nodes]
         for row, name in enumerate(names):
             if name in names[:row]:

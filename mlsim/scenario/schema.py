@@ -22,6 +22,7 @@ from mlsim.scenario.words import (
     ApplicationModel,
     Backfill,
     Engine,
+    FailureRule,
     Mapping,
     MemorySource,
     ReleasedNodes,
@@ -118,10 +119,44 @@ class Scenario(Section):
                 "application.model: loop, or take it out"
             )
             yield BrokenRule("platform.perturbations", message, ("application.model",))
+        if self.batch.on_failure is FailureRule.RESUME and self.application.model is ApplicationModel.LOOP:
+            message = (
+                "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
+                "die, restart"
+            )
+            yield BrokenRule("batch.on_failure", message, ("application.model",))
+        yield from self._broken_cap()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
             yield BrokenRule("application.pes_per_node", message, nodes)
+
+    def _broken_cap(self) -> Iterator[BrokenRule]:
+        """Check that a power cap can be kept, and lets a job start."""
+        levels = self.batch.power_cap
+        powers = [group.power for group in self.platform.nodes]
+        if levels is None:
+            return
+        involved = ("platform.nodes", "workload.mapping")
+        known = [power for power in powers if power is not None]
+        if len(known) < len(powers):
+            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
+            yield BrokenRule("batch.power_cap", message, involved)
+            return
+        shared = self.workload.mapping is Mapping.CORE
+        added = [
+            (power.busy - power.idle) / (group.cores if shared else 1)
+            for power, group in zip(known, self.platform.nodes, strict=True)
+        ]
+        unit = "core" if shared else "node"
+        idle = sum(power.idle * group.count for power, group in zip(known, self.platform.nodes, strict=True))
+        highest = max(watts for _, watts in levels)
+        if levels[0][0] == 0.0 and highest < idle + min(added):
+            message = (
+                f"{highest:g} W is too little for any job: the idle machine takes {idle:g} W, and a job's "
+                f"first {unit} {min(added):g} W more"
+            )
+            yield BrokenRule("batch.power_cap", message, involved)
 
     def _broken_requests(self) -> Iterator[BrokenRule]:
         """Check that units ask only for resources that the platform has."""

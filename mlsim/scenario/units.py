@@ -19,7 +19,7 @@ from mlsim.scenario.hints import nearest, shown
 if TYPE_CHECKING:
     import pint
 
-__all__ = ["BANDWIDTH", "FLOP", "RATE", "SIZE", "TIME", "Dimension", "format_value", "parse_value"]
+__all__ = ["BANDWIDTH", "FLOP", "POWER", "RATE", "SIZE", "TIME", "Dimension", "format_value", "parse_value"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ SIZE = Dimension(
     _prefixed("k,M,G,T,Ki,Mi,Gi,Ti", "bit"),
     "16 B",
 )
-DIMENSIONS = (TIME, FLOP, RATE, BANDWIDTH, SIZE)
+POWER = Dimension("a power", "W", _prefixed(",k,M", "W"), (), "350 W")
+DIMENSIONS = (TIME, FLOP, RATE, BANDWIDTH, SIZE, POWER)
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(\S.*?)?\s*")
 
@@ -102,6 +103,7 @@ _BASES = """\
 s = [time] = _ = sec = second
 bit = [information] = _ = b
 FLOP = [operations]
+W = [power]
 ns = 1e-9 s
 us = 1e-6 s = _ = µs = μs
 ms = 1e-3 s
@@ -123,7 +125,7 @@ def _registry() -> pint.UnitRegistry[Any]:
 
     registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None, non_int_type=Decimal)
     lines = _BASES.splitlines()
-    for unit in ("bit", "b", "B", "bps", "FLOP", "FLOPS"):
+    for unit in ("bit", "b", "B", "bps", "FLOP", "FLOPS", "W"):
         lines += [f"{prefix}{unit} = 1e{power} {unit}" for prefix, power in _DECIMAL.items()]
     for unit in ("bit", "B"):
         lines += [f"{prefix}{unit} = {1024**power} {unit}" for prefix, power in _BINARY.items()]

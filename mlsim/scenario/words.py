@@ -12,10 +12,13 @@ __all__ = [
     "Backfill",
     "Calibration",
     "CleaningRule",
+    "Contiguity",
     "CostProfile",
+    "Dispatcher",
     "Engine",
     "EstimateSource",
     "ExecutionModel",
+    "FailureRule",
     "Growth",
     "LockOrder",
     "Mapping",
@@ -173,6 +176,32 @@ class Allocator(Word):
     """Which free nodes a job gets."""
 
     FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+    WORST_FIT = "worst-fit"
+    CONTIGUOUS = "contiguous"
+    RANDOM = "random"
+    TOPOLOGY_AWARE = "topology-aware"
+    HETEROGENEITY_AWARE = "heterogeneity-aware"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Balanced, what worst-fit leads to."""
+        return {"balanced": "worst-fit"}
+
+
+class Contiguity(Word):
+    """What a job gets that finds no neighbouring nodes."""
+
+    PREFER = "prefer"
+    STRICT = "strict"
+
+
+class Dispatcher(Word):
+    """What decides which jobs start, and on which nodes."""
+
+    QUEUE = "queue"
+    REJECT = "reject"
+    PRB = "prb"
 
 
 class OverrunRule(Word):
@@ -196,6 +225,14 @@ class Predictor(Word):
     def aliases(cls) -> dict[str, str]:
         """W, R and D1, as the sources write them."""
         return {"W": "walltime", "R": "actual", "D1": "D"}
+
+
+class FailureRule(Word):
+    """What becomes of a job when a node it holds fails."""
+
+    DIE = "die"
+    RESTART = "restart"
+    RESUME = "resume"
 
 
 class RequestRule(Word):

@@ -135,6 +135,8 @@ def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
         columns[_KNOWN[name]] = values
         sound &= fits
     asked, divides = _asked(path, records, cells, columns[Field.REQUESTED_PROCESSORS], lenient)
+    if asked is not None:
+        header["request_columns"] = [name for name in records.names if _is_request(name)]
     ignored = [name for name in records.names if name not in _KNOWN and not _is_request(name)]
     if ignored:
         header["ignored_columns"] = ignored

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlsim.batch.failing import OutagePlan
+from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import BatchSystem
-from mlsim.batch.table import NUMBER
+from mlsim.batch.table import NUMBER, START, UNITS
 from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
+from mlsim.platform.power import power_of
 from mlsim.record import JobState
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, Mapping, PlatformConfig
+from mlsim.scenario import BatchConfig, CoordinationConfig, Mapping, PlatformConfig
 from mlsim.workload.jobs import JobBlock
 
 
+def platform(nodes: int, cores: int = 1, power=None, **others) -> PlatformConfig:
+    groups = [{"name": "n", "count": nodes, "cores": cores, "power": power}]
+    if isinstance(power, list):  # one for each node
+        groups = [{"name": f"n{k}x", "count": 1, "cores": cores, "power": own} for k, own in enumerate(power)]
+    return PlatformConfig.model_validate({"nodes": groups, **others})
+
+
 def machine(nodes: int, cores: int = 1):
-    return build_machine(
-        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": nodes, "cores": cores}]})
-    )
+    return build_machine(platform(nodes, cores))
 
 
 def block(submit, run, estimate, processors, job_id=None) -> JobBlock:
@@ -67,23 +75,39 @@ class RigidApplications:
     def idle_share(self, slot: int) -> float:
         return 0.0
 
+    def abandon(self, slot: int, at: float) -> float:
+        table = self.batch.state.table
+        return float(table.ints[UNITS, slot] * (at - table.floats[START, slot]))
+
     def finish(self, slot: int, at: float, state: JobState) -> None:
         self.finished.append((int(self.batch.state.table.ints[NUMBER, slot]), at, state))
 
 
-def system(nodes: int, cores: int = 1, mapping: str = "node", log=None, failures=(), **batch) -> BatchSystem:
-    hardware = machine(nodes, cores)
+def system(
+    nodes: int,
+    cores: int = 1,
+    mapping: str = "node",
+    log=None,
+    failures=(),
+    random_failures=(),
+    drains=(),
+    seed=0,
+    power=None,
+    **batch,
+) -> BatchSystem:
+    outages = {"failures": failures, "random_failures": random_failures, "drains": drains}
+    config = platform(nodes, cores, power, **outages)
+    hardware = build_machine(config)
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
     names = batch.pop("names", ())
-    config = BatchConfig.model_validate(batch)
+    dispatcher = BatchConfig.model_validate(batch)
+    requests, watts = Requests.on(hardware, Mapping(mapping)), power_of(config)
+    cap = None
+    if dispatcher.power_cap is not None:
+        cap = PowerCap(watts, hardware.cores, requests.exclusive, dispatcher.power_cap)
+    plan = OutagePlan.from_config(config, seed)
     return BatchSystem(
-        hardware,
-        config,
-        Requests.on(hardware, Mapping(mapping)),
-        coordination,
-        log,
-        [FailureConfig.model_validate(failure) for failure in failures],
-        executable_names=names,
+        hardware, dispatcher, requests, coordination, log, plan, executable_names=names, seed=seed, cap=cap
     )
 
 

@@ -43,6 +43,8 @@ JOB_COLUMNS = {
     "response_time": pl.Float64,
     "slowdown": pl.Float64,
     "bounded_slowdown": pl.Float64,
+    "restarts": pl.Int64,
+    "lost_core_seconds": pl.Float64,
 }
 
 
@@ -83,7 +85,7 @@ def whole_run() -> Records:
 
 def test_jobs_have_the_promised_columns_and_values():
     records = whole_run()
-    made = job_frame(records.jobs, records.occupancy, "GSS")
+    made = job_frame(records, "GSS")
     assert dict(made.schema) == JOB_COLUMNS
     rows = {row["job_id"]: row for row in made.to_dicts()}
     assert list(rows) == [7, 9, 8, 2]
@@ -95,12 +97,13 @@ def test_jobs_have_the_promised_columns_and_values():
         "state": "failed", "backfilled": False,
         "user": -1, "group": -1, "executable": -1, "queue": -1, "partition": -1, "technique": "GSS",
         "wait_time": 90.0, "response_time": 95.0, "slowdown": 19.0, "bounded_slowdown": 9.5,
+        "restarts": 0, "lost_core_seconds": 5.0,
     }  # fmt: skip
 
 
 def test_what_does_not_exist_is_null():
     records = whole_run()
-    killed, refused = job_frame(records.jobs, records.occupancy, None).to_dicts()[1:3]
+    killed, refused = job_frame(records, None).to_dicts()[1:3]
     assert killed["state"] == "killed"
     assert killed["run_time"] == 0.0
     assert killed["slowdown"] is None

@@ -19,6 +19,7 @@ from tests.reference.cosim_answers import answer
 from tests.reference.cosim_data import (
     FOREVER,
     Asking,
+    Drain,
     Failure,
     Job,
     Message,
@@ -60,18 +61,29 @@ class Machine:
         self.shares: dict[int, list[Fraction]] = {}  # executable: idle shares of its completed runs
 
     def simulate(self, jobs: list[Job]) -> list[Run]:
-        runs = [Run(job) for job in sorted(jobs, key=lambda job: (job.submit, job.id))]
-        for run in runs:
+        self.last = {job.id: Run(job) for job in sorted(jobs, key=lambda job: (job.submit, job.id))}
+        for run in self.last.values():
             self.later(run.job.submit, SUBMIT, lambda run=run: self.submit(run))
         for failure in self.rules.failures:
             self.later(failure.at, FAIL, lambda failure=failure: self.fail(failure))
+        for drain in self.rules.drains:
+            self.later(drain.start, FAIL, lambda drain=drain: self.drain(drain))
         self.env.run()
+        runs = [self.outcome(run) for run in self.last.values()]
         for run in runs:
             if run.loop is not None:
                 assert run.end is not None
                 run.chunks = run.loop.chunks(run.end)
         self.messages.sort(key=lambda message: message[:4])
         return runs
+
+    def outcome(self, run: Run) -> Run:
+        """What counts as the job's run: if it never started again, the attempt before."""
+        if run.state != "waiting" or not run.earlier:
+            return run
+        last = run.earlier[-1]
+        last.state = "failed"
+        return last
 
     def later(self, delay: Number, priority: int, action: Callable[[], None]) -> None:
         Moment(self.env, Fraction(delay), priority, action)
@@ -129,15 +141,15 @@ class Machine:
             lambda: self.later(0, END, lambda: self.finish(run, "completed")),
         )
 
-    def finish(self, run: Run, state: str, lost: int | None = None) -> None:
-        """End a job; its nodes are free but the one that is lost."""
+    def finish(self, run: Run, state: str) -> None:
+        """End a job; its nodes are free but those that are out of use."""
         if run.state != "running":
             return
         now = self.env.now
         run.state, run.end = state, now
         for node in run.held:
             run.stay(node).end = now
-        self.free |= run.held - {lost}
+        self.free |= run.held - set(self.down)
         run.held = set()
         self.running.remove(run)
         self.promised = {key: head for key, head in self.promised.items() if key[0] != run.job.id}
@@ -170,8 +182,9 @@ class Machine:
         run.held.remove(node)
         stay = run.stay(node)
         stay.end, stay.released = self.env.now, True
-        self.free.add(node)
-        self.released.add(node)
+        if node not in self.down:
+            self.free.add(node)
+            self.released.add(node)
         self.promised.pop((run.job.id, node), None)
         self.need_pass()
 
@@ -180,16 +193,34 @@ class Machine:
         self.free.discard(node)
         self.down.append(node)
         for run in [run for run in self.running if node in run.held]:
-            self.finish(run, "failed", lost=node)
+            self.finish(run, "failed")
+            if self.rules.restart and len(run.earlier) < self.rules.max_restarts:
+                self.start_again(run)
         self.need_pass()
         if failure.repair is not None:
             self.later(failure.repair, REPAIR, lambda: self.repair(node))
 
     def repair(self, node: int) -> None:
         self.down.remove(node)
-        if node not in self.down:
+        if node not in self.down and not any(node in run.held for run in self.running):
             self.free.add(node)
-            self.need_pass()
+        self.need_pass()
+
+    def start_again(self, run: Run) -> None:
+        again = self.last[run.job.id] = Run(run.job, earlier=(*run.earlier, run))
+        self.queue.append(again)
+        self.queue.sort(key=lambda run: (run.job.submit, run.job.id))
+
+    def drain(self, drain: Drain) -> None:
+        self.free.discard(drain.node)
+        self.down.append(drain.node)
+        self.need_pass()
+        if drain.end is not None:
+            self.later(drain.end - self.env.now, REPAIR, lambda: self.repair(drain.node))
+
+    def coming(self, run: Run) -> int:
+        """How many nodes will be free when a run ends."""
+        return len(run.held - set(self.down))
 
     # Passes
 
@@ -244,7 +275,9 @@ class Machine:
             return end if end > now else now + 1
 
         for time in sorted({now, *(expected(run) for run in self.running)}):
-            available = len(self.free) + sum(len(run.held) for run in self.running if expected(run) <= time)
+            available = len(self.free) + sum(
+                self.coming(run) for run in self.running if expected(run) <= time
+            )
             if available >= head.job.units:
                 return time, available - head.job.units
         return FOREVER, 0
@@ -261,16 +294,16 @@ class Machine:
 
         def order(run: Run) -> tuple[Any, ...]:
             shares = self.shares.get(run.job.executable)
-            work = len(run.held) * max(run.start + Fraction(run.job.estimate) - now, Fraction(0))
+            work = self.coming(run) * max(run.start + Fraction(run.job.estimate) - now, Fraction(0))
             return (shares is None, -sum(shares) / len(shares) if shares else 0, work, run.job.id)
 
-        self.asking = Asking(head, sorted((run for run in self.running if len(run.held) >= 2), key=order))
+        self.asking = Asking(head, sorted((run for run in self.running if self.coming(run) >= 2), key=order))
         self.ask_next()
 
     def ask_next(self) -> None:
         assert self.asking is not None
         head, candidates = self.asking.head, self.asking.candidates
-        promised = sum(1 for other in self.promised.values() if other is head)
+        promised = sum(other is head for (_, node), other in self.promised.items() if node not in self.down)
         missing = head.job.units - len(self.free) - promised
         if not candidates or head not in self.queue or missing <= 0:
             self.asking = None

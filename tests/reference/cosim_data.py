@@ -40,6 +40,13 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Drain:
+    node: int
+    start: Number
+    end: Number | None = None
+
+
+@dataclass(frozen=True)
 class Rules:
     """How loops are scheduled, and what the two levels do for each other.
 
@@ -59,6 +66,9 @@ class Rules:
     short_first: bool = False
     pass_interval: float = 0.0
     failures: tuple[Failure, ...] = ()
+    drains: tuple[Drain, ...] = ()
+    restart: bool = False  # whether a job whose node fails goes back to the queue
+    max_restarts: int = 5
 
 
 class Message(NamedTuple):
@@ -82,10 +92,11 @@ class Stay:
 
 @dataclass
 class Run:
-    """One job and what has become of it."""
+    """One attempt to run a job, and what has become of it."""
 
     job: Job
     state: str = "waiting"  # then running; then completed, killed, failed; or rejected
+    earlier: tuple[Run, ...] = ()  # attempts that failures ended
     start: Fraction | None = None
     end: Fraction | None = None
     backfilled: bool = False

@@ -13,6 +13,7 @@ import numpy as np
 
 from mlsim import cosim as simulator
 from mlsim.record import JobState, MessageKind, Messages, Records
+from mlsim.record.derived import restarts
 from mlsim.scenario import from_mapping
 from tests.reference import cosim
 from tests.reference.cosim_data import Job, Message, Platform, Rules, Run
@@ -55,7 +56,7 @@ class Study:
 class Result(NamedTuple):
     """What is compared; jobs by their number in order of arrival."""
 
-    jobs: list[tuple[Any, ...]]  # state, start, end, backfilled
+    jobs: list[tuple[Any, ...]]  # state, start, end, backfilled, restarts
     stays: dict[int, list[tuple[Any, ...]]]  # node, from, to, released
     messages: list[tuple[Any, ...]]  # sent, job, kind, node, received, nodes asked for, id of for whom
     chunks: dict[int, list[tuple[Any, ...]]]  # pe, step, first, size, requested, start, end
@@ -80,20 +81,23 @@ def by_reference(study: Study) -> Result:
     number = {run.job.id: k for k, run in enumerate(runs)}
     return Result(
         [_job(run) for run in runs],
-        {
-            k: sorted((stay.node, stay.begin, stay.end, stay.released) for stay in run.stays)
-            for k, run in enumerate(runs)
-            if run.stays
-        },
+        {k: sorted(_stays(run)) for k, run in enumerate(runs) if run.stays or run.earlier},
         sorted(row for message in messages for row in _message_rows(message, number[message.job])),
         {k: sorted(run.chunks) for k, run in enumerate(runs) if run.chunks},
     )
 
 
+def _stays(run: Run) -> Iterator[tuple[Any, ...]]:
+    """Stays of all attempts."""
+    for attempt in (*run.earlier, run):
+        for stay in attempt.stays:
+            yield stay.node, stay.begin, stay.end, stay.released
+
+
 def _job(run: Run) -> tuple[Any, ...]:
     # A job that waits when nothing more happens never starts.
     state = "rejected" if run.state == "waiting" else run.state
-    return state, run.start, run.end, run.backfilled
+    return state, run.start, run.end, run.backfilled, len(run.earlier)
 
 
 def _message_rows(message: Message, job: int) -> list[tuple[Any, ...]]:
@@ -132,6 +136,7 @@ def scenario_of(study: Study, directory: Path) -> dict[str, Any]:
             "backfill": "easy" if rules.easy else "none",
             "on_overrun": "kill" if rules.kill else "extend",
             "pass_interval": float(rules.pass_interval),
+            **({"on_failure": "restart", "max_restarts": rules.max_restarts} if rules.restart else {}),
         },
         "application": {
             "model": "loop",
@@ -151,7 +156,12 @@ def _failures(rules: Rules) -> dict[str, Any]:
         | ({} if failure.repair is None else {"repair": float(failure.repair)})
         for failure in rules.failures
     ]
-    return {"failures": rows} if rows else {}
+    drains = [
+        {"nodes": drain.node, "start": float(drain.start)}
+        | ({} if drain.end is None else {"end": float(drain.end)})
+        for drain in rules.drains
+    ]
+    return ({"failures": rows} if rows else {}) | ({"drains": drains} if drains else {})
 
 
 def _coordination(rules: Rules) -> dict[str, Any]:
@@ -185,7 +195,16 @@ def result_of(records: Records) -> Result:
         numbers = (chunks.pe[k], chunks.step[k], chunks.first[k], chunks.size[k])
         taken[int(job)].append((*map(int, numbers), chunks.requested[k], chunks.start[k], chunks.end[k]))
     return Result(
-        list(zip(states, jobs.start_time, jobs.end_time, jobs.backfilled.tolist(), strict=True)),
+        list(
+            zip(
+                states,
+                jobs.start_time,
+                jobs.end_time,
+                jobs.backfilled.tolist(),
+                restarts(records.attempts, len(states)).tolist(),
+                strict=True,
+            )
+        ),
         {job: sorted(rows) for job, rows in stays.items()},
         sorted(_sent(messages)),
         {job: sorted(rows) for job, rows in taken.items()},

@@ -4,6 +4,8 @@ from mlsim.analysis.metrics.accuracy import accuracy, estimate_metrics
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
 from mlsim.analysis.metrics.breakdown import breakdown
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
+from mlsim.analysis.metrics.energy import energy_metrics
+from mlsim.analysis.metrics.failures import failure_metrics, out_of_use_seconds
 from mlsim.analysis.metrics.groups import CLASSES, GROUPINGS, WEEK, Groups, group_jobs
 from mlsim.analysis.metrics.histogram import SLOWDOWN_BINS, slowdown_histogram
 from mlsim.analysis.metrics.jobs import JOB_METRICS, JobMetric, backfilled_share
@@ -21,16 +23,17 @@ from mlsim.analysis.metrics.queue import (
     queue_shares,
 )
 from mlsim.analysis.metrics.system import (
-    allocated_seconds,
     busy_seconds,
     job_counts,
     machine_cores,
     makespan,
     makespan_from_submit,
+    rejected_because,
     throughput,
     utilization,
 )
 from mlsim.analysis.metrics.weekly import Weekly, weekly
+from mlsim.record.derived import allocated_seconds
 
 __all__ = [
     "CLASSES",
@@ -50,7 +53,9 @@ __all__ = [
     "busy_seconds",
     "coefficient_of_variation",
     "coordination_metrics",
+    "energy_metrics",
     "estimate_metrics",
+    "failure_metrics",
     "group_jobs",
     "job_counts",
     "loop_metrics",
@@ -58,6 +63,7 @@ __all__ = [
     "makespan",
     "makespan_from_submit",
     "max_over_mean",
+    "out_of_use_seconds",
     "pass_metrics",
     "pass_time_by_queue_length",
     "percent_imbalance",
@@ -65,6 +71,7 @@ __all__ = [
     "queue_length_at_passes",
     "queue_quantiles",
     "queue_shares",
+    "rejected_because",
     "released_nodes",
     "released_seconds",
     "slowdown_histogram",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.record import Jobs, Occupancy, Records
+from mlsim.record import Attempts, Jobs, Occupancy, Records
 from mlsim.record.derived import away_until
 
 __all__ = ["coordination_metrics", "released_nodes", "released_seconds"]
@@ -17,10 +17,12 @@ def released_nodes(occupancy: Occupancy) -> int:
     return int(occupancy.count[occupancy.released].sum())
 
 
-def released_seconds(occupancy: Occupancy, jobs: Jobs) -> tuple[float, float]:
+def released_seconds(
+    occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
+) -> tuple[float, float]:
     """Node-seconds and core-seconds given back: Σ (return or end of the job - release), nodes and cores."""
     row = occupancy.released
-    early = (away_until(occupancy, jobs) - occupancy.end)[row]
+    early = (away_until(occupancy, jobs, attempts) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))
 
@@ -35,7 +37,7 @@ def coordination_metrics(records: Records) -> dict[str, Any]:
         least one), ``released_node_seconds``, ``released_core_seconds``.
     """
     occupancy = records.occupancy
-    node_seconds, core_seconds = released_seconds(occupancy, records.jobs)
+    node_seconds, core_seconds = released_seconds(occupancy, records.jobs, records.attempts)
     return {
         "messages": len(records.messages.kind),
         "releases": released_nodes(occupancy),

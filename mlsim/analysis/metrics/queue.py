@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
-from mlsim.record import Jobs, Passes
+from mlsim.record import Attempts, Jobs, Passes, empty
+from mlsim.record.derived import waiting_spans
 from mlsim.record.timeline import step_function
 
 __all__ = ["queue_length", "queue_length_at_passes", "queue_quantiles", "queue_shares"]
@@ -14,16 +15,16 @@ __all__ = ["queue_length", "queue_length_at_passes", "queue_quantiles", "queue_s
 Floats = NDArray[np.float64]
 
 
-def queue_length(jobs: Jobs) -> Aggregate:
+def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> Aggregate:
     """Aggregate the number of waiting jobs over time: time-weighted, in jobs.
 
-    A job waits from its submission to its start; one that starts at its submission, or is rejected,
-    never waits. All is over the time from the first submission to the last start, in which there
-    can be a queue: the mean is Σ (start - submit) / (last start - first submission). The median and p90, p99
-    are the least lengths that are not exceeded for half, 90 % and 99 % of that time. All 0 where that time
-    has no length; None where no job started.
+    A job waits from its submission to its start, and from a failure that makes it start again to its next
+    start; one that starts at its submission, or is rejected, never waits. All is over the time from the
+    first submission to the last start, in which there can be a queue: the mean is Σ wait / (last start -
+    first submission). The median and p90, p99 are the least lengths that are not exceeded for half, 90 %
+    and 99 % of that time. All 0 where that time has no length; None where no job started.
     """
-    shares = queue_shares(jobs)
+    shares = queue_shares(jobs, attempts)
     if shares is None:
         return dict.fromkeys(("mean", "std", "median", "p90", "p99", "max"))
     lengths = np.arange(len(shares))
@@ -39,12 +40,12 @@ def queue_length(jobs: Jobs) -> Aggregate:
     }
 
 
-def queue_shares(jobs: Jobs) -> Floats | None:
+def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
     """Give the share of the time with 0, 1, 2 … waiting jobs, up to the most; they add up to 1.
 
     Parameters
     ----------
-    jobs
+    jobs, attempts
         Of a run.
 
     Returns
@@ -56,7 +57,7 @@ def queue_shares(jobs: Jobs) -> Floats | None:
     if not started.any():
         return None
     first, last = float(np.min(jobs.submit_time)), float(np.max(jobs.start_time[started]))
-    times, waiting = step_function(jobs.submit_time, jobs.start_time)
+    times, waiting = step_function(*waiting_spans(jobs, empty(Attempts) if attempts is None else attempts))
     if last <= first or not len(times):
         return np.ones(1)
     edges = np.clip(np.append(times, np.inf), first, last)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record import Jobs, JobState, Nodes, Occupancy, Records
-from mlsim.record.derived import run_time
+from mlsim.record import Jobs, JobState, Nodes, Records, Rejections
+from mlsim.record.derived import allocated_seconds, run_time
 
 __all__ = [
     "allocated_seconds",
@@ -18,6 +18,7 @@ __all__ = [
     "machine_cores",
     "makespan",
     "makespan_from_submit",
+    "rejected_because",
     "throughput",
     "utilization",
 ]
@@ -36,6 +37,12 @@ def job_counts(jobs: Jobs) -> dict[str, int]:
         "rejected": int(ends[JobState.REJECTED]),
         "backfilled": int(np.count_nonzero(jobs.backfilled)),
     }
+
+
+def rejected_because(rejections: Rejections) -> dict[str, int]:
+    """How many jobs were turned away, by reason."""
+    counts = np.bincount(rejections.reason, minlength=len(rejections.reasons))
+    return dict(zip(rejections.reasons, counts.tolist(), strict=True))
 
 
 def makespan(jobs: Jobs) -> float | None:
@@ -64,18 +71,14 @@ def busy_seconds(records: Records) -> Floats:
     """T of Eq. 6.1 for each job: PE-seconds it computed.
 
     For a job that executed a loop, the time its PEs executed chunks. For any other, its run time on the
-    cores that its processors fill: working · run time. 0 if rejected.
+    cores that its processors fill: working · run time. 0 if rejected. Attempts that a failure ended count as
+    well: their PEs computed, even if for nothing.
     """
-    jobs = records.jobs
+    jobs, attempts = records.jobs, records.attempts
     seconds = np.nan_to_num(jobs.working * run_time(jobs))
     seconds[records.loops.job] = records.loops.busy
-    return seconds
-
-
-def allocated_seconds(occupancy: Occupancy, n_jobs: int) -> Floats:
-    """Core-seconds that each job held: Σ nodes · cores · (end - start) over its stays."""
-    held = occupancy.count * occupancy.cores * (occupancy.end - occupancy.start)
-    seconds: Floats = np.bincount(occupancy.job, weights=held, minlength=n_jobs).astype(np.float64)
+    if len(attempts.job):
+        seconds += np.bincount(attempts.job, weights=attempts.busy, minlength=len(seconds))
     return seconds
 
 

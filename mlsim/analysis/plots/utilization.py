@@ -23,6 +23,7 @@ from mlsim.analysis.plots.style import (
 )
 from mlsim.analysis.words import number, share
 from mlsim.record import Records
+from mlsim.record.derived import waiting_spans
 
 __all__ = ["allocated_share", "busy_share", "utilization_over_time", "waiting_jobs"]
 
@@ -83,8 +84,8 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
 
 def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """Jobs in the queue, averaged over each bin of the time axis."""
-    jobs = records.jobs
-    return binned_average(jobs.submit_time, jobs.start_time, 1.0, (axis.begin, axis.end), bins)
+    begin, end = waiting_spans(records.jobs, records.attempts)
+    return binned_average(begin, end, 1.0, (axis.begin, axis.end), bins)
 
 
 def _share_of_machine(
@@ -120,7 +121,7 @@ def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
 def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
     edges = np.linspace(axis.begin, axis.end, _COLUMNS + 1) / axis.seconds
     waiting = np.maximum(waiting_jobs(records, axis, _COLUMNS), 0.0)
-    mean = number(queue_length(records.jobs)["mean"])
+    mean = number(queue_length(records.jobs, records.attempts)["mean"])
     label = f"waiting jobs (mean {mean})"
     axes.stairs(waiting, edges, fill=True, color=VERMILION, alpha=0.85, linewidth=0, label=label)
     axes.set_ylim(0, max(float(waiting.max()) * 1.05, 1.0))

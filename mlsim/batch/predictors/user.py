@@ -12,7 +12,7 @@ from typing import Any
 from mlsim.batch.predictors.base import CorrectingPredictor, Predictor
 from mlsim.batch.predictors.job import SubmittedJob
 from mlsim.errors import InputError
-from mlsim.scenario import PREDICTOR_ENTRY_POINTS, user_function
+from mlsim.scenario import user_function
 
 __all__ = ["user_predictor"]
 
@@ -87,7 +87,7 @@ def user_predictor(name: str) -> Predictor:
 
 
 def _installed(title: str, name: str) -> Any:
-    for point in entry_points(group=PREDICTOR_ENTRY_POINTS, name=name):
+    for point in entry_points(group="mlsim.predictors", name=name):
         try:
             return point.load()
         except Exception as error:  # whatever the package raises

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
+from mlsim.record.derived import running_spans, waiting_spans
 from mlsim.record.otf2.layout import nanoseconds
 from mlsim.record.tables import Occupancy, Records
 from mlsim.record.timeline import step_function
@@ -40,8 +41,8 @@ def sample_metrics(records: Records) -> Samples:
     """
     jobs, held = records.jobs, records.occupancy
     functions = (
-        step_function(jobs.submit_time, jobs.start_time),
-        step_function(jobs.start_time, jobs.end_time),
+        step_function(*waiting_spans(jobs, records.attempts)),
+        step_function(*running_spans(jobs, records.attempts)),
         step_function(*_busy_spans(held, len(records.nodes.cores))),
         step_function(held.start, held.end, held.count * held.cores),
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim.errors import MlsimError
+from mlsim.record.derived import attempt_of_rows
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout
 from mlsim.record.tables import Jobs, MessageKind, Messages, Occupancy, Records
@@ -83,10 +84,13 @@ class PePlaces:
 def place_pes(records: Records, layout: Layout, pes_per_node: int | None) -> PePlaces:
     """Find where PEs execute: PE j of a job is on the j-th of the cores that its PEs use.
 
-    Cores are counted in the job's first rows of each node; a later row continues the node's PEs.
+    Cores are counted in the job's first rows of each node; a later row continues the node's PEs. Of a job
+    that failures made start again, only the last attempt has PEs.
     """
-    held, entries = layout.held, len(layout.held.row)
-    job_first, by_job = group(records.occupancy.job[held.row], len(records.jobs.job_id))
+    held, entries, n_jobs = layout.held, len(layout.held.row), len(records.jobs.job_id)
+    owner = np.where(attempt_of_rows(records.occupancy, records.attempts) < 0, records.occupancy.job, n_jobs)
+    job_first, by_job = group(owner[held.row], n_jobs + 1)
+    job_first, by_job = job_first[:-1], by_job[: job_first[-2]]
     home, earlier, latest = _link_stays(job_first, by_job, held.row, held.node, len(layout.node_first) - 1)
     at_home = home == np.arange(entries)
     pes = np.where(at_home, _pes_per_entry(records.occupancy, layout, pes_per_node), 0)[by_job]

@@ -1,0 +1,111 @@
+"""Energy of a run and of its jobs, from who held which cores and from when nodes were out of use.
+
+The power of a node in use is idle + (busy - idle) · c / C with c of its C cores held. A job is charged
+busy / C for each core it holds: its share, by cores, of the node's idle power and of what it adds to it. The
+idle power of the cores that nobody holds is the machine's, and so is that of nodes that are off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.record.outages import off_spans
+from mlsim.record.tables import Occupancy, Records
+from mlsim.record.timeline import step_function
+
+__all__ = ["Energy", "job_energy", "power_over_time", "run_energy", "run_span"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """Energy of a run in J, from the first submission to the last end of a job.
+
+    Attributes
+    ----------
+    total
+        All of it: jobs + idle + off.
+    jobs
+        What jobs are charged.
+    idle
+        Idle power of cores that nobody held, of nodes that were not off.
+    off
+        Of nodes that were out of use, and that nobody held.
+    """
+
+    total: float
+    jobs: float
+    idle: float
+    off: float
+
+
+def run_span(records: Records) -> tuple[float, float]:
+    """Give the first submission and the last end of a job, in s; both 0 where no job ran."""
+    jobs = records.jobs
+    ended = jobs.end_time[np.isfinite(jobs.end_time)]
+    if not len(ended):
+        return 0.0, 0.0
+    return float(np.min(jobs.submit_time)), float(np.max(ended))
+
+
+def job_energy(records: Records) -> Floats | None:
+    """Energy of each job in J, over all its attempts: Σ busy / C · cores · (end - start).
+
+    None without power.
+    """
+    power, occupancy = records.nodes.power, records.occupancy
+    if power is None:
+        return None
+    joules = _held_power(occupancy, power.busy / records.nodes.cores)
+    joules *= occupancy.end - occupancy.start
+    energy: Floats = np.bincount(occupancy.job, joules, len(records.jobs.job_id)).astype(np.float64)
+    return energy
+
+
+def run_energy(records: Records) -> Energy | None:
+    """Energy of the run by what it was used for; None without power."""
+    nodes, power, occupancy = records.nodes, records.nodes.power, records.occupancy
+    if power is None:
+        return None
+    begin, end = run_span(records)
+    node, start, stop = off_spans(records.outages, occupancy, begin, end)
+    off_time = np.bincount(node, stop - start, len(nodes.cores))
+    held = occupancy.end - occupancy.start
+    jobs = float(_held_power(occupancy, power.busy / nodes.cores) @ held)
+    idle_of_jobs = float(_held_power(occupancy, power.idle / nodes.cores) @ held)
+    idle = float(power.idle @ (end - begin - off_time)) - idle_of_jobs
+    off = float(power.off @ off_time)
+    return Energy(jobs + idle + off, jobs, idle, off)
+
+
+def power_over_time(records: Records) -> tuple[Floats, Floats]:
+    """Power of the machine over the run, as a step function.
+
+    Returns
+    -------
+    times, values
+        Rising times in s, the first submission first and the last end last; W from each of them to the
+        next. Empty without power, and where no job ran.
+    """
+    nodes, power, occupancy = records.nodes, records.nodes.power, records.occupancy
+    begin, end = run_span(records)
+    if power is None or end <= begin:
+        return np.empty(0), np.empty(0)
+    node, start, stop = off_spans(records.outages, occupancy, begin, end)
+    added = _held_power(occupancy, (power.busy - power.idle) / nodes.cores)
+    return step_function(
+        np.concatenate([[begin], occupancy.start, start]),
+        np.concatenate([[end], occupancy.end, stop]),
+        np.concatenate([[power.idle.sum()], added, (power.off - power.idle)[node]]),
+    )
+
+
+def _held_power(occupancy: Occupancy, of_a_core: Floats) -> Floats:
+    """Sum up for each occupancy row the power of its cores, in W, given that of a core of each node."""
+    up_to = np.concatenate([[0.0], np.cumsum(of_a_core)])
+    watts: Floats = up_to[occupancy.node + occupancy.count] - up_to[occupancy.node]
+    return watts * occupancy.cores

@@ -1,0 +1,70 @@
+"""When nodes were out of use, and when nobody held them meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.record.tables import Occupancy, OutageKind, Outages
+
+__all__ = ["off_spans", "out_of_use_spans"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Spans = tuple[Ints, Floats, Floats]
+"""Node, start and end of each span; those of a node do not touch. By node, then start."""
+
+
+def out_of_use_spans(outages: Outages, begin: float, end: float) -> Spans:
+    """Unite the outages of each node, within [begin, end]."""
+    return _united(outages.node, outages.start, outages.end, begin, end)
+
+
+def off_spans(outages: Outages, occupancy: Occupancy, begin: float, end: float) -> Spans:
+    """Find when nodes were out of use and held by no job, within [begin, end].
+
+    A job that holds a drained node keeps it to its end, or gives it back; no other job gets it meanwhile.
+    """
+    start = outages.start.copy()
+    drained = outages.kind == OutageKind.DRAINED
+    for at in np.unique(start[drained]):
+        rows = np.flatnonzero((occupancy.start < at) & (occupancy.end > at))
+        last = _last_end(rows, occupancy)
+        for outage in np.flatnonzero(drained & (outages.start == at)).tolist():
+            start[outage] = max(start[outage], last.get(int(outages.node[outage]), -np.inf))
+    return _united(outages.node, start, outages.end, begin, end)
+
+
+def _last_end(rows: Ints, occupancy: Occupancy) -> dict[int, float]:
+    """Give for each node of some occupancy rows when the last of them ends."""
+    last: dict[int, float] = {}
+    for row in rows.tolist():
+        first, end = int(occupancy.node[row]), float(occupancy.end[row])
+        for node in range(first, first + int(occupancy.count[row])):
+            last[node] = max(last.get(node, end), end)
+    return last
+
+
+def _united(node: Ints, start: Floats, end: Floats, first: float, last: float) -> Spans:
+    """Unite spans of equal nodes; a NaN end is never."""
+    begin = np.clip(start, first, last)
+    stop = np.clip(np.where(np.isnan(end), np.inf, end), first, last)
+    kept = stop > begin
+    order = np.lexsort((begin[kept], node[kept]))
+    spans = node[kept][order], begin[kept][order], stop[kept][order]
+    n = _unite(*spans)
+    return spans[0][:n], spans[1][:n], spans[2][:n]
+
+
+@kernel
+def _unite(node: Ints, begin: Floats, end: Floats) -> int:
+    """Unite spans in order of (node, begin), in place; gives how many are left."""
+    n = 0
+    for row in range(len(node)):
+        if n > 0 and node[n - 1] == node[row] and begin[row] <= end[n - 1]:
+            end[n - 1] = max(end[n - 1], end[row])
+        else:
+            node[n], begin[n], end[n] = node[row], begin[row], end[row]
+            n += 1
+    return n
