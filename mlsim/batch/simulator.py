@@ -26,7 +26,7 @@ from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
 from mlsim.batch.resources import state_for
 from mlsim.batch.restarts import Restarts
-from mlsim.batch.table import NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
+from mlsim.batch.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, Passes, Rejections, empty
