@@ -160,4 +160,4 @@ def instant(
         borrowed(profile_free),
         borrowed(started),
     )
-    return happen(now, n_ended, ended, first, last, arrivals, short_first, s)
+    return happen(now, n_ended, borrowed(ended), first, last, borrowed(arrivals), short_first, s)

@@ -159,8 +159,9 @@ def replay(
     int
         What is needed: arrivals, room for occupancy rows, a report of progress, or nothing: all is over.
     """
-    s = borrow(state)
-    n = len(arrivals)
+    s, n = borrow(state), len(arrivals)
+    arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
+    ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
     while True:
         if s.counts[USED_ROWS] > row_limit:
             return ROOM_WANTED

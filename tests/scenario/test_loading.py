@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import Policy, load, loads
+from mlsim.scenario import BatchConfig, Policy, load, loads
 
 LEAST = """\
 platform:
@@ -62,8 +62,9 @@ application:
         "study.yaml:7: platform.network.latency: '500 parsecs' is not a time; "
         "allowed: ns, us, ms, s, min, h, d, w; e.g. '500 ns'",
         "study.yaml:11: batch.polcy: unknown key; did you mean 'policy'? "
-        "allowed: policy, backfill, allocator, on_overrun, deadline_factor",
-        "study.yaml:12: batch.backfill: 'eazy' is not known; did you mean 'easy'? allowed: none, easy",
+        f"allowed: {', '.join(BatchConfig.model_fields)}",
+        "study.yaml:12: batch.backfill: 'eazy' is not known; did you mean 'easy'? "
+        "allowed: none, greedy, easy, conservative",
         "study.yaml:14: application.technique: only a loop has this, and model is rigid; "
         "write model: loop, or take it out",
     ]
