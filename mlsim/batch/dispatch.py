@@ -161,4 +161,4 @@ def instant(
         borrowed(profile_free),
         borrowed(started),
     )
-    return happen(now, n_ended, ended, first, last, arrivals, released, s)
+    return happen(now, n_ended, borrowed(ended), first, last, borrowed(arrivals), borrowed(released), s)

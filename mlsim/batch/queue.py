@@ -20,7 +20,7 @@ _MOVES_PER_JOB = 8
 """Insertion sort gives up after so many moves a job; an order that has hardly changed needs fewer."""
 
 
-@kernel
+@kernel(forceinline=True)
 def key_of(slot: int, policy: int, now: float, s: Arrays) -> float:
     """Give the key of the job in a slot under a policy; minus infinity past the threshold."""
     r = s.floats[SUBMIT, slot]

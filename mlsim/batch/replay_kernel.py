@@ -159,8 +159,10 @@ def replay(
     int
         What is needed: arrivals, room for occupancy rows, a report of progress, or nothing: all is over.
     """
-    s = borrow(state)
-    n, nothing = len(arrivals), np.empty(0, np.int64)
+    s, n = borrow(state), len(arrivals)
+    nothing = np.empty(0, np.int64)
+    arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
+    ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
     while True:
         if s.counts[USED_ROWS] > row_limit:
             return ROOM_WANTED

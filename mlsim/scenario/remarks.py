@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig
+from mlsim.scenario.batch import BatchConfig
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.section import Section
 from mlsim.scenario.techniques import READERS, split_technique
 from mlsim.scenario.words import (
     AnswerRule,
     ApplicationModel,
+    Backfill,
     ExecutionModel,
     LockOrder,
     Policy,
@@ -33,16 +35,32 @@ def remarks(scenario: Scenario) -> list[str]:
     ...                       "batch": {"deadline_factor": 3}}))
     ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
     """
-    batch, application = scenario.batch, scenario.application
-    lines = []
-    if batch.policy is not Policy.EDF and _is_set(batch, "deadline_factor"):
-        lines.append(_line("batch.deadline_factor", "policy EDF", f"batch.policy is {batch.policy}"))
+    application = scenario.application
+    lines = _of_dispatchers(scenario.batch)
     if not scenario.coordination.rca and _is_set(scenario.coordination, "latency"):
         lines.append(_line("coordination.latency", "rca: on", "coordination.rca is off"))
     lines += _unread_answers(scenario)
     if application.model is ApplicationModel.RIGID:
         return lines
     return lines + _of_models(application.execution) + _of_techniques(application)
+
+
+def _of_dispatchers(batch: BatchConfig) -> list[str]:
+    """Name keys that neither the policies nor the rule of backfilling read."""
+    lines = []
+    for key, policy in (
+        ("deadline_factor", Policy.EDF),
+        ("weights", Policy.LINEAR),
+        ("fairshare", Policy.FAIRSHARE),
+    ):
+        if policy not in batch.policies and _is_set(batch, key):
+            lines.append(_line(f"batch.{key}", f"policy {policy}", f"batch.policy is {batch.policy}"))
+    reason = f"batch.backfill is {batch.backfill}"
+    if batch.backfill not in (Backfill.GREEDY, Backfill.EASY) and _is_set(batch, "backfill_order"):
+        lines.append(_line("batch.backfill_order", "backfill: greedy or easy", reason))
+    if batch.backfill is not Backfill.EASY and _is_set(batch, "reservations"):
+        lines.append(_line("batch.reservations", "backfill: easy", reason))
+    return lines
 
 
 _MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
@@ -103,7 +121,9 @@ def _unread_answers(scenario: Scenario) -> list[str]:
 
 
 def _is_set(section: Section, key: str) -> bool:
-    return bool(getattr(section, key) != type(section).model_fields[key].default)
+    return bool(
+        getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
+    )
 
 
 def _line(key: str, reader: str, reason: str) -> str:

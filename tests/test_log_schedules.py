@@ -1,0 +1,109 @@
+"""Real logs, job by job: the SimPy simulator, compiled replay and the slow twin give one schedule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlsim import cosim
+from mlsim.record import Jobs, Occupancy, Records
+from mlsim.scenario import from_mapping
+from tests.reference.batch import Job, ReferenceBatchSystem
+
+pytestmark = [pytest.mark.logs, pytest.mark.slow]
+
+DISPATCHERS = {
+    "FCFS": {"policy": "FCFS"},
+    "EASY-FCFS": {"policy": "FCFS", "backfill": "easy"},
+    "EASY-SAF-SAF": {"policy": "SAF", "backfill": "easy", "backfill_order": "SAF"},
+    "EASY-SPF-FCFS": {"policy": "SPF", "backfill": "easy", "backfill_order": "FCFS"},
+    "EASY-WFP-SAF": {"policy": "WFP", "backfill": "easy", "backfill_order": "SAF", "threshold": 200_000},
+}
+KEYS = {
+    "FCFS": lambda job, now: job.submit,
+    "SPF": lambda job, now: job.estimate,
+    "SAF": lambda job, now: job.estimate * job.units,
+    "WFP": lambda job, now: -(((now - job.submit) / job.estimate) ** 3) * job.units,
+}
+# Log, processors, mean bounded slowdowns (tau = 10 s) of EASY-FCFS and EASY-SAF-SAF as published.
+LOGS = {
+    "KTH": ("KTH-SP2-1996-2.1-cln.swf.gz", 100, {"EASY-FCFS": 91, "EASY-SAF-SAF": 39}),
+    "SDSC": ("SDSC-SP2-1998-4.2-cln.swf.gz", 128, {"EASY-FCFS": 93}),
+    "HPC2N": ("HPC2N-2002-2.2-cln.swf.gz", 240, {"EASY-FCFS": 87, "EASY-SAF-SAF": 44}),
+}
+JOBS_OF_REFERENCE = 6000
+"""The slow twin takes minutes for whole logs; the first jobs of each are enough for a suite."""
+
+
+@pytest.fixture(autouse=True)
+def _traces(logs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLSIM_TRACES", str(logs_dir))
+
+
+def simulated(log: str, processors: int, engine: str, first: int | None = None, **batch) -> Records:
+    scenario = from_mapping(
+        {
+            "platform": {"nodes": [{"name": "n", "count": processors, "cores": 1}]},
+            "workload": {
+                "path": log,
+                "mapping": "node",
+                "select": {"first": first},
+                "cleaning": {
+                    "zero_run_time": "drop",
+                    "unknown_run_time": "drop",
+                    "underestimate": "clamp",
+                },
+            },
+            "batch": {**batch, "engine": engine},
+        }
+    )
+    return cosim.simulate(scenario).records
+
+
+def reference_starts(jobs: Jobs, processors: int, options: dict[str, object]) -> list[float | None]:
+    twins = [
+        Job(int(i), float(r), float(p), float(e), int(q))
+        for i, r, p, e, q in zip(
+            jobs.job_id, jobs.submit_time, jobs.log_run_time, jobs.walltime, jobs.processors, strict=True
+        )
+    ]
+    order = options.get("backfill_order")
+    ReferenceBatchSystem(
+        processors,
+        str(options.get("backfill", "none")),
+        KEYS[str(options["policy"])],
+        kill=True,
+        walk_key=KEYS[str(order)] if order else None,
+        threshold=float(options.get("threshold", math.inf)),
+    ).run(twins)
+    return [twin.start for twin in twins]
+
+
+@pytest.mark.parametrize("dispatcher", DISPATCHERS)
+@pytest.mark.parametrize("log", LOGS)
+def test_simpy_and_replay_are_the_same_on_whole_logs(log, dispatcher):
+    path, processors, published = LOGS[log]
+    simpy = simulated(path, processors, "simpy", **DISPATCHERS[dispatcher])
+    replay = simulated(path, processors, "replay", **DISPATCHERS[dispatcher])
+    pairs = ((Jobs, simpy.jobs, replay.jobs), (Occupancy, simpy.occupancy, replay.occupancy))
+    for table, one, other in pairs:
+        for field in fields(table):
+            assert getattr(one, field.name).tobytes() == getattr(other, field.name).tobytes(), field.name
+    if dispatcher in published:
+        jobs = replay.jobs
+        response, time = jobs.end_time - jobs.submit_time, jobs.end_time - jobs.start_time
+        mean = np.maximum(response / np.maximum(time, 10.0), 1.0).mean()
+        assert mean == pytest.approx(published[dispatcher], abs=1.0)
+
+
+@pytest.mark.parametrize("dispatcher", DISPATCHERS)
+@pytest.mark.parametrize("log", LOGS)
+def test_replay_starts_each_job_when_the_slow_twin_does(log, dispatcher):
+    path, processors, _ = LOGS[log]
+    options = DISPATCHERS[dispatcher]
+    jobs = simulated(path, processors, "replay", JOBS_OF_REFERENCE, **options).jobs
+    assert jobs.start_time.tolist() == reference_starts(jobs, processors, options)

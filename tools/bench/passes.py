@@ -1,0 +1,97 @@
+"""Time single passes over a queue of 1,000 jobs on one core, in microseconds.
+
+A machine of 512 units with 4 free, about 1,000 waiting jobs that need more, and one arrival in each pass, so
+that nothing starts and every pass looks at the whole queue.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+from mlsim.batch.requests import Requests
+from mlsim.batch.state import BatchState
+from mlsim.platform import build_machine
+from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.workload.jobs import JobBlock
+
+UNITS, QUEUE, PASSES = 512, 900, 200
+WEIGHTS = {"p": 0.5, "wait": 0.3, "area": 0.2}
+DISPATCHERS = {
+    "FCFS": {"policy": "FCFS"},
+    "EASY-FCFS": {"policy": "FCFS", "backfill": "easy"},
+    "EASY-SAF-SAF": {"policy": "SAF", "backfill": "easy"},
+    "EASY-SPF-FCFS": {"policy": "SPF", "backfill": "easy", "backfill_order": "FCFS"},
+    "EASY-WFP-WFP": {"policy": "WFP", "backfill": "easy"},
+    "EASY-WFP-SAF, 200000 s": {
+        "policy": "WFP",
+        "backfill": "easy",
+        "backfill_order": "SAF",
+        "threshold": 200000,
+    },
+    "EASY-linear-linear": {"policy": "linear", "backfill": "easy"},
+    "EASY-fairshare": {"policy": "fairshare", "backfill": "easy"},
+    "greedy-FCFS-SAF": {"policy": "FCFS", "backfill": "greedy", "backfill_order": "SAF"},
+    "5 reservations": {"policy": "FCFS", "backfill": "easy", "reservations": 5},
+    "100 reservations": {"policy": "FCFS", "backfill": "easy", "reservations": 100},
+    "conservative-FCFS": {"policy": "FCFS", "backfill": "conservative"},
+}
+
+
+def jobs(n: int, submit: np.ndarray, estimate: np.ndarray, processors: np.ndarray, seed: int) -> JobBlock:
+    unknown = np.full(n, -1, np.int64)
+    users = np.random.default_rng(seed).integers(0, 60, n)
+    return JobBlock(np.arange(1, n + 1), submit, estimate, estimate, processors, users, *([unknown] * 8))
+
+
+def state_with_queue(options: dict[str, object]) -> BatchState:
+    """Make a machine with 4 units free and a queue of jobs that need more."""
+    rng = np.random.default_rng(7)
+    machine = build_machine(
+        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": UNITS, "cores": 1}]})
+    )
+    config = BatchConfig.model_validate({"weights": WEIGHTS, **options})
+    state = BatchState(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
+    running = jobs(127, np.zeros(127), rng.integers(20_000, 90_000, 127) * 1.0, np.full(127, 4), 1)
+    slots = state.table.admit(running, state.requests.units(running.processors))
+    state.make_room()
+    state.happen(0.0, [], slots, 0, 127, 0)
+    n = QUEUE + PASSES + 20
+    submit = np.sort(rng.uniform(1, 9000, n))
+    waiting = jobs(n, submit, rng.integers(60, 80_000, n) * 1.0, rng.integers(5, 300, n), 2)
+    slots = state.table.admit(waiting, state.requests.units(waiting.processors))
+    state.make_room()
+    state.happen(10_000.0, [], slots, 0, QUEUE, 0)
+    return state
+
+
+def measure(options: dict[str, object]) -> np.ndarray:
+    """Give the seconds of each pass."""
+    state = state_with_queue(options)
+    arrivals = np.flatnonzero(np.isnan(state.table.floats[3]))  # slots of jobs that have not started
+    waiting = set(state.arrays.queue[: state.n_waiting].tolist())
+    new = np.array([slot for slot in arrivals.tolist() if slot not in waiting and state.units(slot)])
+    found = []
+    for k in range(PASSES):
+        now = 10_010.0 + 10.0 * k
+        state.table.floats[0, new[k]] = now
+        began = time.perf_counter()
+        started = state.happen(now, [], new, k, k + 1, 0)
+        found.append(time.perf_counter() - began)
+        assert started == 0, "nothing fits on 4 units"
+    return np.array(found)
+
+
+def main() -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    print(f"{'dispatcher':24} {'median us':>10} {'p90 us':>8}")
+    for name, options in DISPATCHERS.items():
+        times = measure(options) * 1e6
+        print(f"{name:24} {np.median(times):10.1f} {np.percentile(times, 90):8.1f}")
+
+
+if __name__ == "__main__":
+    main()
