@@ -80,9 +80,9 @@ def job_frame(
         ``job_id``; ``submit_time``, ``start_time``, ``end_time`` (s); ``run_time`` (s, end - start),
         ``walltime`` (s, the estimate), ``log_run_time`` (s, in the workload); ``processors`` asked for,
         ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
-        :class:`JobState`), ``reason`` (why it was rejected), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
-        unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
-        ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
+        :class:`JobState`), ``reason`` (why it was rejected), ``backfilled``; ``user``, ``group``,
+        ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from the times:
+        ``wait_time``, ``response_time`` (s), ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
     """
     return _frame(
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
@@ -12,13 +12,14 @@ from mlsim.batch.resources.allocators import has_window
 from mlsim.batch.resources.fit import units_on
 from mlsim.batch.resources.grid import HAVE, RETURNED, STRICT, Grid
 from mlsim.batch.resources.holding import units_in_row
+from mlsim._jit import inner_kernel
 from mlsim.batch.running import first_after
 from mlsim.batch.table import EXPECTED, FIRST_ROW, ROWS, UNITS
 
 __all__ = ["head_keeps", "reserve", "take_from_future"]
 
 
-@kernel
+@inner_kernel
 def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Arrays, g: Grid) -> None:
     """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
     most = s.ints[UNITS, head]
@@ -30,7 +31,7 @@ def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Ar
     g.settings[HAVE] += units_on(head, node, most, g.future, s, g)
 
 
-@kernel
+@inner_kernel
 def _add_held(slot: int, head: int, s: Arrays, g: Grid) -> None:
     """Let a running job be gone in the future."""
     first = s.ints[FIRST_ROW, slot]
@@ -45,7 +46,7 @@ def _add_held(slot: int, head: int, s: Arrays, g: Grid) -> None:
                 _change_future(slot, node, 1, 1, head, s, g)
 
 
-@kernel
+@inner_kernel
 def head_keeps(head: int, s: Arrays, g: Grid) -> bool:
     """Tell whether the head fits in the future."""
     enough = g.settings[HAVE] >= s.ints[UNITS, head]
@@ -88,9 +89,9 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
     return float(time)
 
 
-@kernel
+@inner_kernel
 def take_from_future(slot: int, head: int, s: Arrays, g: Grid) -> bool:
-    """Take what was placed for a job out of the future if the head fits all the same; give whether it does."""
+    """Take what is placed for a job out of the future if the head fits all the same; give whether so."""
     for r in range(len(g.future_total)):
         left = g.future_total[r] - s.ints[UNITS, slot] * g.request[slot, r]
         if left < s.ints[UNITS, head] * g.request[head, r]:

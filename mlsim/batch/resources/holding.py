@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.allocation import write_row
 from mlsim.batch.arrays import EARLY, EXCLUSIVE, FREE, MERGE, RUNNING, USED_ROWS, Arrays
 from mlsim.batch.fairshare import change_rate
 from mlsim.batch.occupancy import COUNT, FINISH, NODE, NODE_CORES, RELEASED
 from mlsim.batch.policies import HALF_LIFE
 from mlsim.batch.resources.grid import RETURNED, Grid
+from mlsim._jit import inner_kernel
 from mlsim.batch.running import add_running, remove_running
 from mlsim.batch.table import (
     ACCOUNT,
@@ -34,13 +35,13 @@ __all__ = ["begin_placed", "end_job", "release_row", "return_node", "units_in_ro
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def units_in_row(slot: int, row: int, s: Arrays, g: Grid) -> int:
     """Give the units that a job holds on each node of an occupancy row."""
     return 1 if s.rules[EXCLUSIVE] else s.rows[NODE_CORES, row] // g.request[slot, 0]
 
 
-@kernel
+@inner_kernel
 def _change_free(slot: int, node: int, units: int, sign: int, s: Arrays, g: Grid) -> None:
     """Give units on a node back (sign 1), or take them (-1)."""
     for r in range(len(g.total)):
@@ -88,7 +89,7 @@ def begin_placed(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) ->
         change_rate(account, processors, now, s.parameters[HALF_LIFE], s.shares)
 
 
-@kernel
+@inner_kernel
 def _take_back(slot: int, row: int, now: float, s: Arrays, g: Grid) -> int:
     """End one occupancy row and free its nodes; give the units that came back."""
     s.times[FINISH, row] = now

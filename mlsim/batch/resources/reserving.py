@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel
 from mlsim.batch.arrays import EARLY, ORDER, POLICY, QUEUED, RESERVATIONS, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
@@ -15,13 +14,14 @@ from mlsim.batch.resources.allocators import clear_placed, place
 from mlsim.batch.resources.fit import could_fit
 from mlsim.batch.resources.grid import POOLED, Grid
 from mlsim.batch.resources.holding import begin_placed
+from mlsim._jit import inner_kernel
 from mlsim.batch.resources.profile import earliest, fits_now, give, is_sound, make_profile, take
 from mlsim.batch.table import RESERVED
 
 __all__ = ["backfill_conservative", "backfill_several"]
 
 
-@kernel
+@inner_kernel
 def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start a job behind the head if it fits without touching a reservation; give the count of starts."""
     if not could_fit(slot, s, g) or not fits_now(slot, s, g):
@@ -32,7 +32,7 @@ def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays, g: Grid)
     return n_started + 1
 
 
-@kernel
+@inner_kernel
 def _reserve_unkept(slot: int, s: Arrays, g: Grid) -> None:
     """Take a job's earliest place out of the profile, for this pass only."""
     time = earliest(slot, s, g)
@@ -41,7 +41,7 @@ def _reserve_unkept(slot: int, s: Arrays, g: Grid) -> None:
     clear_placed(g)
 
 
-@kernel
+@inner_kernel
 def backfill_several(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start jobs behind the head that do not delay the reservations of the first k jobs that do not fit.
 
@@ -72,14 +72,14 @@ def backfill_several(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     return n_started
 
 
-@kernel
+@inner_kernel
 def _bring_plan(slot: int, g: Grid) -> None:
     """Place a job as its reservation has it."""
     if not g.settings[POOLED]:
         g.placed[:] = g.plan[slot]
 
 
-@kernel
+@inner_kernel
 def _keep_plan(slot: int, g: Grid) -> None:
     """Note what is placed as the job's reservation."""
     if not g.settings[POOLED]:
@@ -87,7 +87,7 @@ def _keep_plan(slot: int, g: Grid) -> None:
         clear_placed(g)
 
 
-@kernel
+@inner_kernel
 def _reserve_earliest(slot: int, s: Arrays, g: Grid) -> None:
     """Give a job its earliest place in the profile."""
     time = earliest(slot, s, g)
@@ -97,7 +97,7 @@ def _reserve_earliest(slot: int, s: Arrays, g: Grid) -> None:
         _keep_plan(slot, g)
 
 
-@kernel
+@inner_kernel
 def _restore(now: float, s: Arrays, g: Grid) -> bool:
     """Make the profile with the reservations that jobs have; give whether they still hold."""
     make_profile(now, s, g)
@@ -113,7 +113,7 @@ def _restore(now: float, s: Arrays, g: Grid) -> bool:
     return is_sound(s, g)
 
 
-@kernel
+@inner_kernel
 def _compress(s: Arrays, g: Grid) -> None:
     """Let each job with a reservation have its earliest place, given all others, until nothing moves.
 
@@ -141,7 +141,7 @@ def _compress(s: Arrays, g: Grid) -> None:
             clear_placed(g)
 
 
-@kernel
+@inner_kernel
 def backfill_conservative(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start the jobs whose reserved time has come; every other waiting job gets or keeps a reservation.
 
