@@ -185,19 +185,17 @@ def test_heterogeneity_aware_keeps_plain_jobs_off_gpu_nodes():
         assert done.start_time[1] == gpu_start
 
 
-def test_a_backfilled_job_must_leave_the_head_its_node():
-    """Sums say that there is room: 6 cores stay free at the reservation. The head needs 4 on one node."""
+@pytest.mark.parametrize(("short_first", "start"), [(True, 10.0), (False, 2.0)])
+def test_a_backfilled_job_must_leave_the_head_its_node(short_first, start):
+    """Six cores are free at the head's reservation, two more than it needs; but it needs four on one node."""
     hardware = machine((2, 4, 0, {}))
-    first = (0.0, 10.0, 10.0, 1, [4])  # holds a node until 10
-    head = (1.0, 5.0, 5.0, 2, [4])  # needs both nodes
-    small = (2.0, 20.0, 20.0, 1, [1])  # fits now beside it, and would hold a core at 10
-    short = (3.0, 7.0, 7.0, 1, [1])  # is over by then
-    rows = jobs_with_requests(hardware, *zip(first, head, small, short, strict=True))
-    _, done, _ = simulate(hardware, rows, backfill="easy")
-    assert done.start_time.tolist() == [0.0, 10.0, 15.0, 3.0]
-    hardware = machine((3, 4, 0, {}))  # with a third node the head keeps two
-    _, done, _ = simulate(hardware, rows, backfill="easy", allocator="best-fit")
-    assert done.start_time.tolist() == [0.0, 1.0, 2.0, 3.0]
+    short, long = (0.0, 10.0, 10.0, 1, [2]), (0.0, 100.0, 100.0, 1, [2])  # on node 0 and 1, in their order
+    head = (1.0, 5.0, 5.0, 1, [4])  # reserved: the node of the short one, at 10
+    late = (2.0, 20.0, 20.0, 1, [2])  # both nodes have room for it now, and it gets node 0
+    jobs = [short, long, head, late] if short_first else [long, short, head, late]
+    rows = jobs_with_requests(hardware, *zip(*jobs, strict=True))
+    _, done, _ = simulate(hardware, rows, backfill="easy", allocator="worst-fit")
+    assert done.start_time[2:].tolist() == [10.0, start]
 
 
 def test_jobs_that_never_fit_are_rejected_with_a_reason():

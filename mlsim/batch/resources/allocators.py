@@ -34,7 +34,6 @@ from mlsim.batch.resources.grid import (
     Grid,
 )
 from mlsim.batch.resources.heap import pop, push
-from mlsim._jit import inner_kernel
 from mlsim.batch.table import NUMBER, UNITS
 
 __all__ = ["clear_placed", "has_window", "place", "score"]

@@ -1,10 +1,10 @@
 """Backfilling with no reservation (greedy) or with one (EASY), exact for every node and resource.
 
-The job that heads the queue gets the earliest time at which it is expected to fit, from estimates. At
-that time the free resources of every node are known: running jobs whose expected end is not later are
-gone. A later job starts if it fits now, on the nodes that the allocator gives it, and either is expected to end by then, or
-the head still fits at that time on what these nodes then have left. No sum over nodes decides: a job that
-takes the last GPU node delays a head that needs it, however many cores are free elsewhere.
+The job that heads the queue gets the earliest time at which it is expected to fit, from estimates. At that
+time the free resources of every node are known: running jobs whose expected end is not later are gone. A
+later job starts if it fits now, on the nodes that the allocator gives it, and either is expected to end by
+then, or the head still fits at that time on what these nodes then have left. No sum over nodes decides: a job
+that takes the last GPU node delays a head that needs it, however many cores are free elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from mlsim.batch.resources.fit import could_fit, refuse
 from mlsim.batch.resources.future import reserve, take_from_future
 from mlsim.batch.resources.grid import Grid
 from mlsim.batch.resources.holding import begin_placed
-from mlsim._jit import inner_kernel
 from mlsim.batch.table import ESTIMATE, NUMBER, UNITS
 
 __all__ = ["backfill", "start_if_fits", "start_short_jobs"]

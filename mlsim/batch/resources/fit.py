@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import EXCLUSIVE, FREE, Arrays
 from mlsim.batch.resources.grid import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Grid
-from mlsim._jit import inner_kernel
 from mlsim.batch.table import UNITS
 
 __all__ = ["could_fit", "fill_room", "refuse", "room_for", "sums_suffice", "units_on"]

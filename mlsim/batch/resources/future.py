@@ -12,7 +12,6 @@ from mlsim.batch.resources.allocators import has_window
 from mlsim.batch.resources.fit import units_on
 from mlsim.batch.resources.grid import HAVE, RETURNED, STRICT, Grid
 from mlsim.batch.resources.holding import units_in_row
-from mlsim._jit import inner_kernel
 from mlsim.batch.running import first_after
 from mlsim.batch.table import EXPECTED, FIRST_ROW, ROWS, UNITS
 

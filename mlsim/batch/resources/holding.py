@@ -12,7 +12,6 @@ from mlsim.batch.fairshare import change_rate
 from mlsim.batch.occupancy import COUNT, FINISH, NODE, NODE_CORES, RELEASED
 from mlsim.batch.policies import HALF_LIFE
 from mlsim.batch.resources.grid import RETURNED, Grid
-from mlsim._jit import inner_kernel
 from mlsim.batch.running import add_running, remove_running
 from mlsim.batch.table import (
     ACCOUNT,

@@ -21,7 +21,6 @@ from mlsim.batch.queue import order_queue
 from mlsim.batch.resources.backfilling import backfill, start_if_fits, start_short_jobs
 from mlsim.batch.resources.grid import REFUSED, Grid
 from mlsim.batch.resources.holding import end_job
-from mlsim._jit import inner_kernel
 from mlsim.batch.resources.reserving import backfill_conservative, backfill_several
 from mlsim.batch.table import EXPECTED, PLANNED
 

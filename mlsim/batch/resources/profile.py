@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlsim._jit import inner_kernel
 from mlsim.batch import profile as pool
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, SEGMENTS, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
@@ -17,7 +18,6 @@ from mlsim.batch.resources.allocators import place
 from mlsim.batch.resources.fit import room_for
 from mlsim.batch.resources.grid import POOLED, RETURNED, Grid
 from mlsim.batch.resources.holding import units_in_row
-from mlsim._jit import inner_kernel
 from mlsim.batch.running import first_after
 from mlsim.batch.table import ESTIMATE, EXPECTED, FIRST_ROW, ROWS, UNITS
 

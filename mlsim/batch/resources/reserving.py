@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlsim._jit import inner_kernel
 from mlsim.batch.arrays import EARLY, ORDER, POLICY, QUEUED, RESERVATIONS, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
@@ -14,7 +15,6 @@ from mlsim.batch.resources.allocators import clear_placed, place
 from mlsim.batch.resources.fit import could_fit
 from mlsim.batch.resources.grid import POOLED, Grid
 from mlsim.batch.resources.holding import begin_placed
-from mlsim._jit import inner_kernel
 from mlsim.batch.resources.profile import earliest, fits_now, give, is_sound, make_profile, take
 from mlsim.batch.table import RESERVED
 
