@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import numba
-from numba.core import config, event
+from numba.core import config, event, types
+from numba.extending import intrinsic
 
-__all__ = ["compile_seconds", "inner_kernel", "kernel", "quiet"]
+__all__ = ["borrowed", "compile_seconds", "inner_kernel", "kernel", "quiet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+Array = TypeVar("Array")
 
 _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
@@ -152,6 +154,24 @@ def _forgive_full_disk(compiled: Any) -> None:
             _announcer.cannot_keep(error)
 
     cache.save_overload = save_if_possible
+
+
+def _borrowed(_typing: Any, array: Any) -> Any:
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view.meminfo = context.get_constant_null(types.voidptr)
+        return view._getvalue()
+
+    return array(array), make
+
+
+borrowed: Callable[[Array], Array] = intrinsic(_borrowed)  # type: ignore[assignment]
+"""Give an array inside a kernel as one that does not own its memory; the caller must go on owning it.
+
+Kernels count the references to every array that they hand to each other, with atomic additions. Where
+many small kernels share many arrays, that costs more than their work; borrowed arrays are not counted.
+"""
 
 
 def compile_seconds() -> float:

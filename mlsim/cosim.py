@@ -23,6 +23,7 @@ from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.replay import Replay
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
 from mlsim.batch.table import JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, RUN, START
@@ -46,10 +47,12 @@ from mlsim.scenario import (
     BatchConfig,
     Calibration,
     CostProfile,
+    Engine,
     Scenario,
     TraceLevel,
     located_plugin,
     located_technique,
+    replay_obstacle,
     resolve_path,
 )
 from mlsim.workload import JobBlock, Workload, count_marks, open_workload
@@ -75,6 +78,11 @@ class Outcome:
         Wall-clock seconds of each pass.
     application_seconds
         Wall-clock seconds spent simulating applications.
+    engine
+        What simulated the batch level.
+    passes, replay_seconds
+        Under compiled replay, which does not time single passes: how many there were, and the wall-clock
+        seconds of events and passes together.
     """
 
     records: Records
@@ -83,6 +91,9 @@ class Outcome:
     largest: int
     pass_seconds: np.ndarray[Any, np.dtype[np.float64]]
     application_seconds: float
+    engine: Engine = Engine.SIMPY
+    passes: int = 0
+    replay_seconds: float = 0.0
 
 
 class _RigidApplications:
@@ -214,6 +225,14 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = _open(scenario, requests)
     requests = replace(requests, per_job="request_columns" in workload.header)
+    tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
+    if scenario.batch.engine is Engine.REPLAY and requests.per_job:
+        raise InputError(
+            f"{scenario.source}: batch.engine: replay counts units that are all alike, and the jobs of this "
+            "workload say what they ask for; try engine: auto or simpy"
+        )
+    if scenario.batch.engine is not Engine.SIMPY and replay_obstacle(scenario) is None and requests.plain:
+        return _replayed(scenario, machine, requests, workload, tell)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
@@ -222,7 +241,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         scenario.coordination,
         log,
         scenario.platform.failures,
-        None if report is None else lambda progress: report(progress, workload.n_jobs),
+        tell,
         scenario.seed,
     )
     loops = None
@@ -240,6 +259,30 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         largest=requests.largest,
         pass_seconds=np.array(batch.pass_times),
         application_seconds=loops.seconds if loops else 0.0,
+    )
+
+
+def _replayed(
+    scenario: Scenario,
+    machine: Machine,
+    requests: Requests,
+    workload: Workload,
+    tell: Callable[[Progress], None] | None,
+) -> Outcome:
+    """Simulate in compiled code."""
+    batch = Replay(machine, scenario.batch, requests, tell)
+    marks: Counter[str] = Counter()
+    batch.run(_counted(workload.blocks(), marks))
+    return Outcome(
+        records=_records(batch, machine, None, None),
+        notes=dict(workload.notes),
+        simulated=dict(marks),
+        largest=requests.largest,
+        pass_seconds=np.empty(0),
+        application_seconds=0.0,
+        engine=Engine.REPLAY,
+        passes=batch.n_passes,
+        replay_seconds=batch.seconds,
     )
 
 
@@ -349,7 +392,7 @@ def _latency(scenario: Scenario, machine: Machine) -> float:
 
 
 def _records(
-    batch: BatchSystem, machine: Machine, loops: _LoopApplications | None, log: MessageLog | None
+    batch: BatchSystem | Replay, machine: Machine, loops: _LoopApplications | None, log: MessageLog | None
 ) -> Records:
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),

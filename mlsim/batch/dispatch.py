@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import borrowed, kernel
 from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
@@ -77,7 +77,7 @@ def _make_pass(now: float, short_first: int, s: Arrays) -> int:
     n_started = _start_in_order(n_started, now, s)
     if rule == NONE or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
         return n_started
-    if s.rules[RESERVATIONS] > 1:
+    if s.rules[RESERVATIONS] != 1:
         return backfill_several(n_started, now, s)
     return backfill(n_started, now, s)
 
@@ -143,21 +143,21 @@ def instant(
         How many jobs start.
     """
     s = Arrays(
-        rules,
-        parameters,
-        floats,
-        ints,
-        queue,
-        spare,
-        running,
-        counts,
-        free,
-        cores,
-        rows,
-        times,
-        shares,
-        profile_times,
-        profile_free,
-        started,
+        borrowed(rules),
+        borrowed(parameters),
+        borrowed(floats),
+        borrowed(ints),
+        borrowed(queue),
+        borrowed(spare),
+        borrowed(running),
+        borrowed(counts),
+        borrowed(free),
+        borrowed(cores),
+        borrowed(rows),
+        borrowed(times),
+        borrowed(shares),
+        borrowed(profile_times),
+        borrowed(profile_free),
+        borrowed(started),
     )
     return happen(now, n_ended, ended, first, last, arrivals, short_first, s)

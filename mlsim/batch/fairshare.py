@@ -1,8 +1,8 @@
 """Usage of the machine per user or group, forgotten by half-lives: what policy fairshare compares.
 
 The usage of an owner at time t is the integral of the processors that the owner's running jobs asked for,
-each moment weighted by ``2^(-age / half_life)``. It is kept as (usage, rate, time of both) and advanced by the
-closed form, so it is exact however often it is looked at, and no periodic event is needed.
+each moment weighted by ``2^(-age / half_life)``. It is kept as (usage, rate, time of both) and advanced by
+the closed form, so it is exact however often it is looked at, and no periodic event is needed.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def job_frame(
         ``walltime`` (s, the estimate), ``log_run_time`` (s, in the workload); ``processors`` asked for,
         ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
         :class:`JobState`), ``reason`` (why it was rejected), ``backfilled``; ``user``, ``group``,
-        ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from the times:
+        ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from times:
         ``wait_time``, ``response_time`` (s), ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
     """
     return _frame(

@@ -7,6 +7,7 @@ from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.dumping import dump, plain
+from mlsim.scenario.engine import replay_obstacle
 from mlsim.scenario.failures import FailureConfig
 from mlsim.scenario.jsonschema import json_schema
 from mlsim.scenario.levels import TWO_LEVELS, wrong_levels
@@ -137,6 +138,7 @@ __all__ = [
     "parse_overrides",
     "plain",
     "remarks",
+    "replay_obstacle",
     "resolve_path",
     "split_technique",
     "user_function",

@@ -11,13 +11,22 @@ from pydantic import Field, PrivateAttr
 from mlsim.scenario.application import ApplicationConfig
 from mlsim.scenario.batch import BatchConfig
 from mlsim.scenario.coordination import CoordinationConfig
+from mlsim.scenario.engine import replay_obstacle
 from mlsim.scenario.kinds import Name, Natural, Paragraph
 from mlsim.scenario.levels import TWO_LEVELS
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.platform import PlatformConfig
 from mlsim.scenario.resources import CORES, MEMORY
 from mlsim.scenario.section import BrokenRule, Section
-from mlsim.scenario.words import ApplicationModel, Mapping, MemorySource, RequestRule
+from mlsim.scenario.words import (
+    ApplicationModel,
+    Backfill,
+    Engine,
+    Mapping,
+    MemorySource,
+    ReleasedNodes,
+    RequestRule,
+)
 from mlsim.scenario.workload import WorkloadConfig
 
 __all__ = ["Origin", "Scenario"]
@@ -70,6 +79,18 @@ class Scenario(Section):
 
     def broken_rules(self) -> Iterator[BrokenRule]:
         """Check mapping against cores, coordination against the model, PEs against cores."""
+        obstacle = replay_obstacle(self)
+        if self.batch.engine is Engine.REPLAY and obstacle is not None:
+            key, needed = obstacle
+            message = (
+                f"replay simulates rigid jobs alone and needs {key}: {needed}; try engine: auto or simpy"
+            )
+            yield BrokenRule("batch.engine", message, (key,))
+        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST and (
+            self.batch.backfill is Backfill.CONSERVATIVE or self.batch.reservations > 1
+        ):
+            message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
+            yield BrokenRule("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
         nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))

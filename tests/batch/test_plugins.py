@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from importlib.metadata import EntryPoint
 from textwrap import dedent
 
@@ -96,7 +97,7 @@ class Mine:
 def test_an_allocator_chooses_nodes_under_every_backfilling(plugin, backfill):
     rows = three_jobs()
     _, done, occupancy = simulate(HARDWARE, rows, allocator=plugin(ALLOCATOR), backfill=backfill)
-    assert done.start_time.tolist() == [0.0, 0.0, 5.0 if backfill != "x" else 0.0]
+    assert done.start_time.tolist() == [0.0, 0.0, 5.0]
     assert nodes_of(occupancy, 0, 4) == [2, 3]
     assert nodes_of(occupancy, 1, 1) == [1]
 
@@ -146,9 +147,8 @@ def test_a_view_tells_who_holds_what_and_until_when(plugin, tmp_path):
                 return [Start(0)]
         """
     )
-    rows = three_jobs(submit=[0.0, 0.0, 4.0])
+    rows = three_jobs(submit=[0.0, 0.0, 4.0], units=[2, 1, 3])
     _, done, _ = simulate(HARDWARE, rows, dispatcher=name, on_overrun="extend")
-    import json
 
     assert json.loads((tmp_path / "seen").read_text()) == [
         [0, 1],
@@ -160,7 +160,7 @@ def test_a_view_tells_who_holds_what_and_until_when(plugin, tmp_path):
         [1, 1, 1],
         [[0, 6, 1], [3, 7, 0], [4, 8, 0], [0, 6, 0]],
     ]
-    assert done.start_time.tolist() == [0.0, 0.0, 5.0] or done.start_time[2] == 4.0
+    assert done.start_time.tolist() == [0.0, 0.0, 4.0]
 
 
 def dispatching(answers: str) -> str:

@@ -1,8 +1,9 @@
-"""FCFS and EASY, written to be obviously right: SimPy, sets of numbered units, no cleverness."""
+"""The batch level, written to be obviously right: SimPy, sets of numbered units, no cleverness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import simpy
@@ -22,22 +23,44 @@ class Job:
     first_units: frozenset[int] = frozenset()
     backfilled: bool = False
     killed: bool = False
+    reserved: float = math.inf  # conservative: the start it has been promised
+    first_promise: float = math.inf  # and the first such promise
+
+
+Key = Callable[[Job, float], float]
+Stay = tuple[float, float, int]  # from, until, units
+
+
+def fcfs(job: Job, now: float) -> float:
+    return job.submit
 
 
 class ReferenceBatchSystem:
-    """Handles one timestamp at a time: ends and releases, then submissions, then one pass."""
+    """Handles one timestamp at a time: ends and releases, then submissions, then one pass.
+
+    With ``per_event``: one submission after the other, then one end after the other, a pass after each.
+    """
 
     def __init__(
         self,
         units: int,
-        easy: bool,
-        key: Callable[[Job, float], float] = lambda job, now: job.submit,
+        backfill: str | bool = "none",
+        key: Key = fcfs,
         kill: bool = False,
+        *,
+        walk_key: Key | None = None,
+        threshold: float = math.inf,
+        reservations: int = 1,
+        per_event: bool = False,
     ) -> None:
         self.free = set(range(units))
-        self.easy, self.key, self.kill = easy, key, kill
+        self.backfill = {False: "none", True: "easy"}.get(backfill, backfill)
+        self.key, self.kill = key, kill
+        self.walk_key = walk_key or key
+        self.threshold, self.reservations, self.per_event = threshold, reservations, per_event
         self.waiting: list[Job] = []
         self.running: list[Job] = []
+        self.ends_early = False
 
     def run(self, jobs: list[Job]) -> None:
         env = simpy.Environment()
@@ -51,53 +74,100 @@ class ReferenceBatchSystem:
             times += [job.start + offset for job in self.running for offset in job.releases]
             now = min(times)
             yield env.timeout(now - env.now)
-            for job in [job for job in self.running if job.end == now]:
-                self.running.remove(job)
-                self.free |= job.held
-                job.held = set()
-            for job in self.running:
-                for offset in [offset for offset in job.releases if job.start + offset == now]:
-                    job.releases.remove(offset)
-                    unit = max(job.held)
-                    job.held.remove(unit)
-                    self.free.add(unit)
-            while to_come and to_come[0].submit == now:
-                self.waiting.append(to_come.pop(0))
+            if self.per_event:
+                self._handle_each(now, to_come)
+            else:
+                self._handle_all(now, to_come)
+
+    def _handle_all(self, now: float, to_come: list[Job]) -> None:
+        for job in [job for job in self.running if job.end == now]:
+            self._end(job, now)
+        for job in self.running:
+            for offset in [offset for offset in job.releases if job.start + offset == now]:
+                job.releases.remove(offset)
+                unit = max(job.held)
+                job.held.remove(unit)
+                self.free.add(unit)
+                self.ends_early = True
+        while to_come and to_come[0].submit == now:
+            self.waiting.append(to_come.pop(0))
+        self._pass(now)
+
+    def _handle_each(self, now: float, to_come: list[Job]) -> None:
+        ending = [job for job in self.running if job.end == now]  # in order of start
+        while to_come and to_come[0].submit == now:
+            self._free_due(now)
+            self.waiting.append(to_come.pop(0))
+            self._pass(now)
+        # What starts in these passes and ends at once comes after, in a round of its own.
+        for job in ending:
+            self._end(job, now)
+            self._free_due(now)
             self._pass(now)
 
+    def _free_due(self, now: float) -> None:
+        for job in [job for job in self.running if job.end == now and job.start + job.estimate <= now]:
+            self._end(job, now)
+
+    def _end(self, job: Job, now: float) -> None:
+        if job not in self.running:
+            return  # it has been taken for free already
+        self.running.remove(job)
+        self.free |= job.held
+        job.held = set()
+        self.ends_early |= job.start + job.estimate != now
+
+    # The pass
+
+    def _in_order(self, jobs: Iterable[Job], key: Key, now: float) -> list[Job]:
+        def place(job: Job) -> tuple[bool, float, float, int]:
+            starved = now - job.submit > self.threshold
+            return not starved, 0.0 if starved else key(job, now), job.submit, job.id
+
+        return sorted(jobs, key=place)
+
     def _pass(self, now: float) -> None:
-        self.waiting.sort(key=lambda job: (self.key(job, now), job.submit, job.id))
-        while self.waiting and self.waiting[0].units <= len(self.free):
-            self._start(self.waiting.pop(0), now)
-        if not self.waiting or not self.easy:
+        self.waiting = self._in_order(self.waiting, self.key, now)
+        if self.backfill == "conservative":
+            self._conservative(now)
             return
-        head = self.waiting[0]
-        for job in self.waiting[1:]:
+        while self.waiting and self.waiting[0].units <= len(self.free):
+            self._start(self.waiting[0], now)
+        if not self.waiting or self.backfill == "none":
+            return
+        if self.backfill == "easy" and self.reservations > 1:
+            self._several(now)
+            return
+        head, *rest = self.waiting
+        for job in self._in_order(rest, self.walk_key, now):
             if job.units > len(self.free):
                 continue
-            time, extra = self._reservation(head, now)
-            if now + job.estimate <= time or job.units <= extra:
-                job.backfilled = True
-                self.waiting.remove(job)
-                self._start(job, now)
+            if self.backfill == "easy":
+                time, extra = self._reservation(head, now)
+                if now + job.estimate > time and job.units > extra:
+                    continue
+            job.backfilled = True
+            self._start(job, now)
+
+    def _expected(self, job: Job, now: float) -> float:
+        end = job.start + job.estimate
+        return end if end > now else now + 1.0
 
     def _reservation(self, head: Job, now: float) -> tuple[float, int]:
         """When the head can start if running jobs end as expected, and what it leaves over then."""
-
-        def expected(job: Job) -> float:
-            end = job.start + job.estimate
-            return end if end > now else now + 1.0
-
         # A job backfilled in this pass counts like any other running job: it either ends by the
         # reservation, or holds some of what the head leaves over.
-        for time in sorted({expected(job) for job in self.running}):
-            available = len(self.free) + sum(len(job.held) for job in self.running if expected(job) <= time)
+        for time in sorted({self._expected(job, now) for job in self.running}):
+            gone = [job for job in self.running if self._expected(job, now) <= time]
+            available = len(self.free) + sum(len(job.held) for job in gone)
             if available >= head.units:
                 return time, available - head.units
         raise AssertionError("the head never fits")
 
     def _start(self, job: Job, now: float) -> None:
+        self.waiting.remove(job)
         chosen = sorted(self.free)[: job.units]
+        assert len(chosen) == job.units
         self.free -= set(chosen)
         job.held, job.first_units = set(chosen), frozenset(chosen)
         job.start = now
@@ -105,3 +175,81 @@ class ReferenceBatchSystem:
         job.end = now + min(job.run, job.estimate) if self.kill else now + job.run
         job.releases = [offset for offset in job.releases if now + offset < job.end]
         self.running.append(job)
+
+    # Several reservations: who stays where and until when, and the earliest place beside all that
+
+    def _stays(self, now: float) -> list[Stay]:
+        return [(now, self._expected(job, now), len(job.held)) for job in self.running]
+
+    def _is_free(self, begin: float, end: float, units: int, stays: list[Stay]) -> bool:
+        total = len(self.free) + sum(len(job.held) for job in self.running)
+        moments = [begin] + [start for start, _, _ in stays if begin < start < end]
+        return all(
+            total - sum(held for start, stop, held in stays if start <= moment < stop) >= units
+            for moment in moments
+        )
+
+    def _earliest(self, job: Job, now: float, stays: list[Stay]) -> float:
+        for begin in sorted({now} | {stop for _, stop, _ in stays}):
+            if self._is_free(begin, begin + job.estimate, job.units, stays):
+                return begin
+        raise AssertionError("the job never fits")
+
+    def _several(self, now: float) -> None:
+        stays = self._stays(now)
+
+        def start_or_not(job: Job) -> bool:
+            if not self._is_free(now, now + job.estimate, job.units, stays):
+                return False
+            stays.append((now, now + job.estimate, job.units))
+            job.backfilled = True
+            self._start(job, now)
+            return True
+
+        left, reserved = list(self.waiting), 0
+        while left and reserved < self.reservations:
+            job = left.pop(0)
+            if not start_or_not(job):
+                begin = self._earliest(job, now, stays)
+                stays.append((begin, begin + job.estimate, job.units))
+                reserved += 1
+        for job in self._in_order(left, self.walk_key, now):
+            start_or_not(job)
+
+    def _conservative(self, now: float) -> None:
+        def others(job: Job) -> list[Stay]:
+            return self._stays(now) + [
+                (other.reserved, other.reserved + other.estimate, other.units)
+                for other in self.waiting
+                if other is not job and other.reserved < math.inf
+            ]
+
+        promised = [job for job in self.waiting if job.reserved < math.inf]
+        hold = all(
+            now <= job.reserved
+            and self._is_free(job.reserved, job.reserved + job.estimate, job.units, others(job))
+            for job in promised
+        )
+        if not hold:
+            for job in promised:
+                job.reserved = math.inf
+        moved = hold and self.ends_early
+        while moved:
+            moved = False
+            for job in [job for job in self.waiting if job.reserved < math.inf]:
+                earlier = self._earliest(job, now, others(job))
+                assert earlier <= job.reserved
+                moved = moved or earlier < job.reserved
+                job.reserved = earlier
+        self.ends_early = False
+        for job in self.waiting:
+            if job.reserved == math.inf:
+                job.reserved = self._earliest(job, now, others(job))
+                job.first_promise = min(job.first_promise, job.reserved)
+        overtakes = False
+        for job in list(self.waiting):
+            if job.reserved <= now:
+                job.backfilled = overtakes
+                self._start(job, now)
+            else:
+                overtakes = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import borrowed, inner_kernel, kernel
 from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
@@ -30,6 +30,54 @@ Ints = NDArray[np.int64]
 
 
 @inner_kernel
+def _lent(s: Arrays) -> Arrays:
+    """Give the same arrays, uncounted: see :data:`mlsim._jit.borrowed`."""
+    return Arrays(
+        borrowed(s.rules),
+        borrowed(s.parameters),
+        borrowed(s.floats),
+        borrowed(s.ints),
+        borrowed(s.queue),
+        borrowed(s.spare),
+        borrowed(s.running),
+        borrowed(s.counts),
+        borrowed(s.free),
+        borrowed(s.cores),
+        borrowed(s.rows),
+        borrowed(s.times),
+        borrowed(s.shares),
+        borrowed(s.profile_times),
+        borrowed(s.profile_free),
+        borrowed(s.started),
+    )
+
+
+@inner_kernel
+def _lent_grid(g: Grid) -> Grid:
+    return Grid(
+        borrowed(g.settings),
+        borrowed(g.request),
+        borrowed(g.free),
+        borrowed(g.capacity),
+        borrowed(g.total),
+        borrowed(g.placed),
+        borrowed(g.room),
+        borrowed(g.heap_nodes),
+        borrowed(g.heap_keys),
+        borrowed(g.future),
+        borrowed(g.future_total),
+        borrowed(g.refused),
+        borrowed(g.owner),
+        borrowed(g.window),
+        borrowed(g.profile),
+        borrowed(g.plan),
+        borrowed(g.near),
+        borrowed(g.links),
+        borrowed(g.scarcity),
+    )
+
+
+@inner_kernel
 def _free_what_is_due(now: float, s: Arrays, g: Grid) -> None:
     """Let jobs whose estimated end has come, and that end now, be gone before their end is handled."""
     k = 0
@@ -46,6 +94,7 @@ def arrive(
     now: float, n_ended: int, ended: Ints, first: int, last: int, arrivals: Ints, s: Arrays, g: Grid
 ) -> None:
     """Let jobs end and arrive."""
+    s, g = _lent(s), _lent_grid(g)
     for k in range(n_ended):
         end_job(ended[k], now, s, g)
     if s.rules[PER_EVENT]:
@@ -59,6 +108,7 @@ def start_short(now: float, room: int, ordered: bool, s: Arrays, g: Grid) -> int
 
     The parameters are those of :func:`make_pass`, which comes next.
     """
+    s, g = _lent(s), _lent_grid(g)
     if s.counts[QUEUED] == 0:
         return 0
     g.settings[REFUSED] = 0
@@ -82,6 +132,7 @@ def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> 
     s, g
         State of the batch level; changed in place.
     """
+    s, g = _lent(s), _lent_grid(g)
     if s.counts[QUEUED] == 0 or s.counts[FREE] == 0:
         return n_started
     g.settings[REFUSED] = 0
@@ -96,6 +147,7 @@ def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> 
 @kernel
 def make_reserving_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> int:
     """Do what :func:`make_pass` does, with more than one reservation."""
+    s, g = _lent(s), _lent_grid(g)
     conservative = s.rules[BACKFILL] == CONSERVATIVE
     if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and not conservative):
         return n_started

@@ -1,0 +1,263 @@
+"""Order and backfilling in all their variants: against the slow twin, promises, and worked cases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlsim.batch.arrays import RESERVATIONS
+from mlsim.batch.policies import queue_order
+from mlsim.record import JobState
+from mlsim.scenario import BatchConfig
+from tests.batch.builders import RigidApplications, block, simulate, system
+from tests.batch.test_simulator import UNITS, assert_same, check_conservation, columns, job_lists
+from tests.reference.batch import Job, ReferenceBatchSystem
+
+KEYS = {
+    "FCFS": lambda job, now: job.submit,
+    "LCFS": lambda job, now: -job.submit,
+    "SPF": lambda job, now: job.estimate,
+    "SQF": lambda job, now: job.units,
+    "LQF": lambda job, now: -job.units,
+    "SAF": lambda job, now: job.estimate * job.units,
+    "SRF": lambda job, now: job.estimate / job.units,
+    "LEXP": lambda job, now: -((now - job.submit + max(job.estimate, 1.0)) / max(job.estimate, 1.0)),
+    "WFP": lambda job, now: -(((now - job.submit) / max(job.estimate, 1.0)) ** 3) * job.units,
+    # Weights that are exact in binary, so that the sum is exact and ties are ties in both.
+    "linear": lambda job, now: 0.25 * job.units - 0.5 * (now - job.submit) + 0.25 * job.estimate * job.units,
+}
+WEIGHTS = {"q": 1, "wait": 2, "area": 1}
+policies = st.sampled_from(sorted(KEYS))
+
+dispatchers = st.fixed_dictionaries(
+    {
+        "policy": policies,
+        "backfill": st.sampled_from(["none", "greedy", "easy", "conservative"]),
+        "backfill_order": st.none() | policies,
+        "reservations": st.sampled_from([1, 2, 3, 50]),
+        "threshold": st.none() | st.sampled_from([1.0, 4.0, 12.5]),
+        "ties": st.sampled_from(["drained", "per-event"]),
+        "on_overrun": st.sampled_from(["kill", "extend"]),
+    }
+)
+
+
+def twins_of(jobs):
+    rows = block(*columns(jobs))
+    return [
+        Job(int(i), float(r), float(p), float(e), int(q))
+        for i, r, p, e, q in zip(
+            rows.job_id, rows.submit_time, rows.run_time, rows.estimate, rows.processors, strict=True
+        )
+    ]
+
+
+def run_reference(jobs, options):
+    twins = twins_of(jobs)
+    order = options.get("backfill_order")
+    ReferenceBatchSystem(
+        UNITS,
+        options["backfill"],
+        KEYS[options.get("policy", "FCFS")],
+        options.get("on_overrun") == "kill",
+        walk_key=None if order is None else KEYS[order],
+        threshold=options.get("threshold") or math.inf,
+        reservations=options.get("reservations", 1),
+        per_event=options.get("ties") == "per-event",
+    ).run(twins)
+    return twins
+
+
+def run(jobs, **options):
+    return simulate(block(*columns(jobs)), UNITS, weights=WEIGHTS, **options)
+
+
+@settings(deadline=None, max_examples=600)
+@given(job_lists, dispatchers)
+def test_every_dispatcher_agrees_with_the_reference(jobs, options):
+    _, rows, occupancy = run(jobs, **options)
+    assert_same(run_reference(jobs, options), rows)
+    check_conservation(rows, occupancy, UNITS, 1)
+    # Every job that fits the machine ends, and in one state.
+    assert np.isin(rows.state, [JobState.COMPLETED, JobState.KILLED]).all()
+
+
+@settings(deadline=None, max_examples=200)
+@given(job_lists, policies, st.none() | policies, st.booleans())
+def test_one_reservation_on_the_profile_is_easy(jobs, policy, order, kill):
+    """The kernel of several reservations, held to one, starts and flags the same jobs as EASY's own."""
+    options = {"policy": policy, "backfill_order": order, "on_overrun": "kill" if kill else "extend"}
+    _, easy, _ = run(jobs, backfill="easy", **options)
+    batch = system(UNITS, backfill="easy", weights=WEIGHTS, **options)
+    batch.state.arrays.rules[RESERVATIONS] = 0  # none beyond the head's, and not by the short way
+    batch.run([block(*columns(jobs))], RigidApplications(batch))
+    profile = batch.jobs()
+    np.testing.assert_array_equal(profile.start_time, easy.start_time)
+    np.testing.assert_array_equal(profile.backfilled, easy.backfilled)
+
+
+@settings(deadline=None, max_examples=150)
+@given(job_lists, st.sampled_from([1.0, 4.0, 12.5]), st.sampled_from(["none", "greedy", "easy"]))
+def test_fcfs_does_not_care_about_the_threshold(jobs, threshold, backfill):
+    _, without, _ = run(jobs, policy="FCFS", backfill=backfill)
+    _, with_it, _ = run(jobs, policy="FCFS", backfill=backfill, threshold=threshold)
+    np.testing.assert_array_equal(without.start_time, with_it.start_time)
+    np.testing.assert_array_equal(without.backfilled, with_it.backfilled)
+
+
+@settings(deadline=None, max_examples=150)
+@given(job_lists, st.sampled_from(["greedy", "easy"]))
+def test_sqf_never_backfills(jobs, backfill):
+    """Zrigui 2021, Proposition 1; greedy skips nothing then either."""
+    _, rows, _ = run(jobs, policy="SQF", backfill=backfill)
+    assert not rows.backfilled.any()
+    _, none, _ = run(jobs, policy="SQF", backfill="none")
+    np.testing.assert_array_equal(rows.start_time, none.start_time)
+
+
+@settings(deadline=None, max_examples=200)
+@given(job_lists, policies, st.booleans())
+def test_conservative_keeps_its_promises(jobs, policy, early):
+    """No job starts after the reservation that it had when it was submitted, though jobs may end early."""
+    jobs = [(r, max(min(p, e), 0.25) if early else e, e, q) for r, p, e, q in jobs]
+    _, rows, _ = run(jobs, policy=policy, backfill="conservative")
+    twins = run_reference(jobs, {"policy": policy, "backfill": "conservative"})
+    promises = np.array([twin.first_promise for twin in twins])
+    assert (rows.start_time <= promises).all()
+    if not early:
+        # Nothing ends early, so nothing is ever moved.
+        np.testing.assert_array_equal(rows.start_time, promises)
+
+
+@settings(deadline=None, max_examples=100)
+@given(job_lists, st.sampled_from(["FCFS", "SAF"]), st.sampled_from(["none", "easy"]))
+def test_equal_jobs_start_in_order_of_arrival(jobs, policy, backfill):
+    equal = [(r, 3.0, 4.0, 3) for r, _, _, _ in jobs]
+    _, rows, _ = run(equal, policy=policy, backfill=backfill)
+    assert (np.diff(rows.start_time) >= 0).all()
+    assert not rows.backfilled.any()
+
+
+PURE = {"q": "SQF", "p": "SPF", "wait": "FCFS", "ratio": "SRF", "exp": "LEXP", "area": "SAF"}
+
+
+@pytest.mark.parametrize(("weight", "policy"), PURE.items())
+@settings(deadline=None, max_examples=40)
+@given(jobs=job_lists, backfill=st.sampled_from(["none", "easy"]))
+def test_a_pure_policy_is_a_vertex_of_linear(weight, policy, jobs, backfill):
+    rows = block(*columns(jobs))
+    _, pure, _ = simulate(rows, UNITS, policy=policy, backfill=backfill)
+    # The longest wait is the earliest submission; any size of the one weight is the same.
+    _, vertex, _ = simulate(rows, UNITS, policy="linear", weights={weight: 3.0}, backfill=backfill)
+    np.testing.assert_array_equal(pure.start_time, vertex.start_time)
+    np.testing.assert_array_equal(pure.backfilled, vertex.backfilled)
+
+
+def test_a_negative_weight_prefers_the_opposite():
+    jobs = block([0, 1, 1], [9, 5, 5], [9, 2, 3], [8, 8, 8])
+    _, short, _ = simulate(jobs, UNITS, policy="linear", weights={"p": 1})
+    _, long, _ = simulate(jobs, UNITS, policy="linear", weights={"p": -1})
+    assert short.start_time.tolist() == [0, 9, 11]
+    assert long.start_time.tolist() == [0, 12, 9]
+
+
+def test_the_walk_of_backfilling_has_an_order_of_its_own():
+    # 4 of 8 units are free until 10; the head needs 8. Two jobs of 4 units fit one after the other only.
+    jobs = block([0, 1, 2, 2], [10, 5, 8, 4], [10, 5, 8, 4], [4, 8, 4, 4])
+    _, same, _ = simulate(jobs, UNITS, backfill="easy")
+    _, shortest, _ = simulate(jobs, UNITS, backfill="easy", backfill_order="SPF")
+    assert same.start_time.tolist() == [0, 10, 2, 15]
+    assert shortest.start_time.tolist() == [0, 10, 15, 2]
+
+
+def test_the_second_reservation_protects_the_second_job():
+    # Free: 2 until 10. Jobs 1 and 2 need 8 and 6: EASY lets job 3 (2 units, 30 s) go, which delays neither
+    # head, but job 2 with a second reservation at 15 as well.
+    jobs = block([0, 1, 2, 3], [10, 5, 5, 30], [10, 5, 5, 30], [6, 6, 8, 2])
+    _, easy, _ = simulate(jobs, UNITS, backfill="easy")
+    _, two, _ = simulate(jobs, UNITS, backfill="easy", reservations=2)
+    assert easy.start_time.tolist() == [0, 10, 33, 3]
+    assert two.start_time.tolist() == [0, 10, 15, 20]
+
+
+def test_greedy_lets_a_wide_job_wait():
+    jobs = block([0, 1, 2], [10, 5, 30], [10, 5, 30], [6, 8, 2])
+    _, greedy, _ = simulate(jobs, UNITS, backfill="greedy")
+    assert greedy.start_time.tolist() == [0, 32, 2]
+    assert greedy.backfilled.tolist() == [False, False, True]
+
+
+def test_a_job_past_the_threshold_goes_first():
+    # Under SPF the long job would start last; after 6 s it is first.
+    jobs = block([0, 0, 1, 2], [10, 9, 1, 1], [10, 9, 1, 1], [8, 8, 8, 8])
+    _, without, _ = simulate(jobs, UNITS, policy="LPF")
+    assert without.start_time.tolist() == [0, 10, 19, 20]
+    jobs = block([0, 0, 1, 2, 8], [5, 9, 4, 1, 1], [5, 9, 4, 1, 1], [8, 8, 8, 8, 8])
+    _, spf, _ = simulate(jobs, UNITS, policy="SPF")
+    _, first, _ = simulate(jobs, UNITS, policy="SPF", threshold=5.5)
+    assert spf.start_time.tolist() == [0, 11, 6, 5, 10]
+    assert first.start_time.tolist() == [0, 6, 15, 5, 19]
+
+
+def test_conservative_moves_reservations_forward_when_a_job_ends_early():
+    # Promised: job 1 at 10, job 2 (2 units for 30 s) behind it. Job 0 ends at 4 already.
+    jobs = block([0, 1, 2], [4, 5, 30], [10, 5, 30], [6, 8, 2])
+    _, rows, _ = simulate(jobs, UNITS, backfill="conservative")
+    assert rows.start_time.tolist() == [0, 4, 9]
+
+
+def owned(jobs, users):
+    return replace(jobs, user=np.asarray(users, np.int64), group=np.asarray(users, np.int64) // 10)
+
+
+def test_fairshare_serves_first_who_has_used_least():
+    # User 1 has used 80 processor-seconds when users 1 and 2 have a job each; user 2 arrives later.
+    jobs = owned(block([0, 1, 2], [10, 5, 5], [10, 5, 5], [8, 8, 8]), [1, 1, 2])
+    _, rows, _ = simulate(jobs, UNITS, policy="fairshare")
+    assert rows.start_time.tolist() == [0, 15, 10]
+
+
+def test_fairshare_forgets_by_half_lives():
+    # At 13 each has a job waiting: user 11 used 80 processor-seconds by 10, user 12 24 from 10 to 13.
+    jobs = owned(block([0, 10, 11, 12], [10, 3, 5, 5], [10, 3, 5, 5], [8, 8, 8, 8]), [11, 12, 12, 11])
+    long, short = (
+        simulate(jobs, UNITS, policy="fairshare", fairshare={"half_life": h})[1] for h in (1e6, 1.0)
+    )
+    # 80 against 24: user 12 first. With a half-life of 1 s, 1.4 against 10.1: user 11 first.
+    assert long.start_time.tolist() == [0, 10, 13, 18]
+    assert short.start_time.tolist() == [0, 10, 18, 13]
+
+
+def test_fairshare_by_group():
+    jobs = owned(block([0, 1, 2], [10, 5, 5], [10, 5, 5], [8, 8, 8]), [11, 21, 12])
+    _, by_user, _ = simulate(jobs, UNITS, policy="fairshare")
+    _, by_group, _ = simulate(jobs, UNITS, policy="fairshare", fairshare={"by": "group"})
+    assert by_user.start_time.tolist() == [0, 10, 15]
+    assert by_group.start_time.tolist() == [0, 10, 15]
+    jobs = owned(block([0, 1, 2], [10, 5, 5], [10, 5, 5], [8, 8, 8]), [11, 12, 21])
+    _, by_user, _ = simulate(jobs, UNITS, policy="fairshare")
+    _, by_group, _ = simulate(jobs, UNITS, policy="fairshare", fairshare={"by": "group"})
+    assert by_user.start_time.tolist() == [0, 10, 15]
+    assert by_group.start_time.tolist() == [0, 15, 10]
+
+
+@pytest.mark.parametrize("policy", ["FCFS", "SAF", "WFP", "linear"])
+def test_queue_order_is_that_of_the_queue(policy):
+    config = BatchConfig.model_validate({"policy": policy, "weights": WEIGHTS, "threshold": 50})
+    rng = np.random.default_rng(3)
+    submit = np.sort(rng.integers(0, 100, 40)).astype(float)
+    estimate, processors = rng.integers(1, 9, 40).astype(float), rng.integers(1, 5, 40)
+    order = queue_order(config, 100.0, submit, estimate, processors)
+    twins = [
+        Job(k, r, p, p, q)
+        for k, (r, p, q) in enumerate(
+            zip(submit.tolist(), estimate.tolist(), processors.tolist(), strict=True)
+        )
+    ]
+    reference = ReferenceBatchSystem(UNITS, "none", KEYS[policy], threshold=50)
+    assert order.tolist() == [job.id for job in reference._in_order(twins, KEYS[policy], 100.0)]
