@@ -59,9 +59,11 @@ class PluginKind(Kind[str]):
         return str(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema: editors offer the words."""
+        """Give the JSON schema: editors offer the words, and what is installed."""
         words = WordKind(self.words).json()["anyOf"]
-        return {"anyOf": [*words, {"type": "string"}]}
+        installed = installed_names(self.group)
+        others = [{"enum": list(installed)}] if installed else []
+        return {"anyOf": [*words, *others, {"type": "string", "pattern": r"\.py:"}]}
 
 
 PolicyName = Annotated[str, PluginKind(Policy, "mlsim.policies")]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.arrays import BACKFILL, EASY, EXCLUSIVE, FREE, ORDER, POLICY, QUEUED, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
@@ -28,7 +28,7 @@ __all__ = ["backfill", "start_if_fits", "start_short_jobs"]
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -> bool:
     """Start a job if the allocator finds nodes for it now."""
     if not could_fit(slot, s, g):
@@ -43,7 +43,7 @@ def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -
     return True
 
 
-@kernel
+@inner_kernel
 def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
@@ -78,7 +78,7 @@ def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     return n_started
 
 
-@kernel
+@inner_kernel
 def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
     """Start a job that is expected to run on at the head's reservation, if both fit then."""
     if not could_fit(slot, s, g):
@@ -93,14 +93,14 @@ def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _goes_before(a: int, b: int, s: Arrays) -> bool:
     if s.floats[ESTIMATE, a] != s.floats[ESTIMATE, b]:
         return bool(s.floats[ESTIMATE, a] < s.floats[ESTIMATE, b])
     return bool(s.ints[NUMBER, a] < s.ints[NUMBER, b])
 
 
-@kernel
+@inner_kernel
 def _shortest(part: Ints, now: float, s: Arrays, g: Grid) -> int:
     """Find the place in the queue of the shortest job that may start on a part of what is free; -1: none."""
     easy = s.rules[BACKFILL] == EASY
@@ -125,7 +125,7 @@ def _shortest(part: Ints, now: float, s: Arrays, g: Grid) -> int:
     return best
 
 
-@kernel
+@inner_kernel
 def start_short_jobs(part: Ints, now: float, s: Arrays, g: Grid) -> int:
     """Start the shortest jobs that fit on what was released since the last pass; give how many.
 

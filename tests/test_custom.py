@@ -1,0 +1,71 @@
+"""The worked examples of plugins run, and do what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlsim
+
+CUSTOM = Path(__file__).parents[1] / "scenarios" / "custom"
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {
+        name: mlsim.run(CUSTOM / f"{name}.yaml") for name in ("policy", "allocator", "dispatcher", "energy")
+    }
+
+
+def cores_over_time(result):
+    """Give the times at which something changes, and the cores that every node gives from then on."""
+    rows = result.records.occupancy
+    times = np.unique(np.concatenate([rows.start, rows.end]))
+    held = np.zeros((len(times), len(result.records.nodes.name)), np.int64)
+    for row in range(len(rows.job)):
+        during = (times >= rows.start[row]) & (times < rows.end[row])
+        held[during, rows.node[row] : rows.node[row] + rows.count[row]] += rows.cores[row]
+    return times, held
+
+
+def test_every_job_ends_in_one_state(results):
+    for name, result in results.items():
+        jobs = result.summary["jobs"]
+        assert jobs["submitted"] == 12
+        assert jobs["completed"] + jobs["killed"] + jobs["rejected"] == 12, name
+
+
+def test_the_policy_makes_a_difference(results):
+    plain = mlsim.run(CUSTOM / "policy.yaml", overrides={"batch.policy": "FCFS"})
+    assert results["policy"].jobs["start_time"].to_list() != plain.jobs["start_time"].to_list()
+
+
+def test_the_allocator_uses_the_fewest_nodes(results):
+    """Job 2 asks for 4 cores and 2 GPUs: one node. The others fill nodes from the machine's end."""
+    occupancy = results["allocator"].records.occupancy
+    first = occupancy.node[occupancy.job == 0]
+    assert (first >= 2).all()
+
+
+def test_no_user_has_more_than_half(results):
+    result = results["dispatcher"]
+    rejected = result.jobs.filter(result.jobs["state"] == "rejected")
+    assert rejected["job_id"].to_list() == [8]
+    assert rejected["reason"].to_list() == ["asks for 32 cores, and nobody may use more than 24"]
+    assert result.summary["jobs"]["rejected_because"] == {rejected["reason"][0]: 1}
+    jobs, rows = result.records.jobs, result.records.occupancy
+    for time in np.unique(rows.start):
+        for user in np.unique(jobs.user):
+            running = (rows.start <= time) & (rows.end > time) & (jobs.user[rows.job] == user)
+            assert (rows.cores * rows.count)[running].sum() <= 24
+
+
+def test_the_power_cap_holds(results):
+    _, held = cores_over_time(results["energy"])
+    watts = 100.0 * np.count_nonzero(held, axis=1) + 20.0 * held.sum(axis=1)
+    assert watts.max() <= 1500.0
+    free = mlsim.run(CUSTOM / "energy.yaml", overrides={"batch.dispatcher": "prb"})
+    _, held = cores_over_time(free)
+    assert (100.0 * np.count_nonzero(held, axis=1) + 20.0 * held.sum(axis=1)).max() > 1400.0
