@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mlsim.batch.failing import OutagePlan
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.coordination import MessageLog
@@ -48,7 +49,7 @@ def simulate(hardware, jobs, *, exclusive=False, seed=0, failures=(), releases=N
         Requests.on(hardware, mapping, per_job=True),
         coordination,
         None if releases is None else MessageLog(0.0),
-        [FailureConfig.model_validate(failure) for failure in failures],
+        OutagePlan(tuple(FailureConfig.model_validate(failure) for failure in failures)),
         seed=seed,
     )
     system.run([jobs], RigidApplications(system, releases))
