@@ -22,7 +22,7 @@ OVERDUE_GRACE = 1.0
 """Seconds after now at which a job that outlived its estimate is expected to end."""
 
 
-@kernel
+@kernel(forceinline=True)
 def reserve(need: int, now: float, s: Arrays) -> tuple[float, int]:
     """Find when enough units are expected to be free, and how many are left over then.
 
@@ -62,7 +62,7 @@ def reserve(need: int, now: float, s: Arrays) -> tuple[float, int]:
     return time, max(free - need, 0)
 
 
-@kernel
+@kernel(forceinline=True)
 def backfill(n_started: int, now: float, s: Arrays) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
@@ -76,7 +76,7 @@ def backfill(n_started: int, now: float, s: Arrays) -> int:
     return _walk_in_order(n_started, now, time, extra, s)
 
 
-@kernel
+@kernel(forceinline=True)
 def _walk_queue(n_started: int, now: float, time: float, extra: int, s: Arrays) -> int:
     """Walk the queue itself, closing the gaps on the way."""
     n, kept, k = s.counts[QUEUED], 1, 1
@@ -101,7 +101,7 @@ def _walk_queue(n_started: int, now: float, time: float, extra: int, s: Arrays) 
     return n_started
 
 
-@kernel
+@kernel(forceinline=True)
 def _walk_in_order(n_started: int, now: float, time: float, extra: int, s: Arrays) -> int:
     """Walk the waiting jobs in an order of their own.
 

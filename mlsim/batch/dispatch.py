@@ -29,14 +29,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@kernel
+@kernel(forceinline=True)
 def enter_queue(now: float, first: int, last: int, arrivals: Ints, s: Arrays) -> None:
     """Put the jobs ``arrivals[first:last]`` into the queue."""
     for k in range(first, last):
         enqueue(arrivals[k], now, s)
 
 
-@kernel
+@kernel(forceinline=True)
 def _start_in_order(n_started: int, now: float, s: Arrays) -> int:
     """Start jobs from the queue's head up to the first that does not fit; give the new count of starts."""
     n, head = s.counts[QUEUED], 0
@@ -52,7 +52,7 @@ def _start_in_order(n_started: int, now: float, s: Arrays) -> int:
     return n_started + head
 
 
-@kernel
+@kernel(forceinline=True)
 def _free_what_is_due(now: float, s: Arrays) -> None:
     """Let jobs whose estimated end has come, and that end now, be gone before their end is handled."""
     k = 0
@@ -64,7 +64,7 @@ def _free_what_is_due(now: float, s: Arrays) -> None:
             k += 1
 
 
-@kernel
+@kernel(forceinline=True)
 def _make_pass(now: float, released: Ints, s: Arrays) -> int:
     """Start what can start; give how many jobs do."""
     rule = s.rules[BACKFILL]
@@ -82,7 +82,7 @@ def _make_pass(now: float, released: Ints, s: Arrays) -> int:
     return backfill(n_started, now, s)
 
 
-@kernel
+@kernel(forceinline=True)
 def happen(
     now: float, n_ended: int, ended: Ints, first: int, last: int, arrivals: Ints, released: Ints, s: Arrays
 ) -> int:

@@ -40,7 +40,7 @@ def _goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> boo
     return bool(ints[NUMBER, a] < ints[NUMBER, b])
 
 
-@kernel
+@kernel(forceinline=True)
 def _insert(slot: int, n: int, s: Arrays) -> None:
     """Put a job in its place among the ``n`` first of the queue."""
     low, high = 0, n
@@ -57,7 +57,7 @@ def _insert(slot: int, n: int, s: Arrays) -> None:
     s.queue[low] = slot
 
 
-@kernel
+@kernel(forceinline=True)
 def enqueue(slot: int, now: float, s: Arrays) -> None:
     """Put a job into the queue."""
     s.floats[KEY, slot] = key_of(slot, s.rules[POLICY], now, s)
@@ -65,7 +65,7 @@ def enqueue(slot: int, now: float, s: Arrays) -> None:
     s.counts[QUEUED] += 1
 
 
-@kernel
+@kernel(forceinline=True)
 def order_queue(now: float, s: Arrays) -> None:
     """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head."""
     n, policy = s.counts[QUEUED], s.rules[POLICY]

@@ -84,7 +84,7 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
     return int(first)
 
 
-@kernel
+@kernel(forceinline=True)
 def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, s: Arrays) -> int:
     """Take all jobs that end now out of the heap; give how many there are."""
     n_ended = 0
@@ -95,7 +95,7 @@ def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, s
     return n_ended
 
 
-@kernel
+@kernel(forceinline=True)
 def _plan(
     n_started: int, now: float, kills: bool, progress: Ints, ends: Ints, order: Ints, s: Arrays
 ) -> None:

@@ -88,7 +88,7 @@ def _note_start(slot: int, now: float, backfilled: bool, s: Arrays) -> None:
         change_rate(account, processors, now, s.parameters[HALF_LIFE], s.shares)
 
 
-@kernel
+@kernel(forceinline=True)
 def end_job(slot: int, now: float, s: Arrays) -> None:
     """Let a job leave: free what it still holds. Nothing happens if that was done before."""
     if not np.isnan(s.floats[END, slot]):

@@ -48,14 +48,8 @@ class WeightsConfig(Section):
     def normalised(self) -> tuple[float, ...]:
         """The six weights in the order of the keys, divided by the sum of their absolute values."""
         weights = (self.q, self.p, self.wait, self.ratio, self.exp, self.area)
-        total = sum(map(abs, weights))
+        total = sum(map(abs, weights)) or 1.0
         return tuple(weight / total for weight in weights)
-
-    def broken_rules(self) -> Iterator[BrokenRule]:
-        """Check that some weight is not 0."""
-        if not any((self.q, self.p, self.wait, self.ratio, self.exp, self.area)):
-            message = "all are 0, which orders nothing; give at least one, e.g. {area: 1}"
-            yield BrokenRule("", message, tuple(type(self).model_fields))
 
 
 class FairshareConfig(Section):
@@ -212,8 +206,9 @@ class BatchConfig(Section):
             yield BrokenRule("contiguity", message, ("allocator",))
         yield from self._unread()
         yield from self._without_restarts()
-        if Policy.LINEAR in self.policies and self.weights is None:
-            message = "missing; policy linear needs at least one weight, e.g. {p: 0.5, wait: 0.5}"
+        if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
+            found = "missing" if self.weights is None else "all are 0, which orders nothing"
+            message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
             yield BrokenRule("weights", message, ("policy", "backfill_order"))
 
     def _unread(self) -> Iterator[BrokenRule]:

@@ -261,3 +261,10 @@ def test_queue_order_is_that_of_the_queue(policy):
     ]
     reference = ReferenceBatchSystem(UNITS, "none", KEYS[policy], threshold=50)
     assert order.tolist() == [job.id for job in reference._in_order(twins, KEYS[policy], 100.0)]
+
+
+@pytest.mark.parametrize("weights", [None, {}, {"p": 0.0}])
+def test_linear_needs_a_weight(weights):
+    with pytest.raises(ValueError, match=r"policy linear needs at least one weight"):
+        BatchConfig.model_validate({"policy": "linear", "weights": weights})
+    BatchConfig.model_validate({"policy": "SAF", "weights": weights})
