@@ -23,6 +23,7 @@ from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.plugins import check_plugins
 from mlsim.batch.replay import Replay
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
@@ -353,6 +354,7 @@ def survey(scenario: Scenario) -> Survey:
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
+    check_plugins(_batch(scenario))
     workload = _open(scenario, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 

@@ -59,6 +59,7 @@ from mlsim.scenario.words import (
     Topology,
     TraceLevel,
     WeightSource,
+    Word,
     WorkloadFormat,
 )
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
@@ -120,6 +121,7 @@ __all__ = [
     "WeightSource",
     "WeightsConfig",
     "WindowConfig",
+    "Word",
     "WorkloadConfig",
     "WorkloadFormat",
     "dump",
