@@ -24,6 +24,7 @@ from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.failing import OutagePlan
 from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.plugins import check_plugins
 from mlsim.batch.power import PowerCap
 from mlsim.batch.predictors import check_predictor
 from mlsim.batch.replay import Replay
@@ -392,6 +393,7 @@ def survey(scenario: Scenario) -> Survey:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
     check_predictor(located_plugin(scenario, "predictor"))
+    check_plugins(_batch(scenario))
     workload = _open(scenario, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 

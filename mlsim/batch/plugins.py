@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from mlsim.batch.view import WaitingJobs
 from mlsim.errors import InputError
-from mlsim.scenario import Allocator, Dispatcher, Policy, user_function
+from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Word, user_function
 
 __all__ = [
     "FAMILIES",
     "OwnAllocator",
     "OwnPolicy",
+    "check_plugins",
     "installed",
     "make_plugin",
     "shielded",
@@ -93,6 +94,20 @@ def make_plugin(family: str, name: str) -> Any:
     if not callable(getattr(plugin, method, None)):
         raise InputError(f"{title}: has no method {method}; see mlsim/batch/PLUGINS.md")
     return plugin
+
+
+def check_plugins(config: BatchConfig) -> None:
+    """Make every plugin that a scenario names, to see whether it can be.
+
+    Raises
+    ------
+    InputError
+        If one cannot be.
+    """
+    for family in FAMILIES:
+        name = getattr(config, family)
+        if not isinstance(name, Word):
+            make_plugin(family, name)
 
 
 def installed(family: str) -> Iterator[tuple[str, str, str]]:

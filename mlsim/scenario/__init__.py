@@ -62,6 +62,7 @@ from mlsim.scenario.words import (
     Topology,
     TraceLevel,
     WeightSource,
+    Word,
     WorkloadFormat,
 )
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
@@ -128,6 +129,7 @@ __all__ = [
     "WeightSource",
     "WeightsConfig",
     "WindowConfig",
+    "Word",
     "WorkloadConfig",
     "WorkloadFormat",
     "dump",

@@ -338,3 +338,45 @@ def test_prb_is_the_largest_expansion_factor_first_on_past_what_does_not_fit():
     _, same, held = simulate(HARDWARE, rows, policy="LEXP", backfill="greedy", allocator="best-fit")
     np.testing.assert_array_equal(prb.start_time, same.start_time)
     np.testing.assert_array_equal(prb_held.node, held.node)
+
+
+@pytest.mark.parametrize("family", ["dispatcher", "policy", "allocator"])
+def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, capsys, family):
+    from mlsim.cli.info import Listing, list_
+
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(
+        plugins,
+        "entry_points",
+        points(("mine", "tests.batch.test_plugins:Shortest"), ("broken", "tests.nowhere:Mine")),
+    )
+    list_(Listing("policies" if family == "policy" else f"{family}s"))
+    shown = capsys.readouterr().out
+    assert "installed: tests.batch.test_plugins:Shortest" in shown
+    assert "CANNOT BE USED: cannot be imported: ModuleNotFoundError" in shown
+    assert "./file.py:Class" in shown
+
+
+def test_the_catalogue_names_every_word():
+    from mlsim.batch import catalogue
+    from mlsim.scenario import Allocator, Dispatcher
+
+    assert [entry.name for entry in catalogue.ALLOCATORS] == list(Allocator)
+    assert [entry.name for entry in catalogue.DISPATCHERS] == list(Dispatcher)
+
+
+def test_check_makes_the_plugins(plugin, tmp_path):
+    from mlsim.cosim import survey
+    from mlsim.scenario import from_mapping
+
+    name = plugin("class Mine:\n    def key(self, now, jobs):\n        return jobs.estimate\n")
+    (tmp_path / "jobs.csv").write_text("job_id,submit_time,run_time,walltime,processors\n1,0,5,9,8\n")
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 8}]},
+        "workload": {"path": "jobs.csv", "mapping": "core"},
+        "batch": {"policy": "./" + name.rsplit("/", 1)[1]},
+    }
+    assert survey(from_mapping(scenario, directory=tmp_path)).jobs == 1
+    scenario["batch"] = {"policy": scenario["batch"]["policy"].replace("Mine", "Yours")}
+    with pytest.raises(InputError, match="there is no class 'Yours'; the file has: Mine"):
+        survey(from_mapping(scenario, directory=tmp_path))
