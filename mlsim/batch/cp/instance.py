@@ -39,6 +39,8 @@ class Running:
         Seconds from now until the expected end, at least 1: less would shrink the horizon.
     elapsed : ndarray of int64, shape (b,)
         Seconds since the start.
+    late : ndarray of int64, shape (b,)
+        Seconds since the end that was expected when the job started, 0 before it.
     """
 
     job_id: Ints
@@ -47,6 +49,7 @@ class Running:
     request: Ints
     remaining: Ints
     elapsed: Ints
+    late: Ints
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -226,7 +229,12 @@ def _matrix(values: Any, wide: int) -> Ints:
     return np.asarray(values, np.int64).reshape(-1, wide)
 
 
-def instance_of(view: StateView, ewt: Mapping[int, float] | None = None, default_ewt: float = 1.0) -> Instance:
+def instance_of(
+    view: StateView,
+    ewt: Mapping[int, float] | None = None,
+    default_ewt: float = 1.0,
+    expected: Mapping[int, float] | None = None,
+) -> Instance:
     """Make an instance of what a dispatcher sees.
 
     Parameters
@@ -237,6 +245,8 @@ def instance_of(view: StateView, ewt: Mapping[int, float] | None = None, default
         Expected waiting time of each submission queue in seconds.
     default_ewt
         For queues that ``ewt`` does not name.
+    expected
+        The end that was expected of each running job, by its number, when it started.
     """
     waiting, running = view.waiting, view.running
     held = running.held_job
@@ -255,6 +265,10 @@ def instance_of(view: StateView, ewt: Mapping[int, float] | None = None, default
         units = running.held_units.astype(np.int64)
     remaining = np.maximum(np.ceil(running.expected_end - view.now), 1).astype(np.int64)
     elapsed = np.floor(view.now - running.start_time).astype(np.int64)
+    late = np.zeros(len(running), np.int64)
+    if expected:
+        ends = [expected.get(number, np.inf) for number in running.number.tolist()]
+        late = np.floor(np.maximum(view.now - np.array(ends), 0.0)).astype(np.int64)
     waits = np.full(len(waiting), default_ewt)
     if ewt:
         waits = np.array([ewt.get(int(queue), default_ewt) for queue in waiting.queue])
@@ -270,6 +284,7 @@ def instance_of(view: StateView, ewt: Mapping[int, float] | None = None, default
             np.ascontiguousarray(box_request, np.int64),
             remaining[held],
             elapsed[held],
+            late[held],
         ),
         Queued(
             waiting.job_id,
