@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,12 @@ from mlsim.record import Chunks, JobState, Loops, Messages, Nodes, PEs, Records,
 from mlsim.scenario import (
     ApplicationConfig,
     ApplicationModel,
+    BatchConfig,
     Calibration,
     CostProfile,
     Scenario,
     TraceLevel,
+    located_plugin,
     located_technique,
     resolve_path,
 )
@@ -209,17 +211,19 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         If the workload or a file of iteration costs cannot be used.
     """
     machine = machine_of(scenario)
-    requests = Requests.on(machine, scenario.workload.mapping)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = _open(scenario, requests)
+    requests = replace(requests, per_job="request_columns" in workload.header)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
-        scenario.batch,
+        _batch(scenario),
         requests,
         scenario.coordination,
         log,
         scenario.platform.failures,
         None if report is None else lambda progress: report(progress, workload.n_jobs),
+        scenario.seed,
     )
     loops = None
     applications: Applications
@@ -302,7 +306,7 @@ def survey(scenario: Scenario) -> Survey:
         If a file it names cannot be used.
     """
     machine = machine_of(scenario)
-    requests = Requests.on(machine, scenario.workload.mapping)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
@@ -315,9 +319,15 @@ def _application(scenario: Scenario) -> ApplicationConfig:
     return scenario.application.model_copy(update={"technique": located_technique(scenario)})
 
 
+def _batch(scenario: Scenario) -> BatchConfig:
+    """Give the batch level with files of the user's own plugins as they were found."""
+    keys = ("dispatcher", "policy", "allocator")
+    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in keys})
+
+
 def _open(scenario: Scenario, requests: Requests) -> Workload:
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(scenario.workload, path, requests.largest)
+    return open_workload(scenario.workload, path, requests.largest, requests.resources[1:])
 
 
 def _cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
@@ -349,4 +359,5 @@ def _records(
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
+        rejections=batch.rejections(),
     )

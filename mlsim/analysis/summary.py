@@ -19,6 +19,7 @@ from mlsim.analysis.metrics import (
     makespan,
     makespan_from_submit,
     queue_length,
+    rejected_because,
     throughput,
     utilization,
 )
@@ -77,7 +78,7 @@ def summarize(
             "scenario": scenario,
             "seed": seed,
             "technique": technique,
-            "jobs": job_counts(jobs),
+            "jobs": job_counts(jobs) | {"rejected_because": rejected_because(records.rejections)},
             **_per_job(jobs, tau),
             "queue_length": queue_length(jobs),
             "makespan": makespan(jobs),

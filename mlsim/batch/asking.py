@@ -133,7 +133,7 @@ class Asking:
         if not self._state.is_waiting(head, number):
             return 0
         coming = sum(self._state.is_held(row) for row in self._promised)
-        return self._state.units(head) - self._state.n_free - coming
+        return self._state.units(head) - self._state.room_for(head) - coming
 
     def _job_id(self, slot: int) -> int:
         return int(self._state.table.ints[JOB_ID, slot])

@@ -46,13 +46,19 @@ POLICIES = (
     PolicyEntry("LEXP", "-(w + p) / p", True, "largest expansion factor first"),
     PolicyEntry("WFP", "-(w / p)^3 q", True, "waiting, short and wide jobs first"),
     PolicyEntry("UNICEF", "-w / (log2(q) p)", True, "waiting, short and narrow jobs first"),
+    PolicyEntry(
+        "linear", "sum of weight x (q, p, -w, p / q, -(w + p) / p, p q)", True, "weighted; see batch.weights"
+    ),
+    PolicyEntry("fairshare", "processor-seconds of the owner", True, "those who used least lately first"),
 )
 
 BACKFILLING = (
     Entry("none", "start jobs in the queue's order; stop at the first that does not fit"),
+    Entry("greedy", "skip jobs that do not fit and go on"),
     Entry(
         "easy", "the first that does not fit gets a reservation; later jobs may start if they do not delay it"
     ),
+    Entry("conservative", "every waiting job has a reservation, which is kept and only ever moves forward"),
 )
 
 ALLOCATORS = (Entry("first-fit", "the first nodes, in the platform's order, that have room"),)

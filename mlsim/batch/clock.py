@@ -19,6 +19,7 @@ __all__ = ["Clock", "Event", "Order"]
 class Order(IntEnum):
     """What goes first when two events have the same time."""
 
+    FIRST = -1  # submissions, where there is a pass after every event
     END = 0
     FAILURE = 1
     MESSAGE = 2

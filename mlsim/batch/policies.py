@@ -3,26 +3,62 @@
 With submission time r, estimate p, processors q and wait w = now - r. Ties go by order of arrival,
 (r, job id). The functions F1 to F4 were found by regression over simulations (Carastan-Santos and
 de Camargo, "Obtaining Dynamic Scheduling Policies with Simulation and Machine Learning", SC 2017).
+
+``linear`` is the weighted sum over (q, p, -w, p / q, -(w + p) / p, p q): a positive weight prefers
+few processors, a short estimate, a long wait, a small ratio, a large expansion factor, a small area
+(Zrigui 2021, ch. 5, with one sign convention). A job that has waited longer than the threshold has the
+key minus infinity, so such jobs go first, in order of arrival (Zrigui 2021, §4.2).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim.batch.catalogue import POLICIES
-from mlsim.batch.table import ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT
+from mlsim.scenario import BatchConfig, Policy
 
-__all__ = ["CODES", "enqueue", "is_live", "order_queue", "policy_key"]
+__all__ = ["CODES", "is_live", "parameters_of", "policy_key", "policy_keys", "queue_order"]
 
 CODES = {policy.name: code for code, policy in enumerate(POLICIES)}
 _LIVE_FROM = next(code for code, policy in enumerate(POLICIES) if policy.live)
 
 FCFS, LCFS, SPF, LPF, SQF, LQF, SAF, LAF, SRF, LRF, EDF, F1, F2, F3, F4 = range(15)
-SEXP, LEXP, WFP, UNICEF = range(_LIVE_FROM, _LIVE_FROM + 4)
+SEXP, LEXP, WFP, UNICEF, LINEAR, FAIRSHARE = range(_LIVE_FROM, _LIVE_FROM + 6)
+
+# Places in the array of parameters.
+DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
+N_PARAMETERS: Final = WEIGHTS + 6
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def parameters_of(config: BatchConfig) -> Floats:
+    """Give what the keys read besides the jobs.
+
+    Parameters
+    ----------
+    config
+        The ``batch`` section.
+
+    Returns
+    -------
+    ndarray of float64, shape (9,)
+        EDF's factor, the threshold [s] (infinite if there is none), fairshare's half-life [s], and the six
+        weights of linear (0 if there are none).
+    """
+    parameters = np.zeros(N_PARAMETERS)
+    parameters[DEADLINE_FACTOR] = config.deadline_factor
+    parameters[THRESHOLD] = np.inf if config.threshold is None else config.threshold
+    parameters[HALF_LIFE] = config.fairshare.half_life
+    if config.weights is not None:
+        parameters[WEIGHTS:] = config.weights.normalised
+    return parameters
 
 
 @kernel
@@ -59,6 +95,19 @@ def _learned_key(policy: int, r: float, p: float, q: float) -> float:
 
 
 @kernel
+def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
+    expansion = (w + max(p, 1.0)) / max(p, 1.0)
+    return float(
+        parameters[WEIGHTS] * q
+        + parameters[WEIGHTS + 1] * p
+        - parameters[WEIGHTS + 2] * w
+        + parameters[WEIGHTS + 3] * (p / q)
+        - parameters[WEIGHTS + 4] * expansion
+        + parameters[WEIGHTS + 5] * (p * q)
+    )
+
+
+@kernel
 def _live_key(policy: int, w: float, p: float, q: float) -> float:
     p = max(p, 1.0)  # an estimate of nothing would divide by zero
     if policy in (SEXP, LEXP):
@@ -70,7 +119,9 @@ def _live_key(policy: int, w: float, p: float, q: float) -> float:
 
 
 @kernel
-def policy_key(policy: int, now: float, r: float, p: float, q: float, deadline_factor: float) -> float:
+def policy_key(
+    policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
+) -> float:
     """Give the key of one job under a policy.
 
     Parameters
@@ -81,111 +132,93 @@ def policy_key(policy: int, now: float, r: float, p: float, q: float, deadline_f
         Current time, submission time and estimate, in seconds.
     q
         Processors.
-    deadline_factor
-        EDF's deadline is ``r + deadline_factor * p``.
+    used
+        Decayed usage of the job's owner in processor-seconds; read by fairshare only.
+    parameters
+        From :func:`parameters_of`.
 
     Returns
     -------
     float
         The key; the job with the smallest goes first.
     """
+    if policy == LINEAR:
+        return _linear_key(now - r, p, q, parameters)
+    if policy == FAIRSHARE:
+        return used
     if is_live(policy):
         return _live_key(policy, now - r, p, q)
     if policy >= F1:
         return _learned_key(policy, r, p, q)
-    return _fixed_key(policy, r, p, q, deadline_factor)
+    return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
 
 
 @kernel
-def _goes_before(a: int, b: int, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> bool:
-    if floats[KEY, a] != floats[KEY, b]:
-        return bool(floats[KEY, a] < floats[KEY, b])
-    return bool(ints[NUMBER, a] < ints[NUMBER, b])
+def is_starved(policy: int, now: float, r: float, parameters: Floats) -> bool:
+    """Tell whether a job has waited longer than the threshold; nobody needs to know under FCFS."""
+    return policy != FCFS and now - r > parameters[THRESHOLD]
 
 
 @kernel
-def _set_key(
-    slot: int,
+def policy_keys(
     policy: int,
-    deadline_factor: float,
     now: float,
-    ints: NDArray[np.int64],
-    floats: NDArray[np.float64],
-) -> None:
-    floats[KEY, slot] = policy_key(
-        policy,
+    submit: Floats,
+    estimate: Floats,
+    processors: Ints,
+    used: Floats,
+    parameters: Floats,
+) -> Floats:
+    """Give the keys of many jobs, minus infinity for those past the threshold; see :func:`policy_key`."""
+    keys = np.empty(len(submit))
+    for k in range(len(keys)):
+        if is_starved(policy, now, submit[k], parameters):
+            keys[k] = -np.inf
+        else:
+            keys[k] = policy_key(
+                policy, now, submit[k], estimate[k], float(processors[k]), used[k], parameters
+            )
+    return keys
+
+
+def queue_order(
+    config: BatchConfig,
+    now: float,
+    submit: Floats,
+    estimate: Floats,
+    processors: Ints,
+    used: Floats | None = None,
+    policy: Policy | None = None,
+) -> Ints:
+    """Order waiting jobs as the batch level does.
+
+    Parameters
+    ----------
+    config
+        The ``batch`` section: policy, weights, threshold.
+    now
+        Current time in seconds.
+    submit, estimate, processors
+        Columns of the waiting jobs, in order of (submission time, job id); times in seconds.
+    used
+        Decayed usage of each job's owner, from :meth:`mlsim.batch.fairshare.Accounts.usage`; needed by
+        fairshare only.
+    policy
+        The policy to order by; default: that of the queue. Give ``config.backfill_order`` for the walk of
+        backfilling.
+
+    Returns
+    -------
+    ndarray of int64
+        Rows of the columns, first to be served first; equal keys in order of arrival.
+    """
+    keys = policy_keys(
+        CODES[(policy or config.ordering).value],
         now,
-        floats[SUBMIT, slot],
-        floats[ESTIMATE, slot],
-        float(ints[PROCESSORS, slot]),
-        deadline_factor,
+        submit,
+        estimate,
+        processors,
+        np.zeros(len(submit)) if used is None else used,
+        parameters_of(config),
     )
-
-
-@kernel
-def enqueue(
-    slot: int,
-    n: int,
-    policy: int,
-    deadline_factor: float,
-    now: float,
-    queue: NDArray[np.int64],
-    ints: NDArray[np.int64],
-    floats: NDArray[np.float64],
-) -> None:
-    """Put a job in its place among the ``n`` waiting ones."""
-    _set_key(slot, policy, deadline_factor, now, ints, floats)
-    low, high = 0, n
-    if n > 0 and _goes_before(queue[n - 1], slot, ints, floats):
-        low = n  # the common case under FCFS: it goes to the end
-    while low < high:
-        middle = (low + high) // 2
-        if _goes_before(queue[middle], slot, ints, floats):
-            low = middle + 1
-        else:
-            high = middle
-    for k in range(n, low, -1):
-        queue[k] = queue[k - 1]
-    queue[low] = slot
-
-
-@kernel
-def order_queue(
-    n: int,
-    policy: int,
-    deadline_factor: float,
-    now: float,
-    queue: NDArray[np.int64],
-    spare: NDArray[np.int64],
-    ints: NDArray[np.int64],
-    floats: NDArray[np.float64],
-) -> None:
-    """Compute the keys of the ``n`` waiting jobs anew and sort them (merge sort, bottom up)."""
-    for k in range(n):
-        _set_key(queue[k], policy, deadline_factor, now, ints, floats)
-    width = 1
-    while width < n:
-        for left in range(0, n, 2 * width):
-            _merge(left, min(left + width, n), min(left + 2 * width, n), queue, spare, ints, floats)
-        queue[:n] = spare[:n]
-        width *= 2
-
-
-@kernel
-def _merge(
-    left: int,
-    middle: int,
-    right: int,
-    queue: NDArray[np.int64],
-    spare: NDArray[np.int64],
-    ints: NDArray[np.int64],
-    floats: NDArray[np.float64],
-) -> None:
-    a, b = left, middle
-    for k in range(left, right):
-        if b >= right or (a < middle and not _goes_before(queue[b], queue[a], ints, floats)):
-            spare[k] = queue[a]
-            a += 1
-        else:
-            spare[k] = queue[b]
-            b += 1
+    return np.argsort(keys, kind="stable").astype(np.int64)

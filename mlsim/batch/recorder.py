@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ from numpy.typing import NDArray
 
 from mlsim.batch.requests import Requests
 from mlsim.batch.table import JobTable
-from mlsim.record import Jobs, empty
+from mlsim.record import Jobs, Rejections, empty
 
-__all__ = ["JobRecorder"]
+__all__ = ["JobRecorder", "RejectionLog"]
 
 _COLUMNS = {
     "job_id": "job_id",
@@ -65,6 +66,28 @@ class JobRecorder:
         for name in (*_COLUMNS, "working"):
             columns[name] = np.concatenate([block.pop(name) for block in self._blocks])[order]
         return Jobs(**columns)
+
+
+class RejectionLog:
+    """Which jobs were turned away, and why."""
+
+    def __init__(self) -> None:
+        self._jobs = array("q")
+        self._reasons = array("i")
+        self._codes: dict[str, int] = {}
+
+    def note(self, numbers: NDArray[np.int64], reason: str) -> None:
+        """Note that jobs were turned away for a reason."""
+        if len(numbers):
+            code = self._codes.setdefault(reason, len(self._codes))
+            self._jobs.extend(numbers.tolist())
+            self._reasons.extend([code] * len(numbers))
+
+    def record(self) -> Rejections:
+        """Give one row a job, in order of arrival."""
+        jobs = np.array(self._jobs, np.int64)
+        order = np.argsort(jobs)
+        return Rejections(jobs[order], np.array(self._reasons, np.int32)[order], tuple(self._codes))
 
 
 def _columns_of(jobs: Jobs) -> dict[str, NDArray[Any]]:

@@ -15,15 +15,22 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
-from mlsim.batch.recorder import JobRecorder
+from mlsim.batch.recorder import JobRecorder, RejectionLog
 from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
-from mlsim.batch.state import BatchState
-from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS
+from mlsim.batch.resources import state_for
+from mlsim.batch.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, OverrunRule, ReleasedNodes
+from mlsim.record import Jobs, JobState, Occupancy, Rejections
+from mlsim.scenario import (
+    BatchConfig,
+    CoordinationConfig,
+    FailureConfig,
+    OverrunRule,
+    ReleasedNodes,
+    TieOrder,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -87,6 +94,8 @@ class BatchSystem:
         Nodes that fail.
     report
         Called now and then with the progress.
+    seed
+        Of random choices of nodes.
     """
 
     def __init__(
@@ -98,16 +107,19 @@ class BatchSystem:
         log: MessageLog | None = None,
         failures: Sequence[FailureConfig] = (),
         report: Callable[[Progress], None] | None = None,
+        seed: int = 0,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._pass)
-        self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
+        self.state = state_for(machine, config, requests, nodes_one_by_one=log is not None, seed=seed)
+        self._rejections = RejectionLog()
         self.pass_times = array("d")
         self.applications: Applications
         self.releases = None if log is None else Releases(self, log, coordination)
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._kills = config.on_overrun is OverrunRule.KILL
+        self._per_event = config.ties is TieOrder.PER_EVENT
         self._failures = failures
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -134,9 +146,7 @@ class BatchSystem:
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
-        stranded = self.state.abandon_queue()
-        self.state.table.ints[STATE, stranded] = JobState.REJECTED
-        self._leave(stranded)
+        self._reject(self.state.abandon_queue(), "waited until nothing could start it any more")
         self._flush()
 
     def jobs(self) -> Jobs:
@@ -155,10 +165,13 @@ class BatchSystem:
             slots = self._admit(block)
             submits = self.state.table.floats[SUBMIT, slots]
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
+            order = Order.SUBMISSION
+            if self._per_event:
+                bounds, order = np.arange(1, len(slots) + 1), Order.FIRST
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
-                yield self.clock.until(at, Order.SUBMISSION)
+                yield self.clock.until(at, order)
                 self._last_arrival = last
-                self.clock.ask_to_close()
+                self._event_over()
 
     def _admit(self, block: JobBlock) -> Ints:
         """Give slots to the jobs of a block and reject those that can never fit."""
@@ -167,16 +180,34 @@ class BatchSystem:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
-        slots = table.admit(block, requests.units(block.processors))
+        slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
-        too_wide = table.ints[UNITS, slots] > requests.capacity
-        table.ints[STATE, slots[too_wide]] = JobState.REJECTED
-        self._leave(slots[too_wide].tolist())
-        self._arrivals = slots[~too_wide]
+        stays = np.ones(len(slots), np.bool_)
+        for reason, unfit in self.state.never_fit(slots, block).items():
+            self._reject(slots[unfit].tolist(), reason)
+            stays &= ~unfit
+        self._arrivals = slots[stays]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
 
+    def _reject(self, slots: list[int], reason: str) -> None:
+        """Turn jobs away."""
+        self.state.table.ints[STATE, slots] = JobState.REJECTED
+        self._rejections.note(self.state.table.ints[NUMBER, slots], reason)
+        self._leave(slots)
+
+    def rejections(self) -> Rejections:
+        """Give which jobs were turned away, and why."""
+        return self._rejections.record()
+
     # Passes
+
+    def _event_over(self) -> None:
+        """Make a pass: now if there is one after every event, else when the current time is over."""
+        if self._per_event:
+            self._pass()
+        else:
+            self.clock.ask_to_close()
 
     def _pass(self) -> None:
         """Handle what happened at the current time, then start what can start."""
@@ -191,6 +222,10 @@ class BatchSystem:
         if self._ending:
             self._leave(self._ending)
             self._ending.clear()
+        if self.state.rejected:
+            for slot, reason in self.state.rejected:
+                self._reject([slot], reason)
+            self.state.rejected.clear()
         if n_started:
             for slot in self.state.started[:n_started].tolist():
                 self.plan(slot, now, self.applications.launch(slot, now))
@@ -208,9 +243,11 @@ class BatchSystem:
     def plan(self, slot: int, now: float, forecast: Forecast) -> None:
         """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
         limit = math.inf
+        floats = self.state.table.floats
         if self._kills:
-            floats = self.state.table.floats
             limit = float(floats[START, slot] + floats[ESTIMATE, slot])
+        if self._per_event:
+            floats[PLANNED, slot] = min(forecast.end, limit)
         if forecast.end <= limit:
             event = self.clock.at(forecast.end, Order.END, self._complete, slot)
         else:
@@ -226,10 +263,12 @@ class BatchSystem:
         if self.asking is not None:
             self.asking.learn(event.subject)
         self._end(event.subject, JobState.COMPLETED)
+        self._event_over()
 
     def _kill(self, event: Event) -> None:
         self.state.table.ints[STATE, event.subject] = JobState.KILLED
         self._end(event.subject, JobState.KILLED)
+        self._event_over()
 
     def _end(self, slot: int, state: JobState) -> None:
         now = self.clock.time
@@ -239,7 +278,6 @@ class BatchSystem:
         if self._end_events is not None:
             del self._end_events[slot]
         self._ending.append(slot)
-        self.clock.ask_to_close()
 
     def settle(self) -> None:
         """Let jobs that end now be gone at once rather than in the pass."""

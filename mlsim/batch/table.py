@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.batch.fairshare import Accounts
 from mlsim.record import JobState
 from mlsim.workload.jobs import JobBlock
 
@@ -36,6 +37,7 @@ INTS: Final = (
     "partition",
     "loop_iterations",  # of its own loop; -1: as the scenario says
     "loop_limit",
+    "account",  # of fairshare: its owner
 )
 FLOATS: Final = (
     "submit_time",
@@ -45,12 +47,16 @@ FLOATS: Final = (
     "end_time",
     "expected_end",  # start + estimate
     "key",  # the policy's key; smaller goes first
+    "walk_key",  # the same for the order of backfilling
+    "reserved",  # start that conservative backfilling has promised; NaN for none
+    "planned_end",  # when it will end, as the applications say
 )
 
 NUMBER, JOB_ID, PROCESSORS, UNITS, CORES, HELD, FIRST_ROW, ROWS, STATE, BACKFILLED = range(10)
 EXECUTABLE = INTS.index("executable")
 LOOP_ITERATIONS, LOOP_LIMIT = INTS.index("loop_iterations"), INTS.index("loop_limit")
-SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY = range(7)
+ACCOUNT = INTS.index("account")
+SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY, WALK_KEY, RESERVED, PLANNED = range(10)
 
 _INT_INDEX = {name: i for i, name in enumerate(INTS)}
 _FLOAT_INDEX = {name: i for i, name in enumerate(FLOATS)}
@@ -63,6 +69,13 @@ _FROM_BLOCK = (
 class JobTable:
     """Columns of the jobs in the system.
 
+    Parameters
+    ----------
+    accounts
+        Gives each job the account of its owner; None where nobody compares usage.
+    capacity
+        Number of slots to begin with.
+
     Attributes
     ----------
     ints : ndarray of int64, shape (len(INTS), capacity)
@@ -71,7 +84,8 @@ class JobTable:
         Real-number columns; times in seconds, NaN for "not yet".
     """
 
-    def __init__(self, capacity: int = 1024) -> None:
+    def __init__(self, accounts: Accounts | None = None, capacity: int = 1024) -> None:
+        self._accounts = accounts
         self.ints: NDArray[np.int64] = np.zeros((len(INTS), capacity), np.int64)
         self.floats: NDArray[np.float64] = np.full((len(FLOATS), capacity), np.nan)
         self._free = np.arange(capacity)[::-1]
@@ -116,6 +130,8 @@ class JobTable:
         self.floats[SUBMIT, slots] = block.submit_time
         self.floats[RUN, slots] = block.run_time
         self.floats[ESTIMATE, slots] = block.estimate
+        if self._accounts is not None:
+            self.ints[ACCOUNT, slots] = self._accounts.of(block)
         self._arrivals += len(slots)
         return slots
 

@@ -42,7 +42,12 @@ class Result:
         """One row a job, as in ``jobs.parquet``."""
         from mlsim.record.parquet import job_frame
 
-        return job_frame(self.records.jobs, self.records.occupancy, technique_of(self.scenario))
+        return job_frame(
+            self.records.jobs,
+            self.records.occupancy,
+            technique_of(self.scenario),
+            self.records.rejections,
+        )
 
     @cached_property
     def occupancy(self) -> pl.DataFrame:

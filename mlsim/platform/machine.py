@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlsim.errors import InputError
 from mlsim.platform.network import Network
 from mlsim.platform.perturbation import Perturbations
-from mlsim.scenario import PlatformConfig, Scenario, resolve_path
+from mlsim.scenario import CORES, MEMORY, PlatformConfig, Scenario, megabytes, resolve_path
 
 __all__ = ["Machine", "build_machine", "machine_of"]
 
@@ -34,6 +34,10 @@ class Machine:
         Times of messages between nodes.
     perturbations
         When which nodes are slowed down.
+    resources
+        Names of what a node has: ``cores``, then ``memory`` if the platform says how much, then the others.
+    capacity : ndarray of int64, shape (n_nodes, len(resources))
+        How much of each; memory in MB.
     """
 
     name: list[str]
@@ -43,6 +47,8 @@ class Machine:
     reference_speed: float
     network: Network
     perturbations: Perturbations
+    resources: tuple[str, ...]
+    capacity: NDArray[np.int64]
 
     @property
     def n_nodes(self) -> int:
@@ -102,4 +108,19 @@ def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = No
         reference_speed=reference,
         network=Network.from_config(config.network, names, edges),
         perturbations=Perturbations.from_config(config, seed),
+        resources=(CORES, *config.resource_names),
+        capacity=np.repeat(_capacity(config), counts, axis=0),
     )
+
+
+def _capacity(config: PlatformConfig) -> NDArray[np.int64]:
+    """Give what a node of each group has of each resource."""
+    rows = [
+        [group.cores]
+        + [
+            megabytes(group.memory or 0.0) if name == MEMORY else group.resources.get(name, 0)
+            for name in config.resource_names
+        ]
+        for group in config.nodes
+    ]
+    return np.array(rows, np.int64)

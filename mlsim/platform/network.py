@@ -64,6 +64,12 @@ class Network:
             routes = Routes(build_graph(config, names, listed), len(names))
         return cls(config.latency, config.bandwidth, config.intra_node_latency, routes)
 
+    def links_from(self, node: int, nodes: int) -> NDArray[np.int64]:
+        """Give the number of links between a node and each of the ``nodes``; 0 to itself."""
+        if self.routes is None:
+            return (np.arange(nodes) != node).astype(np.int64)
+        return self.routes.links_from(node)
+
     def message_time(self, node: int, others: NDArray[np.int64], size: float) -> NDArray[np.float64]:
         """Give the one-way time of a message between a node and each of several nodes.
 

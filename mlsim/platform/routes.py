@@ -90,6 +90,19 @@ class Routes:
             reached[wave] = True
         return latency, bandwidth
 
+    def links_from(self, node: int) -> Ints:
+        """Give the number of links of the routes from a node to every node."""
+        links = np.zeros(self._vertices, np.int64)
+        reached = np.zeros(self._vertices, np.bool_)
+        reached[node] = True
+        wave, far = np.array([node], np.int64), 0
+        while len(wave):
+            links[wave] = far
+            target = self._target[self._links_of(wave)[1]]
+            wave, far = np.unique(target[~reached[target]]), far + 1
+            reached[wave] = True
+        return links[: self._nodes].copy()
+
     def _links_of(self, vertices: Ints) -> tuple[Ints, Ints]:
         """Give all links of some vertices, and for each link the vertex it is seen from."""
         counts = self._begin[vertices + 1] - self._begin[vertices]

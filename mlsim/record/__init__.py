@@ -11,6 +11,7 @@ from mlsim.record.tables import (
     Occupancy,
     PEs,
     Records,
+    Rejections,
     empty,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Occupancy",
     "PEs",
     "Records",
+    "Rejections",
     "empty",
 ]

@@ -31,6 +31,7 @@ from mlsim.record.tables import (
     Occupancy,
     PEs,
     Records,
+    Rejections,
 )
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
-    "jobs": lambda run, technique: job_frame(run.jobs, run.occupancy, technique),
+    "jobs": lambda run, technique: job_frame(run.jobs, run.occupancy, technique, run.rejections),
     "nodes": lambda run, _: node_frame(run.nodes),
     "occupancy": lambda run, _: occupancy_frame(run.occupancy, run.jobs),
     "loops": lambda run, technique: loop_frame(run.loops, run.jobs, technique),
@@ -59,7 +60,9 @@ _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
 
-def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.DataFrame:
+def job_frame(
+    jobs: Jobs, occupancy: Occupancy, technique: str | None, rejections: Rejections | None = None
+) -> pl.DataFrame:
     """One row a job, in order of (submit_time, job_id).
 
     Parameters
@@ -68,6 +71,8 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
         The jobs and what they held.
     technique
         The run's technique; None if jobs ran no loop.
+    rejections
+        Why jobs were turned away.
 
     Returns
     -------
@@ -75,7 +80,7 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
         ``job_id``; ``submit_time``, ``start_time``, ``end_time`` (s); ``run_time`` (s, end - start),
         ``walltime`` (s, the estimate), ``log_run_time`` (s, in the workload); ``processors`` asked for,
         ``cores`` held at the start; ``nodes`` ever held, as intervals (``0-3 7``); ``state`` (a word of
-        :class:`JobState`), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
+        :class:`JobState`), ``reason`` (why it was rejected), ``backfilled``; ``user``, ``group``, ``executable``, ``queue``, ``partition`` (-1:
         unknown); ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s),
         ``slowdown``, ``bounded_slowdown`` (τ = 10 s).
     """
@@ -92,6 +97,7 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "cores": jobs.cores,
             "nodes": job_node_sets(occupancy, len(jobs.job_id)),
             "state": _words(jobs.state, JobState),
+            "reason": _reasons(rejections or Rejections.none(), len(jobs.job_id)),
             "backfilled": jobs.backfilled,
             "user": jobs.user,
             "group": jobs.group,
@@ -105,6 +111,14 @@ def job_frame(jobs: Jobs, occupancy: Occupancy, technique: str | None) -> pl.Dat
             "bounded_slowdown": derived.bounded_slowdown(jobs),
         }
     )
+
+
+def _reasons(rejections: Rejections, jobs: int) -> pl.Series:
+    """Give the reason for which each job was turned away, null for the others."""
+    codes = np.full(jobs, -1, np.int64)
+    codes[rejections.job] = rejections.reason
+    words = pl.Series([*rejections.reasons, None], dtype=pl.String)
+    return words.gather(np.where(codes < 0, len(rejections.reasons), codes))
 
 
 def node_frame(nodes: Nodes) -> pl.DataFrame:

@@ -7,7 +7,7 @@ a simulated run and a real one are analysed by the same code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ __all__ = [
     "Occupancy",
     "PEs",
     "Records",
+    "Rejections",
     "empty",
 ]
 
@@ -246,6 +247,23 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejections:
+    """One row a job that was turned away, in order of arrival.
+
+    ``job`` is the row of the job, ``reason`` the place of the reason in ``reasons``.
+    """
+
+    job: Ints
+    reason: NDArray[np.int32]
+    reasons: tuple[str, ...] = ()
+
+    @staticmethod
+    def none() -> Rejections:
+        """Give a table of no rows."""
+        return Rejections(np.empty(0, np.int64), np.empty(0, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run."""
 
@@ -256,6 +274,7 @@ class Records:
     chunks: Chunks
     pes: PEs
     messages: Messages
+    rejections: Rejections = field(default_factory=Rejections.none)
 
 
 _DTYPES = {

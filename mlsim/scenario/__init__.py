@@ -2,7 +2,7 @@
 
 from mlsim.scenario.amounts import Quantity
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.batch import BatchConfig
+from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
 from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
@@ -15,10 +15,12 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_technique, resolve_path
+from mlsim.scenario.paths import located_plugin, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.plugins import installed_names
 from mlsim.scenario.remarks import remarks
+from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import (
     ParametersConfig,
@@ -33,20 +35,26 @@ from mlsim.scenario.words import (
     Backfill,
     Calibration,
     CleaningRule,
+    Contiguity,
     CostProfile,
+    Dispatcher,
+    Engine,
     EstimateSource,
     ExecutionModel,
     Growth,
     LockOrder,
     Mapping,
     MasterRole,
+    MemorySource,
     OverrunRule,
     Policy,
     ReleasedNodes,
     RequestRule,
     ServiceOrder,
+    ShareOwner,
     Statistics,
     Technique,
+    TieOrder,
     Topology,
     TraceLevel,
     WeightSource,
@@ -55,6 +63,8 @@ from mlsim.scenario.words import (
 from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
+    "CORES",
+    "MEMORY",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -65,20 +75,25 @@ __all__ = [
     "Calibration",
     "CleaningConfig",
     "CleaningRule",
+    "Contiguity",
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "Dispatcher",
     "EdgeConfig",
+    "Engine",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
+    "FairshareConfig",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -90,25 +105,32 @@ __all__ = [
     "Policy",
     "Quantity",
     "ReleasedNodes",
+    "RequestConfig",
     "RequestRule",
     "Scenario",
     "SelectConfig",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
+    "WeightsConfig",
     "WindowConfig",
     "WorkloadConfig",
     "WorkloadFormat",
     "dump",
     "from_mapping",
+    "installed_names",
     "json_schema",
     "lacking_parameters",
     "load",
     "loads",
+    "located_plugin",
     "located_technique",
+    "megabytes",
     "node_ranges",
     "options",
     "parse_override",

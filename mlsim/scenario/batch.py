@@ -2,30 +2,134 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from mlsim.scenario.kinds import Number, WordKind
-from mlsim.scenario.section import Section
-from mlsim.scenario.words import Allocator, Backfill, OverrunRule, Policy
+from mlsim.scenario.amounts import Duration
+from mlsim.scenario.kinds import Count, Number, WordKind
+from mlsim.scenario.plugins import AllocatorName, DispatcherName, PolicyName
+from mlsim.scenario.section import BrokenRule, Section
+from mlsim.scenario.words import (
+    Allocator,
+    Backfill,
+    Contiguity,
+    Dispatcher,
+    Engine,
+    OverrunRule,
+    Policy,
+    ShareOwner,
+    TieOrder,
+)
 
-__all__ = ["BatchConfig"]
+__all__ = ["BatchConfig", "FairshareConfig", "WeightsConfig"]
+
+Weight = Annotated[float, Number(-1e12, 1e12)]
+_NONE = "Default: 0, it does not count."
+
+
+class WeightsConfig(Section):
+    """The weights of policy linear: more than 0 prefers what the key names, less than 0 the opposite."""
+
+    q: Weight = Field(0.0, description=f"Weight of few processors q (alone: SQF). {_NONE}")
+    p: Weight = Field(0.0, description=f"Weight of a short estimate p (s; alone: SPF). {_NONE}")
+    wait: Weight = Field(0.0, description=f"Weight of a long wait w (s; alone: FCFS). {_NONE}")
+    ratio: Weight = Field(0.0, description=f"Weight of a small ratio p / q (alone: SRF). {_NONE}")
+    exp: Weight = Field(
+        0.0, description=f"Weight of a large expansion factor (w + p) / p (alone: LEXP). {_NONE}"
+    )
+    area: Weight = Field(0.0, description=f"Weight of a small estimated area p q (alone: SAF). {_NONE}")
+
+    @property
+    def normalised(self) -> tuple[float, ...]:
+        """The six weights in the order of the keys, divided by the sum of their absolute values."""
+        weights = (self.q, self.p, self.wait, self.ratio, self.exp, self.area)
+        total = sum(map(abs, weights))
+        return tuple(weight / total for weight in weights)
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that some weight is not 0."""
+        if not any((self.q, self.p, self.wait, self.ratio, self.exp, self.area)):
+            message = "all are 0, which orders nothing; give at least one, e.g. {area: 1}"
+            yield BrokenRule("", message, tuple(type(self).model_fields))
+
+
+class FairshareConfig(Section):
+    """Whose usage policy fairshare compares, and how it is forgotten."""
+
+    by: Annotated[ShareOwner, WordKind(ShareOwner)] = Field(
+        ShareOwner.USER, description="Whose processor-seconds add up: those of a job's user or group."
+    )
+    half_life: Duration = Field(
+        604800.0,
+        description="Time after which usage counts half (s). Default: 7 days, as Slurm's "
+        "PriorityDecayHalfLife.",
+    )
 
 
 class BatchConfig(Section):
     """The dispatcher, and what it does to jobs that overrun."""
 
-    policy: Annotated[Policy, WordKind(Policy)] = Field(
-        Policy.FCFS, description="Order in which the queue is served; `mlsim list policies` explains each."
+    dispatcher: DispatcherName = Field(
+        Dispatcher.QUEUE,
+        description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
+        "away), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), a class in a file, "
+        "or an installed one; see mlsim/batch/PLUGINS.md.",
+    )
+    policy: PolicyName = Field(
+        Policy.FCFS,
+        description="Order in which the queue is served; `mlsim list policies` explains each. A class in a "
+        "file may be one, or an installed one.",
+    )
+    weights: WeightsConfig | None = Field(
+        None, description="Weights of policy linear, scaled so that their absolute values sum to 1."
+    )
+    fairshare: FairshareConfig = Field(
+        default_factory=FairshareConfig, description="What policy fairshare compares."
+    )
+    threshold: Duration | None = Field(
+        None,
+        description="Jobs that have waited longer than this (s) go to the head of the queue, first come "
+        "first served among themselves (Zrigui 2021, §4.2). Default: none do.",
+        examples=["20 h"],
     )
     backfill: Annotated[Backfill, WordKind(Backfill)] = Field(
         Backfill.NONE,
-        description="Whether jobs may overtake: none (the walk stops at the first job that does not fit) or "
-        "easy (later jobs start if they do not delay the one reservation).",
+        description="Whether jobs may overtake: none (the walk stops at the first job that does not fit), "
+        "greedy (it is skipped), easy (later jobs start if they do not delay the reservation), conservative "
+        "(every waiting job has a reservation that is kept).",
     )
-    allocator: Annotated[Allocator, WordKind(Allocator)] = Field(
-        Allocator.FIRST_FIT, description="Which free nodes a job gets: first-fit takes them in node order."
+    backfill_order: Annotated[Policy, WordKind(Policy)] | None = Field(
+        None,
+        description="Policy by which jobs that may overtake are tried, with backfill greedy or easy. "
+        "Default: the order of the queue.",
+        examples=["SAF"],
+    )
+    reservations: Count = Field(
+        1,
+        description="How many jobs that do not fit get a reservation, with backfill easy. Default: one, as "
+        "in EASY.",
+    )
+    ties: Annotated[TieOrder, WordKind(TieOrder)] = Field(
+        TieOrder.DRAINED,
+        description="What happens at one time: drained (ends, then submissions, then one pass) or per-event "
+        "(a pass after every event, submissions before ends; see mlsim/batch/EASY.md).",
+    )
+    engine: Annotated[Engine, WordKind(Engine)] = Field(
+        Engine.AUTO,
+        description="What simulates the batch level: simpy, replay (compiled; the same results, for rigid "
+        "jobs without messages or failures) or auto (replay where it can).",
+    )
+    allocator: AllocatorName = Field(
+        Allocator.FIRST_FIT,
+        description="Which free nodes a job gets: first-fit takes them in node order; `mlsim list "
+        "allocators` explains each. A class in a file may be one, or an installed one.",
+    )
+    contiguity: Annotated[Contiguity, WordKind(Contiguity)] = Field(
+        Contiguity.PREFER,
+        description="With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer "
+        "(others, by first-fit) or strict (it waits).",
     )
     on_overrun: Annotated[OverrunRule, WordKind(OverrunRule)] = Field(
         OverrunRule.KILL,
@@ -35,3 +139,39 @@ class BatchConfig(Section):
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
         2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
     )
+
+    @property
+    def ordering(self) -> Policy:
+        """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
+        return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The policies that order something: of the queue, and of the walk of backfilling."""
+        walks = self.backfill_order is not None and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        walk = (self.backfill_order,) if walks and self.backfill_order else ()
+        return (self.ordering, *walk)
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that policy linear has weights, and that nothing is said that nobody reads."""
+        if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
+            message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
+            yield BrokenRule("contiguity", message, ("allocator",))
+        yield from self._unread()
+        if Policy.LINEAR in self.policies and self.weights is None:
+            message = "missing; policy linear needs at least one weight, e.g. {p: 0.5, wait: 0.5}"
+            yield BrokenRule("weights", message, ("policy", "backfill_order"))
+
+    def _unread(self) -> Iterator[BrokenRule]:
+        """Name what only dispatcher queue reads, where another one decides."""
+        if self.dispatcher is Dispatcher.QUEUE:
+            return
+        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold"]
+        if isinstance(self.dispatcher, Dispatcher):
+            keys.append("allocator")
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = (
+                    f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
+                )
+                yield BrokenRule(key, message, ("dispatcher",))

@@ -11,7 +11,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import split_technique, user_function
 
-__all__ = ["located_technique", "resolve_path"]
+__all__ = ["located_plugin", "located_technique", "resolve_path"]
 
 VARIABLE = "MLSIM_TRACES"
 
@@ -60,6 +60,19 @@ def located_technique(scenario: Scenario) -> str:
             level = f"{path}:{function[1]}"
         levels.append(str(level))
     return "+".join(levels)
+
+
+def located_plugin(scenario: Scenario, key: str) -> str:
+    """Give the name at a key of the ``batch`` section, a file of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    name: str = getattr(scenario.batch, key)
+    own = user_function(name)
+    return name if own is None else f"{resolve_path(scenario, own[0], key=f'batch.{key}')}:{own[1]}"
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:

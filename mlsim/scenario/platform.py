@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlsim.scenario.amounts import Speed
+from mlsim.scenario.amounts import Size, Speed
 from mlsim.scenario.failures import FailureConfig
 from mlsim.scenario.kinds import Line, Whole
 from mlsim.scenario.lists import node_ranges
 from mlsim.scenario.network import NetworkConfig
 from mlsim.scenario.perturbation import PerturbationConfig
+from mlsim.scenario.resources import MEMORY, Amounts, ResourceAmounts, megabytes
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import Topology
 
@@ -45,6 +46,17 @@ class NodeGroup(Section):
         description="Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else "
         "1 GFLOP/s; with one group the value matters only for costs in FLOP.",
         examples=["1 GFLOP/s"],
+    )
+    memory: Size | None = Field(
+        None,
+        description="Memory a node (B), counted in whole MB. Default: memory is no resource, nobody asks for "
+        "it.",
+        examples=["16 GB"],
+    )
+    resources: ResourceAmounts = Field(
+        default_factory=Amounts,
+        description="Other resources of a node, by names of your own: {gpu: 2}. A group that does not name "
+        "one has none of it.",
     )
 
     @property
@@ -126,6 +138,12 @@ class PlatformConfig(Section):
         (), description="Nodes that fail, each at a given time; none by default."
     )
 
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """Names of the resources beside cores: memory first, then as the groups name them."""
+        memory = (MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
+        return memory + tuple(dict.fromkeys(name for group in self.nodes for name in group.resources))
+
     def broken_rules(self) -> Iterator[BrokenRule]:
         """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
         yield from self._broken_groups()
@@ -167,3 +185,17 @@ class PlatformConfig(Section):
                     f"'{name}' is already the name of nodes.{first}; give each group its own name",
                     (f"nodes.{first}.name",),
                 )
+        yield from self._broken_memory()
+
+    def _broken_memory(self) -> Iterator[BrokenRule]:
+        given = [group.memory is not None for group in self.nodes]
+        for row, group in enumerate(self.nodes):
+            if group.memory is None and any(given):
+                first = given.index(True)
+                yield BrokenRule(
+                    f"nodes.{row}.memory",
+                    f"missing; nodes.{first} has a memory, so every group needs one",
+                    (f"nodes.{first}.memory",),
+                )
+            elif group.memory is not None and megabytes(group.memory) == 0:
+                yield BrokenRule(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")

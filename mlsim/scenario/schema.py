@@ -15,8 +15,9 @@ from mlsim.scenario.kinds import Name, Natural, Paragraph
 from mlsim.scenario.levels import TWO_LEVELS
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.platform import PlatformConfig
+from mlsim.scenario.resources import CORES, MEMORY
 from mlsim.scenario.section import BrokenRule, Section
-from mlsim.scenario.words import ApplicationModel, Mapping, RequestRule
+from mlsim.scenario.words import ApplicationModel, Mapping, MemorySource, RequestRule
 from mlsim.scenario.workload import WorkloadConfig
 
 __all__ = ["Origin", "Scenario"]
@@ -70,6 +71,7 @@ class Scenario(Section):
     def broken_rules(self) -> Iterator[BrokenRule]:
         """Check mapping against cores, coordination against the model, PEs against cores."""
         cores = sorted({group.cores for group in self.platform.nodes})
+        yield from self._broken_requests()
         nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
         if self.workload.mapping is Mapping.PACKED and len(cores) > 1:
             counts = ", ".join(map(str, cores))
@@ -99,3 +101,26 @@ class Scenario(Section):
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
             yield BrokenRule("application.pes_per_node", message, nodes)
+
+    def _broken_requests(self) -> Iterator[BrokenRule]:
+        """Check that units ask only for resources that the platform has."""
+        request, known = self.workload.request, self.platform.resource_names
+        groups = tuple(
+            f"platform.nodes.{row}.{key}"
+            for row in range(len(self.platform.nodes))
+            for key in ("memory", "resources")
+        )
+        names = ", ".join((CORES, *known))
+        for key in ("memory", "default_memory"):
+            asks = getattr(request, key) not in (MemorySource.NONE, 0.0)
+            if asks and MEMORY not in known:
+                message = "no node group says how much memory its nodes have; write memory: 16 GB there"
+                yield BrokenRule(f"workload.request.{key}", message, groups)
+        for name in request.resources:
+            if name not in known:
+                message = f"{name} is no resource of the platform; it has: {names}"
+                yield BrokenRule("workload.request.resources", message, groups)
+        if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
+            given = self.workload.mapping
+            message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
+            yield BrokenRule("workload.request.cores", message, ("workload.mapping",))

@@ -12,20 +12,26 @@ __all__ = [
     "Backfill",
     "Calibration",
     "CleaningRule",
+    "Contiguity",
     "CostProfile",
+    "Dispatcher",
+    "Engine",
     "EstimateSource",
     "ExecutionModel",
     "Growth",
     "LockOrder",
     "Mapping",
     "MasterRole",
+    "MemorySource",
     "OverrunRule",
     "Policy",
     "ReleasedNodes",
     "RequestRule",
     "ServiceOrder",
+    "ShareOwner",
     "Statistics",
     "Technique",
+    "TieOrder",
     "Topology",
     "TraceLevel",
     "WeightSource",
@@ -79,6 +85,14 @@ class Mapping(Word):
     PACKED = "packed"
 
 
+class MemorySource(Word):
+    """Where the memory that a unit asks for comes from."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    USED = "used"
+
+
 class EstimateSource(Word):
     """Where the run time that the dispatcher sees comes from."""
 
@@ -116,6 +130,8 @@ class Policy(Word):
     F2 = "F2"
     F3 = "F3"
     F4 = "F4"
+    LINEAR = "linear"
+    FAIRSHARE = "fairshare"
 
     @classmethod
     def aliases(cls) -> dict[str, str]:
@@ -127,13 +143,63 @@ class Backfill(Word):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
     NONE = "none"
+    GREEDY = "greedy"
     EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
+class ShareOwner(Word):
+    """Whose usage fairshare adds up."""
+
+    USER = "user"
+    GROUP = "group"
+
+
+class TieOrder(Word):
+    """What happens in which order at one time, and how many passes there are."""
+
+    DRAINED = "drained"
+    PER_EVENT = "per-event"
+
+
+class Engine(Word):
+    """What simulates the batch level."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    REPLAY = "replay"
 
 
 class Allocator(Word):
     """Which free nodes a job gets."""
 
     FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+    WORST_FIT = "worst-fit"
+    CONTIGUOUS = "contiguous"
+    RANDOM = "random"
+    TOPOLOGY_AWARE = "topology-aware"
+    HETEROGENEITY_AWARE = "heterogeneity-aware"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Balanced, what worst-fit leads to."""
+        return {"balanced": "worst-fit"}
+
+
+class Contiguity(Word):
+    """What a job gets that finds no neighbouring nodes."""
+
+    PREFER = "prefer"
+    STRICT = "strict"
+
+
+class Dispatcher(Word):
+    """What decides which jobs start, and on which nodes."""
+
+    QUEUE = "queue"
+    REJECT = "reject"
+    PRB = "prb"
 
 
 class OverrunRule(Word):

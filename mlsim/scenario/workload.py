@@ -9,6 +9,7 @@ from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
 from mlsim.scenario.kinds import Count, Line, Switch, WordKind
+from mlsim.scenario.resources import RequestConfig
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, WorkloadFormat
 
@@ -103,6 +104,9 @@ class WorkloadConfig(Section):
         Mapping.PACKED,
         description="What a processor of the log is: core (one core), node (one whole node), or packed "
         "(so many whole nodes as have that many cores).",
+    )
+    request: RequestConfig = Field(
+        default_factory=RequestConfig, description="What a unit of a job asks of a node beside its cores."
     )
     select: SelectConfig = Field(
         default_factory=SelectConfig, description="Which jobs of the log are simulated. Default: all."

@@ -49,11 +49,13 @@ Both fallbacks count jobs that stay in the workload.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.scenario import CleaningConfig, CleaningRule, EstimateSource
+from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource
+from mlsim.workload.asked import Asked
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 
@@ -68,6 +70,8 @@ MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time")
 
 _FAILED, _CANCELLED = 0, 5
 _SHORTEST_TIME = 1.0
+_BYTES_PER_KB = 1024.0
+_BYTES_PER_MB = 1e6
 
 
 class Cleaner:
@@ -81,6 +85,10 @@ class Cleaner:
         Processors of the machine, for `oversize`.
     estimates
         Whether the estimate is the requested time, or always the actual run time.
+    memory
+        Which memory of the log a job asks for.
+    resources
+        What a job can ask for beside cores.
 
     Attributes
     ----------
@@ -93,10 +101,13 @@ class Cleaner:
         rules: CleaningConfig,
         machine_processors: int,
         estimates: EstimateSource = EstimateSource.REQUEST,
+        memory: MemorySource = MemorySource.NONE,
+        resources: tuple[str, ...] = (),
     ) -> None:
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
         self._machine_processors = machine_processors
+        self._memory, self._resources = memory, resources
         self._actual_estimates = estimates is EstimateSource.ACTUAL
 
     def clean(self, log: LogBlock) -> JobBlock:
@@ -112,7 +123,10 @@ class Cleaner:
         stays = np.ones(len(log), np.bool_)
         none = processors <= 0
         processors[self._meet("no_processors", none, stays)] = 1
+        asked = self._asked(log, processors)
         too_big = processors > self._machine_processors
+        if asked is not None:
+            too_big &= asked.units < 1  # a job that says its units has a shape; the batch level judges it
         processors[self._meet("oversize", too_big, stays)] = self._machine_processors
         overrun = run_time > estimate
         too_short = self._meet("underestimate", overrun, stays)
@@ -133,7 +147,22 @@ class Cleaner:
             processors_from_allocated=allocated,
             estimate_from_run_time=unknown,
         )
-        return _as_jobs(log, run_time, estimate, processors, met).select(stays)
+        jobs = replace(_as_jobs(log, run_time, estimate, processors, met), asked=asked)
+        return jobs.select(stays)
+
+    def _asked(self, log: LogBlock, processors: Floats) -> Asked | None:
+        """Give what jobs ask for beside processors; None where their log says nothing."""
+        asked = None if log.asked is None else log.asked.ordered(self._resources)
+        if self._memory is MemorySource.NONE or MEMORY not in self._resources:
+            return asked
+        asked = asked or Asked.nothing(len(log), self._resources)
+        used = self._memory is MemorySource.USED
+        per_processor = (log.used_memory if used else log.requested_memory) * _BYTES_PER_KB
+        total = np.floor(per_processor // _BYTES_PER_MB * np.maximum(processors, 1))
+        column = asked.totals[:, self._resources.index(MEMORY)]
+        unknown = (column < 0) & (per_processor > 0)
+        column[unknown] = total[unknown].astype(np.int64)
+        return asked
 
     def _wanted(self, log: LogBlock) -> LogBlock:
         """Leave out what has no place in time or ended in a way that is not wanted."""

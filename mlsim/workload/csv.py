@@ -13,6 +13,9 @@ user, group, executable,  no        whole numbers; or names, which become 1, 2, 
 queue, partition                    in which they first appear (the header keeps `<column>_names`)
 loop_iterations           no        iterations of the loop that the job executes, from 1 up
 loop_limit                no        most steps of a pixel in its Mandelbrot image, from 1 up
+units                     no        identical units of the job, from 1 up; processors must divide by it
+request_<resource>        no        what all units together ask of a resource of the platform, from 0
+                                    up (request_memory in MB); must divide by the units
 ========================  ========  ============================================================
 
 An empty cell means unknown, as -1 does, except for job_id and submit_time, which must be there.
@@ -26,14 +29,16 @@ import csv
 import difflib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
+from mlsim.workload.asked import Asked
 from mlsim.workload.compression import read_chunks
 from mlsim.workload.fields import Field, LoopField
 from mlsim.workload.header import Header
@@ -62,6 +67,7 @@ _NAMED = {
 }
 _LOOP = {field.name.lower(): field for field in LoopField}
 _KNOWN: dict[str, Field | LoopField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
+_REQUEST = "request_"
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _WHOLE = r"^[+-]?[0-9]{1,15}$"
@@ -128,11 +134,68 @@ def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
             _complain(path, name, cells[name], fits, records.lines)
         columns[_KNOWN[name]] = values
         sound &= fits
-    ignored = [name for name in records.names if name not in _KNOWN]
+    asked, divides = _asked(path, records, cells, columns[Field.REQUESTED_PROCESSORS], lenient)
+    if asked is not None:
+        header["request_columns"] = [name for name in records.names if _is_request(name)]
+    ignored = [name for name in records.names if name not in _KNOWN and not _is_request(name)]
     if ignored:
         header["ignored_columns"] = ignored
-    jobs = LogBlock.from_columns(columns).rows(sound)
+    jobs = replace(LogBlock.from_columns(columns), asked=asked).rows(sound & divides)
+    sound &= divides
     return CsvLog(jobs, header, records.broken_lines + int(np.sum(~sound)))
+
+
+def _is_request(name: str) -> bool:
+    return name == "units" or (name.startswith(_REQUEST) and name != _REQUEST)
+
+
+def _asked(
+    path: Path, records: _Records, cells: pl.DataFrame, processors: Floats, lenient: bool
+) -> tuple[Asked | None, Mask]:
+    """Return what the jobs ask for beside processors, and which of them make sense."""
+    columns = [name for name in records.names if _is_request(name)]
+    sound = np.ones(cells.height, np.bool_)
+    if not columns:
+        return None, sound
+    if f"{_REQUEST}cores" in columns:
+        raise InputError(f"{path}: column request_cores: write the cores of a job as its processors")
+    values: dict[str, Ints] = {}
+    for name in columns:
+        values[name], fits = _whole(cells[name], 1 if name == "units" else 0)
+        _require(path, records, cells, name, fits, lenient, "a whole number, or nothing if unknown")
+        sound &= fits
+    units: Ints = values.pop("units", np.full(cells.height, -1, np.int64))
+    totals_of: dict[str, NDArray[Any]] = {"processors": processors, **values}
+    for name, amounts in totals_of.items():
+        fits = (units < 1) | (amounts < 0) | (amounts % np.maximum(units, 1) == 0)
+        _require(path, records, cells, name, fits, lenient, "a multiple of the job's units")
+        sound &= fits
+    totals = np.empty((cells.height, len(values)), np.int64)
+    for column, known in enumerate(values.values()):
+        totals[:, column] = known
+    return Asked(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
+
+
+def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
+    """Read whole numbers from ``least`` up; -1 for empty cells and -1 itself."""
+    empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
+    whole = cells.str.contains(_WHOLE).fill_null(False).to_numpy()
+    values = cells.cast(pl.Int64, strict=False).fill_null(-1).to_numpy().copy()
+    fits: Mask = empty | (whole & ((values >= least) | (values == -1)))
+    return values.astype(np.int64), fits
+
+
+def _require(
+    path: Path, records: _Records, cells: pl.DataFrame, name: str, fits: Mask, lenient: bool, what: str
+) -> None:
+    if lenient or fits.all():
+        return
+    row = int(np.argmin(fits))
+    raise InputError(
+        f"{path}:{records.lines[row]}: broken line: {name} is {str(cells[name][row])[:60]!r}; "
+        f"expected {what}\n"
+        "  to skip and count such lines, set workload.lenient: true"
+    )
 
 
 def _text(path: Path) -> str:
@@ -193,7 +256,7 @@ def _check_names(path: Path, line: int, names: list[str]) -> None:
             f"{path}:{line}: column {', '.join(missing)} is missing\n"
             f"  found: {', '.join(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}{hint}"
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, units, request_<resource>{hint}"
         )
 
 

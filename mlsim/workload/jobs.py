@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.workload.asked import Asked, joined
+
 __all__ = ["JobBlock"]
 
 Floats = NDArray[np.float64]
@@ -47,6 +49,8 @@ class JobBlock:
         Iterations of the loop that the job executes, -1 if the scenario decides.
     loop_limit
         Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides.
+    asked
+        Units, memory and other resources; None where the scenario alone says what jobs ask for.
     """
 
     job_id: Ints
@@ -63,13 +67,16 @@ class JobBlock:
     met: Ints
     loop_iterations: Ints
     loop_limit: Ints
+    asked: Asked | None = None
 
     def __len__(self) -> int:
         return self.job_id.size
 
     def select(self, rows: NDArray[Any] | slice) -> JobBlock:
         """Return the jobs that a mask, an index array or a slice names, as a block of its own."""
-        return JobBlock(*(np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES))
+        asked = None if self.asked is None else self.asked.select(rows)
+        columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
+        return JobBlock(**columns, asked=asked)
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
@@ -92,13 +99,17 @@ class JobBlock:
             return blocks[0]
         if not blocks:
             return JobBlock.empty()
-        return JobBlock(*(np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES))
+        asked = joined([block.asked for block in blocks], list(map(len, blocks)))
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
+        }
+        return JobBlock(**columns, asked=asked)
 
     @staticmethod
     def empty() -> JobBlock:
         """Return a block of no jobs."""
-        columns: list[NDArray[Any]] = [np.empty(0, _TYPES.get(name, np.int64)) for name in _NAMES]
-        return JobBlock(*columns)
+        columns: dict[str, Any] = {name: np.empty(0, _TYPES.get(name, np.int64)) for name in _NAMES}
+        return JobBlock(**columns)
 
 
-_NAMES = tuple(field.name for field in fields(JobBlock))
+_NAMES = tuple(field.name for field in fields(JobBlock) if field.name != "asked")

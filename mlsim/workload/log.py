@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.workload.asked import Asked
 from mlsim.workload.fields import Field, LoopField
 
 __all__ = ["LogBlock"]
@@ -19,7 +21,7 @@ class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
     The attributes are the columns of :class:`Field` that a simulation uses, and those of
-    :class:`LoopField`, under the same names.
+    :class:`LoopField`, under the same names. ``asked`` is what a CSV workload says of units and resources.
     """
 
     job_id: Floats
@@ -36,6 +38,9 @@ class LogBlock:
     partition: Floats
     loop_iterations: Floats
     loop_limit: Floats
+    requested_memory: Floats
+    used_memory: Floats
+    asked: Asked | None = None
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -45,12 +50,15 @@ class LogBlock:
         """Take the columns from an array of shape (20, jobs), or (18, jobs) without those of the loop."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
-        return LogBlock(*(columns[place] if place < len(columns) else unknown for place in places))
+        found = [columns[place] if place < len(columns) else unknown for place in places]
+        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)))
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""
-        return LogBlock(*(getattr(self, name)[rows] for name in _NAMES))
+        asked = None if self.asked is None else self.asked.select(rows)
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in _NAMES}
+        return LogBlock(**columns, asked=asked)
 
 
-_NAMES = tuple(field.name for field in fields(LogBlock))
+_NAMES = tuple(field.name for field in fields(LogBlock) if field.name != "asked")
 _PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField)}

@@ -9,7 +9,7 @@ a long log with more disorder than that is held as a whole after all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from mlsim.workload.clean import Cleaner
 from mlsim.workload.formats import LogReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.log import LogBlock
 from mlsim.workload.order import DisorderCount, TooDisorderedError, in_order
 from mlsim.workload.select import Selection, Span, find_span, rows_in
 
@@ -70,13 +71,34 @@ class Workload:
 class _Pass:
     """One walk over the log: cleaned jobs in the log's order, and counts of what was met."""
 
-    def __init__(self, config: WorkloadConfig, path: Path, machine_processors: int) -> None:
-        self._cleaner = Cleaner(config.cleaning, machine_processors, config.estimates)
+    def __init__(
+        self, config: WorkloadConfig, path: Path, machine_processors: int, resources: tuple[str, ...] | None
+    ) -> None:
+        memory = config.request.memory
+        self._cleaner = Cleaner(
+            config.cleaning, machine_processors, config.estimates, memory, resources or ()
+        )
         self._reader = LogReader(path, config.format, lenient=config.lenient)
+        self._resources = resources
         self._disorder = DisorderCount()
 
     def blocks(self) -> Iterator[JobBlock]:
-        return map(self._cleaner.clean, self._disorder.watch(self._reader.blocks()))
+        return map(self._cleaner.clean, self._disorder.watch(map(self._checked, self._reader.blocks())))
+
+    def _checked(self, block: LogBlock) -> LogBlock:
+        """Check that the log asks only for resources that there are."""
+        if block.asked is None:
+            return block
+        if self._resources is None:
+            return replace(block, asked=None)
+        for name in block.asked.names:
+            if name not in self._resources:
+                has = ", ".join(("cores", *self._resources))
+                raise InputError(
+                    f"{self._reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
+                    "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2})"
+                )
+        return block
 
     def notes(self) -> dict[str, int]:
         counts = dict(self._cleaner.notes)
@@ -102,7 +124,12 @@ class _Pass:
         )
 
 
-def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -> Workload:
+def open_workload(
+    config: WorkloadConfig,
+    path: Path,
+    machine_processors: int,
+    resources: tuple[str, ...] | None = None,
+) -> Workload:
     """Open the workload of a scenario.
 
     Parameters
@@ -113,6 +140,8 @@ def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -
         The file that `config.path` was found to be.
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
+    resources
+        Names of what jobs can ask for beside cores; None passes over what the log says of that.
 
     Raises
     ------
@@ -120,18 +149,18 @@ def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -
         The file is missing, unreadable or broken, or no job is left.
     """
     selection = _selection(config.select)
-    survey = _Pass(config, path, machine_processors)
+    survey = _Pass(config, path, machine_processors, resources)
     held, rest = _take(survey.blocks(), HELD_JOBS)
     if rest is None:
         return _held_workload(survey, held, selection)
     try:
         span = find_span(selection, in_order(chain(_drain(held), rest), LOOK_AHEAD))
     except TooDisorderedError:
-        survey = _Pass(config, path, machine_processors)
+        survey = _Pass(config, path, machine_processors, resources)
         return _held_workload(survey, list(survey.blocks()), selection)
 
     def blocks() -> Iterator[JobBlock]:
-        jobs = _Pass(config, path, machine_processors).blocks()
+        jobs = _Pass(config, path, machine_processors, resources).blocks()
         return _cut(span, in_order(jobs, LOOK_AHEAD))
 
     return survey.workload(span, blocks)

@@ -131,6 +131,12 @@ def accepts(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
         case "array":
             fits = isinstance(value, list) and len(value) >= schema.get("minItems", 0)
             return fits and all(accepts(schema["items"], item, root) for item in value)
+        case "object" if "properties" not in schema:
+            names = schema["propertyNames"]["pattern"]
+            return isinstance(value, dict) and all(
+                re.search(names, key) and accepts(schema["additionalProperties"], item, root)
+                for key, item in value.items()
+            )
         case "object":
             known = schema["properties"]
             fits = (

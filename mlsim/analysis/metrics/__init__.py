@@ -16,6 +16,7 @@ from mlsim.analysis.metrics.system import (
     makespan,
     makespan_from_submit,
     queue_length,
+    rejected_because,
     throughput,
     utilization,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "max_over_mean",
     "percent_imbalance",
     "queue_length",
+    "rejected_because",
     "released_nodes",
     "released_seconds",
     "throughput",

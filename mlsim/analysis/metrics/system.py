@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record import Jobs, JobState, Nodes, Occupancy, Records
+from mlsim.record import Jobs, JobState, Nodes, Occupancy, Records, Rejections
 from mlsim.record.derived import run_time
 from mlsim.record.timeline import step_function, time_average
 
@@ -20,6 +20,7 @@ __all__ = [
     "makespan",
     "makespan_from_submit",
     "queue_length",
+    "rejected_because",
     "throughput",
     "utilization",
 ]
@@ -38,6 +39,12 @@ def job_counts(jobs: Jobs) -> dict[str, int]:
         "rejected": int(ends[JobState.REJECTED]),
         "backfilled": int(np.count_nonzero(jobs.backfilled)),
     }
+
+
+def rejected_because(rejections: Rejections) -> dict[str, int]:
+    """How many jobs were turned away, by reason."""
+    counts = np.bincount(rejections.reason, minlength=len(rejections.reasons))
+    return dict(zip(rejections.reasons, counts.tolist(), strict=True))
 
 
 def makespan(jobs: Jobs) -> float | None:

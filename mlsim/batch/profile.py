@@ -1,0 +1,120 @@
+"""The profile: how many units are expected to be free from which time on.
+
+Segment i has ``profile_free[i]`` free units from ``profile_times[i]`` until the next segment begins; the
+first begins now, the last never ends. It is made from the running jobs, and reservations take room out of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import kernel
+from mlsim.batch.arrays import FREE, RUNNING, SEGMENTS, Arrays
+from mlsim.batch.backfill import OVERDUE_GRACE
+from mlsim.batch.running import first_after
+from mlsim.batch.table import EXPECTED, HELD
+
+__all__ = ["earliest", "fits_now", "give", "make_profile", "take"]
+
+
+@kernel
+def make_profile(now: float, s: Arrays) -> None:
+    """Make the profile of the units that running jobs hold, until each one's expected end."""
+    n = s.counts[RUNNING]
+    k = first_after(now, s.running, n, s.floats)
+    overdue = 0
+    for late in range(k):
+        overdue += s.ints[HELD, s.running[late]]
+    s.profile_times[0], s.profile_free[0] = now, s.counts[FREE]
+    segments = 1
+    while k < n or overdue > 0:
+        time = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
+        freed = 0
+        if overdue > 0 and now + OVERDUE_GRACE <= time:
+            time = now + OVERDUE_GRACE
+            freed, overdue = overdue, 0
+        while k < n and s.floats[EXPECTED, s.running[k]] <= time:
+            freed += s.ints[HELD, s.running[k]]
+            k += 1
+        s.profile_times[segments] = time
+        s.profile_free[segments] = s.profile_free[segments - 1] + freed
+        segments += 1
+    s.counts[SEGMENTS] = segments
+
+
+@kernel
+def earliest(units: int, duration: float, s: Arrays) -> float:
+    """Find the earliest time from which so many units are free for so long (s); infinity if never."""
+    n, first = s.counts[SEGMENTS], -1
+    for k in range(n):
+        if s.profile_free[k] < units:
+            first = -1
+            continue
+        if first < 0:
+            first = k
+        if k + 1 == n or s.profile_times[first] + duration <= s.profile_times[k + 1]:
+            return float(s.profile_times[first])
+    return np.inf
+
+
+@kernel
+def fits_now(units: int, duration: float, s: Arrays) -> bool:
+    """Tell whether so many units are free from now on for so long (s)."""
+    end = s.profile_times[0] + duration
+    for k in range(s.counts[SEGMENTS]):
+        if k > 0 and s.profile_times[k] >= end:
+            return True
+        if s.profile_free[k] < units:
+            return False
+    return True
+
+
+@kernel
+def take(begin: float, end: float, units: int, s: Arrays) -> None:
+    """Take units out of the profile from ``begin`` until ``end``."""
+    first, last = _split(begin, s), _split(end, s)
+    for k in range(first, last):
+        s.profile_free[k] -= units
+
+
+@kernel
+def give(begin: float, end: float, units: int, s: Arrays) -> None:
+    """Give units back that were taken from ``begin`` until ``end``."""
+    first, last = _split(begin, s), _split(end, s)
+    for k in range(first, last):
+        s.profile_free[k] += units
+    _join(last, s)
+    _join(first, s)
+
+
+@kernel
+def _split(time: float, s: Arrays) -> int:
+    """Let a segment begin at ``time``, which is not before now; give which."""
+    low, high = 0, s.counts[SEGMENTS]
+    while low < high:
+        middle = (low + high) // 2
+        if s.profile_times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    n = s.counts[SEGMENTS]
+    if low < n and s.profile_times[low] == time:
+        return low
+    for k in range(n, low, -1):
+        s.profile_times[k] = s.profile_times[k - 1]
+        s.profile_free[k] = s.profile_free[k - 1]
+    s.profile_times[low] = time
+    s.profile_free[low] = s.profile_free[low - 1]
+    s.counts[SEGMENTS] = n + 1
+    return low
+
+
+@kernel
+def _join(segment: int, s: Arrays) -> None:
+    """Let a segment be one with the one before it, if as many units are free in both."""
+    n = s.counts[SEGMENTS]
+    if 0 < segment < n and s.profile_free[segment] == s.profile_free[segment - 1]:
+        for k in range(segment, n - 1):
+            s.profile_times[k] = s.profile_times[k + 1]
+            s.profile_free[k] = s.profile_free[k + 1]
+        s.counts[SEGMENTS] = n - 1

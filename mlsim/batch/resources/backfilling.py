@@ -1,0 +1,137 @@
+"""Backfilling with no reservation (greedy) or with one (EASY), exact for every node and resource.
+
+The job that heads the queue gets the earliest time at which it is expected to fit, from estimates. At that
+time the free resources of every node are known: running jobs whose expected end is not later are gone. A later
+job starts if it fits now, on the nodes that the allocator gives it, and either is expected to end by then, or
+the head still fits at that time on what these nodes then have left. No sum over nodes decides: a job that
+takes the last GPU node delays a head that needs it, however many cores are free elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import kernel
+from mlsim.batch.arrays import BACKFILL, EASY, FREE, ORDER, POLICY, QUEUED, Arrays
+from mlsim.batch.backfill import drop_started
+from mlsim.batch.queue import order_walk
+from mlsim.batch.resources.allocators import clear_placed, place
+from mlsim.batch.resources.fit import could_fit, refuse
+from mlsim.batch.resources.future import reserve, take_from_future
+from mlsim.batch.resources.grid import Grid
+from mlsim.batch.resources.holding import begin_placed
+from mlsim.batch.table import ESTIMATE, NUMBER, UNITS
+
+__all__ = ["backfill", "start_if_fits", "start_short_jobs"]
+
+
+@kernel
+def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -> bool:
+    """Start a job if the allocator finds nodes for it now."""
+    if not could_fit(slot, s, g):
+        return False
+    if not place(slot, g.free, s, g):
+        refuse(slot, s, g)
+        return False
+    begin_placed(slot, now, backfilled, s, g)
+    return True
+
+
+@kernel
+def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
+    """Start jobs behind the head that do not delay its reservation, if it has one.
+
+    Gives the new count of starts.
+    """
+    head, time = s.queue[0], np.inf
+    candidates, n = s.spare, 0
+    for k in range(1, s.counts[QUEUED]):
+        if could_fit(s.queue[k], s, g):
+            candidates[n] = s.queue[k]
+            n += 1
+    if n == 0:
+        return n_started
+    if s.rules[BACKFILL] == EASY:
+        time = reserve(head, now, s, g)
+    if s.rules[ORDER] != s.rules[POLICY]:
+        order_walk(n, now, candidates, s.spare[len(s.queue) :], s)
+    before = n_started
+    for k in range(n):
+        if s.counts[FREE] == 0:
+            break
+        slot = candidates[k]
+        if time < np.inf and now + s.floats[ESTIMATE, slot] > time:
+            started = _start_beside(slot, head, now, s, g)
+        else:
+            started = start_if_fits(slot, now, True, s, g)
+        if started:
+            s.started[n_started] = slot
+            n_started += 1
+    if n_started > before:
+        drop_started(1, s)
+    return n_started
+
+
+@kernel
+def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
+    """Start a job that is expected to run on at the head's reservation, if both fit then."""
+    if not could_fit(slot, s, g):
+        return False
+    if not place(slot, g.free, s, g):
+        refuse(slot, s, g)
+        return False
+    if not take_from_future(slot, head, s, g):
+        clear_placed(g)
+        return False
+    begin_placed(slot, now, True, s, g)
+    return True
+
+
+@kernel
+def _goes_before(a: int, b: int, s: Arrays) -> bool:
+    if s.floats[ESTIMATE, a] != s.floats[ESTIMATE, b]:
+        return bool(s.floats[ESTIMATE, a] < s.floats[ESTIMATE, b])
+    return bool(s.ints[NUMBER, a] < s.ints[NUMBER, b])
+
+
+@kernel
+def _shortest(room: int, now: float, s: Arrays, g: Grid) -> int:
+    """Find the place in the queue of the shortest job that may start on ``room`` released units; -1: none."""
+    easy = s.rules[BACKFILL] == EASY
+    head, best = s.queue[0], -1
+    for k in range(s.counts[QUEUED]):
+        slot = s.queue[k]
+        if best >= 0 and not _goes_before(slot, s.queue[best], s):
+            continue
+        if s.ints[UNITS, slot] > room or not could_fit(slot, s, g):
+            continue
+        if easy and k > 0:
+            time = reserve(head, now, s, g)  # anew each time: the test below takes from it
+            if not place(slot, g.free, s, g):
+                continue
+            harmless = now + s.floats[ESTIMATE, slot] <= time or take_from_future(slot, head, s, g)
+        else:
+            harmless = place(slot, g.free, s, g)
+        clear_placed(g)
+        if harmless:
+            best = k
+    return best
+
+
+@kernel
+def start_short_jobs(room: int, now: float, s: Arrays, g: Grid) -> int:
+    """Start the shortest jobs that fit on units released just now; give how many."""
+    n_started = 0
+    while room > 0 and s.counts[QUEUED] > 0:
+        k = _shortest(room, now, s, g)
+        if k < 0:
+            break
+        slot = s.queue[k]
+        for j in range(k + 1, s.counts[QUEUED]):
+            s.queue[j - 1] = s.queue[j]
+        s.counts[QUEUED] -= 1
+        room -= s.ints[UNITS, slot]
+        start_if_fits(slot, now, k > 0, s, g)
+        s.started[n_started] = slot
+        n_started += 1
+    return n_started

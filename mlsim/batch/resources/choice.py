@@ -1,0 +1,39 @@
+"""Which of the two states a scenario needs."""
+
+from __future__ import annotations
+
+from mlsim.batch.requests import Requests
+from mlsim.batch.state import BatchState
+from mlsim.platform import Machine
+from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy
+
+__all__ = ["needs_resources", "state_for"]
+
+
+def needs_resources(config: BatchConfig, requests: Requests) -> bool:
+    """Tell whether a scenario needs more than a pool of nodes or cores and policies of the catalogue."""
+    return (
+        not requests.plain
+        or config.allocator != Allocator.FIRST_FIT
+        or config.dispatcher != Dispatcher.QUEUE
+        or not isinstance(config.policy, Policy)
+    )
+
+
+def state_for(
+    machine: Machine, config: BatchConfig, requests: Requests, nodes_one_by_one: bool, seed: int
+) -> BatchState:
+    """Make the simplest state that does.
+
+    Parameters
+    ----------
+    machine, config, requests, nodes_one_by_one
+        As for :class:`BatchState`.
+    seed
+        Of random choices of nodes.
+    """
+    if not needs_resources(config, requests):
+        return BatchState(machine, config, requests, nodes_one_by_one)
+    from mlsim.batch.resources.state import ResourceState  # here, as only it loads its kernels
+
+    return ResourceState(machine, config, requests, nodes_one_by_one, seed)

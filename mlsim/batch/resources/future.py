@@ -1,0 +1,106 @@
+"""What is expected to be free at the reservation of the queue's head, on every node (EASY)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import kernel
+from mlsim.batch.arrays import EXCLUSIVE, RUNNING, Arrays
+from mlsim.batch.backfill import OVERDUE_GRACE
+from mlsim.batch.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.resources.allocators import has_window
+from mlsim.batch.resources.fit import units_on
+from mlsim.batch.resources.grid import HAVE, RETURNED, STRICT, Grid
+from mlsim.batch.resources.holding import units_in_row
+from mlsim.batch.running import first_after
+from mlsim.batch.table import EXPECTED, FIRST_ROW, ROWS, UNITS
+
+__all__ = ["head_keeps", "reserve", "take_from_future"]
+
+
+@kernel
+def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Arrays, g: Grid) -> None:
+    """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
+    most = s.ints[UNITS, head]
+    g.settings[HAVE] -= units_on(head, node, most, g.future, s, g)
+    for r in range(len(g.future_total)):
+        amount = g.capacity[node, r] if s.rules[EXCLUSIVE] else units * g.request[slot, r]
+        g.future[node, r] += sign * amount
+        g.future_total[r] += sign * amount
+    g.settings[HAVE] += units_on(head, node, most, g.future, s, g)
+
+
+@kernel
+def _add_held(slot: int, head: int, s: Arrays, g: Grid) -> None:
+    """Let a running job be gone in the future."""
+    first = s.ints[FIRST_ROW, slot]
+    for row in range(first, first + s.ints[ROWS, slot]):
+        if np.isnan(s.times[FINISH, row]):
+            units, node = units_in_row(slot, row, s, g), s.rows[NODE, row]
+            for held in range(node, node + s.rows[COUNT, row]):
+                _change_future(slot, held, units, 1, head, s, g)
+    if g.settings[RETURNED] > 0:
+        for node in range(len(g.owner)):
+            if g.owner[node] == slot + 1:
+                _change_future(slot, node, 1, 1, head, s, g)
+
+
+@kernel
+def head_keeps(head: int, s: Arrays, g: Grid) -> bool:
+    """Tell whether the head fits in the future."""
+    enough = g.settings[HAVE] >= s.ints[UNITS, head]
+    return bool(enough) and (not g.settings[STRICT] or has_window(head, g.future, s, g))
+
+
+@kernel
+def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
+    """Find when a job is expected to fit, and leave in ``g.future`` what is free then on every node.
+
+    Running jobs are let go in the order of their expected ends, all of one time together, until enough units
+    of the job fit: sum over nodes of min over resources ⌊free / request⌋. A job that outlived its estimate is
+    expected at ``now + 1 s``.
+
+    Returns
+    -------
+    float
+        The time in seconds; now if it fits already, infinity where nodes are out of use and it never will.
+    """
+    g.future[:] = g.free
+    g.future_total[:] = g.total
+    g.settings[HAVE] = 0
+    for node in range(len(g.placed)):
+        g.settings[HAVE] += units_on(head, node, s.ints[UNITS, head], g.future, s, g)
+    n = s.counts[RUNNING]
+    late = first_after(now, s.running, n, s.floats)
+    overdue, k, time = late > 0, late, now
+    while not head_keeps(head, s, g):
+        upcoming = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
+        time = min(upcoming, now + OVERDUE_GRACE) if overdue else upcoming
+        if time == np.inf:
+            break
+        if overdue and time == now + OVERDUE_GRACE:
+            for j in range(late):
+                _add_held(s.running[j], head, s, g)
+            overdue = False
+        while k < n and s.floats[EXPECTED, s.running[k]] <= time:
+            _add_held(s.running[k], head, s, g)
+            k += 1
+    return float(time)
+
+
+@kernel
+def take_from_future(slot: int, head: int, s: Arrays, g: Grid) -> bool:
+    """Take what was placed for a job out of the future if the head fits all the same; give whether it does."""
+    for r in range(len(g.future_total)):
+        left = g.future_total[r] - s.ints[UNITS, slot] * g.request[slot, r]
+        if left < s.ints[UNITS, head] * g.request[head, r]:
+            return False
+    for node in range(len(g.placed)):
+        if g.placed[node] > 0:
+            _change_future(slot, node, g.placed[node], -1, head, s, g)
+    if head_keeps(head, s, g):
+        return True
+    for node in range(len(g.placed)):
+        if g.placed[node] > 0:
+            _change_future(slot, node, g.placed[node], 1, head, s, g)
+    return False

@@ -1,0 +1,85 @@
+"""What the kernels of the general batch level know of the nodes, as one tuple of arrays."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["N_SETTINGS", "Grid"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Allocators.
+FIRST_FIT, BEST_FIT, WORST_FIT, CONTIGUOUS, RANDOM, TOPOLOGY, HETEROGENEITY, OWN = range(8)
+
+# Places in the array of settings: the first four are fixed, the others change.
+ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)
+N_SETTINGS: Final = 7
+
+MOST_REFUSED: Final = 16
+"""Requests that a pass remembers not to fit."""
+
+
+class Grid(NamedTuple):
+    """Nodes by resources, R of them, cores first. It goes with :class:`mlsim.batch.arrays.Arrays`.
+
+    There, ``counts[FREE]`` are free nodes if these are given whole, else free cores, and ``free`` and
+    ``cores`` are not read.
+
+    Attributes
+    ----------
+    settings : int64
+        Allocator; whether jobs wait for neighbouring nodes; whether reservations count units and not nodes;
+        seed of random choices. Then, as kernels need them: units of the head that fit at its reservation,
+        requests remembered not to fit, nodes that went back to jobs that had released them.
+    request : int64, shape (slots, R)
+        What a unit of the job in each slot asks for.
+    free, capacity : int64, shape (nodes, R)
+        What nobody holds and what there is, 0 on nodes out of use. Whole nodes are held whole.
+    total : int64, shape (R,)
+        Sums of ``free``.
+    placed : int64, shape (nodes,)
+        Units on each node, as the allocator last answered; 0 when nobody uses it.
+    room, heap_nodes : int64, heap_keys : float64, shapes (nodes,), (2, nodes)
+        Scratch of the allocators.
+    future, future_total : int64, shapes (nodes, R), (R,)
+        What is expected to be free at the head's reservation, and its sums.
+    refused : int64, shape (16, R + 1)
+        Requests that did not fit before in this pass: units, then a unit's request.
+    owner : int64, shape (nodes,)
+        1 + slot of the job that a node went back to; else 0.
+    window : int64, shape (nodes, R)
+        What is free throughout a stretch of the profile.
+    profile : int64, shape (segments, nodes, R)
+        Expected to be free from each of ``profile_times`` on; empty where no reservations need it.
+    plan : int64, shape (slots, nodes)
+        Units of jobs with a reservation; empty where there are none to keep.
+    near, links : int64, shape (nodes, nodes)
+        All nodes by their distance from each node, and links between any two; empty unless the allocator is
+        topology-aware.
+    scarcity : float64, shape (R,)
+        Weight of each resource for the heterogeneity-aware allocator.
+    """
+
+    settings: Ints
+    request: Ints
+    free: Ints
+    capacity: Ints
+    total: Ints
+    placed: Ints
+    room: Ints
+    heap_nodes: Ints
+    heap_keys: Floats
+    future: Ints
+    future_total: Ints
+    refused: Ints
+    owner: Ints
+    window: Ints
+    profile: Ints
+    plan: Ints
+    near: Ints
+    links: Ints
+    scarcity: Floats

@@ -1,0 +1,100 @@
+"""One instant of the general batch level, compiled: what ended, what arrived, and the pass over the queue."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.batch.arrays import (
+    BACKFILL,
+    CONSERVATIVE,
+    FREE,
+    NONE,
+    PER_EVENT,
+    QUEUED,
+    RESERVATIONS,
+    RUNNING,
+    Arrays,
+)
+from mlsim.batch.dispatch import enter_queue
+from mlsim.batch.queue import order_queue
+from mlsim.batch.resources.backfilling import backfill, start_if_fits, start_short_jobs
+from mlsim.batch.resources.grid import REFUSED, Grid
+from mlsim.batch.resources.holding import end_job
+from mlsim.batch.resources.reserving import backfill_conservative, backfill_several
+from mlsim.batch.table import EXPECTED, PLANNED
+
+__all__ = ["arrive", "make_pass"]
+
+Ints = NDArray[np.int64]
+
+
+@kernel
+def _free_what_is_due(now: float, s: Arrays, g: Grid) -> None:
+    """Let jobs whose estimated end has come, and that end now, be gone before their end is handled."""
+    k = 0
+    while k < s.counts[RUNNING] and s.floats[EXPECTED, s.running[k]] <= now:
+        slot = s.running[k]
+        if s.floats[PLANNED, slot] == now:
+            end_job(slot, now, s, g)
+        else:
+            k += 1
+
+
+@kernel
+def arrive(
+    now: float, n_ended: int, ended: Ints, first: int, last: int, arrivals: Ints, s: Arrays, g: Grid
+) -> None:
+    """Let jobs end and arrive."""
+    for k in range(n_ended):
+        end_job(ended[k], now, s, g)
+    if s.rules[PER_EVENT]:
+        _free_what_is_due(now, s, g)
+    enter_queue(now, first, last, arrivals, s)
+
+
+@kernel
+def make_pass(now: float, short_first: int, ordered: bool, s: Arrays, g: Grid) -> int:
+    """Start what can start; give how many jobs do.
+
+    Parameters
+    ----------
+    now
+        Current time in seconds.
+    short_first
+        Units released just now that go to short jobs first; 0 where they are like any others.
+    ordered
+        Whether the queue is in its order already.
+    s, g
+        State of the batch level; changed in place.
+    """
+    rule = s.rules[BACKFILL]
+    if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and rule != CONSERVATIVE):
+        return 0
+    g.settings[REFUSED] = 0
+    if not ordered:
+        order_queue(now, s)
+    n_started = start_short_jobs(short_first, now, s, g) if short_first > 0 else 0
+    if rule == CONSERVATIVE:
+        return backfill_conservative(n_started, now, s, g)
+    n_started = _start_in_order(n_started, now, s, g)
+    if rule == NONE or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
+        return n_started
+    if s.rules[RESERVATIONS] > 1:
+        return backfill_several(n_started, now, s, g)
+    return backfill(n_started, now, s, g)
+
+
+@kernel
+def _start_in_order(n_started: int, now: float, s: Arrays, g: Grid) -> int:
+    """Start jobs from the queue's head up to the first that does not fit; give the new count of starts."""
+    n, head = s.counts[QUEUED], 0
+    while head < n and start_if_fits(s.queue[head], now, False, s, g):
+        s.started[n_started + head] = s.queue[head]
+        head += 1
+    if head > 0:
+        for k in range(head, n):
+            s.queue[k - head] = s.queue[k]
+        s.counts[QUEUED] = n - head
+    return n_started + head

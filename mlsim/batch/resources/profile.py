@@ -1,0 +1,180 @@
+"""The profile of every node: what is expected to be free from which time on.
+
+Segment i begins at ``profile_times[i]`` and holds a matrix (nodes, R); the first begins now, the last never
+ends. Where units are all alike (``POOLED``), the profile of the pool, which only counts them, does the same
+at a fraction of the time: jobs on identical whole nodes can always be put on nodes in order of their starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import kernel
+from mlsim.batch import profile as pool
+from mlsim.batch.arrays import EXCLUSIVE, RUNNING, SEGMENTS, Arrays
+from mlsim.batch.backfill import OVERDUE_GRACE
+from mlsim.batch.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.resources.allocators import place
+from mlsim.batch.resources.fit import room_for
+from mlsim.batch.resources.grid import POOLED, RETURNED, Grid
+from mlsim.batch.resources.holding import units_in_row
+from mlsim.batch.running import first_after
+from mlsim.batch.table import ESTIMATE, EXPECTED, FIRST_ROW, ROWS, UNITS
+
+__all__ = ["earliest", "fits_now", "give", "is_sound", "make_profile", "take"]
+
+
+@kernel
+def _add(slot: int, node: int, units: int, sign: int, segment: int, s: Arrays, g: Grid) -> None:
+    for r in range(g.profile.shape[2]):
+        amount = g.capacity[node, r] if s.rules[EXCLUSIVE] else units * g.request[slot, r]
+        g.profile[segment, node, r] += sign * amount
+
+
+@kernel
+def _add_held(slot: int, segment: int, s: Arrays, g: Grid) -> None:
+    """Let a running job be gone in a segment."""
+    first = s.ints[FIRST_ROW, slot]
+    for row in range(first, first + s.ints[ROWS, slot]):
+        if np.isnan(s.times[FINISH, row]):
+            units, node = units_in_row(slot, row, s, g), s.rows[NODE, row]
+            for held in range(node, node + s.rows[COUNT, row]):
+                _add(slot, held, units, 1, segment, s, g)
+    if g.settings[RETURNED] > 0:
+        for node in range(len(g.owner)):
+            if g.owner[node] == slot + 1:
+                _add(slot, node, 1, 1, segment, s, g)
+
+
+@kernel
+def make_profile(now: float, s: Arrays, g: Grid) -> None:
+    """Make the profile of what running jobs hold, until each one's expected end."""
+    if g.settings[POOLED]:
+        pool.make_profile(now, s)
+        return
+    n = s.counts[RUNNING]
+    late = first_after(now, s.running, n, s.floats)
+    overdue, k = late > 0, late
+    s.profile_times[0] = now
+    g.profile[0] = g.free
+    segments = 1
+    while k < n or overdue:
+        time = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
+        g.profile[segments] = g.profile[segments - 1]
+        if overdue and now + OVERDUE_GRACE <= time:
+            time, overdue = now + OVERDUE_GRACE, False
+            for j in range(late):
+                _add_held(s.running[j], segments, s, g)
+        while k < n and s.floats[EXPECTED, s.running[k]] <= time:
+            _add_held(s.running[k], segments, s, g)
+            k += 1
+        s.profile_times[segments] = time
+        segments += 1
+    s.counts[SEGMENTS] = segments
+
+
+@kernel
+def _narrow(segment: int, g: Grid) -> None:
+    """Let the window be what is free in a segment too."""
+    for node in range(g.window.shape[0]):
+        for r in range(g.window.shape[1]):
+            g.window[node, r] = min(g.window[node, r], g.profile[segment, node, r])
+
+
+@kernel
+def _blocking(slot: int, first: int, s: Arrays, g: Grid) -> int:
+    """Find the first segment before whose end a job, begun in segment ``first``, lacks room; -1 if none.
+
+    What is free throughout is left in the window.
+    """
+    units, end = s.ints[UNITS, slot], s.profile_times[first] + s.floats[ESTIMATE, slot]
+    g.window[:] = g.profile[first]
+    k = first
+    while room_for(slot, units, g.window, s, g) == units:
+        k += 1
+        if k == s.counts[SEGMENTS] or s.profile_times[k] >= end:
+            return -1
+        _narrow(k, g)
+    return k
+
+
+@kernel
+def earliest(slot: int, s: Arrays, g: Grid) -> float:
+    """Find the earliest time from which a job fits for as long as it is estimated; infinity if never.
+
+    The units are left in ``g.placed`` (not where they are only counted), as the allocator puts them on what
+    is free throughout.
+    """
+    if g.settings[POOLED]:
+        return pool.earliest(s.ints[UNITS, slot], s.floats[ESTIMATE, slot], s)
+    units, first = s.ints[UNITS, slot], 0
+    while first < s.counts[SEGMENTS]:
+        blocked = _blocking(slot, first, s, g)
+        if blocked < 0 and place(slot, g.window, s, g):
+            return float(s.profile_times[first])
+        if blocked > first and room_for(slot, units, g.profile[blocked], s, g) < units:
+            first = blocked
+        first += 1
+    return np.inf
+
+
+@kernel
+def fits_now(slot: int, s: Arrays, g: Grid) -> bool:
+    """Tell whether a job fits from now on for as long as it is estimated; its units are left placed."""
+    if not g.settings[POOLED]:
+        return _blocking(slot, 0, s, g) < 0 and place(slot, g.window, s, g)
+    fits = pool.fits_now(s.ints[UNITS, slot], s.floats[ESTIMATE, slot], s)
+    return fits and place(slot, g.free, s, g)
+
+
+@kernel
+def take(slot: int, begin: float, s: Arrays, g: Grid) -> None:
+    """Take what is placed for a job out of the profile, from ``begin`` for as long as it is estimated."""
+    end = begin + s.floats[ESTIMATE, slot]
+    if g.settings[POOLED]:
+        pool.take(begin, end, s.ints[UNITS, slot], s)
+    else:
+        _change(slot, begin, end, -1, s, g)
+
+
+@kernel
+def give(slot: int, begin: float, s: Arrays, g: Grid) -> None:
+    """Give back what was taken so."""
+    end = begin + s.floats[ESTIMATE, slot]
+    if g.settings[POOLED]:
+        pool.give(begin, end, s.ints[UNITS, slot], s)
+    else:
+        _change(slot, begin, end, 1, s, g)
+
+
+@kernel
+def _change(slot: int, begin: float, end: float, sign: int, s: Arrays, g: Grid) -> None:
+    first, last = _split(begin, s, g), _split(end, s, g)
+    for node in range(len(g.placed)):
+        if g.placed[node] > 0:
+            for segment in range(first, last):
+                _add(slot, node, g.placed[node], sign, segment, s, g)
+
+
+@kernel
+def is_sound(s: Arrays, g: Grid) -> bool:
+    """Tell whether nothing was taken out of the profile that is not there."""
+    if g.settings[POOLED]:
+        return bool(s.profile_free[: s.counts[SEGMENTS]].min() >= 0)
+    return bool(g.profile[: s.counts[SEGMENTS]].min() >= 0)
+
+
+@kernel
+def _split(time: float, s: Arrays, g: Grid) -> int:
+    """Let a segment begin at ``time``, which is not before now; give which."""
+    n = s.counts[SEGMENTS]
+    place_of = np.searchsorted(s.profile_times[:n], time)
+    if place_of < n and s.profile_times[place_of] == time:
+        return int(place_of)
+    for k in range(n, place_of, -1):
+        s.profile_times[k] = s.profile_times[k - 1]
+        g.profile[k] = g.profile[k - 1]
+    s.profile_times[place_of] = time
+    g.profile[place_of] = g.profile[place_of - 1]
+    s.counts[SEGMENTS] = n + 1
+    return int(place_of)

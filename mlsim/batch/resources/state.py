@@ -1,0 +1,352 @@
+"""The state of a batch level with several resources on every node, any allocator, plugins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.arrays import (
+    BACKFILL,
+    CONSERVATIVE,
+    EARLY,
+    FREE,
+    QUEUED,
+    RESERVATIONS,
+    RUNNING,
+)
+from mlsim.batch.plugins import make_plugin, shielded
+from mlsim.batch.requests import Requests
+from mlsim.batch.resources import grid as at
+from mlsim.batch.resources.allocators import has_window
+from mlsim.batch.resources.answers import Answers, AskedAllocator, keys_of
+from mlsim.batch.resources.fit import room_for
+from mlsim.batch.resources.future import reserve
+from mlsim.batch.resources.grid import ALLOCATOR, MOST_REFUSED, N_SETTINGS, POOLED, SEED, STRICT, Grid
+from mlsim.batch.resources.holding import end_job, release_row, return_node
+from mlsim.batch.resources.own import asked_in_kernels
+from mlsim.batch.resources.passes import arrive, make_pass
+from mlsim.batch.resources.viewing import by_number, view_of, waiting_jobs
+from mlsim.batch.state import BatchState
+from mlsim.batch.table import KEY, NUMBER, START, SUBMIT, UNITS
+from mlsim.errors import InputError
+from mlsim.platform import Machine
+from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, Policy
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["ResourceState"]
+
+Ints = NDArray[np.int64]
+
+_CODES = {
+    Allocator.FIRST_FIT: at.FIRST_FIT,
+    Allocator.BEST_FIT: at.BEST_FIT,
+    Allocator.WORST_FIT: at.WORST_FIT,
+    Allocator.CONTIGUOUS: at.CONTIGUOUS,
+    Allocator.RANDOM: at.RANDOM,
+    Allocator.TOPOLOGY_AWARE: at.TOPOLOGY,
+    Allocator.HETEROGENEITY_AWARE: at.HETEROGENEITY,
+}
+_MOST_NODES_IN_PAIRS = 4096
+
+
+class ResourceState(BatchState):
+    """What there is at one time, and the steps that change it: the same as BatchState, node by node.
+
+    Parameters
+    ----------
+    machine
+        The nodes.
+    config
+        The dispatcher. Files of plugins are seen from the current directory.
+    requests
+        How jobs ask for room.
+    nodes_one_by_one
+        Whether nodes may be given back one by one, so that each has an occupancy row of its own.
+    seed
+        Of random choices of nodes.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        nodes_one_by_one: bool,
+        seed: int = 0,
+    ) -> None:
+        config = _expanded(config)
+        n_nodes, n_resources = machine.capacity.shape
+        self._machine, self._config = machine, config
+        self._capacity, self._available = machine.capacity.copy(), machine.capacity.copy()
+        self._total = self._available.sum(axis=0)
+        self._settings = np.zeros(N_SETTINGS, np.int64)
+        self._request = np.zeros((0, n_resources), np.int64)
+        self._plan = np.zeros((0, n_nodes), np.int64)
+        self._profile_of_nodes = np.zeros((0, n_nodes, n_resources), np.int64)
+        self._scratch = _scratch(machine, config.allocator)
+        self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
+        self._load(config)
+        super().__init__(machine, config, requests, nodes_one_by_one)
+        self._counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
+        self._ended = np.empty(machine.n_cores, np.int64)
+        self._settings[ALLOCATOR] = _CODES.get(config.allocator, at.OWN)  # type: ignore[call-overload]
+        self._settings[STRICT] = config.contiguity is Contiguity.STRICT
+        self._settings[SEED] = seed
+        self._settings[POOLED] = self._is_pool()
+        rules = self.arrays.rules
+        several = rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] > 1
+        self._has_profile = bool(several) and not self._settings[POOLED]
+        self.make_room()
+
+    def _load(self, config: BatchConfig) -> None:
+        """Make the plugins."""
+        self._dispatcher = self._policy = self._allocator = None
+        if not isinstance(config.dispatcher, Dispatcher):
+            self._dispatcher = make_plugin("dispatcher", config.dispatcher)
+        if not isinstance(config.policy, Policy):
+            self._policy = make_plugin("policy", config.policy)
+        if not isinstance(config.allocator, Allocator):
+            title = f"allocator {config.allocator}"
+            self._allocator = AskedAllocator(title, make_plugin("allocator", config.allocator))
+
+    def _is_pool(self) -> bool:
+        """Whether reservations may count units: nodes are alike, and given whole or core by core."""
+        alike = bool((self._capacity == self._capacity[0]).all())
+        simple = self.requests.exclusive or self.requests.plain
+        return alike and simple and not self._settings[STRICT] and self._allocator is None
+
+    # Jobs that come
+
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+        """Note what jobs ask for; give those that no set of nodes could hold, by reason."""
+        units = self.table.ints[UNITS, slots]
+        self._request[slots] = self.requests.per_unit(block, units)
+        asked = np.column_stack([units, self._request[slots]])
+        distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+        reasons = [
+            self._trouble(int(slots[row]), int(asks[0])) for row, asks in zip(first, distinct, strict=True)
+        ]
+        return {
+            reason: np.array([found == reason for found in reasons], np.bool_)[of.ravel()]
+            for reason in sorted(set(reasons) - {""})
+        }
+
+    def _trouble(self, slot: int, units: int) -> str:
+        if room_for(slot, 1, self._capacity, self.arrays, self.grid) == 0:
+            return "no node has what a unit asks for"
+        if room_for(slot, units, self._capacity, self.arrays, self.grid) < units:
+            return "asks for more than the whole machine has"
+        if not has_window(slot, self._capacity, self.arrays, self.grid):
+            return "no neighbouring nodes could hold it"
+        return ""
+
+    # Passes
+
+    def happen(
+        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, short_first: int
+    ) -> int:
+        """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        for k, slot in enumerate(ended):
+            self._ended[k] = slot
+        arrive(now, len(ended), self._ended, first, last, arrivals, self.arrays, self.grid)
+        if self._config.dispatcher is Dispatcher.REJECT:
+            self.rejected.extend((slot, "the dispatcher rejects every job") for slot in self.abandon_queue())
+            return 0
+        if self._allocator is None:
+            return self._make_pass(now, short_first)
+        self._allocator.now = now
+        waiting = self._queue[: self._counts[QUEUED]]
+        numbers, ids = (
+            self.table.ints[NUMBER, waiting].tolist(),
+            self.table.column("job_id")[waiting].tolist(),
+        )
+        self._allocator.job_ids = dict(zip(numbers, ids, strict=True))
+        with asked_in_kernels(self._allocator):
+            n_started = self._make_pass(now, short_first)
+        self._allocator.check()
+        return n_started
+
+    def _make_pass(self, now: float, short_first: int) -> int:
+        if not self._counts[QUEUED]:
+            return 0
+        if self._dispatcher is not None:
+            return self._dispatch(now)
+        if self._policy is not None:
+            self._order(now)
+        if self._has_profile:
+            self._reserve_segments()
+        started: int = make_pass(now, short_first, self._policy is not None, self.arrays, self.grid)
+        return started
+
+    def _order(self, now: float) -> None:
+        """Order the queue by the user's policy; jobs past the threshold go to its head."""
+        assert self._policy is not None
+        floats = self.table.floats
+        slots = by_number(self._queue[: self._counts[QUEUED]], self.table)
+        jobs = waiting_jobs(slots, self.table, self._request)
+        keys = keys_of(f"policy {self._config.policy}", self._policy, now, jobs)
+        if self._config.threshold is not None:
+            keys[now - floats[SUBMIT, slots] > self._config.threshold] = -np.inf
+        floats[KEY, slots] = keys
+        self._queue[: len(slots)] = slots[np.argsort(keys, kind="stable")]
+
+    def _dispatch(self, now: float) -> int:
+        """Ask the dispatcher, and carry out what it answers."""
+        assert self._dispatcher is not None
+        title = f"dispatcher {self._config.dispatcher}"
+        waiting = by_number(self._queue[: self._counts[QUEUED]], self.table)
+        view = view_of(
+            now,
+            waiting,
+            self._machine.resources,
+            self.requests.exclusive,
+            self.table,
+            self.arrays,
+            self.grid,
+        )
+        answers = Answers(title, now, waiting, self.arrays, self.grid)
+        answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
+        gone = {slot for slot, _ in answers.rejected}
+        left = [s for s in waiting.tolist() if np.isnan(self.table.floats[START, s]) and s not in gone]
+        self._queue[: len(left)] = left
+        self._counts[QUEUED] = len(left)
+        self.started[: len(answers.started)] = answers.started
+        self.rejected.extend(answers.rejected)
+        return len(answers.started)
+
+    # Who holds what
+
+    def end(self, slot: int, now: float) -> None:
+        """Let a running job end without a pass."""
+        end_job(slot, now, self.arrays, self.grid)
+
+    def release(self, slot: int, row: int, now: float) -> None:
+        """Take the nodes of an occupancy row from a job that goes on."""
+        release_row(slot, row, now, self.arrays, self.grid)
+
+    def give_back(self, slot: int, node: int, now: float) -> int:
+        """Give a free node to a job that had released it; gives its occupancy row."""
+        row: int = return_node(slot, node, now, self.arrays, self.grid)
+        self.make_room()
+        return row
+
+    def is_free(self, node: int) -> bool:
+        """Whether nobody holds any part of a node and it is in use."""
+        return bool((self.grid.free[node] == self._capacity[node]).all() and not self._down[node])
+
+    def take_down(self, node: int) -> None:
+        """Take a node that nobody holds out of use."""
+        if self._down[node] == 0:
+            self._counts[FREE] -= 1 if self.requests.exclusive else self._available[node, 0]
+            self._total -= self._available[node]
+            self._available[node] = 0
+            self.grid.capacity[node] = 0
+        self._down[node] += 1
+
+    def bring_up(self, node: int) -> None:
+        """Take a node back into use, if it has no other failure."""
+        self._down[node] -= 1
+        if self._down[node] == 0:
+            self.grid.capacity[node] = self._capacity[node]
+            self._available[node] = self._capacity[node]
+            self._total += self._capacity[node]
+            self._counts[FREE] += 1 if self.requests.exclusive else self._capacity[node, 0]
+            self._counts[EARLY] = 1
+
+    def room_for(self, slot: int) -> int:
+        """Units of a job that fit now, at most all of them."""
+        found: int = room_for(slot, self.units(slot), self.grid.free, self.arrays, self.grid)
+        return found
+
+    def reservation(self, slot: int, now: float) -> float:
+        """When a waiting job could start, by estimates; infinity if that is not known."""
+        return float(reserve(slot, now, self.arrays, self.grid))
+
+    # Memory
+
+    def make_room(self) -> None:
+        """Let every array be large enough for the next pass, and remember where they are."""
+        super().make_room()
+        most = self._machine.n_cores + 1
+        self.occupancy.reserve(self.n_rows, most)
+        self.row_limit = self.occupancy.ints.shape[1] - most
+        capacity, (n_nodes, n_resources) = self.table.capacity, self._capacity.shape
+        if len(self._request) < capacity:
+            grown = np.zeros((capacity, n_resources), np.int64)
+            grown[: len(self._request)] = self._request
+            self._request = grown
+        if self._keeps_plans and len(self._plan) < capacity:
+            grown = np.zeros((capacity, n_nodes), np.int64)
+            grown[: len(self._plan)] = self._plan
+            self._plan = grown
+        self.arrays = self.arrays._replace(rows=self.occupancy.ints, times=self.occupancy.floats)
+        self._make_grid()
+
+    def _make_grid(self) -> None:
+        self.grid = Grid(
+            settings=self._settings,
+            request=self._request,
+            free=self._available,
+            total=self._total,
+            profile=self._profile_of_nodes,
+            plan=self._plan,
+            **self._scratch,
+        )
+
+    def _reserve_segments(self) -> None:
+        """Let the profile be long enough: it ends a segment for each running job, two for each waiting one."""
+        most = int(self._counts[RUNNING] + 2 * self._counts[QUEUED]) + 3
+        if len(self._profile_of_nodes) < most:
+            self._profile_of_nodes = np.zeros((2 * most, *self._capacity.shape), np.int64)
+            self._make_grid()
+
+
+def _expanded(config: BatchConfig) -> BatchConfig:
+    """Write out what a dispatcher of the catalogue stands for."""
+    if config.dispatcher is not Dispatcher.PRB:
+        return config
+    return config.model_copy(
+        update={
+            "dispatcher": Dispatcher.QUEUE,
+            "policy": Policy.LEXP,
+            "backfill": Backfill.GREEDY,
+            "allocator": Allocator.BEST_FIT,
+        }
+    )
+
+
+def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
+    """Make the arrays that do not grow, and those that no pass changes."""
+    n_nodes, n_resources = machine.capacity.shape
+    having = (machine.capacity > 0).sum(axis=0)
+    near, links = _distances(machine, n_nodes if allocator == Allocator.TOPOLOGY_AWARE else 0)
+    return {
+        "capacity": machine.capacity.copy(),
+        "placed": np.zeros(n_nodes, np.int64),
+        "room": np.zeros(n_nodes, np.int64),
+        "heap_nodes": np.zeros(n_nodes, np.int64),
+        "heap_keys": np.zeros((2, n_nodes)),
+        "future": np.zeros((n_nodes, n_resources), np.int64),
+        "future_total": np.zeros(n_resources, np.int64),
+        "refused": np.zeros((MOST_REFUSED, n_resources + 1), np.int64),
+        "owner": np.zeros(n_nodes, np.int64),
+        "window": np.zeros((n_nodes, n_resources), np.int64),
+        "near": near,
+        "links": links,
+        "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
+    }
+
+
+def _distances(machine: Machine, n_nodes: int) -> tuple[Ints, Ints]:
+    """Give all nodes by their distance from each, and links between any two."""
+    if n_nodes > _MOST_NODES_IN_PAIRS:
+        raise InputError(
+            f"batch.allocator: topology-aware looks at every pair of nodes, and there are {n_nodes} nodes; "
+            f"allowed: at most {_MOST_NODES_IN_PAIRS}; try contiguous"
+        )
+    links = np.array(
+        [machine.network.links_from(node, n_nodes) for node in range(n_nodes)], np.int64
+    ).reshape(n_nodes, n_nodes)
+    return np.argsort(links, axis=1, kind="stable").astype(np.int64), links
