@@ -360,4 +360,5 @@ def _records(
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
         rejections=batch.rejections(),
+        solves=batch.state.solves(),
     )

@@ -18,6 +18,7 @@ from mlsim.batch.requests import Requests
 from mlsim.batch.steps import end_job, release_row, return_node
 from mlsim.batch.table import FIRST_ROW, HELD, NUMBER, ROWS, START, UNITS, JobTable
 from mlsim.platform import Machine
+from mlsim.record import Solves
 from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
 from mlsim.workload.jobs import JobBlock
 
@@ -230,6 +231,10 @@ class BatchState:
             return now
         time, _ = reserve(self.units(slot), now, self.arrays)
         return float(time)
+
+    def solves(self) -> Solves:
+        """Give how the passes of a dispatcher that plans went: here there is none."""
+        return Solves.none()
 
     def make_room(self) -> None:
         """Let every array be large enough for the next pass, and remember where they are."""

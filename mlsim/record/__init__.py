@@ -12,6 +12,8 @@ from mlsim.record.tables import (
     PEs,
     Records,
     Rejections,
+    Solves,
+    SolveStatus,
     empty,
 )
 
@@ -27,5 +29,7 @@ __all__ = [
     "PEs",
     "Records",
     "Rejections",
+    "SolveStatus",
+    "Solves",
     "empty",
 ]

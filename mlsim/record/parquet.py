@@ -32,6 +32,8 @@ from mlsim.record.tables import (
     PEs,
     Records,
     Rejections,
+    Solves,
+    SolveStatus,
 )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "node_frame",
     "occupancy_frame",
     "pe_frame",
+    "solve_frame",
     "write_tables",
 ]
 
@@ -54,8 +57,9 @@ _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
     "chunks": lambda run, _: chunk_frame(run.chunks, run.jobs),
     "pes": lambda run, _: pe_frame(run.pes, run.jobs),
     "messages": lambda run, _: message_frame(run.messages, run.jobs),
+    "solves": lambda run, _: solve_frame(run.solves),
 }
-_OPTIONAL = ("loops", "chunks", "pes", "messages")
+_OPTIONAL = ("loops", "chunks", "pes", "messages", "solves")
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
@@ -111,6 +115,18 @@ def job_frame(
             "bounded_slowdown": derived.bounded_slowdown(jobs),
         }
     )
+
+
+def solve_frame(solves: Solves) -> pl.DataFrame:
+    """One row a pass of a dispatcher that plans by constraint programming.
+
+    ``time`` (s); jobs ``queued``, ``considered``, ``started``; ``variables``, ``constraints``; ``branches``,
+    ``conflicts``, ``extensions``; ``status`` (a word of :class:`SolveStatus`); ``objective``, ``bound`` (sum of
+    expected slowdowns); ``build_seconds``, ``solve_seconds`` (wall-clock s); ``fallback`` (EASY decided);
+    ``unplaced`` jobs.
+    """
+    columns = {column: getattr(solves, column) for column in Solves.__dataclass_fields__}
+    return _frame(columns | {"status": _words(solves.status, SolveStatus)})
 
 
 def _reasons(rejections: Rejections, jobs: int) -> pl.Series:

@@ -6,6 +6,7 @@ from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
 from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
+from mlsim.scenario.cp import CpConfig
 from mlsim.scenario.dumping import dump, plain
 from mlsim.scenario.failures import FailureConfig
 from mlsim.scenario.jsonschema import json_schema
@@ -47,6 +48,7 @@ from mlsim.scenario.words import (
     MasterRole,
     MemorySource,
     OverrunRule,
+    PlanGoal,
     Policy,
     ReleasedNodes,
     RequestRule,
@@ -79,6 +81,7 @@ __all__ = [
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "CpConfig",
     "Dispatcher",
     "EdgeConfig",
     "Engine",
@@ -101,6 +104,7 @@ __all__ = [
     "OverrunRule",
     "ParametersConfig",
     "PerturbationConfig",
+    "PlanGoal",
     "PlatformConfig",
     "Policy",
     "Quantity",

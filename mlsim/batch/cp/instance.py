@@ -209,7 +209,7 @@ class Instance:
             if len(found) > 1:
                 raise InputError(f"{place}: columns of {name} have different lengths: {sorted(found)}")
         if len(self.running) and not (
-            0 <= self.running.node.min() and self.running.node.max() < self.n_nodes
+            self.running.node.min() >= 0 and self.running.node.max() < self.n_nodes
         ):
             raise InputError(f"{place}: running.node: allowed: 0 to {self.n_nodes - 1}")
         for name, column in (
@@ -258,7 +258,9 @@ def instance_of(
         names = (NODE, *names)
         capacity, free = np.column_stack((whole, capacity)), np.column_stack((untouched, free))
         # However many units of a job lie on a node given whole, the node is taken once.
-        box_request = np.column_stack((np.ones(len(held), np.int64), box_request * running.held_units[:, None]))
+        box_request = np.column_stack(
+            (np.ones(len(held), np.int64), box_request * running.held_units[:, None])
+        )
         request = np.column_stack((np.ones(len(waiting), np.int64), request))
         units = np.ones(len(held), np.int64)
     else:

@@ -90,9 +90,7 @@ class Scheduling:
         starts = [cp.new_int_var(0, max(horizon - d, 0), "") for d in durations]
         if horizon < max(durations, default=0):
             cp.add_bool_or([])  # no plan ends by then
-        intervals = [
-            cp.new_fixed_size_interval_var(s, d, "") for s, d in zip(starts, durations, strict=True)
-        ]
+        intervals = [cp.new_fixed_size_interval_var(s, d, "") for s, d in zip(starts, durations, strict=True)]
         model = cls(instance, cp, starts, intervals, horizon)
         for r in range(len(instance.resources)):
             model._pool(r)

@@ -227,7 +227,7 @@ class Cp:
             jobs.duration,
             requests,
             weights,
-            self._keep_free(jobs.duration, requests, capacity, fixed),
+            self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
             1.0 / np.maximum(capacity, 1),
             fixed,
             _work_space(base, len(rows)),
@@ -242,7 +242,7 @@ class Cp:
             weights = 1.0 / np.maximum(duration, _SHORTEST if goal == "bounded-slowdown" else 1.0)
         return weights * share if self.options.by_size else weights
 
-    def _keep_free(self, duration: Ints, requests: Ints, capacity: Ints, fixed: int) -> Floats:
+    def _keep_free(self, duration: Ints, requests: Ints, units: Ints, capacity: Ints, fixed: int) -> Floats:
         """Give what each job must leave free, of each type it asks for, to start now."""
         experience, headroom = self.experience, self.options.headroom
         if experience is None or not headroom or self.options.goal == "wait":
@@ -250,9 +250,9 @@ class Cp:
         rate = headroom * experience.trust * np.minimum(4 * experience.share_much_shorter(duration), 1.0)
         rate[:fixed] = 0.0
         keep = rate[:, None] * np.where(requests > 0, capacity, 0)
-        # A wide job starts all the same when everything it needs to leave is what nobody else uses.
-        wide: Floats = np.minimum(keep, np.maximum(capacity - requests * 1.0, 0.0))
-        return wide
+        # A job that needs nearly all there is starts when all the rest is free.
+        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * units[:, None], 0.0))
+        return rest
 
     # Search
 

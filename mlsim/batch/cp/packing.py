@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 
-__all__ = ["best_fit", "fitting_units", "first_that_fit"]
+__all__ = ["best_fit", "first_that_fit", "fitting_units"]
 
 Ints = NDArray[np.int64]
 

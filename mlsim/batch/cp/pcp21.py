@@ -11,6 +11,7 @@ durations of all jobs add up to no more than eoh, so that it always holds.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ def _segments(capacity: Ints) -> list[tuple[int, int]]:
     """Give runs of nodes with equal capacities: (first, behind the last)."""
     changes = (capacity[1:] != capacity[:-1]).any(axis=1)
     bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(capacity)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))
 
 
 class Positions:
@@ -80,7 +81,7 @@ class Positions:
             for position in column:
                 x.append(self._model.intervals[job])
                 y.append(cp.new_fixed_size_interval_var(position, size, ""))
-            for left, right in zip(column[:-1], column[1:], strict=True):
+            for left, right in itertools.pairwise(column):
                 cp.add(left + size <= right)  # units are alike: one order of them is enough
         self._node_indices.append(np.array([node.index for node in nodes], np.int64))
         self.variables.append([position for column in columns for position in column])

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from mlsim.batch.cp.solving import Answer, Control, Status, solve
 if TYPE_CHECKING:
     from mlsim.batch.cp.instance import Queued
 
-__all__ = ["Built", "Planner", "Solve", "place_by_best_fit"]
+__all__ = ["AnyPlanner", "Built", "Planner", "Solve", "place_by_best_fit"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,6 +67,14 @@ class Solve:
     solve_seconds: float = 0.0
     fallback: bool = False
     unplaced: int = 0
+
+
+class AnyPlanner(Protocol):
+    """Answers instances."""
+
+    def plan(self, instance: Instance) -> tuple[Plan, Solve]:
+        """Give a plan, and how it was made; a status of UNKNOWN or INFEASIBLE comes with an empty one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,11 @@ def is_pool(instance: Instance) -> bool:
     each start enough slots are then free on some nodes, whichever units hold the others.
     """
     request = instance.queued.request
-    return request.shape[1] == 1 and request.size > 0 and bool(request[0, 0] > 0 and (request == request[0]).all())
+    return (
+        request.shape[1] == 1
+        and request.size > 0
+        and bool(request[0, 0] > 0 and (request == request[0]).all())
+    )
 
 
 def pool_of(instance: Instance, remaining: Ints) -> Profiles:
@@ -52,4 +56,6 @@ def pool_of(instance: Instance, remaining: Ints) -> Profiles:
     times = np.concatenate(([0], ends)).astype(np.int64)
     room = np.cumsum(np.concatenate(([free], more))).astype(np.int64)
     one = np.ones(1, np.int64)
-    return Profiles(one, np.zeros(1, np.int64), one * len(times), times[None, :], room[None, :, None], one * 0)
+    return Profiles(
+        one, np.zeros(1, np.int64), one * len(times), times[None, :], room[None, :, None], one * 0
+    )

@@ -143,7 +143,9 @@ def _answer(solver: Any, status: Status, before: Answer | None, extensions: int)
     )
 
 
-def _deterministic(model: CpModel, control: Control, fixed_search: bool, parameters: dict[str, Any]) -> Answer:
+def _deterministic(
+    model: CpModel, control: Control, fixed_search: bool, parameters: dict[str, Any]
+) -> Answer:
     """Search within deterministic time.
 
     CP-SAT cannot take up a search where it ended, so an extension goes on from the best solution and

@@ -32,6 +32,7 @@ from mlsim.batch.state import BatchState
 from mlsim.batch.table import KEY, NUMBER, START, SUBMIT, UNITS
 from mlsim.errors import InputError
 from mlsim.platform import Machine
+from mlsim.record import Solves
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, Policy
 from mlsim.workload.jobs import JobBlock
 
@@ -87,7 +88,7 @@ class ResourceState(BatchState):
         self._profile_of_nodes = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
-        self._load(config)
+        self._load(config, seed)
         super().__init__(machine, config, requests, nodes_one_by_one)
         self._counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
         self._ended = np.empty(machine.n_cores, np.int64)
@@ -100,11 +101,15 @@ class ResourceState(BatchState):
         self._has_profile = bool(several) and not self._settings[POOLED]
         self.make_room()
 
-    def _load(self, config: BatchConfig) -> None:
+    def _load(self, config: BatchConfig, seed: int) -> None:
         """Make the plugins."""
-        self._dispatcher = self._policy = self._allocator = None
+        self._dispatcher = self._policy = self._allocator = self._planning = None
         if not isinstance(config.dispatcher, Dispatcher):
             self._dispatcher = make_plugin("dispatcher", config.dispatcher)
+        elif config.dispatcher.solves:
+            from mlsim.batch.cp.dispatcher import CpDispatcher  # here, as it loads the solver
+
+            self._dispatcher = self._planning = CpDispatcher.of(config.dispatcher, config.cp, seed)
         if not isinstance(config.policy, Policy):
             self._policy = make_plugin("policy", config.policy)
         if not isinstance(config.allocator, Allocator):
@@ -215,6 +220,10 @@ class ResourceState(BatchState):
         self.started[: len(answers.started)] = answers.started
         self.rejected.extend(answers.rejected)
         return len(answers.started)
+
+    def solves(self) -> Solves:
+        """Give how the passes of a dispatcher that plans went."""
+        return super().solves() if self._planning is None else self._planning.solves()
 
     # Who holds what
 
