@@ -23,6 +23,7 @@ from mlsim.analysis.metrics import (
     throughput,
     utilization,
 )
+from mlsim.analysis.metrics.solves import solve_counts
 from mlsim.record import Jobs, Records
 from mlsim.record.derived import (
     TAU,
@@ -87,6 +88,7 @@ def summarize(
             "throughput": throughput(jobs),
             "loops": loop_metrics(records.loops),
             "coordination": coordination_metrics(records),
+            **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
             "self": dict(measured or {}),
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALLOCATORS", "BACKFILLING", "POLICIES", "Entry", "PolicyEntry"]
+__all__ = ["ALLOCATORS", "BACKFILLING", "DISPATCHERS", "POLICIES", "Entry", "PolicyEntry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +62,9 @@ BACKFILLING = (
 )
 
 ALLOCATORS = (Entry("first-fit", "the first nodes, in the platform's order, that have room"),)
+
+DISPATCHERS = (
+    Entry("queue", "policy, backfill and allocator decide"),
+    Entry("reject", "turns every job away: measures the simulator alone"),
+    Entry("prb", "priority rule: largest (w + p) / p first, best-fit, on past jobs that do not fit"),
+)

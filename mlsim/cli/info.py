@@ -19,6 +19,7 @@ class Listing(StrEnum):
     """What can be listed."""
 
     POLICIES = "policies"
+    DISPATCHERS = "dispatchers"
     BACKFILLING = "backfilling"
     ALLOCATORS = "allocators"
     TECHNIQUES = "techniques"
@@ -101,6 +102,11 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         case Listing.POLICIES:
             titles = ("policy", "key (smaller first)", "meaning")
             return titles, [(entry.name, entry.key, entry.meaning) for entry in batch.POLICIES]
+        case Listing.DISPATCHERS:
+            from mlsim.batch.cp.catalogue import MEANINGS
+
+            rows = [(entry.name, entry.meaning) for entry in batch.DISPATCHERS]
+            return ("dispatcher", "meaning"), [*rows, *((str(k), v) for k, v in MEANINGS.items())]
         case Listing.BACKFILLING:
             return ("backfill", "meaning"), [(entry.name, entry.meaning) for entry in batch.BACKFILLING]
         case Listing.ALLOCATORS:
