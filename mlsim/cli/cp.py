@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -160,7 +161,8 @@ def _compare(rows: list[Replayed], names: list[Dispatcher]) -> list[dict[str, An
             {
                 "dispatcher": str(name),
                 "instances": len(mine),
-                "solved": sum(row.solve.objective == row.solve.objective for row in mine),
+                "solved": sum(not math.isnan(row.objective) for row in mine),
+                "empty": sum(row.solve.status == "empty" for row in mine),
                 "optimal": sum(row.solve.status == "optimal" for row in mine),
                 "variables": _mean([row.solve.variables for row in mine]),
                 "constraints": _mean([row.solve.constraints for row in mine]),
@@ -173,7 +175,7 @@ def _compare(rows: list[Replayed], names: list[Dispatcher]) -> list[dict[str, An
                     [(a.seconds, b.seconds) for a, b in zip(mine, base, strict=True)]
                 ),
                 "objective_ratio": _mean_ratio(
-                    [(a.solve.objective, b.solve.objective) for a, b in zip(mine, base, strict=True)]
+                    [(a.objective, b.objective) for a, b in zip(mine, base, strict=True)]
                 ),
                 "groups": {str(group): groups.count(group) for group in Group},
             }
@@ -186,7 +188,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _ratios(pairs: list[tuple[float, float]]) -> list[float]:
-    return sorted(a / b for a, b in pairs if b > 0 and a == a)
+    return sorted(a / b for a, b in pairs if b > 0 and not math.isnan(a))
 
 
 def _median_ratio(pairs: list[tuple[float, float]]) -> float | None:

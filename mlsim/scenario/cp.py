@@ -121,8 +121,8 @@ class CpConfig(Section):
     )
     patience: Duration = Field(
         432000.0,
-        description="Wait (s) after which the job that has waited longest gets the first reservation, so that "
-        "it cannot starve. Default: 5 days. Read by cp.",
+        description="Wait (s) after which the job that has waited longest gets the first reservation, so "
+        "that it cannot starve. Default: 5 days. Read by cp.",
     )
     rounds: Natural = Field(100, description="Orders that local search tries at most. Read by cp.")
     solve_jobs: Natural = Field(

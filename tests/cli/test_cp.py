@@ -8,13 +8,20 @@ from pathlib import Path
 
 import polars as pl
 
-RIGID = ("--set", "application.model=rigid", "--set", "coordination.rca=off", "--set", "output.trace=none")
-PLAIN = ("--set", "batch.backfill=none", *RIGID)
+RIGID = """\
+name: rigid
+platform:
+  nodes:
+    - {name: n, count: 4, cores: 4}
+workload: {path: small.csv, mapping: packed}
+batch: {dispatcher: hcp19, on_overrun: extend}
+"""
 
 
 def test_dump_and_replay(mlsim, small: Path):
-    done = mlsim("cp", "dump", "small.yaml", *PLAIN, "--set", "batch.dispatcher=hcp19", "-o", "i.jsonl.gz")
-    assert (done.code, done.err) == (0, ""), done.err
+    (small / "rigid.yaml").write_text(RIGID)
+    done = mlsim("cp", "dump", "rigid.yaml", "-o", "i.jsonl.gz")
+    assert done.code == 0, done.err
     with gzip.open(small / "i.jsonl.gz", "rt") as file:
         instances = [json.loads(line) for line in file]
     assert done.out == f"i.jsonl.gz: {len(instances)} of {len(instances)} instances\n"

@@ -19,8 +19,9 @@ def solve_counts(solves: Solves) -> dict[str, Any]:
     -------
     dict
         ``passes``; ``status``: passes by word of :class:`SolveStatus`; ``fallbacks``: passes in which EASY
-        decided; ``unplaced`` jobs; ``solved``: passes with a model; ``variables``, ``constraints``, ``branches``:
-        means over those; ``build_ms``, ``solve_ms``: means over all passes. Means of nothing are None.
+        decided; ``unplaced`` jobs; ``solved``: passes with a model; ``variables``, ``constraints`` and
+        ``branches``, means over those; ``build_ms``, ``solve_ms``: means over all passes. Means of nothing
+        are None.
     """
     modelled = solves.variables > 0
     return {

@@ -85,7 +85,7 @@ class CpDispatcher:
             )
         solve = replace(solve, build_seconds=solve.build_seconds + ready - began)
         self._rows.note(view.now, solve)
-        return self._answers(view, plan)
+        return _answers(plan)
 
     def _needs_help(self, instance: Instance, plan: Plan, solve: Solve) -> bool:
         """Tell whether EASY has to decide.
@@ -97,19 +97,20 @@ class CpDispatcher:
             return True
         return solve.status is not Status.EMPTY and not len(instance.running) and not plan.starting()
 
-    def _answers(self, view: StateView, plan: Plan) -> list[Start]:
-        """Start jobs in order of arrival; those that overtake a job that waits on are marked."""
-        first_left = int(np.argmax(plan.start != 0)) if (plan.start != 0).any() else len(plan.start)
-        answers = []
-        for row in plan.starting():
-            nodes = plan.nodes[row]
-            assert nodes is not None, "what starts now has nodes"
-            answers.append(Start(row, nodes.tolist(), row > first_left))
-        return answers
-
     def solves(self) -> Solves:
         """Give one row a pass."""
         return self._rows.record()
+
+
+def _answers(plan: Plan) -> list[Start]:
+    """Start jobs in order of arrival; those that overtake a job that waits on are marked."""
+    first_left = int(np.argmax(plan.start != 0)) if (plan.start != 0).any() else len(plan.start)
+    answers = []
+    for row in plan.starting():
+        nodes = plan.nodes[row]
+        assert nodes is not None, "what starts now has nodes"
+        answers.append(Start(row, nodes.tolist(), row > first_left))
+    return answers
 
 
 class _Rows:

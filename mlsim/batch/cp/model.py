@@ -129,7 +129,7 @@ class Scheduling:
                 free = int(np.floor(after[k]))
                 late = self.cp.new_int_var(0, max(self.horizon - free, 0), "")
                 self.cp.add(late >= start - free)
-            terms.append(weight * late)  # type: ignore[operator]
+            terms.append(weight * late)
         self.cp.minimize(sum(terms))
         return scale
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,7 +267,8 @@ class Cp:
             return self._without(task, earliest < NEVER)
         least = float(task.weights @ earliest)
         order, cost = self._best_list(task, starts, nobody)
-        status, extra = Status.FEASIBLE, {}
+        status = Status.FEASIBLE
+        extra: dict[str, Any] = {}
         if cost <= least * (1 + 1e-12):
             status = Status.OPTIMAL
         elif n - task.fixed > 1:
@@ -305,7 +306,7 @@ class Cp:
 
     def _ask(
         self, task: _Task, order: Ints, cost: float, earliest: Ints, least: float
-    ) -> tuple[Ints, float, Status, dict[str, int]]:
+    ) -> tuple[Ints, float, Status, dict[str, Any]]:
         """Ask CP-SAT about the relaxation; gives order, cost, status and counts."""
         model = Scheduling.of(task.reduced.instance)
         starts, nobody = np.empty(len(task.units), np.int64), np.empty(0, np.int64)

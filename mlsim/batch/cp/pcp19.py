@@ -73,7 +73,7 @@ class UnitIntervals:
                     asks.append(demand)
             cp.add_cumulative(intervals, asks, total)
 
-    def read(self, values: Ints, starts: Ints) -> tuple[Ints | None, ...]:
+    def read(self, values: Ints) -> tuple[Ints | None, ...]:
         """Give the nodes of each job."""
         return tuple(places[values[literals] == 1] for literals, places in self._literals)
 

@@ -133,7 +133,7 @@ class Positions:
                     x.append(cp.new_fixed_size_interval_var(0, int(running.remaining[box]), ""))
                     y.append(cp.new_fixed_size_interval_var(at, amount, ""))
 
-    def read(self, values: Ints, starts: Ints) -> tuple[Ints | None, ...]:
+    def read(self, values: Ints) -> tuple[Ints | None, ...]:
         """Give the nodes of each job."""
         return tuple(values[indices] for indices in self._node_indices)
 

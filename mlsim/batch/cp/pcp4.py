@@ -60,7 +60,7 @@ class _Counts:
                 demands.append(count * each)
             cp.add_cumulative(intervals, demands, total)
 
-    def read(self, values: Ints, starts: Ints) -> tuple[Ints | None, ...]:
+    def read(self, values: Ints) -> tuple[Ints | None, ...]:
         """Give the nodes of each job."""
         return tuple(np.repeat(places, values[indices]) for indices, places in self._indices)
 

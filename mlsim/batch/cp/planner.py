@@ -86,7 +86,7 @@ class Built:
     scheduling
         Its part about time.
     read
-        Gives the nodes of each job from the values of all variables and the starts; None where the
+        Gives the nodes of each job from the values of all variables; None where the
         model does not place jobs.
     fixed_search
         Whether to branch as the model says.
@@ -95,7 +95,7 @@ class Built:
     """
 
     scheduling: Scheduling
-    read: Callable[[Ints, Ints], tuple[Ints | None, ...]] | None
+    read: Callable[[Ints], tuple[Ints | None, ...]] | None
     fixed_search: bool
     scale: float
 
@@ -173,7 +173,7 @@ class Planner(ABC):
             return Plan.empty(reduced.whole), 0
         starts = self._starts(built, answer)
         if built.read is not None:
-            return reduced.widen(Plan(starts, built.read(answer.values, starts))), 0
+            return reduced.widen(Plan(starts, built.read(answer.values))), 0
         nodes = place_by_best_fit(reduced.instance, starts)
         unplaced = [k for k in np.flatnonzero(starts == 0).tolist() if nodes[k] is None]
         starts[unplaced] = LATER

@@ -65,7 +65,7 @@ def profiles_of(instance: Instance, remaining: Ints) -> Profiles:
     """
     running = instance.running
     amounts = running.request * running.units[:, None]
-    held = amounts.any(axis=1)
+    held: NDArray[np.bool_] = amounts.sum(axis=1) > 0
     order = np.lexsort((remaining, running.node))
     order = order[held[order]]
     sizes = np.bincount(running.node[order], minlength=instance.n_nodes)
@@ -174,7 +174,7 @@ def _earliest(
 ) -> int:
     """Give the first time from ``not_before`` at which all units of a job can start."""
     if units == 1:
-        best = NEVER
+        best: int = NEVER
         for c in range(n_classes):
             best = _earliest_of_one(c, not_before, duration, request, n_steps, times, room, best)
             if best == not_before:
@@ -195,7 +195,7 @@ def _earliest(
     candidates[:n].sort()
     before = not_before
     for i in range(n):
-        at = candidates[i]
+        at: int = candidates[i]
         if at == before:
             continue
         before = at

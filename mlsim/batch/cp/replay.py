@@ -17,6 +17,7 @@ from mlsim.batch.cp.filter import reduce
 from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.plan import check_plan
 from mlsim.batch.cp.planner import Solve
+from mlsim.batch.cp.solving import Status
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 
@@ -67,13 +68,18 @@ class Replayed:
         """Wall-clock time of building and solving."""
         return self.solve.build_seconds + self.solve.solve_seconds
 
+    @property
+    def objective(self) -> float:
+        """Sum of expected slowdowns: 0 where no job could start, NaN where there is no solution."""
+        return 0.0 if self.solve.status is Status.EMPTY else self.solve.objective
+
 
 @contextmanager
 def writer_of(path: Path) -> Iterator[IO[str]]:
     """Open a file of instances, one JSON object a line; compressed if its name ends in .gz."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "wt", encoding="utf-8") as file:
-        yield file  # type: ignore[misc]  # text mode
+        yield file
 
 
 def read_instances(path: Path) -> Iterator[Instance]:
@@ -131,7 +137,7 @@ def replay(
 
 def group_of(one: Replayed, other: Replayed) -> Group:
     """Say how ``one`` does, compared with ``other`` on the same instance."""
-    a, b = one.solve.objective, other.solve.objective
+    a, b = one.objective, other.objective
     if not (math.isfinite(a) and math.isfinite(b)):
         return Group.UNSOLVED
     better, worse = a < b * (1 - _SAME_OBJECTIVE), a > b * (1 + _SAME_OBJECTIVE)

@@ -118,7 +118,7 @@ def _solver(control: Control, fixed_search: bool, parameters: dict[str, Any]) ->
     return solver
 
 
-def _status(code: int) -> Status:
+def _status(code: Any) -> Status:
     from ortools.sat.python import cp_model
 
     return {
@@ -203,10 +203,10 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
 
         def __init__(self) -> None:
             super().__init__()
-            self.value: float | None = None
+            self.found: float | None = None
 
         def on_solution_callback(self) -> None:
-            self.value = self.objective_value
+            self.found = self.objective_value
 
     solver, best, ended = _solver(control, fixed_search, parameters), Best(), threading.Event()
     solver.parameters.max_time_in_seconds = control.last_limit
@@ -216,9 +216,9 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
         nonlocal extensions
         began, limit, stale, before = time.monotonic(), control.limit, 0, None
         while not ended.wait(max(began + limit - time.monotonic(), 0.0)):
-            if extensions and best.value is not None:
-                stale = 0 if best.value != before else stale + 1
-            before = best.value
+            if extensions and best.found is not None:
+                stale = 0 if best.found != before else stale + 1
+            before = best.found
             if stale >= control.patience or limit >= control.last_limit:
                 # Asked again and again: the search may not have begun yet.
                 while not ended.wait(0.001):

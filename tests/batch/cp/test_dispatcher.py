@@ -47,7 +47,7 @@ def jobs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("mapping", ["core", "packed"])
 @pytest.mark.parametrize("name", [*MEANINGS])
 def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
-    limits = {"time_limit": 0.02, "time_limit_max": 0.02, "jobs": 12}
+    limits = {"time_limit": 0.002, "time_limit_max": 0.002, "jobs": 8}
     result = mlsim.run(scenario(jobs, dispatcher=str(name), cp=limits, mapping=mapping))
     assert result.summary["jobs"]["completed"] == 60
     solves = result.records.solves
@@ -94,7 +94,7 @@ def ints(*values) -> np.ndarray:
 
 
 def view(now: float, waiting: list[tuple], running: list[tuple], exclusive: bool = False) -> StateView:
-    """Waiting: (number, submit, estimate, units); running: (number, start, end, node, units); 4 nodes of 4."""
+    """Waiting: (number, submit, estimate, units); running: (number, start, end, node, units)."""
     free = np.full((4, 1), 4, np.int64)
     for job in running:
         free[job[3]] -= job[4]

@@ -198,7 +198,8 @@ def test_extensions_go_on_until_proof_or_the_last_limit():
 
 def test_the_same_answers_twice():
     rng = np.random.default_rng(1)
-    jobs = [(0, int(rng.integers(1, 4)), [int(rng.integers(1, 4))], int(rng.integers(5, 99))) for _ in range(20)]
+    drawn = rng.integers([1, 1, 5], [4, 4, 99], (20, 3)).tolist()
+    jobs = [(0, units, [each], duration) for units, each, duration in drawn]
     problem = instance([[4]] * 5, [(1, 1, [3], 20)], jobs)
     config = CpConfig(time_limit=0.05, time_limit_max=0.1)
     for name in (Dispatcher.CP, Dispatcher.HCP19, Dispatcher.PCP4, Dispatcher.PCP21):
