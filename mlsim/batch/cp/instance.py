@@ -274,25 +274,26 @@ def instance_of(
     waits = np.full(len(waiting), default_ewt)
     if ewt:
         waits = np.array([ewt.get(int(queue), default_ewt) for queue in waiting.queue])
+    # Copies: a view's columns are read-only, and kernels would be compiled once more for such.
     return Instance(
         float(view.now),
         tuple(names),
-        np.ascontiguousarray(capacity, np.int64),
-        np.ascontiguousarray(free, np.int64),
+        np.array(capacity, np.int64, order="C"),
+        np.array(free, np.int64, order="C"),
         Running(
             running.job_id[held],
-            running.held_node,
+            running.held_node.copy(),
             units,
-            np.ascontiguousarray(box_request, np.int64),
+            np.array(box_request, np.int64, order="C"),
             remaining[held],
             elapsed[held],
             late[held],
         ),
         Queued(
-            waiting.job_id,
-            waiting.submit_time,
-            waiting.units,
-            np.ascontiguousarray(request, np.int64),
+            waiting.job_id.copy(),
+            waiting.submit_time.copy(),
+            waiting.units.copy(),
+            np.array(request, np.int64, order="C"),
             np.maximum(np.ceil(waiting.estimate), 1).astype(np.int64),
             np.maximum(waits, 1.0),
         ),
