@@ -476,4 +476,5 @@ def _of_simulator(batch: BatchSystem) -> dict[str, Any]:
         "passes": batch.passes(),
         "outages": batch.outage_rows(),
         "attempts": batch.attempt_rows(),
+        "solves": batch.state.solves(),
     }

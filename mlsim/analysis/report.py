@@ -40,6 +40,8 @@ def summary_table(summary: Summary) -> RenderableType:
         blocks.append(_facts(_failure_facts(failures)))
     if summary["coordination"]["messages"] or summary["coordination"]["releases"]:
         blocks.append(_facts(_coordination_facts(summary["coordination"])))
+    if "cp" in summary:
+        blocks.append(_facts(_plan_facts(summary["cp"])))
     spaced = [blocks[0], *(Padding(block, (1, 0, 0, 0), expand=False) for block in blocks[1:])]
     return Padding(Group(*spaced), (0, 1), expand=False)
 
@@ -70,6 +72,17 @@ def _system_facts(summary: Summary) -> dict[str, str]:
         "throughput": f"{number(summary['throughput'])} jobs/h",
         "queue length": f"mean {number(queue['mean'])}, max {number(queue['max'])}",
     }
+
+
+def _plan_facts(cp: Summary) -> dict[str, str]:
+    status = ", ".join(f"{number} {word}" for word, number in cp["status"].items() if number)
+    facts = {"planning": f"{count(cp['passes'], 'plan')}: {status}"}
+    if cp["fallbacks"]:
+        facts["  without solution"] = f"EASY decided instead of {count(cp['fallbacks'], 'plan')}"
+    if cp["unplaced"]:
+        facts["  unplaced"] = f"{count(cp['unplaced'], 'start')} found no nodes"
+    facts["  per pass"] = f"build {number(cp['build_ms'])} ms, solve {number(cp['solve_ms'])} ms"
+    return facts
 
 
 def _job_words(jobs: Mapping[str, int]) -> str:

@@ -30,6 +30,7 @@ from mlsim.analysis.metrics import (
     throughput,
     utilization,
 )
+from mlsim.analysis.metrics.solves import solve_counts
 from mlsim.record import Jobs, Records
 from mlsim.record.derived import TAU, run_time
 
@@ -94,6 +95,7 @@ def summarize(
             "coordination": coordination_metrics(records),
             "failures": failure_metrics(records),
             "energy": energy_metrics(records),
+            **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
             "self": dict(measured or {}),
         }
     )

@@ -36,6 +36,7 @@ from mlsim.batch.table import (
     JobTable,
 )
 from mlsim.platform import Machine
+from mlsim.record import Solves
 from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
 from mlsim.workload.jobs import JobBlock
 
@@ -386,6 +387,10 @@ class BatchState:
             return now
         time, _ = reserve(self.units(slot), now, self.arrays)
         return float(time)
+
+    def solves(self) -> Solves:
+        """Give how the passes of a dispatcher that plans went: here there is none."""
+        return Solves.none()
 
     def make_room(self) -> None:
         """Let every array be large enough for the next pass, and remember where they are."""

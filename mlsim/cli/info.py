@@ -125,8 +125,11 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *_plugins("allocator"),
             ]
         case Listing.DISPATCHERS:
+            from mlsim.batch.cp.catalogue import MEANINGS
+
             return ("dispatcher", "meaning"), [
                 *((entry.name, entry.meaning) for entry in batch.DISPATCHERS),
+                *((str(name), meaning) for name, meaning in MEANINGS.items()),
                 *_plugins("dispatcher"),
             ]
         case Listing.PREDICTORS:

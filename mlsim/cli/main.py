@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import compare, esp, info, loop, machines, metrics, predict, run, study, workload
+from mlsim.cli import compare, cp, esp, info, loop, machines, metrics, predict, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -58,6 +58,7 @@ workload.workload.command("eurora")(machines.eurora)
 workload.workload.command("kit")(machines.kit)
 workload.workload.command("predict")(predict.predict)
 app.add_typer(workload.workload)
+app.add_typer(cp.cp)
 
 
 class _StoppedError(BaseException):

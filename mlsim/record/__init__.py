@@ -17,6 +17,8 @@ from mlsim.record.tables import (
     PEs,
     Records,
     Rejections,
+    Solves,
+    SolveStatus,
     empty,
 )
 
@@ -37,5 +39,7 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "SolveStatus",
+    "Solves",
     "empty",
 ]

@@ -38,6 +38,8 @@ from mlsim.record.tables import (
     PEs,
     Records,
     Rejections,
+    Solves,
+    SolveStatus,
 )
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "outage_frame",
     "pass_frame",
     "pe_frame",
+    "solve_frame",
     "write_tables",
 ]
 
@@ -66,8 +69,9 @@ _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
     "passes": lambda run, _: pass_frame(run.passes),
     "outages": lambda run, _: outage_frame(run.outages),
     "attempts": lambda run, _: attempt_frame(run.attempts, run.jobs),
+    "solves": lambda run, _: solve_frame(run.solves),
 }
-_OPTIONAL = ("loops", "chunks", "pes", "messages", "passes", "outages", "attempts")
+_OPTIONAL = ("loops", "chunks", "pes", "messages", "passes", "outages", "attempts", "solves")
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
@@ -131,6 +135,18 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         }
         | counted
     )
+
+
+def solve_frame(solves: Solves) -> pl.DataFrame:
+    """One row a pass of a dispatcher that plans by constraint programming.
+
+    ``time`` (s); jobs ``queued``, ``considered``, ``started``; ``variables``, ``constraints``; ``branches``,
+    ``conflicts``, ``extensions``; ``status`` (a word of :class:`SolveStatus`); ``objective``, ``bound`` (sum
+    of expected slowdowns); ``build_seconds``, ``solve_seconds`` (wall-clock s); ``fallback`` (EASY decided);
+    ``unplaced`` jobs.
+    """
+    columns = {column: getattr(solves, column) for column in Solves.__dataclass_fields__}
+    return _frame(columns | {"status": _words(solves.status, SolveStatus)})
 
 
 def _reasons(rejections: Rejections, jobs: int) -> pl.Series:

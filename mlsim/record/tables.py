@@ -31,6 +31,8 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "SolveStatus",
+    "Solves",
     "empty",
 ]
 
@@ -386,6 +388,65 @@ def _no_attempts() -> Attempts:
     return empty(Attempts)
 
 
+class SolveStatus(IntEnum):
+    """What is known of the plan of a pass."""
+
+    OPTIMAL = 0
+    FEASIBLE = 1
+    INFEASIBLE = 2
+    UNKNOWN = 3
+    EMPTY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Solves:
+    """One row a pass of a dispatcher that plans by constraint programming, in order.
+
+    Attributes
+    ----------
+    time
+        When the pass was.
+    queued, considered, started
+        Jobs: waiting, in the model, that started.
+    variables, constraints
+        Of the model; 0 where none was made.
+    branches, conflicts, extensions
+        Of the search; how often its time limit was doubled.
+    status
+        Code of :class:`SolveStatus`.
+    objective, bound
+        Sum of expected slowdowns over the plan, and the proved bound on it; NaN if there is none.
+    build_seconds, solve_seconds
+        Wall-clock time of making the model, and of the rest of the pass.
+    fallback
+        Whether EASY decided.
+    unplaced
+        Jobs that were to start and found no nodes.
+    """
+
+    time: Floats
+    queued: Ints
+    considered: Ints
+    started: Ints
+    variables: Ints
+    constraints: Ints
+    branches: Ints
+    conflicts: Ints
+    extensions: Ints
+    status: NDArray[np.int8]
+    objective: Floats
+    bound: Floats
+    build_seconds: Floats
+    solve_seconds: Floats
+    fallback: NDArray[np.bool_]
+    unplaced: Ints
+
+    @staticmethod
+    def none() -> Solves:
+        """Give a table of no rows."""
+        return empty(Solves)
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
@@ -401,6 +462,7 @@ class Records:
     rejections: Rejections = field(default_factory=Rejections.none)
     outages: Outages = field(default_factory=_no_outages)
     attempts: Attempts = field(default_factory=_no_attempts)
+    solves: Solves = field(default_factory=Solves.none)
 
 
 _DTYPES = {

@@ -6,6 +6,7 @@ from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
 from mlsim.scenario.catalogue import Option, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
+from mlsim.scenario.cp import CpConfig
 from mlsim.scenario.dumping import dump, plain
 from mlsim.scenario.engine import replay_obstacle
 from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
@@ -50,6 +51,7 @@ from mlsim.scenario.words import (
     MasterRole,
     MemorySource,
     OverrunRule,
+    PlanGoal,
     Policy,
     Predictor,
     ReleasedNodes,
@@ -84,6 +86,7 @@ __all__ = [
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "CpConfig",
     "Dispatcher",
     "DrainConfig",
     "EdgeConfig",
@@ -108,6 +111,7 @@ __all__ = [
     "OverrunRule",
     "ParametersConfig",
     "PerturbationConfig",
+    "PlanGoal",
     "PlatformConfig",
     "Policy",
     "PowerConfig",

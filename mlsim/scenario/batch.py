@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
+from mlsim.scenario.cp import CpConfig
 from mlsim.scenario.kinds import Count, Natural, Number, Switch, WordKind
 from mlsim.scenario.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
 from mlsim.scenario.power import PowerCaps
@@ -74,8 +75,14 @@ class BatchConfig(Section):
     dispatcher: DispatcherName = Field(
         Dispatcher.QUEUE,
         description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
-        "away), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), a class in a file, "
+        "away), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp or one of the "
+        "sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, "
         "or an installed one; see mlsim/batch/PLUGINS.md.",
+    )
+    cp: CpConfig | None = Field(
+        None,
+        description="How the dispatchers that plan by constraint programming do it. Default: each as it is "
+        "told of here.",
     )
     policy: PolicyName = Field(
         Policy.FCFS,
@@ -205,6 +212,7 @@ class BatchConfig(Section):
             message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
             yield BrokenRule("contiguity", message, ("allocator",))
         yield from self._unread()
+        yield from self._unread_in_cp()
         yield from self._without_restarts()
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
@@ -238,3 +246,17 @@ class BatchConfig(Section):
                     f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
                 )
                 yield BrokenRule(key, message, ("on_failure",))
+
+    def _unread_in_cp(self) -> Iterator[BrokenRule]:
+        """Name what the chosen dispatcher does not read in the section ``cp``."""
+        if self.cp is None:
+            return
+        dispatcher = self.dispatcher
+        if not (isinstance(dispatcher, Dispatcher) and dispatcher.solves):
+            message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
+            yield BrokenRule("cp", message, ("dispatcher",))
+            return
+        for key, readers in self.cp.readers().items():
+            if key in self.cp.model_fields_set and dispatcher not in readers:
+                message = f"{key} is read by {', '.join(readers)} only, and the dispatcher is {dispatcher}"
+                yield BrokenRule("cp", message, ("dispatcher",))

@@ -25,6 +25,7 @@ __all__ = [
     "MasterRole",
     "MemorySource",
     "OverrunRule",
+    "PlanGoal",
     "Policy",
     "Predictor",
     "ReleasedNodes",
@@ -202,6 +203,29 @@ class Dispatcher(Word):
     QUEUE = "queue"
     REJECT = "reject"
     PRB = "prb"
+    CP = "cp"
+    HCP19 = "hcp19"
+    PCP19 = "pcp19"
+    PCP4 = "pcp4"
+    PCP21 = "pcp21"
+    PCP21S = "pcp21s"
+    HCP1 = "hcp1"
+    HCP2 = "hcp2"
+    PCP1 = "pcp1"
+    PCP2 = "pcp2"
+
+    @property
+    def solves(self) -> bool:
+        """Whether it plans by constraint programming."""
+        return self not in (Dispatcher.QUEUE, Dispatcher.REJECT, Dispatcher.PRB)
+
+
+class PlanGoal(Word):
+    """What dispatcher cp makes small on average."""
+
+    SLOWDOWN = "slowdown"
+    BOUNDED_SLOWDOWN = "bounded-slowdown"
+    WAIT = "wait"
 
 
 class OverrunRule(Word):

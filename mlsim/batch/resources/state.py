@@ -45,6 +45,7 @@ from mlsim.batch.state import BEYOND_CAP, BatchState
 from mlsim.batch.table import HELD, KEY, NUMBER, START, SUBMIT, UNITS
 from mlsim.errors import InputError
 from mlsim.platform import Machine
+from mlsim.record import Solves
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, Policy
 from mlsim.workload.jobs import JobBlock
 
@@ -106,7 +107,7 @@ class ResourceState(BatchState):
         self._profile_of_nodes = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
-        self._load(config, requests.exclusive)
+        self._load(config, requests.exclusive, seed)
         if cap is not None:
             _check_cap(config)
             self._scratch["power"] = np.rint(cap.of_each * _MICRO).astype(np.int64)
@@ -124,11 +125,15 @@ class ResourceState(BatchState):
         self._has_profile = self._reserves and not self._settings[POOLED]
         self.make_room()
 
-    def _load(self, config: BatchConfig, exclusive: bool) -> None:
+    def _load(self, config: BatchConfig, exclusive: bool, seed: int) -> None:
         """Make the plugins."""
-        self._dispatcher = self._policy = self._allocator = None
+        self._dispatcher = self._policy = self._allocator = self._planning = None
         if not isinstance(config.dispatcher, Dispatcher):
             self._dispatcher = make_plugin("dispatcher", config.dispatcher)
+        elif config.dispatcher.solves:
+            from mlsim.batch.cp.dispatcher import CpDispatcher  # here, as it loads the solver
+
+            self._dispatcher = self._planning = CpDispatcher.of(config.dispatcher, config.cp, seed)
         if not isinstance(config.policy, Policy):
             self._policy = make_plugin("policy", config.policy)
         if not isinstance(config.allocator, Allocator):
@@ -284,6 +289,10 @@ class ResourceState(BatchState):
         self.started[: len(answers.started)] = answers.started
         self.rejected.extend(answers.rejected)
         return len(answers.started)
+
+    def solves(self) -> Solves:
+        """Give how the passes of a dispatcher that plans went."""
+        return super().solves() if self._planning is None else self._planning.solves()
 
     # Who holds what
 

@@ -1,0 +1,1 @@
+"""Dispatchers that plan by constraint programming (OR-Tools CP-SAT)."""

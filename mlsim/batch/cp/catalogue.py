@@ -1,0 +1,80 @@
+"""Names of the planners and what they mean; imports none of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlsim.scenario import CpConfig, Dispatcher
+
+if TYPE_CHECKING:
+    from mlsim.batch.cp.planner import AnyPlanner
+    from mlsim.batch.cp.solving import Control
+
+__all__ = ["MEANINGS", "control_for", "make_planner"]
+
+MEANINGS = {
+    Dispatcher.CP: "list schedules on classes of nodes, local search and CP-SAT; ours",
+    Dispatcher.HCP19: "times on pooled resources by CP, then best-fit (HCP'19, HCP3)",
+    Dispatcher.PCP19: "times and nodes by CP, an optional interval a unit and node (PCP'19, PCP3)",
+    Dispatcher.PCP4: "times and nodes by CP, a count of units a job and node (PCP4)",
+    Dispatcher.PCP21: "times and nodes by CP, a box a unit and resource type (PCP'21)",
+    Dispatcher.PCP21S: "PCP'21 for requests that are all alike (PCP'21s)",
+    Dispatcher.HCP1: "HCP, version 1: objective from ewt, reduced model, search control",
+    Dispatcher.HCP2: "HCP, version 2: version 1 with underestimated jobs taken as 1 s",
+    Dispatcher.PCP1: "PCP, version 1: objective from ewt, reduced model, search control",
+    Dispatcher.PCP2: "PCP, version 2: version 1 with underestimated jobs taken as 1 s",
+}
+
+_LIMIT, _LAST_LIMIT = 1.0, 16.0
+"""Seconds, as in the sources."""
+_OUR_LIMIT = 0.02
+
+
+def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
+    """Give the time control of a dispatcher."""
+    from mlsim.batch.cp.solving import Control
+
+    ours = name is Dispatcher.CP
+    limit = config.time_limit if config.time_limit is not None else (_OUR_LIMIT if ours else _LIMIT)
+    last = config.time_limit_max
+    if last is None:
+        last = limit if ours else max(_LAST_LIMIT, limit)
+    return Control(
+        limit, max(last, limit), config.extensions, config.deterministic, seed % 2**31, config.workers
+    )
+
+
+def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanner:
+    """Make the planner of a name, new: it remembers nothing.
+
+    Parameters
+    ----------
+    name
+        One of :data:`MEANINGS`.
+    config
+        The section ``batch.cp``.
+    seed
+        Of the scenario.
+    """
+    from mlsim.batch.cp.early import Hcp1, Hcp2, Pcp1, Pcp2
+    from mlsim.batch.cp.hcp19 import Hcp19
+    from mlsim.batch.cp.ours import Cp, CpOptions
+    from mlsim.batch.cp.pcp4 import Pcp4
+    from mlsim.batch.cp.pcp19 import Pcp19
+    from mlsim.batch.cp.pcp21 import Pcp21
+    from mlsim.batch.cp.pcp21s import Pcp21s
+
+    control = control_for(name, config, seed)
+    if name is Dispatcher.CP:
+        options = CpOptions(
+            config.goal,
+            config.by_size,
+            config.headroom,
+            config.patience,
+            config.rounds,
+            config.solve_jobs,
+        )
+        return Cp(control, config.jobs, options)
+    kinds = (Hcp19, Pcp19, Pcp4, Pcp21, Pcp21s, Hcp1, Hcp2, Pcp1, Pcp2)
+    (kind,) = [kind for kind in kinds if kind.name == name]
+    return kind(control, config.jobs)

@@ -1,0 +1,91 @@
+"""EASY on an instance: who decides in a pass without a solution."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.batch.cp.filter import needed_resources
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.packing import best_fit, fitting_units
+from mlsim.batch.cp.plan import LATER, Plan
+
+__all__ = ["easy"]
+
+Ints = NDArray[np.int64]
+
+
+def easy(instance: Instance) -> Plan:
+    """Start jobs in order of arrival; the first that does not fit gets a reservation (EASY).
+
+    The reservation is of nodes: the first time, as running jobs end, at which all units of the job fit, and
+    the nodes on which best-fit then places them. Later jobs start if they fit now and end by then, or fit
+    on what the reservation leaves.
+    """
+    n = len(instance.queued)
+    if not n:
+        return Plan.empty(0)
+    part = instance.without_resources(needed_resources(instance))
+    queued, running = part.queued, part.running
+    free = part.free.copy()
+    scarcity = 1.0 / np.maximum(part.capacity.sum(axis=0), 1)
+    start = np.full(n, LATER, np.int64)
+    nodes: list[Ints | None] = [None] * n
+    started: list[int] = []
+
+    def begin(job: int, room: Ints) -> bool:
+        chosen = np.empty(int(queued.units[job]), np.int64)
+        if not best_fit(int(queued.units[job]), queued.request[job], room, scarcity, chosen):
+            return False
+        start[job], nodes[job] = 0, chosen
+        if room is not free:
+            _hold(chosen, queued.request[job], free)
+        started.append(job)
+        return True
+
+    head = 0
+    while head < n and begin(head, free):
+        head += 1
+    if head == n:
+        return Plan(start, tuple(nodes))
+    boxes = [(int(r), int(k), -1) for k, r in enumerate(running.remaining)]
+    boxes += [(int(queued.duration[job]), -1, job) for job in started]
+    later, shadow = free.copy(), -1
+    for end, box, job in sorted(boxes):
+        if box >= 0:
+            later[running.node[box]] += running.request[box] * running.units[box]
+        else:
+            _hold(nodes[job], -queued.request[job], later)  # type: ignore[arg-type]
+        if _fits(int(queued.units[head]), queued.request[head], later):
+            shadow = end
+            break
+    # Whatever else ends by then counts as gone, too.
+    if shadow >= 0:
+        place = np.empty(int(queued.units[head]), np.int64)
+        best_fit(int(queued.units[head]), queued.request[head], later, scarcity, place)
+    spare = np.minimum(later, free) if shadow >= 0 else free
+    for job in range(head + 1, n):
+        if shadow >= 0 and queued.duration[job] > shadow:
+            if begin(job, spare):
+                spare = np.minimum(spare, free)
+        elif begin(job, free):
+            spare = np.minimum(spare, free) if shadow >= 0 else free
+    return Plan(start, tuple(nodes))
+
+
+@kernel
+def _hold(nodes: Ints, request: Ints, free: Ints) -> None:
+    """Take one unit from each of the nodes."""
+    for node in nodes:
+        free[node] -= request
+
+
+@kernel
+def _fits(units: int, request: Ints, free: Ints) -> bool:
+    fit = 0
+    for node in range(free.shape[0]):
+        fit += fitting_units(node, units - fit, request, free)
+        if fit == units:
+            return True
+    return False

@@ -1,0 +1,300 @@
+"""What one pass has to decide: an instance, and how it is written as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.view import StateView
+from mlsim.errors import InputError
+
+__all__ = ["Instance", "Queued", "Running", "instance_of"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+NODE = "node"
+"""The resource of which every node has one where nodes are given whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Boxes that are already there: one row a (job, node).
+
+    Attributes
+    ----------
+    job_id : ndarray of int64, shape (b,)
+        The job.
+    node : ndarray of int64, shape (b,)
+        Where the units are.
+    units : ndarray of int64, shape (b,)
+        How many of the job's units are on this node.
+    request : ndarray of int64, shape (b, R)
+        What one unit holds.
+    remaining : ndarray of int64, shape (b,)
+        Seconds from now until the expected end, at least 1: less would shrink the horizon.
+    elapsed : ndarray of int64, shape (b,)
+        Seconds since the start.
+    late : ndarray of int64, shape (b,)
+        Seconds since the end that was expected when the job started, 0 before it.
+    """
+
+    job_id: Ints
+    node: Ints
+    units: Ints
+    request: Ints
+    remaining: Ints
+    elapsed: Ints
+    late: Ints
+
+    def __len__(self) -> int:
+        return self.job_id.size
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Jobs that wait: one row each, in order of arrival.
+
+    Attributes
+    ----------
+    job_id : ndarray of int64, shape (n,)
+        The job.
+    arrival : ndarray of float64, shape (n,)
+        Submission time in seconds.
+    units : ndarray of int64, shape (n,)
+        Identical units.
+    request : ndarray of int64, shape (n, R)
+        What one unit asks for.
+    duration : ndarray of int64, shape (n,)
+        Expected duration in whole seconds, rounded up, at least 1.
+    ewt : ndarray of float64, shape (n,)
+        Expected waiting time of the job's submission queue in seconds, above 0; versions 1 and 2 only.
+    """
+
+    job_id: Ints
+    arrival: Floats
+    units: Ints
+    request: Ints
+    duration: Ints
+    ewt: Floats
+
+    def __len__(self) -> int:
+        return self.job_id.size
+
+    def take(self, rows: Ints) -> Queued:
+        """Give some of the rows."""
+        return Queued(
+            self.job_id[rows],
+            self.arrival[rows],
+            self.units[rows],
+            self.request[rows],
+            self.duration[rows],
+            self.ewt[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One dispatching problem. Times of plans count from ``now``.
+
+    Attributes
+    ----------
+    now
+        Seconds from the scenario's start.
+    resources
+        Names of the R resource types; where nodes are given whole, ``node`` comes first.
+    capacity : ndarray of int64, shape (N, R)
+        What every node has.
+    free : ndarray of int64, shape (N, R)
+        What nobody holds now.
+    running, queued
+        The jobs.
+    """
+
+    now: float
+    resources: tuple[str, ...]
+    capacity: Ints
+    free: Ints
+    running: Running
+    queued: Queued
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.capacity.shape[0])
+
+    def priority(self) -> Floats:
+        """Give the slowdown that each queued job has now; larger goes first (paper, section 2.2)."""
+        d = self.queued.duration
+        priority: Floats = (self.now - self.queued.arrival + d) / d
+        return priority
+
+    def without_resources(self, kept: Ints) -> Instance:
+        """Keep only some resource types, given by their places."""
+        return Instance(
+            self.now,
+            tuple(self.resources[r] for r in kept.tolist()),
+            np.ascontiguousarray(self.capacity[:, kept]),
+            np.ascontiguousarray(self.free[:, kept]),
+            replace(self.running, request=np.ascontiguousarray(self.running.request[:, kept])),
+            replace(self.queued, request=np.ascontiguousarray(self.queued.request[:, kept])),
+        )
+
+    def with_queued(self, rows: Ints) -> Instance:
+        """Keep only some queued jobs, in the order given."""
+        return replace(self, queued=self.queued.take(rows))
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what :meth:`from_json` reads, of plain lists and numbers."""
+        return {
+            "now": self.now,
+            "resources": list(self.resources),
+            "capacity": self.capacity.tolist(),
+            "free": self.free.tolist(),
+            "running": {name: getattr(self.running, name).tolist() for name in Running.__slots__},
+            "queued": {name: getattr(self.queued, name).tolist() for name in Queued.__slots__},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], place: str = "instance") -> Instance:
+        """Read an instance.
+
+        Raises
+        ------
+        InputError
+            If something is missing or of another shape; the message begins with ``place``.
+        """
+        try:
+            resources = tuple(str(name) for name in data["resources"])
+            wide = len(resources)
+            running, queued = data["running"], data["queued"]
+            instance = cls(
+                float(data["now"]),
+                resources,
+                _matrix(data["capacity"], wide),
+                _matrix(data["free"], wide),
+                Running(
+                    *(
+                        _matrix(running[name], wide) if name == "request" else _column(running[name])
+                        for name in Running.__slots__
+                    )
+                ),
+                Queued(
+                    _column(queued["job_id"]),
+                    np.asarray(queued["arrival"], np.float64),
+                    _column(queued["units"]),
+                    _matrix(queued["request"], wide),
+                    _column(queued["duration"]),
+                    np.asarray(queued["ewt"], np.float64),
+                ),
+            )
+        except KeyError as error:
+            raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{place}: not an instance: {error}") from error
+        instance._check(place)
+        return instance
+
+    def _check(self, place: str) -> None:
+        lengths = {
+            "running": {len(getattr(self.running, name)) for name in Running.__slots__},
+            "queued": {len(getattr(self.queued, name)) for name in Queued.__slots__},
+            "nodes": {len(self.capacity), len(self.free)},
+        }
+        for name, found in lengths.items():
+            if len(found) > 1:
+                raise InputError(f"{place}: columns of {name} have different lengths: {sorted(found)}")
+        if len(self.running) and not (
+            self.running.node.min() >= 0 and self.running.node.max() < self.n_nodes
+        ):
+            raise InputError(f"{place}: running.node: allowed: 0 to {self.n_nodes - 1}")
+        for name, column in (
+            ("running.remaining", self.running.remaining),
+            ("queued.duration", self.queued.duration),
+            ("queued.units", self.queued.units),
+        ):
+            if (column < 1).any():
+                raise InputError(f"{place}: {name}: {column.min()}; allowed: 1 and more")
+
+
+def _column(values: Any) -> Ints:
+    return np.asarray(values, np.int64).reshape(-1)
+
+
+def _matrix(values: Any, wide: int) -> Ints:
+    return np.asarray(values, np.int64).reshape(-1, wide)
+
+
+def instance_of(
+    view: StateView,
+    ewt: Mapping[int, float] | None = None,
+    default_ewt: float = 1.0,
+    expected: Mapping[int, float] | None = None,
+) -> Instance:
+    """Make an instance of what a dispatcher sees.
+
+    Parameters
+    ----------
+    view
+        The state at a pass.
+    ewt
+        Expected waiting time of each submission queue in seconds.
+    default_ewt
+        For queues that ``ewt`` does not name.
+    expected
+        The end that was expected of each running job, by its number, when it started.
+    """
+    waiting, running = view.waiting, view.running
+    held = running.held_job
+    names, capacity, free = view.resources, view.capacity, view.free
+    box_request, request = running.request[held], waiting.request
+    if view.exclusive:
+        whole = (capacity.max(axis=1, initial=0) > 0).astype(np.int64)
+        untouched = whole * (free == capacity).all(axis=1)
+        names = (NODE, *names)
+        capacity, free = np.column_stack((whole, capacity)), np.column_stack((untouched, free))
+        # However many units of a job lie on a node given whole, the node is taken once.
+        box_request = np.column_stack(
+            (np.ones(len(held), np.int64), box_request * running.held_units[:, None])
+        )
+        request = np.column_stack((np.ones(len(waiting), np.int64), request))
+        units = np.ones(len(held), np.int64)
+    else:
+        units = running.held_units.astype(np.int64)
+    remaining = np.maximum(np.ceil(running.expected_end - view.now), 1).astype(np.int64)
+    elapsed = np.floor(view.now - running.start_time).astype(np.int64)
+    late = np.zeros(len(running), np.int64)
+    if expected:
+        ends = [expected.get(number, np.inf) for number in running.number.tolist()]
+        late = np.floor(np.maximum(view.now - np.array(ends), 0.0)).astype(np.int64)
+    waits = np.full(len(waiting), default_ewt)
+    if ewt:
+        waits = np.array([ewt.get(int(queue), default_ewt) for queue in waiting.queue])
+    # Copies: a view's columns are read-only, and kernels would be compiled once more for such.
+    return Instance(
+        float(view.now),
+        tuple(names),
+        np.array(capacity, np.int64, order="C"),
+        np.array(free, np.int64, order="C"),
+        Running(
+            running.job_id[held],
+            running.held_node.copy(),
+            units,
+            np.array(box_request, np.int64, order="C"),
+            remaining[held],
+            elapsed[held],
+            late[held],
+        ),
+        Queued(
+            waiting.job_id.copy(),
+            waiting.submit_time.copy(),
+            waiting.units.copy(),
+            np.array(request, np.int64, order="C"),
+            np.maximum(np.ceil(waiting.estimate), 1).astype(np.int64),
+            np.maximum(waits, 1.0),
+        ),
+    )

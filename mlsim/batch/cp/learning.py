@@ -1,0 +1,89 @@
+"""What ``cp`` learns while it dispatches: how far estimates can be trusted, and what sorts of jobs arrive.
+
+A dispatcher that plans only for the jobs that wait fills the machine with long jobs whenever no short
+one is there, and the next short job pays with a slowdown of hundreds. So long jobs leave a little of
+the machine free, as much as there are much shorter jobs among the arrivals, and only as far as
+estimates have turned out to tell the two apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.view import StateView
+
+__all__ = ["Experience"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FORGET = 0.999
+"""What an observation is worth when the next one has been made."""
+_BINS_PER_OCTAVE = 2
+_N_BINS = 96
+_MUCH_SHORTER = 13
+"""Bins between a job and those for which it leaves room: 2^(13/2), 90 times shorter."""
+
+
+class Experience:
+    """What the passes so far have shown.
+
+    Attributes
+    ----------
+    expected : dict of int to float
+        The end that was expected of each running job when it was first seen, by number.
+    """
+
+    def __init__(self) -> None:
+        self.expected: dict[int, float] = {}
+        self._began: dict[int, float] = {}
+        self._right = 0.0
+        self._seen = 0.0
+        self._arrivals = np.zeros(_N_BINS)
+        self._newest = -1
+
+    def observe(self, view: StateView) -> None:
+        """Take note of the jobs that have gone and of those that have come since the last pass."""
+        running = view.running
+        now_running = dict(zip(running.number.tolist(), range(len(running)), strict=True))
+        for number in [number for number in self.expected if number not in now_running]:
+            began = self._began.pop(number)
+            estimate = self.expected.pop(number) - began
+            run_time = max(view.now - began, 1.0)
+            self._seen = self._seen * _FORGET + 1.0
+            self._right = self._right * _FORGET + (0.5 <= estimate / run_time <= 2.0)
+        for number, row in now_running.items():
+            if number not in self.expected:
+                self.expected[number] = float(running.expected_end[row])
+                self._began[number] = float(running.start_time[row])
+        new = view.waiting.number > self._newest
+        if new.any():
+            self._newest = int(view.waiting.number[new].max())
+            for place in _bins(view.waiting.estimate[new]).tolist():
+                self._arrivals *= _FORGET
+                self._arrivals[place] += 1.0
+
+    @property
+    def trust(self) -> float:
+        """How far to trust estimates, 0 to 1.
+
+        0 where at most half of the jobs that ended ran within a factor of 2 of their estimate, and before
+        20 have ended.
+        """
+        if self._seen < 20.0:
+            return 0.0
+        return max(2.0 * self._right / self._seen - 1.0, 0.0)
+
+    def share_much_shorter(self, durations: Ints) -> Floats:
+        """Give for each duration the share of arrivals that are at least 90 times shorter."""
+        below = np.cumsum(self._arrivals)
+        place = _bins(durations.astype(np.float64)) - _MUCH_SHORTER
+        share: Floats = np.where(place >= 0, below[np.maximum(place, 0)], 0.0) / max(below[-1], 1.0)
+        return share
+
+
+def _bins(seconds: Floats) -> Ints:
+    places = np.floor(_BINS_PER_OCTAVE * np.log2(np.maximum(seconds, 1.0))).astype(np.int64)
+    clipped: Ints = np.clip(places, 0, _N_BINS - 1)
+    return clipped

@@ -1,0 +1,148 @@
+"""Solving the instances of a run again, with any of the dispatchers, one against another."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from mlsim.batch.cp.catalogue import make_planner
+from mlsim.batch.cp.filter import reduce
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import check_plan
+from mlsim.batch.cp.planner import Solve
+from mlsim.batch.cp.solving import Status
+from mlsim.errors import InputError
+from mlsim.scenario import CpConfig, Dispatcher
+
+__all__ = ["Group", "Replayed", "group_of", "read_instances", "replay", "writer_of"]
+
+_SAME_OBJECTIVE = 1e-6
+"""Relative difference up to which objectives count as the same."""
+_SAME_TIME = 0.05
+"""Relative difference up to which times count as the same."""
+
+
+class Group(StrEnum):
+    """How a dispatcher does on an instance, compared with another (thesis, Table 6.3).
+
+    G1: no worse in objective and time. G2: better in one, worse in the other. G3: the rest, worse in one
+    and no better in the other. UNSOLVED: one of the two has no solution.
+    """
+
+    G1 = "G1"
+    G2 = "G2"
+    G3 = "G3"
+    UNSOLVED = "unsolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One instance solved by one dispatcher.
+
+    Attributes
+    ----------
+    instance
+        Its number, from 0.
+    dispatcher
+        Who solved it.
+    solve
+        How.
+    wrong
+        What the checker found wrong with the plan.
+    """
+
+    instance: int
+    dispatcher: Dispatcher
+    solve: Solve
+    wrong: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of building and solving."""
+        return self.solve.build_seconds + self.solve.solve_seconds
+
+    @property
+    def objective(self) -> float:
+        """Sum of expected slowdowns: 0 where no job could start, NaN where there is no solution."""
+        return 0.0 if self.solve.status is Status.EMPTY else self.solve.objective
+
+
+@contextmanager
+def writer_of(path: Path) -> Iterator[IO[str]]:
+    """Open a file of instances, one JSON object a line; compressed if its name ends in .gz."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8") as file:
+        yield file
+
+
+def read_instances(path: Path) -> Iterator[Instance]:
+    """Read a file of instances.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or a line is no instance; the message names the line.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                place = f"{path}, line {number}"
+                try:
+                    data = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"{place}: not JSON: {error}") from error
+                if not isinstance(data, dict):
+                    raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
+                yield Instance.from_json(data, place)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def replay(
+    instances: Iterable[Instance], dispatchers: Sequence[Dispatcher], config: CpConfig, seed: int = 0
+) -> Iterator[Replayed]:
+    """Solve instances with each of some dispatchers.
+
+    All get the same jobs: those that the reduction by slowdown keeps. So ``cp`` plans for the jobs that can
+    start now, too, and without what it would have learned or remembered.
+
+    Parameters
+    ----------
+    instances
+        What to solve.
+    dispatchers
+        Who.
+    config
+        Time control and options.
+    seed
+        Of the solver.
+    """
+    for number, instance in enumerate(instances):
+        reduced = reduce(instance, config.jobs)
+        part = instance.with_queued(reduced.rows)
+        for name in dispatchers:
+            plan, solve = make_planner(name, config, seed).plan(part)
+            yield Replayed(number, name, solve, tuple(check_plan(part, plan)))
+
+
+def group_of(one: Replayed, other: Replayed) -> Group:
+    """Say how ``one`` does, compared with ``other`` on the same instance."""
+    a, b = one.objective, other.objective
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return Group.UNSOLVED
+    better, worse = a < b * (1 - _SAME_OBJECTIVE), a > b * (1 + _SAME_OBJECTIVE)
+    quicker = one.seconds < other.seconds * (1 - _SAME_TIME)
+    slower = one.seconds > other.seconds * (1 + _SAME_TIME)
+    if (better and slower) or (worse and quicker):
+        return Group.G2
+    return Group.G3 if worse or slower else Group.G1

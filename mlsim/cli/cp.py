@@ -1,0 +1,223 @@
+"""``mlsim cp``: the instances of a run, and dispatchers that solve them again."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim.batch.cp.instance import Instance
+    from mlsim.batch.cp.replay import Replayed
+    from mlsim.scenario import CpConfig, Dispatcher
+
+__all__ = ["cp"]
+
+cp = typer.Typer(
+    name="cp",
+    help="Instances of constraint-programming dispatchers: save, solve again.",
+    no_args_is_help=True,
+)
+
+_Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")]
+
+
+@cp.command("dump")
+def dump(
+    file: Annotated[Path, typer.Argument(help="Scenario file with such a dispatcher.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="JSON lines to write, .gz too; must not exist."),
+    ],
+    set_: _Set = None,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Save each N-th instance only.")] = 1,
+    most: Annotated[int | None, typer.Option(min=1, metavar="N", help="Save N instances at most.")] = None,
+    queued: Annotated[int, typer.Option(min=1, help="Save instances with this many waiting jobs.")] = 1,
+) -> None:
+    """Simulate FILE and save what its dispatcher has to decide at each pass."""
+    from mlsim import cosim
+    from mlsim.batch.cp.dispatcher import watching
+    from mlsim.batch.cp.replay import writer_of
+    from mlsim.cli.newfiles import new_files
+    from mlsim.errors import InputError
+    from mlsim.scenario import Dispatcher, load, parse_overrides
+
+    scenario = load(file, parse_overrides(set_ or []))
+    name = scenario.batch.dispatcher
+    if not (isinstance(name, Dispatcher) and name.solves):
+        allowed = ", ".join(word for word in Dispatcher if word.solves)
+        raise InputError(f"{file}: batch.dispatcher: {name} makes no instances; allowed: {allowed}")
+    seen = saved = 0
+    with new_files([out]) as (partial,), writer_of(partial) as lines:
+
+        def save(instance: Instance) -> None:
+            nonlocal seen, saved
+            if len(instance.queued) < queued:
+                return
+            seen += 1
+            if (seen - 1) % every == 0 and (most is None or saved < most):
+                lines.write(json.dumps(instance.as_json(), separators=(",", ":")) + "\n")
+                saved += 1
+
+        with watching(save):
+            cosim.simulate(scenario)
+    print(f"{out}: {saved:,} of {seen:,} instances")
+
+
+@cp.command("replay")
+def replay(
+    file: Annotated[Path, typer.Argument(help="What `mlsim cp dump` wrote.", show_default=False)],
+    dispatchers: Annotated[
+        list[str],
+        typer.Option("--dispatcher", "-d", metavar="NAME", help="Who solves; the first is compared with."),
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Option of batch.cp, such as time_limit=100ms."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="CSV of every solve; must not exist.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Solve saved instances with dispatchers and compare them, instance by instance."""
+    from mlsim import _jit
+    from mlsim.batch.cp.replay import read_instances
+    from mlsim.batch.cp.replay import replay as solve_again
+    from mlsim.cli.newfiles import new_files
+
+    if json_:
+        _jit.quiet()
+    names, config = _names(dispatchers), _config(set_ or [])
+    with new_files([out] if out else []) as partial:
+        rows = list(solve_again(read_instances(file), names, config))
+        if partial:
+            _write_csv(partial[0], rows)
+    wrong = [f"instance {row.instance}, {row.dispatcher}: {text}" for row in rows for text in row.wrong]
+    for text in wrong[:10]:
+        print(f"mlsim: wrong plan: {text}", file=sys.stderr)
+    table = _compare(rows, names)
+    if json_:
+        print(json.dumps(table, indent=2, allow_nan=False))
+    else:
+        _print(table)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _names(texts: list[str]) -> list[Dispatcher]:
+    from mlsim.errors import InputError
+    from mlsim.scenario import Dispatcher
+
+    allowed = {str(word): word for word in Dispatcher if word.solves}
+    for text in texts:
+        if text.casefold() not in allowed:
+            raise InputError(f"--dispatcher {text}: allowed: {', '.join(allowed)}")
+    return list(dict.fromkeys(allowed[text.casefold()] for text in texts))
+
+
+def _config(texts: list[str]) -> CpConfig:
+    from pydantic import ValidationError
+
+    from mlsim.errors import InputError
+    from mlsim.scenario import CpConfig, parse_overrides
+
+    try:
+        return CpConfig.model_validate(parse_overrides(texts))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise InputError(f"--set {place}: {problem.get('ctx', {}).get('text', problem['msg'])}") from error
+
+
+def _write_csv(path: Path, rows: list[Replayed]) -> None:
+    import polars as pl
+
+    names = list(rows[0].solve.__slots__) if rows else []
+    pl.DataFrame(
+        [
+            {"instance": row.instance, "dispatcher": str(row.dispatcher)}
+            | {name: getattr(row.solve, name) for name in names}
+            for row in rows
+        ],
+        infer_schema_length=None,
+    ).write_csv(path)
+
+
+def _compare(rows: list[Replayed], names: list[Dispatcher]) -> list[dict[str, Any]]:
+    """Give means of each dispatcher, and its ratios and groups against the first."""
+    from mlsim.batch.cp.replay import Group, group_of
+
+    of = {name: [row for row in rows if row.dispatcher == name] for name in names}
+    table = []
+    for name in names:
+        mine, base = of[name], of[names[0]]
+        groups = [group_of(one, other) for one, other in zip(mine, base, strict=True)]
+        table.append(
+            {
+                "dispatcher": str(name),
+                "instances": len(mine),
+                "solved": sum(not math.isnan(row.objective) for row in mine),
+                "empty": sum(row.solve.status == "empty" for row in mine),
+                "optimal": sum(row.solve.status == "optimal" for row in mine),
+                "variables": _mean([row.solve.variables for row in mine]),
+                "constraints": _mean([row.solve.constraints for row in mine]),
+                "branches": _mean([row.solve.branches for row in mine]),
+                "time_ms": _mean([row.seconds * 1e3 for row in mine]),
+                "variables_ratio": _median_ratio(
+                    [(a.solve.variables, b.solve.variables) for a, b in zip(mine, base, strict=True)]
+                ),
+                "time_ratio": _median_ratio(
+                    [(a.seconds, b.seconds) for a, b in zip(mine, base, strict=True)]
+                ),
+                "objective_ratio": _mean_ratio(
+                    [(a.objective, b.objective) for a, b in zip(mine, base, strict=True)]
+                ),
+                "groups": {str(group): groups.count(group) for group in Group},
+            }
+        )
+    return table
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _ratios(pairs: list[tuple[float, float]]) -> list[float]:
+    return sorted(a / b for a, b in pairs if b > 0 and not math.isnan(a))
+
+
+def _median_ratio(pairs: list[tuple[float, float]]) -> float | None:
+    ratios = _ratios(pairs)
+    return ratios[len(ratios) // 2] if ratios else None
+
+
+def _mean_ratio(pairs: list[tuple[float, float]]) -> float | None:
+    return _mean(_ratios(pairs))
+
+
+def _print(table: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=box.SIMPLE_HEAD)
+    titles = ("dispatcher", "solved", "optimal", "variables", "time ms", "variables x", "time x")
+    for title in (*titles, "objective x", "G1", "G2", "G3"):
+        shown.add_column(title, justify="left" if title == "dispatcher" else "right")
+    for row in table:
+        numbers = [row[key] for key in ("variables", "time_ms", "variables_ratio", "time_ratio")]
+        shown.add_row(
+            row["dispatcher"],
+            f"{row['solved']} of {row['instances']}",
+            str(row["optimal"]),
+            *("-" if number is None else f"{number:.4g}" for number in numbers),
+            "-" if row["objective_ratio"] is None else f"{row['objective_ratio']:.6f}",
+            *(str(row["groups"][group]) for group in ("G1", "G2", "G3")),
+        )
+    Console().print(shown)
+    print(f"x: ratio to {table[0]['dispatcher']}, median of instances (objective: mean)")

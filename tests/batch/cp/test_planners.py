@@ -1,0 +1,240 @@
+"""Every planner: the worked example, checked plans, optimal objectives, and odd instances."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlsim.batch.cp.catalogue import MEANINGS, make_planner
+from mlsim.batch.cp.easy import easy
+from mlsim.batch.cp.filter import reduce
+from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.plan import LATER, Plan, check_plan
+from mlsim.batch.cp.solving import Status
+from mlsim.errors import InputError
+from mlsim.scenario import CpConfig, Dispatcher
+from tests.batch.cp.instances import best_cost, instance, worked_example
+
+IN_MODEL = [Dispatcher.PCP19, Dispatcher.PCP4, Dispatcher.PCP21, Dispatcher.PCP21S]
+EVERY = list(MEANINGS)
+QUICK = CpConfig(time_limit=0.5, time_limit_max=1.0)
+
+quickly = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def plan_of(name: Dispatcher, problem: Instance, config: CpConfig = QUICK):
+    plan, solve = make_planner(name, config).plan(problem)
+    assert check_plan(problem, plan) == []
+    return plan, solve
+
+
+@pytest.mark.parametrize("name", [*IN_MODEL, Dispatcher.HCP19, Dispatcher.CP])
+def test_worked_example(name: Dispatcher):
+    plan, _ = plan_of(name, worked_example())
+    assert plan.starting() == [0, 1]
+    assert plan.nodes[0].tolist() == [1]
+    assert sorted(plan.nodes[1].tolist()) == [2, 3]
+
+
+def test_the_sources_count_of_variables():
+    """hcp19 has a variable a job; pcp19 one more for each place of a unit (paper, section 2.2)."""
+    problem = worked_example()
+    sizes = {name: plan_of(name, problem)[1].variables for name in (Dispatcher.HCP19, Dispatcher.PCP19)}
+    assert sizes == {Dispatcher.HCP19: 3, Dispatcher.PCP19: 3 + 2 + 4 + 2}
+
+
+def test_size_of_pcp21_does_not_depend_on_nodes():
+    few, many = (
+        instance([[4, 4]] * n, [(0, 1, [4, 1], 9)], [(0, 2, [4, 2], 5), (0, 1, [2, 1], 7)]) for n in (3, 200)
+    )
+    assert plan_of(Dispatcher.PCP21, few)[1].variables == plan_of(Dispatcher.PCP21, many)[1].variables
+
+
+amounts = st.integers(0, 2)
+small = st.builds(
+    instance,
+    st.sampled_from([[[2, 2]] * 2, [[2, 1], [1, 2]], [[2, 2], [2, 2], [1, 0]]]),
+    st.lists(st.tuples(st.integers(0, 1), st.just(1), st.just([1, 1]), st.integers(1, 4)), max_size=2).filter(
+        lambda boxes: len({box[0] for box in boxes}) == len(boxes)
+    ),
+    st.lists(
+        st.tuples(
+            st.integers(-5, 0),
+            st.integers(1, 2),
+            st.tuples(st.integers(1, 2), amounts).map(list),
+            st.integers(1, 4),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+
+
+def cost_of(plan: Plan, problem: Instance) -> float:
+    return float((plan.start / problem.queued.duration).sum())
+
+
+def only_considered(problem: Instance) -> Instance:
+    return problem.with_queued(np.sort(reduce(problem, 100).rows))
+
+
+@pytest.mark.parametrize("name", [Dispatcher.PCP19, Dispatcher.PCP4])
+@quickly
+@given(small)
+def test_objective_is_that_of_exhaustive_search(name: Dispatcher, problem: Instance):
+    problem = only_considered(problem)
+    plan, solve = plan_of(name, problem)
+    if len(problem.queued):
+        assert solve.status is Status.OPTIMAL
+        assert cost_of(plan, problem) == pytest.approx(best_cost(problem))
+
+
+@quickly
+@given(small)
+def test_positions_cost_no_less_than_nodes(problem: Instance):
+    """A unit's pieces lie side by side in pcp21, which can cost time; most often it does not."""
+    problem = only_considered(problem)
+    for name in (Dispatcher.PCP21, Dispatcher.PCP21S):
+        plan, solve = plan_of(name, problem)
+        if len(problem.queued):
+            assert solve.status is Status.OPTIMAL
+            assert cost_of(plan, problem) >= best_cost(problem) - 1e-9
+
+
+@quickly
+@given(small)
+def test_pooled_objective_is_that_of_one_big_node(problem: Instance):
+    problem = only_considered(problem)
+    _, solve = plan_of(Dispatcher.HCP19, problem)
+    if len(problem.queued):
+        queued = problem.queued
+        constant = float(((problem.now - queued.arrival + queued.duration) / queued.duration).sum())
+        assert solve.objective == pytest.approx(best_cost(problem, pooled=True) + constant)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small)
+def test_cp_is_optimal_where_it_says_so(problem: Instance):
+    plan, solve = plan_of(Dispatcher.CP, problem)
+    fits = best_cost(problem)
+    if math.isinf(fits) or solve.status is Status.EMPTY:
+        return
+    assert cost_of(plan, problem) >= fits - 1e-9
+    if solve.status is Status.OPTIMAL:
+        assert cost_of(plan, problem) == pytest.approx(fits)
+
+
+@settings(max_examples=40, deadline=None)
+@given(small)
+def test_easy_gives_a_plan_that_fits(problem: Instance):
+    plan = easy(problem)
+    assert check_plan(problem, plan) == []
+    first = reduce(problem.with_queued(np.array([0])), 1)
+    assert not len(first.rows) or plan.start[0] == 0
+
+
+@pytest.mark.parametrize("name", EVERY)
+@quickly
+@given(small)
+def test_every_plan_is_checked(name: Dispatcher, problem: Instance):
+    plan_of(name, problem)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_odd_instances(name: Dispatcher):
+    full = instance([[2]] * 2, [(0, 2, [1], 5), (1, 2, [1], 5)], [(0, 1, [1], 3)])
+    plan, solve = plan_of(name, full)
+    assert (plan.starting(), solve.status) == ([], Status.EMPTY)
+    one = instance([[2]] * 2, [], [(0, 1, [1], 1)])
+    assert plan_of(name, one)[0].starting() == [0]
+    nobody = instance([[2]] * 2)
+    assert plan_of(name, nobody)[0].starting() == []
+    never = instance([[2]] * 2, [], [(0, 1, [3], 5), (0, 1, [1], 5)])
+    assert plan_of(name, never)[0].starting() == [1]
+
+
+@pytest.mark.parametrize("name", [Dispatcher.HCP19, Dispatcher.PCP21S, Dispatcher.CP])
+def test_many_jobs_and_a_wide_one(name: Dispatcher):
+    config = CpConfig(time_limit=0.05, time_limit_max=0.05)
+    jobs = [(k * 0.001, 1 + k % 7, [4, 8], 10 + k % 50) for k in range(1000)]
+    plan, solve = plan_of(name, instance([[20, 64]] * 60, [], jobs, now=1.0), config)
+    assert solve.considered == 100
+    assert plan.starting() or solve.status is Status.UNKNOWN
+    wide = instance([[20, 64]] * 1152, [], [(0, 1152, [20, 64], 100), (0, 1, [1, 1], 5)])
+    plan, solve = plan_of(name, wide, config)
+    assert plan.starting() or solve.status is Status.UNKNOWN
+
+
+def test_no_time_is_no_crash():
+    wide = instance([[20, 64]] * 40, [(0, 1, [1, 1], 50)], [(0, 20, [20, 64], 90 + k) for k in range(8)])
+    for deterministic in (True, False):
+        config = CpConfig(time_limit=1e-9, time_limit_max=1e-9, deterministic=deterministic)
+        for name in EVERY:
+            plan_of(name, wide, config)
+
+
+def test_version_1_is_infeasible_where_a_late_job_shrinks_the_horizon():
+    problem = instance([[1], [1]], [(0, 1, [1], 1)], [(0, 1, [1], 5)])
+    late = replace(problem, running=replace(problem.running, late=np.array([100])))
+    for one, two in ((Dispatcher.HCP1, Dispatcher.HCP2), (Dispatcher.PCP1, Dispatcher.PCP2)):
+        assert plan_of(one, late)[1].status is Status.INFEASIBLE
+        assert plan_of(two, late)[0].starting() == [0]
+
+
+def test_extensions_go_on_until_proof_or_the_last_limit():
+    jobs = [(0, 1 + k % 3, [2 + k % 3], 7 + 3 * k) for k in range(25)]
+    problem = instance([[4]] * 6, [(0, 1, [2], 9)], jobs)
+    config = CpConfig(time_limit=1e-4, time_limit_max=1e-3, extensions=50)
+    _, solve = plan_of(Dispatcher.PCP19, problem, config)
+    assert solve.extensions == 4  # 1, 2, 4, 8, 10 times the first limit
+    _, wall = plan_of(Dispatcher.PCP19, problem, config.model_copy(update={"deterministic": False}))
+    assert wall.status is not Status.INFEASIBLE
+
+
+def test_the_same_answers_twice():
+    rng = np.random.default_rng(1)
+    drawn = rng.integers([1, 1, 5], [4, 4, 99], (20, 3)).tolist()
+    jobs = [(0, units, [each], duration) for units, each, duration in drawn]
+    problem = instance([[4]] * 5, [(1, 1, [3], 20)], jobs)
+    config = CpConfig(time_limit=0.05, time_limit_max=0.1)
+    for name in (Dispatcher.CP, Dispatcher.HCP19, Dispatcher.PCP4, Dispatcher.PCP21):
+        (plan, solve), (again, other) = (plan_of(name, problem, config) for _ in range(2))
+        assert plan.start.tolist() == again.start.tolist()
+        assert (solve.branches, solve.objective) == (other.branches, other.objective)
+
+
+def test_a_wide_job_that_has_waited_comes_first():
+    """Short jobs would fill the machine for ever; past the patience the wide job has its start reserved."""
+    jobs = [(-1000.0, 4, [1], 50), *((0.0, 1, [1], 10) for _ in range(30))]
+    problem = instance([[1]] * 4, [(0, 1, [1], 5)], jobs)
+    eager = CpConfig(patience=500.0, rounds=20)
+    plan, _ = plan_of(Dispatcher.CP, problem, eager)
+    assert plan.start[0] == 5
+    assert plan.starting() == []
+    assert len(plan_of(Dispatcher.CP, problem)[0].starting()) == 3
+
+
+def test_the_checker_finds_what_is_wrong():
+    problem = worked_example()
+    nowhere = (None, None, None)
+    assert "starts now on no nodes" in check_plan(problem, Plan(np.array([0, LATER, LATER]), nowhere))[0]
+    full = Plan(np.array([0, LATER, LATER]), (np.array([0]), None, None))
+    assert check_plan(problem, full) == ["after 0 s: node 0: 7 of 4 memory", "after 0 s: node 0: 3 of 2 gpu"]
+    short = Plan(np.array([LATER, 0, LATER]), (None, np.array([2]), None))
+    assert check_plan(problem, short) == ["job 101 has 2 units and nodes for 1"]
+    outside = Plan(np.array([0, LATER, LATER]), (np.array([7]), None, None))
+    assert check_plan(problem, outside) == ["job 100 on node 7 of 4"]
+
+
+def test_json_there_and_back():
+    data = worked_example().as_json()
+    assert Instance.from_json(data).as_json() == data
+    with pytest.raises(InputError, match="line 3: no 'running'"):
+        Instance.from_json({"now": 1.0, "resources": []}, "line 3")
+    with pytest.raises(InputError, match="allowed: 1 and more"):
+        Instance.from_json(data | {"queued": data["queued"] | {"duration": [1, 0, 1]}})
