@@ -1,0 +1,50 @@
+"""Finds out when all ranks of a node have no more work, and has one of them say so."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from mpi4py import MPI
+
+from mlsim.mpi.layout import Layout
+from mlsim.mpi.rca.client import send
+from mlsim.mpi.rca.wire import ADDRESS
+from mlsim.mpi.window import SharedWindow
+
+__all__ = ["Reporter"]
+
+
+class Reporter:
+    """One rank's part: the last one of a node that ends sends ``NodeIdle``.
+
+    Nobody waits for it: the ranks of a node count, by an atomic in memory that they share, how many have ended.
+    """
+
+    def __init__(self, layout: Layout, loop: str, active: bool) -> None:
+        self._layout, self._loop = layout, re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop"
+        self._window = SharedWindow(layout.local, 1) if active else None
+        self.sent = False
+
+    @classmethod
+    def of(cls, layout: Layout, loop: str) -> Reporter:
+        """Make it; all ranks must call this. It is active if rank 0's environment names an agent."""
+        return cls(layout, loop, layout.comm.bcast(bool(os.environ.get(ADDRESS))))
+
+    def rank_ended(self) -> None:
+        """Note that this rank was told that there is no more work."""
+        if self._window is None or self._window.fetch_add(0, 1) + 1 < self._layout.local.size:
+            return
+        layout = self._layout
+        self.sent = send(self._name(), layout.node, layout.local.size, self._loop)
+
+    def _name(self) -> str:
+        layout, host = self._layout, MPI.Get_processor_name()
+        if layout.local.size == layout.machine.size:
+            return host
+        return f"{host}/{layout.node}"
+
+    def free(self) -> None:
+        """Give the window back; all ranks must call this."""
+        if self._window is not None:
+            self._window.free()
