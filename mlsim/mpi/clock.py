@@ -75,7 +75,7 @@ def _answer(comm: MPI.Intracomm, rank: int) -> None:
 
 
 def _ask(comm: MPI.Intracomm) -> tuple[float, float]:
-    best, at, offset = np.inf, 0.0, 0.0
+    best, at, offset = float("inf"), 0.0, 0.0
     reading = np.zeros(1)
     for _ in range(ROUNDS):
         sent = now()

@@ -12,7 +12,7 @@ import numpy as np
 from mlsim.mpi.model import Chunk, Model, Setting, two_level_weights
 from mlsim.mpi.queues import loop_queue
 from mlsim.mpi.rules import RecursiveRule, RuleState, delay, learns, publish_node
-from mlsim.mpi.window import SharedWindow, TicketLock, make_lock
+from mlsim.mpi.window import TicketLock, make_lock
 
 __all__ = ["HierarchicalModel"]
 
@@ -35,19 +35,18 @@ class HierarchicalModel(Model):
         # In the node's memory: lock, flag, queue with the inside technique, measurements for the outer one.
         inside = RuleState.words(members, self._inner_learns)
         own = RuleState.words(nodes, self._outer_learns)
-        self._shared = SharedWindow(layout.local, _QUEUE + inside + own)
+        self._shared = setting.context.shared_window(_QUEUE + inside + own)
         memory = self._shared.memory
         self._lock = make_lock(options.lock, self._shared, 0, setting.patience)
         self._flags = memory[:_QUEUE]
         self._state = RuleState(memory[_QUEUE : _QUEUE + inside], members, self._inner_learns)
         self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
-        self._own = RuleState(memory[_QUEUE + inside :], nodes, self._outer_learns)
+        self._own = RuleState(memory[_QUEUE + inside : _QUEUE + inside + own], nodes, self._outer_learns)
         self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
         if self._pe == 0:
             self._inner.begin(0, members, within[layout.node])
             self._own.weights[:] = between
             self._shared.sync()
-        layout.local.Barrier()
         self._queue = loop_queue(setting, setting.outer, nodes, layout.node, between)
 
     def claim(self) -> Chunk | None:
@@ -102,4 +101,4 @@ class HierarchicalModel(Model):
     def free(self) -> None:
         """Give the windows back."""
         self._queue.free()
-        self._shared.free()
+        self.setting.context.put_back(self._shared)

@@ -40,7 +40,7 @@ class HierarchicalMasterModel(Model):
         self._worker: Worker | None = None
         self._local: _LocalMaster | None = None
         if layout.local.rank > 0:
-            self._worker = Worker(layout.local, 0)
+            self._worker = Worker(layout.local, 0, setting.tag)
             return
         top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
         self._local = _LocalMaster(self, within[layout.node], between, top)
@@ -101,7 +101,7 @@ class _GlobalMaster:
         self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
         self._queue = MasterQueue(setting, nodes, weights)
         self._words = RuleState.words(nodes, self._learns)
-        self._desk = Desk(layout.comm, _GLOBAL_TAG, options.service_order, self._words)
+        self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
         self._to_tell = set(range(1, nodes))
         self._nodes = nodes
 
@@ -151,8 +151,8 @@ class _LocalMaster:
         self._own = RuleState(self._numbers.view(np.int64), nodes, self._outer_learns)
         self._own.weights[:] = between
         self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
-        self._desk = Desk(layout.local, 0, options.service_order, DONE)
-        self._upwards = Worker(layout.comm, 0, _GLOBAL_TAG)
+        self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
+        self._upwards = Worker(layout.comm, 0, setting.tag + _GLOBAL_TAG)
         self._to_tell = set(range(1, self._members))
         self._exhausted = False
         self._position = self._end = self._step = self._refills = 0

@@ -92,7 +92,7 @@ class Worker:
         Where the master's desk is.
     """
 
-    def __init__(self, comm: MPI.Intracomm, master: int, tag: int = 0) -> None:
+    def __init__(self, comm: MPI.Intracomm, master: int, tag: int) -> None:
         self._comm, self._master, self._tag = comm, master, tag
         self._got = np.zeros(3, np.int64)
         self._pending: MPI.Request | None = None
@@ -177,10 +177,10 @@ class CentralizedModel(Model):
         self._own: Chunk | None = None
         self._own_answered = False
         if self._rank > 0:
-            self._worker = Worker(comm, 0)
+            self._worker = Worker(comm, 0, setting.tag)
             return
         self._base = 1 if dedicated else 0
-        self._desk = Desk(comm, 0, options.service_order, DONE)
+        self._desk = Desk(comm, setting.tag, options.service_order, DONE)
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
         self._to_tell = set(range(1, comm.size))
         if not dedicated and comm.size > 1:

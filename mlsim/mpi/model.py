@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice, scaled
+from mlsim.mpi.context import Context
 from mlsim.mpi.layout import Layout
 from mlsim.mpi.options import LoopOptions
 from mlsim.mpi.rules import DONE
@@ -28,10 +29,16 @@ class Setting:
     """Everything that a model is made from."""
 
     options: LoopOptions
-    layout: Layout
+    context: Context
+    tag: int
     outer: Choice
     inner: Choice
     patience: Patience
+
+    @property
+    def layout(self) -> Layout:
+        """Communicators and nodes."""
+        return self.context.layout
 
 
 class Model(ABC):

@@ -18,7 +18,7 @@ from mlsim.mpi.rules import (
     learns,
     needs_lock,
 )
-from mlsim.mpi.window import TicketLock, Window, make_lock
+from mlsim.mpi.window import TicketLock, make_lock
 
 __all__ = ["LockedQueue", "LoopQueue", "StepQueue", "loop_queue"]
 
@@ -40,12 +40,12 @@ class StepQueue:
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
         self._n, self._delay = setting.options.n, setting.options.injected_delay
-        self._window = Window(setting.layout.comm, 2)
+        self._window = setting.context.window(2)
         self._fetch_add = self._window.fetch_add
         self._size = StraightforwardRule(choice, self._n, p, weights, pe).size
         # STATIC: chunk j is PE j's, whenever it claims.
         self._own = pe if is_static(choice) else -1
-        self.free = self._window.free
+        self.free = lambda: setting.context.put_back(self._window)
 
     def take(self, tell: Callable[[RecursiveRule], None], had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it; None if nothing is left.
@@ -81,15 +81,14 @@ class LockedQueue:
         comm = setting.layout.comm
         self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
         words = RuleState.words(p, learns(choice))
-        self._window = Window(comm, TicketLock.WORDS + words)
+        self._window = setting.context.window(TicketLock.WORDS + words)
         self._lock = make_lock(setting.options.lock, self._window, 0, setting.patience)
         self._state = RuleState(np.zeros(words, np.int64), p, learns(choice))
         self._rule = RecursiveRule(choice, self._state, self._n, p)
         self._rule.begin(self._n, p, weights)
         if comm.rank == 0:
             self._window.write(TicketLock.WORDS, self._state.block)
-        comm.Barrier()
-        self.free = self._window.free
+        self.free = lambda: setting.context.put_back(self._window)
 
     def take(self, tell: Callable[[RecursiveRule], None], had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Read, size and claim under the lock; None if nothing is left.

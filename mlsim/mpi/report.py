@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.mpi.clock import Clock
-from mlsim.mpi.layout import Layout
+from mlsim.mpi.context import Context, allgather
 from mlsim.mpi.notes import COLUMNS, Notes
+from mlsim.mpi.options import LoopOptions
+from mlsim.mpi.waiting import Patience
 
 __all__ = ["LoopReport", "LoopTotals", "gather"]
 
@@ -102,24 +104,38 @@ class LoopReport:
         )
 
 
-def gather(
-    layout: Layout, clock: Clock, notes: Notes, technique: str, model: str, n: int
-) -> tuple[LoopReport, float]:
-    """Make every rank's report; all ranks must call this.
+@dataclass(frozen=True)
+class Gathered:
+    """What all ranks know in the end.
 
-    Returns
-    -------
+    Attributes
+    ----------
     report
         Of this rank.
     origin
         Rank 0's reading of its clock at the loop's first request.
+    executed, busy
+        float64[P]: iterations and seconds of every rank.
     """
-    comm = layout.comm
+
+    report: LoopReport
+    origin: float
+    executed: Floats
+    busy: Floats
+
+
+def gather(
+    context: Context, patience: Patience, clock: Clock, notes: Notes, options: LoopOptions
+) -> Gathered:
+    """Make every rank's report; all ranks must call this.
+
+    The times of all ranks are aligned, and counted from the loop's first request.
+    """
+    comm = context.layout.comm
     mine = notes.totals()
     times = slice(COLUMNS.index("begin"), None)
     mine[times] = clock.aligned(mine[times])
-    everyone = np.empty((comm.size, len(COLUMNS)))
-    comm.Allgather(mine, everyone)
+    everyone = allgather(comm, patience, mine)
     origin = float(everyone[:, COLUMNS.index("begin")].min())
     everyone[:, times] -= origin
     columns = dict(zip(COLUMNS, everyone.T, strict=True))
@@ -134,18 +150,18 @@ def gather(
         overhead=float(own["overhead"]),
         finish=float(own["finish"]),
         told=float(own["told"]),
-        loop=_totals(columns, technique, model, n) if comm.rank == 0 else None,
+        loop=_totals(columns, options) if comm.rank == 0 else None,
     )
-    return report, origin
+    return Gathered(report, origin, columns["executed"], columns["busy"])
 
 
-def _totals(columns: dict[str, Floats], technique: str, model: str, n: int) -> LoopTotals:
+def _totals(columns: dict[str, Floats], options: LoopOptions) -> LoopTotals:
     finish = columns["finish"]
     longest, mean = float(finish.max()), float(finish.mean())
     return LoopTotals(
-        technique=technique,
-        model=model,
-        n=n,
+        technique=options.technique,
+        model=options.model,
+        n=options.n,
         steps=int(columns["chunks"].sum()),
         executed=int(columns["executed"].sum()),
         t_loop=longest,

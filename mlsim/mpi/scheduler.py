@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
@@ -16,13 +17,14 @@ from mpi4py import MPI
 from mlsim.errors import InputError, MlsimError
 
 from mlsim.mpi.clock import Clock
-from mlsim.mpi.layout import Layout
+from mlsim.mpi.context import Context, allgather
 from mlsim.mpi.model import Model, Setting
 from mlsim.mpi.notes import Notes
 from mlsim.mpi.options import LoopOptions, chosen
 from mlsim.mpi.rca.reporter import Reporter
-from mlsim.mpi.report import LoopReport, gather
-from mlsim.mpi.rules import add_done, warm_up
+from mlsim.mpi.rca.wire import ADDRESS
+from mlsim.mpi.report import Gathered, LoopReport, gather
+from mlsim.mpi.rules import add_done
 from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
 from mlsim.scenario.words import ExecutionModel, Technique
@@ -99,7 +101,7 @@ class LoopScheduler:
             choices = chosen(options, comm.size)
         except MlsimError as error:
             problem = str(error)
-        _agree(comm, options, problem, bool(self._record))
+        reports_idle = _agree(comm, options, problem, bool(self._record))
         assert options is not None, "all ranks agreed that there is no problem"
         assert choices is not None, "all ranks agreed that there is no problem"
         self.options = options
@@ -108,12 +110,12 @@ class LoopScheduler:
             choices = tuple(
                 choice._replace(weights=self._history.weights(choice.weights)) for choice in choices
             )
-        self._layout = Layout.of(comm, options.ranks_per_node)
-        _warm_up_in_turns(self._layout)
-        patience = Patience(options.wait, self._layout.machine.size)
-        self._patience = patience
-        self._model = _make(Setting(options, self._layout, choices[0], choices[1], patience))
-        self._rca = Reporter.of(self._layout, self.name)
+        context = self._context = Context.of(comm, options.ranks_per_node)
+        self._layout = context.layout
+        self._patience = context.patience(options.wait)
+        outer, inner = choices
+        self._model = _make(Setting(options, context, context.next_tag(), outer, inner, self._patience))
+        self._rca = Reporter(context, self.name, reports_idle)
         self._clock = Clock(self._layout)
         self._notes = Notes(_now(), bool(self._record))
         self._closed = False
@@ -229,23 +231,21 @@ class LoopScheduler:
         """Put together what the ranks know, and give everything back."""
         self._wait_for_all()
         self._clock.close()
-        options, layout = self.options, self._layout
-        self._report, origin = gather(
-            layout, self._clock, self._notes, options.technique, options.model, options.n
-        )
-        self._history.add(layout.comm, self._report)
+        layout = self._layout
+        all_told = gather(self._context, self._patience, self._clock, self._notes, self.options)
+        self._report = all_told.report
+        self._history.add(all_told)
         if self._record:
             from mlsim.mpi.recording import gather_records
 
-            self._records = gather_records(layout, self._clock, self._notes, self._report, origin)
+            self._records = gather_records(layout, self._clock, self._notes, all_told)
         self._model.free()
         self._rca.free()
-        failed = self._write_on_rank_0() if isinstance(self._record, str | Path) else ""
-        failed = layout.comm.bcast(failed)
-        layout.free()
         self._closed = True
-        if failed:
-            raise MlsimError(failed)
+        if isinstance(self._record, str | Path):
+            failed = layout.comm.bcast(self._write_on_rank_0())
+            if failed:
+                raise MlsimError(failed)
 
     def _write_on_rank_0(self) -> str:
         if self._records is None:
@@ -314,13 +314,11 @@ class _History:
         other.iterations, other.seconds = self.iterations.copy(), self.seconds.copy()
         return other
 
-    def add(self, comm: MPI.Intracomm, report: LoopReport) -> None:
-        """Add a time step; all ranks must call this."""
+    def add(self, told: Gathered) -> None:
+        """Add a time step."""
         self.steps += 1
-        both = np.empty((comm.size, 2))
-        comm.Allgather(np.array([report.executed, report.busy], np.float64), both)
-        self.iterations += self.steps * both[:, 0]
-        self.seconds += self.steps * both[:, 1]
+        self.iterations += self.steps * told.executed
+        self.seconds += self.steps * told.busy
 
     def weights(self, first: Any) -> Any:
         """Give the weights that follow; ``first`` where nothing is known."""
@@ -342,27 +340,27 @@ def _options(given: dict[str, Any]) -> LoopOptions:
     return LoopOptions(**given).checked()
 
 
-def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool) -> None:
-    """Raise the same error on all ranks if one has a problem, or they were asked for different loops."""
-    mine = (problem, options.fingerprint() if options else b"", record)
-    everyone = comm.allgather(mine)
-    for rank, (text, _, _) in enumerate(everyone):
+def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool) -> bool:
+    """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
+
+    Gives whether nodes without work are to be reported: whether rank 0's environment names an agent.
+    """
+    mine = np.zeros(3, np.int64)
+    if options is not None:
+        mine[0] = int.from_bytes(options.fingerprint(), "little", signed=True)
+    mine[1:] = bool(problem) + 2 * record, bool(os.environ.get(ADDRESS))
+    everyone = allgather(comm, Patience("auto", comm.size), mine)
+    if (everyone[:, :2] == everyone[0, :2]).all() and not problem:
+        return bool(everyone[0, 2])
+    told = comm.allgather(problem)
+    for rank, text in enumerate(told):
         if text:
             raise InputError(text if comm.size == 1 else f"rank {rank}: {text}")
-    for rank, other in enumerate(everyone):
-        if other[1:] != everyone[0][1:]:
-            raise InputError(
-                f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same "
-                f"options; rank {comm.rank} gave {options}, record {record}"
-            )
-
-
-def _warm_up_in_turns(layout: Layout) -> None:
-    """Load the kernels, first on one rank: it compiles those that are not on disk, the others read them."""
-    for turn in (layout.comm.rank == 0, layout.machine.rank == 0 and layout.comm.rank > 0, True):
-        if turn:
-            warm_up()
-        layout.comm.Barrier()
+    rank = int(np.flatnonzero((everyone[:, :2] != everyone[0, :2]).any(axis=1))[0])
+    raise InputError(
+        f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same options; "
+        f"rank {comm.rank} gave {options}, record {record}"
+    )
 
 
 def _make(setting: Setting) -> Model:

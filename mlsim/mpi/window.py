@@ -25,7 +25,7 @@ _WORD = 8
 
 
 class Window:
-    """8-byte numbers held by one rank, zeros at first; all ranks of ``comm`` make it together.
+    """8-byte numbers held by one rank; all ranks of ``comm`` make it together.
 
     Parameters
     ----------
@@ -35,16 +35,17 @@ class Window:
         How many numbers.
     holder
         Rank that holds them.
+
+    Attributes
+    ----------
+    words
+        As given.
     """
 
     def __init__(self, comm: MPI.Intracomm, words: int, holder: int = 0) -> None:
         self._win = self._allocate(comm, words if comm.rank == holder else 0)
-        self._comm, self._holder = comm, holder
+        self._comm, self._holder, self.words = comm, holder, words
         self._win.Lock_all(MPI.MODE_NOCHECK)
-        if comm.rank == holder:
-            np.frombuffer(self._win.tomemory(), np.int64)[:] = 0
-            self._win.Sync()
-        comm.Barrier()
         self._given, self._got = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self._compared = np.zeros(1, np.int64)
         # Buffers are described once: mpi4py would look at the arrays again for every access.
@@ -53,6 +54,12 @@ class Window:
     @staticmethod
     def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
         return MPI.Win.Allocate(words * _WORD, _WORD, comm=comm)
+
+    def clear(self) -> None:
+        """Write zeros, at the holder; others see them when they have met it after this."""
+        if self._comm.rank == self._holder:
+            np.frombuffer(self._win.tomemory(), np.int64)[:] = 0
+            self._win.Sync()
 
     def fetch_add(self, place: int, value: int) -> int:
         """Add to a number; give what it was."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from mpi4py import MPI
 
-from mlsim.mpi.layout import Layout
+from mlsim.mpi.context import Context
 from mlsim.mpi.rca.client import send
-from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.mpi.window import SharedWindow
 
 __all__ = ["Reporter"]
 
@@ -21,15 +18,12 @@ class Reporter:
     Nobody waits for it: the ranks of a node count, by an atomic in memory that they share, how many have ended.
     """
 
-    def __init__(self, layout: Layout, loop: str, active: bool) -> None:
+    def __init__(self, context: Context, loop: str, active: bool) -> None:
+        layout = context.layout
+        self._context = context
         self._layout, self._loop = layout, re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop"
-        self._window = SharedWindow(layout.local, 1) if active else None
+        self._window = context.shared_window(1) if active else None
         self.sent = False
-
-    @classmethod
-    def of(cls, layout: Layout, loop: str) -> Reporter:
-        """Make it; all ranks must call this. It is active if rank 0's environment names an agent."""
-        return cls(layout, loop, layout.comm.bcast(bool(os.environ.get(ADDRESS))))
 
     def rank_ended(self) -> None:
         """Note that this rank was told that there is no more work."""
@@ -45,6 +39,6 @@ class Reporter:
         return f"{host}/{layout.node}"
 
     def free(self) -> None:
-        """Give the window back; all ranks must call this."""
+        """Give the window back."""
         if self._window is not None:
-            self._window.free()
+            self._context.put_back(self._window)
