@@ -297,7 +297,7 @@ class LoopScheduler:
 
         if self._records is None:
             raise InputError("LoopScheduler: nothing to write; give record=True, and write on rank 0")
-        write_run(Path(directory), self._records, self.options, self.name, self._layout)
+        write_run(Path(directory), self._records, self.options, self.name)
 
 
 class _History:
