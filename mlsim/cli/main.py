@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import esp, info, loop, run, study, workload
+from mlsim.cli import esp, info, loop, mpi, rca, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -53,6 +53,8 @@ app.command("schema")(info.schema)
 app.command("list")(info.list_)
 workload.workload.command("esp")(esp.esp)
 app.add_typer(workload.workload)
+app.add_typer(mpi.mpi)
+app.add_typer(rca.rca)
 
 
 class _StoppedError(BaseException):

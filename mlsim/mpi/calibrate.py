@@ -50,8 +50,8 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
         "machines": len(np.unique(context.layout.machines)),
     }
     if own.size > 1:
-        result["message"] = _ping_pong(own, other, 16, _ROUNDS) / 2
-        result["bandwidth"] = _BIG / (_ping_pong(own, other, _BIG, 50) / 2)
+        result["message"] = _ping_pong(own, other, patience, 16, _ROUNDS) / 2
+        result["bandwidth"] = _BIG / (_ping_pong(own, other, patience, _BIG, 50) / 2)
         result["noticed"] = _noticed(own, other, patience)
     window = context.window(2)
     _meet(own, patience)
@@ -83,19 +83,21 @@ def _timed(action: Callable[[], object], rounds: int) -> float:
     return float(np.median(times))
 
 
-def _ping_pong(comm: MPI.Intracomm, other: int, size: int, rounds: int) -> float:
-    """Give the median round trip between rank 0 and another; 0 on others."""
-    buffer, times = np.zeros(size, np.uint8), []
-    for _ in range(rounds):
+def _ping_pong(comm: MPI.Intracomm, other: int, patience: Patience, size: int, rounds: int) -> float:
+    """Give the median round trip between rank 0 and another, other ranks standing by."""
+    sent, got, times = np.zeros(size, np.uint8), np.zeros(size, np.uint8), []
+    peer = {0: other, other: 0}.get(comm.rank)
+    for _ in range(rounds if peer is not None else 0):
         begin = time.perf_counter()
+        request = comm.Irecv(got, peer, _TAG)
         if comm.rank == 0:
-            comm.Send(buffer, other, _TAG)
-            comm.Recv(buffer, other, _TAG)
-        elif comm.rank == other:
-            comm.Recv(buffer, 0, _TAG)
-            comm.Send(buffer, 0, _TAG)
+            comm.Send(sent, other, _TAG)
+        patience.until(request.Test)
+        if comm.rank != 0:
+            comm.Send(sent, 0, _TAG)
         times.append(time.perf_counter() - begin)
-    return float(comm.bcast(float(np.median(times))))
+    _meet(comm, patience)
+    return float(comm.bcast(float(np.median(times)) if times else 0.0))
 
 
 def _noticed(comm: MPI.Intracomm, other: int, patience: Patience) -> float:
