@@ -230,6 +230,8 @@ class CentralizedModel(Model):
                 self._note_told()
             return
         self._desk.reply(rank, chunk)
+        if self.setting.record:
+            self.replies.append((rank, time.perf_counter()))
         if chunk is None:
             self._to_tell.discard(rank)
 

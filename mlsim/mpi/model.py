@@ -34,6 +34,7 @@ class Setting:
     outer: Choice
     inner: Choice
     patience: Patience
+    record: bool
 
     @property
     def layout(self) -> Layout:
@@ -58,6 +59,8 @@ class Model(ABC):
         Whether the rank executes no chunks.
     serving
         Seconds that it served others.
+    replies
+        Of a master, if the loop is recorded: whom it answered, and when by its own clock.
     """
 
     learns = False
@@ -70,6 +73,7 @@ class Model(ABC):
         self.done: Floats = np.zeros(DONE)
         self.told = float("nan")
         self._delay = setting.options.injected_delay
+        self.replies: list[tuple[int, float]] = []
 
     @abstractmethod
     def claim(self) -> Chunk | None:

@@ -90,6 +90,7 @@ class LoopScheduler:
         self._record = record
         self._report: LoopReport | None = None
         self._records: Records | None = None
+        self._replies: list[tuple[int, float]] = []
         self._iterated = self._left_early = False
         self._closed = True
         self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
@@ -114,7 +115,7 @@ class LoopScheduler:
         self._layout = context.layout
         self._patience = context.patience(options.wait)
         outer, inner = choices
-        self._model = _make(Setting(options, context, context.next_tag(), outer, inner, self._patience))
+        self._model = _make(Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record)))
         self._rca = Reporter(context, self.name, reports_idle)
         self._clock = Clock(self._layout)
         self._notes = Notes(_now(), bool(self._record))
@@ -239,6 +240,10 @@ class LoopScheduler:
             from mlsim.mpi.recording import gather_records
 
             self._records = gather_records(layout, self._clock, self._notes, all_told)
+            self._replies = [
+                (rank, float(self._clock.aligned(np.array([moment]))[0]) - all_told.origin)
+                for rank, moment in self._model.replies
+            ]
         self._model.free()
         self._rca.free()
         self._closed = True
@@ -277,6 +282,11 @@ class LoopScheduler:
     def records(self) -> Records | None:
         """The loop as a run with one job, as the simulator records it; on rank 0, if it was recorded."""
         return self._records
+
+    @property
+    def replies(self) -> list[tuple[int, float]]:
+        """Whom the master of CCA answered, and when, in s from the loop's first request; on rank 0, if recorded."""
+        return self._replies
 
     def write(self, directory: str | Path) -> None:
         """Write the records as a run directory, with tables, summary and OTF2 trace; on rank 0.

@@ -47,9 +47,8 @@ class Window:
         self._comm, self._holder, self.words = comm, holder, words
         self._win.Lock_all(MPI.MODE_NOCHECK)
         self._given, self._got = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        self._compared = np.zeros(1, np.int64)
         # Buffers are described once: mpi4py would look at the arrays again for every access.
-        self._buffers = [[array, 1, MPI.INT64_T] for array in (self._given, self._got, self._compared)]
+        self._buffers = [[array, 1, MPI.INT64_T] for array in (self._given, self._got)]
 
     @staticmethod
     def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
@@ -74,20 +73,12 @@ class Window:
         self._win.Flush(self._holder)
         return int(self._got[0])
 
-    def replace(self, place: int, value: int) -> None:
-        """Write a number."""
+    def fetch_replace(self, place: int, value: int) -> int:
+        """Write a number; give what it was."""
         self._given[0] = value
         self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.REPLACE)
         self._win.Flush(self._holder)
-
-    def swap_if(self, place: int, expected: int, value: int) -> bool:
-        """Write a number if it is as expected; tell whether it was."""
-        self._given[0], self._compared[0] = value, expected
-        self._win.Compare_and_swap(
-            self._buffers[0], self._buffers[2], self._buffers[1], self._holder, place
-        )
-        self._win.Flush(self._holder)
-        return bool(self._got[0] == expected)
+        return int(self._got[0])
 
     def read(self, place: int, block: Ints) -> None:
         """Read numbers from ``place`` on; under a lock."""
@@ -180,13 +171,13 @@ class PollingLock:
     def acquire(self) -> None:
         """Try until it is free."""
         tries = 0
-        while not self._window.swap_if(self._place, 0, 1):
+        while self._window.fetch_replace(self._place, 1) == 1:
             self._patience.pause(tries)
             tries += 1
 
     def release(self) -> None:
         """Mark it as free."""
-        self._window.replace(self._place, 0)
+        self._window.fetch_replace(self._place, 0)
 
 
 def make_lock(order: str, window: Window, place: int, patience: Patience) -> Lock:
