@@ -36,7 +36,9 @@ def run(
     launcher: _Words = None,
     ranks: Annotated[
         int | None,
-        typer.Option("--ranks", "-n", min=1, help="Ranks. Default: the PEs of the platform.", show_default=False),
+        typer.Option(
+            "--ranks", "-n", min=1, help="Ranks. Default: the PEs of the platform.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -122,7 +124,8 @@ def _print_machine(measured: dict[str, float | int | str]) -> None:
         table.add_row("bandwidth", f"{float(measured['bandwidth']) / 1e9:.2f} GB/s")
     console = Console()
     console.print(
-        f"{measured['library']}: {measured['ranks']} ranks on {measured['machines']} machines", highlight=False
+        f"{measured['library']}: {measured['ranks']} ranks on {measured['machines']} machines",
+        highlight=False,
     )
     console.print(table)
 
@@ -240,7 +243,8 @@ def _print_rows(rows: list[Row]) -> None:
     console.print(table)
     worst = max(rows, key=lambda row: abs(row.error))
     console.print(
-        f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}", highlight=False
+        f"largest error: {worst.error * 100:+.2f} %, {worst.pair.technique} {worst.pair.model}",
+        highlight=False,
     )
 
 

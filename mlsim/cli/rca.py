@@ -33,7 +33,9 @@ def listen(
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Append every message, one JSON object a line.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="Append every message, one JSON object a line.", show_default=False
+        ),
     ] = None,
     hook: Annotated[
         str | None,

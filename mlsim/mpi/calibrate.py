@@ -37,8 +37,8 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
         In s, on every rank. ``message``: one way of a message of 16 B, half a round trip. ``noticed``: from
         sending a message to a rank that waits for it as the library does, until that rank has it. ``atomic``:
         a fetch-and-add with its flush. ``atomic_service``: the same with all ranks at once, per atomic.
-        ``straightforward``, ``recursive``: one chunk calculation. ``bandwidth`` in B/s. Messages and atomics are
-        between rank 0 and the last rank; ``machines`` tells how many there are.
+        ``straightforward``, ``recursive``: one chunk calculation. ``bandwidth`` in B/s. Messages and atomics
+        are between rank 0 and the last rank; ``machines`` tells how many there are.
     """
     context = Context.of(comm, None)
     own = context.layout.comm
@@ -84,13 +84,13 @@ def _timed(action: Callable[[], object], rounds: int) -> float:
 
 
 def _ping_pong(comm: MPI.Intracomm, other: int, patience: Patience, size: int, rounds: int) -> float:
-    """Give the round trip between rank 0 and another, other ranks standing by: the quickest quarter's longest.
+    """Give the round trip between rank 0 and another: the longest of the quickest quarter.
 
     Slower ones are those in which another process had the core.
     """
     sent, got, times = np.zeros(size, np.uint8), np.zeros(size, np.uint8), []
-    peer = {0: other, other: 0}.get(comm.rank)
-    for _ in range(rounds if peer is not None else 0):
+    takes_part, peer = comm.rank in (0, other), 0 if comm.rank else other
+    for _ in range(rounds if takes_part else 0):
         begin = time.perf_counter()
         request = comm.Irecv(got, peer, _TAG)
         if comm.rank == 0:

@@ -1,10 +1,10 @@
 """One time for all ranks of a loop.
 
-Ranks of one machine read one clock (``time.perf_counter``, Linux's CLOCK_MONOTONIC), so only machines differ. The
-lowest rank of each measures its offset to rank 0 by ping-pong, when the loop begins and when it has ended:
-of ``ROUNDS`` rounds, the one with the shortest round trip counts, with rank 0's reading taken for the middle
-of it (Cristian 1989), which is wrong by half the round trip at most. In between, the offset is interpolated
-linearly, which takes out a constant drift.
+Ranks of one machine read one clock (``time.perf_counter``, Linux's CLOCK_MONOTONIC), so only machines
+differ. The lowest rank of each measures its offset to rank 0 by ping-pong, when the loop begins and when it
+has ended: of ``ROUNDS`` rounds, the one with the shortest round trip counts, with rank 0's reading taken for
+the middle of it (Cristian 1989), which is wrong by half the round trip at most. In between, the offset is
+interpolated linearly, which takes out a constant drift.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Clock:
 
     @property
     def offsets(self) -> tuple[float, float]:
-        """This machine's offset to rank 0 at the beginning and at the end, in s."""
+        """Offset of the machine to rank 0 at the beginning and at the end, in s."""
         return self._first[1], self._second[1]
 
 

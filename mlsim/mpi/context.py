@@ -45,14 +45,15 @@ class Context:
     @staticmethod
     def of(comm: MPI.Intracomm, ranks_per_node: int | None) -> Context:
         """Give the one of a communicator; it is made at the first call, by all ranks together."""
-        kept: dict[int | None, Context] | None = comm.Get_attr(_keyval())
+        kept: Any = comm.Get_attr(_keyval())
         if kept is None:
             kept = {}
             comm.Set_attr(_keyval(), kept)
         if ranks_per_node not in kept:
             kept[ranks_per_node] = Context(comm, ranks_per_node)
             _made.append(kept[ranks_per_node])
-        return kept[ranks_per_node]
+        context: Context = kept[ranks_per_node]
+        return context
 
     def next_tag(self) -> int:
         """Give the first of 32 tags that no other loop uses at this time; all ranks must call this."""
@@ -68,7 +69,7 @@ class Context:
         return self._get(False, words, lambda room: Window(self.layout.comm, room))
 
     def shared_window(self, words: int) -> SharedWindow:
-        """Give a window in memory that the node shares; its numbers are 0 once all ranks have met after this."""
+        """Give a window in memory that the node shares; as above, its numbers are 0 after a meeting."""
         window = self._get(True, words, lambda room: SharedWindow(self.layout.local, room))
         assert isinstance(window, SharedWindow), "windows are kept by kind"
         return window

@@ -1,7 +1,8 @@
 """DCA, distributed chunk calculation, by passive-target RMA (Eleliemy 2021, ch. 4).
 
-The coordinator, rank 0, holds a window with the next scheduling step and the next iteration. A rank (1) fetches
-and increments the step, (2) sizes its chunk from it, (3) fetches the loop's start and adds the chunk to it.
+The coordinator, rank 0, holds a window with the next scheduling step and the next iteration. A rank (1)
+fetches and increments the step, (2) sizes its chunk from it, (3) fetches the loop's start and adds the chunk
+to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HDCA, hierarchical distributed chunk calculation, MPI+MPI (Eleliemy 2021, ch. 5).
 
-Every node has a queue in memory that its ranks share. A rank takes a sub-chunk from it by the inside technique,
-under the queue's lock. The rank that finds the queue empty keeps the lock, takes a chunk for the node from the
-window at rank 0 as under DCA, with the nodes as PEs, and refills the queue.
+Every node has a queue in memory that its ranks share. A rank takes a sub-chunk from it by the inside
+technique, under the queue's lock. The rank that finds the queue empty keeps the lock, takes a chunk for the
+node from the window at rank 0 as under DCA, with the nodes as PEs, and refills the queue.
 """
 
 from __future__ import annotations

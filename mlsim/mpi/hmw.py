@@ -1,12 +1,11 @@
 """Hierarchical master-worker: a global master, a local master on every node, workers (Eleliemy 2021, §4.1).
 
 The lowest rank of every node is its local master, and rank 0 is the global master besides. Workers ask their
-local master; one whose queue is empty when it serves asks the global master for a chunk of the node, and lets the
-requests wait until it has come.
+local master; one whose queue is empty when it serves asks the global master for a chunk of the node, and
+lets the requests wait until it has come.
 """
 
 from __future__ import annotations
-
 
 import time
 
@@ -132,9 +131,7 @@ class _GlobalMaster:
 class _LocalMaster:
     """Gives a node's chunks to its ranks."""
 
-    def __init__(
-        self, model: Model, within: Floats, between: Floats, top: _GlobalMaster | None
-    ) -> None:
+    def __init__(self, model: Model, within: Floats, between: Floats, top: _GlobalMaster | None) -> None:
         setting = model.setting
         layout, options = setting.layout, setting.options
         self._top = top

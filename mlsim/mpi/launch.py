@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mlsim.errors import InputError, MlsimError
 
-__all__ = ["Launcher", "find_launchers", "launcher_of", "launch"]
+__all__ = ["Launcher", "find_launchers", "launch", "launcher_of"]
 
 _VARIABLE = "MLSIM_MPIEXEC"
 
@@ -43,7 +43,7 @@ class Launcher:
 
 @cache
 def find_launchers() -> dict[str, Launcher]:
-    """Find the MPIs of this machine, by name: that of the wheel in this environment, and those on the path."""
+    """Find the MPIs of this machine, by name: the wheel's, and those on the path."""
     found: dict[str, Launcher] = {}
     beside = Path(sys.executable).parent
     places = [os.environ.get(_VARIABLE), str(beside / "mpiexec"), "/usr/bin/mpiexec", shutil.which("mpiexec")]
@@ -100,8 +100,8 @@ def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
     for launcher in find_launchers().values():
         return launcher.with_ranks(ranks)
     raise InputError(
-        "no mpiexec found; install one with: pip install 'mlsim[mpich]', or give the site's launcher after --, "
-        "such as -- srun"
+        "no mpiexec found; install one with: pip install 'mlsim[mpich]', or give the site's launcher after "
+        "--, such as -- srun"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from mpi4py import MPI
@@ -47,9 +48,9 @@ class Layout:
     def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Layout:
         """Make it; all ranks of ``comm`` must call this."""
         own = comm.Dup()
-        machine = own.Split_type(MPI.COMM_TYPE_SHARED)
+        machine = cast(MPI.Intracomm, own.Split_type(MPI.COMM_TYPE_SHARED))
         part = 0 if ranks_per_node is None else machine.rank // ranks_per_node
-        local = machine.Split(part)
+        local = cast(MPI.Intracomm, machine.Split(part))
         lowest = np.array([machine.bcast(own.rank), local.bcast(own.rank)], np.int64)
         both = np.empty((own.size, 2), np.int64)
         own.Allgather(lowest, both)

@@ -1,12 +1,11 @@
 """Masters and those who ask them, by two-sided messages: CCA and hierarchical master-worker.
 
 A request carries what the asker's last chunk took (``DONE`` numbers, and what a node measured), a reply first
-iteration, size and step of a chunk; size 0 is "no more". A rank that leaves its loop early says so with a request of
-another tag, which has no reply.
+iteration, size and step of a chunk; size 0 is "no more". A rank that leaves its loop early says so with a
+request of another tag, which has no reply.
 """
 
 from __future__ import annotations
-
 
 import time
 
@@ -245,5 +244,3 @@ class CentralizedModel(Model):
 
     def free(self) -> None:
         """There is no window."""
-
-

@@ -105,6 +105,7 @@ def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Float
         bool[P]: which ranks execute chunks; others weigh nothing.
     """
     nodes = setting.layout.nodes
-    outer = np.bincount(nodes, weights=np.where(works, setting.outer.weights, 0.0))
+    outer = np.zeros(len(setting.layout.leaders))
+    np.add.at(outer, nodes, np.where(works, setting.outer.weights, 0.0))
     inner = [scaled(setting.inner.weights[(nodes == v) & works]) for v in range(len(outer))]
     return scaled(outer), inner

@@ -26,8 +26,8 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     comm
         The ranks.
     plan
-        ``costs``: path of an .npy file with the iteration costs in s; ``spins``: whether to compute and not to
-        sleep; ``repetitions``; ``loops``: the options of each.
+        ``costs``: path of an .npy file with the iteration costs in s; ``spins``: whether to compute and not
+        to sleep; ``repetitions``; ``loops``: the options of each.
 
     Returns
     -------

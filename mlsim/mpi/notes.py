@@ -41,7 +41,9 @@ class Notes:
         self._numbers: array[int] | None = array("q") if record else None
         self._times = array("d")
 
-    def add(self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float) -> None:
+    def add(
+        self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
+    ) -> None:
         """Note an executed chunk, of which ``busy`` seconds were not spent at breaks."""
         self.chunks += 1
         self.executed += chunk[1]

@@ -48,7 +48,8 @@ class LoopOptions:
     weights
         One number a rank, of any sum, for WF and AWF and its variants; None: all equal.
     mu, sigma, h
-        Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP, FAC.
+        Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP,
+        FAC.
     alpha, swr, batches, growth, first_chunk
         Of TAP; of PLS; of FISS and VISS; of VISS; of AF.
     seed

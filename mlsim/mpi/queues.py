@@ -45,7 +45,11 @@ class StepQueue:
         self._size = StraightforwardRule(choice, self._n, p, weights, pe).size
         # STATIC: chunk j is PE j's, whenever it claims.
         self._own = pe if is_static(choice) else -1
-        self.free = lambda: setting.context.put_back(self._window)
+        self._context = setting.context
+
+    def free(self) -> None:
+        """Give the window back."""
+        self._context.put_back(self._window)
 
     def take(self, tell: Callable[[RecursiveRule], None], had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it; None if nothing is left.
@@ -88,7 +92,11 @@ class LockedQueue:
         self._rule.begin(self._n, p, weights)
         if comm.rank == 0:
             self._window.write(TicketLock.WORDS, self._state.block)
-        self.free = lambda: setting.context.put_back(self._window)
+        self._context = setting.context
+
+    def free(self) -> None:
+        """Give the window back."""
+        self._context.put_back(self._window)
 
     def take(self, tell: Callable[[RecursiveRule], None], had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Read, size and claim under the lock; None if nothing is left.

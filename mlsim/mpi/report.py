@@ -99,8 +99,9 @@ class LoopReport:
             )
         loop = self.loop
         return (
-            f"{loop.technique} {loop.model}, {loop.n} iterations on {self.ranks} ranks: T_loop {loop.t_loop:.6g} "
-            f"s, {loop.steps} chunks, c.o.v. {loop.cov:.3g}, imbalance {loop.imbalance:.2f} %"
+            f"{loop.technique} {loop.model}, {loop.n} iterations on {self.ranks} ranks: "
+            f"T_loop {loop.t_loop:.6g} s, {loop.steps} chunks, c.o.v. {loop.cov:.3g}, imbalance "
+            f"{loop.imbalance:.2f} %"
         )
 
 

@@ -1,7 +1,7 @@
 """Techniques at work in a real loop: the simulator's compiled functions over arrays of our own.
 
-What a technique remembers lies in one block of 8-byte numbers (:class:`RuleState`), so that it can be a rank's
-own, lie in memory that a node shares, or travel to and from a window.
+What a technique remembers lies in one block of 8-byte numbers (:class:`RuleState`), so that it can be a
+rank's own, lie in memory that a node shares, or travel to and from a window.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class RuleState:
     Attributes
     ----------
     step, position, end, refills
-        Places of ``numbers``: next scheduling step, next iteration, end of the queue, how often it was filled.
+        Places of ``numbers``: next scheduling step, next iteration, end of the queue, how often it was
+        filled.
     """
 
     step, position, end, refills = range(4)
@@ -126,9 +127,7 @@ class RecursiveRule:
         """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights."""
         state, settings = self.state, self._settings
         state.weights[:] = weights
-        reset_rule(
-            state.rule, state.reals, settings.code, n, p, settings.min_chunk, settings.parameters
-        )
+        reset_rule(state.rule, state.reals, settings.code, n, p, settings.min_chunk, settings.parameters)
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
@@ -198,9 +197,7 @@ class StraightforwardRule:
         self._rule, self._reals = new_rule()
         self._guide = new_guide(FRACTION_WORDS)
         settings = self._settings
-        reset_rule(
-            self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters
-        )
+        reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
 
     def size(self, step: int) -> int:
         """Size chunk ``step``."""

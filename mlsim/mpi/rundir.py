@@ -1,4 +1,4 @@
-"""The run directory of a real loop: what ``mlsim run`` and ``mlsim loop`` leave, so that the same tools read it."""
+"""The run directory of a real loop: what ``mlsim run`` leaves, so that the same tools read it."""
 
 from __future__ import annotations
 

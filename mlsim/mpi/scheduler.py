@@ -15,7 +15,6 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.errors import InputError, MlsimError
-
 from mlsim.mpi.clock import Clock
 from mlsim.mpi.context import Context, allgather
 from mlsim.mpi.model import Model, Setting
@@ -98,6 +97,7 @@ class LoopScheduler:
     def _set_up(self, comm: MPI.Intracomm, given: dict[str, Any], after: LoopScheduler | None) -> None:
         options, choices, problem = None, None, ""
         try:
+            _check_launcher()
             options = _options(given)
             choices = chosen(options, comm.size)
         except MlsimError as error:
@@ -106,7 +106,7 @@ class LoopScheduler:
         assert options is not None, "all ranks agreed that there is no problem"
         assert choices is not None, "all ranks agreed that there is no problem"
         self.options = options
-        self._history = _History(comm.size) if after is None else after._history.copy()
+        self._history: _History = _History(comm.size) if after is None else after._history.copy()
         if options.technique == Technique.AWF:
             choices = tuple(
                 choice._replace(weights=self._history.weights(choice.weights)) for choice in choices
@@ -115,7 +115,9 @@ class LoopScheduler:
         self._layout = context.layout
         self._patience = context.patience(options.wait)
         outer, inner = choices
-        self._model = _make(Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record)))
+        self._model = _make(
+            Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record))
+        )
         self._rca = Reporter(context, self.name, reports_idle)
         self._clock = Clock(self._layout)
         self._notes = Notes(_now(), bool(self._record))
@@ -285,7 +287,7 @@ class LoopScheduler:
 
     @property
     def replies(self) -> list[tuple[int, float]]:
-        """Whom the master of CCA answered, and when, in s from the loop's first request; on rank 0, if recorded."""
+        """Whom the master of CCA answered, and when, in s from the first request; on rank 0, if recorded."""
         return self._replies
 
     def write(self, directory: str | Path) -> None:
@@ -337,6 +339,17 @@ class _History:
         return learned_weights(first, self.seconds, self.iterations)
 
 
+def _check_launcher() -> None:
+    """Refuse a launcher of another MPI than the one that mpi4py loaded: every process would be alone."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        if MPI.COMM_WORLD.size == 1 and int(os.environ.get(name, "1")) > 1:
+            library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+            raise InputError(
+                f"{os.environ[name]} processes were started ({name}), but mpi4py loaded {library}, which "
+                "sees one; set MPI4PY_MPIABI or MPI4PY_LIBMPI to the MPI of the launcher"
+            )
+
+
 def _options(given: dict[str, Any]) -> LoopOptions:
     known = set(LoopOptions.__dataclass_fields__)
     for name in given:
@@ -368,8 +381,8 @@ def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, recor
             raise InputError(text if comm.size == 1 else f"rank {rank}: {text}")
     rank = int(np.flatnonzero((everyone[:, :2] != everyone[0, :2]).any(axis=1))[0])
     raise InputError(
-        f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same options; "
-        f"rank {comm.rank} gave {options}, record {record}"
+        f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same "
+        f"options; rank {comm.rank} gave {options}, record {record}"
     )
 
 
@@ -394,6 +407,6 @@ def _make(setting: Setting) -> Model:
 
 
 def _piece(size: int, pieces: int, breaks: int) -> int:
-    """Give the length of a chunk's pieces: as many as are to be timed, none longer than up to the next break."""
+    """Give the length of a chunk's pieces: as many as are to be timed, none beyond the next break."""
     length = 1 if pieces == 0 else -(-size // pieces)
     return min(length, breaks) if breaks else length

@@ -114,7 +114,9 @@ def validate(
     ]
     native = _execute(launcher, loops, costs, repetitions, spins)
     if (found := native["machine"]["ranks"]) != ranks:
-        raise InputError(f"{' '.join(launcher.words)} started {found} ranks, not {ranks}; say which with --ranks")
+        raise InputError(
+            f"{' '.join(launcher.words)} started {found} ranks, not {ranks}; say which with --ranks"
+        )
     prefix = np.concatenate([[0.0], np.cumsum(costs)])
     per_node = ranks_per_node or ranks
     rows = []
@@ -161,9 +163,9 @@ def simulated(
 ) -> Any:
     """Simulate a loop on a machine that was measured; gives a LoopOutcome.
 
-    Masters: a request is there after ``message``, and a rank that waits knows of the reply after ``noticed``; the
-    simulator has one latency for both, so it gets their mean. Windows: an atomic with its flush takes ``atomic``
-    altogether, which is charged as the window's service; no latency comes on top.
+    Masters: a request is there after ``message``, and a rank that waits knows of the reply after
+    ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
+    flush takes ``atomic`` altogether, which is charged as the window's service; no latency comes on top.
     """
     from mlsim.application import simulate
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -57,7 +57,7 @@ class Window:
     def clear(self) -> None:
         """Write zeros, at the holder; others see them when they have met it after this."""
         if self._comm.rank == self._holder:
-            np.frombuffer(self._win.tomemory(), np.int64)[:] = 0
+            np.frombuffer(cast(Any, self._win.tomemory()), np.int64)[:] = 0
             self._win.Sync()
 
     def fetch_add(self, place: int, value: int) -> int:
@@ -113,7 +113,7 @@ class SharedWindow(Window):
     def __init__(self, comm: MPI.Intracomm, words: int) -> None:
         super().__init__(comm, words)
         buffer, _ = self._win.Shared_query(0)
-        self.memory: Ints = np.frombuffer(buffer, np.int64, words)
+        self.memory: Ints = np.frombuffer(cast(Any, buffer), np.int64, words)
 
     @staticmethod
     def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:

@@ -23,7 +23,7 @@ collect_ignore_glob = ["programs/*"]  # they are started with mpiexec
 
 @dataclass(frozen=True)
 class Done:
-    """What a program left: exit code, output, seconds until it had ended, counted from a line ``now <time>``."""
+    """What a program left: exit code, output, seconds until its end, counted from a line ``now <time>``."""
 
     code: int
     out: str

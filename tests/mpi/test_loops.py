@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mlsim.mpi.launch import Launcher
-
 from tests.mpi.conftest import execute, find
 
 pytestmark = pytest.mark.mpi
@@ -88,7 +87,7 @@ def test_a_master_answers_within_break_after_iterations(any_launcher: Launcher) 
             assert reply > request
             begun.append(sum(size for start, size in told["iterations"] if request < start < reply))
     assert max(size for _, size in told["iterations"]) == break_after
-    assert 0 < max(begun), "no request met a master that computes"
+    assert max(begun) > 0, "no request met a master that computes"
     # A worker that loses its core between noting the time and sending waits longer; few do.
     assert np.quantile(begun, 0.9) <= break_after, begun
 

@@ -104,7 +104,16 @@ def test_the_agent_takes_refuses_and_logs(tmp_path: Path, caplog: pytest.LogCapt
             b"{}\n",
             good[:40],
         )
-    reasons = [b"ok", b"second time", b"wrong MAC", b"ago", b"ago", b"longer than", b"not an object", b"did not end"]
+    reasons = [
+        b"ok",
+        b"second time",
+        b"wrong MAC",
+        b"ago",
+        b"ago",
+        b"longer than",
+        b"not an object",
+        b"did not end",
+    ]
     for answer, reason in zip(answers, reasons, strict=True):
         assert reason in answer
     assert (agent.taken, agent.refused) == (1, 7)
@@ -116,7 +125,9 @@ def test_the_agent_takes_refuses_and_logs(tmp_path: Path, caplog: pytest.LogCapt
 def test_the_hook_gets_words_and_no_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     script = tmp_path / "hook.sh"
-    script.write_text(f'#!/bin/sh\nprintf "%s|" "$@" "$MLSIM_RCA_NODE" "${{MLSIM_RCA_SECRET:-none}}" > {out}\n')
+    script.write_text(
+        f'#!/bin/sh\nprintf "%s|" "$@" "$MLSIM_RCA_NODE" "${{MLSIM_RCA_SECRET:-none}}" > {out}\n'
+    )
     script.chmod(0o700)
     monkeypatch.setenv("MLSIM_RCA_SECRET", SECRET.decode())
     agent = Agent(SECRET, hook=[str(script), "give back", "$HOME;id"])
@@ -175,5 +186,3 @@ def test_the_command_refuses_addresses_that_others_can_reach(monkeypatch: pytest
     monkeypatch.setenv("MLSIM_RCA_SECRET", SECRET.decode())
     with pytest.raises(InputError, match="--any-host"):
         listen(address="0.0.0.0:0", any_host=False, hook=None)
-
-

@@ -75,7 +75,9 @@ def test_a_recorded_run_is_a_run_directory_and_its_idle_nodes_are_reported(
     assert (listening.agent.taken, listening.agent.refused) == (2, 0)
     told = [json.loads(line) for line in seen.read_text().splitlines()]
     assert sorted(message["node_number"] for message in told) == [0, 1]
-    assert {(message["job"], message["ranks"], message["loop"]) for message in told} == {("4711", 2, "recorded")}
+    assert {(message["job"], message["ranks"], message["loop"]) for message in told} == {
+        ("4711", 2, "recorded")
+    }
     _check_tables(out, int(done.out.split()[1]))
     _check_trace(out / "trace")
 
@@ -100,7 +102,12 @@ def _check_tables(out: Path, steps: int) -> None:
     summary = json.loads((out / "summary.json").read_text())
     assert summary["loop"]["steps"] == steps
     assert summary["jobs"]["completed"] == 1
-    assert {path.name for path in out.iterdir()} >= {"scenario.yaml", "pes.png", "chunk-sizes.png", "gantt.png"}
+    assert {path.name for path in out.iterdir()} >= {
+        "scenario.yaml",
+        "pes.png",
+        "chunk-sizes.png",
+        "gantt.png",
+    }
 
 
 def _check_trace(trace: Path) -> None:
@@ -135,9 +142,7 @@ def _mlsim(*words: str) -> subprocess.CompletedProcess[str]:
 def test_mpi_run_executes_a_scenario(any_launcher: Launcher, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ["--set", "application.costs.size=40", "--check", "--out", str(out)]
-    done = _mlsim(
-        "mpi", "run", "scenarios/mpi/mandelbrot.yaml", *words, "--", *any_launcher.words, "-n", "2"
-    )
+    done = _mlsim("mpi", "run", "scenarios/mpi/mandelbrot.yaml", *words, "--", *any_launcher.words, "-n", "2")
     assert done.returncode == 0, done.stderr
     assert "the same as executed serially" in done.stdout
     assert pl.read_parquet(out / "chunks.parquet")["size"].sum() == 1600

@@ -124,9 +124,9 @@ def learn_pieces(
 
     Notes
     -----
-    For independent iterations of variance σ², x_j has variance σ²/n_j, and Σ n_j·(x_j − μ)² / (pieces − 1) is an
-    unbiased estimate of σ². With pieces of one iteration it is the sample variance, and this function the
-    same as ``learn_iterations``.
+    For independent iterations of variance σ², x_j has variance σ²/n_j, and Σ n_j·(x_j − μ)² / (pieces − 1)
+    is an unbiased estimate of σ². With pieces of one iteration it is the sample variance, and this function
+    the same as ``learn_iterations``.
     """
     before = measured[COUNT, pe]
     shift = mean - measured[MEAN, pe]

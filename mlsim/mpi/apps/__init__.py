@@ -1,1 +1,1 @@
-"""Applications whose loops are self-scheduled: ``python -m mlsim.mpi.apps.mandelbrot``, ``psia``, ``synthetic``."""
+"""Applications whose loops are self-scheduled: ``python -m mlsim.mpi.apps.mandelbrot`` and others."""

@@ -83,7 +83,9 @@ def main(description: str, add: Callable[[argparse.ArgumentParser], None], make:
 def _parser(description: str, add: Callable[[argparse.ArgumentParser], None]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     add(parser)
-    parser.add_argument("--scenario", type=Path, help="take loop, technique, model and options from a scenario")
+    parser.add_argument(
+        "--scenario", type=Path, help="take loop, technique, model and options from a scenario"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change its keys")
     parser.add_argument("--technique", help="technique, or X+Y (default GSS)")
     parser.add_argument("--model", help="cca, dca, hdca or hmw (default dca)")
@@ -171,9 +173,7 @@ def _tell(loop: LoopScheduler, application: Application, result: bytes, argument
 def facts(loop: LoopTotals) -> dict[str, Any]:
     """Give a loop's numbers as JSON can hold them."""
     plain = {name: getattr(loop, name) for name in LoopTotals.__dataclass_fields__}
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()
-    }
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
 
 
 def _scenario(arguments: argparse.Namespace) -> Scenario | None:
@@ -196,8 +196,8 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
     parameters = application.parameters
     if parameters.statistics is Statistics.PROFILED:
         raise InputError(
-            f"{scenario.source}: application.parameters.statistics: profiled needs costs that are known before; "
-            "a real run needs sigma and mu"
+            f"{scenario.source}: application.parameters.statistics: profiled needs costs that are known "
+            "before; a real run needs sigma and mu"
         )
     weights = parameters.weights
     options: dict[str, Any] = {

@@ -76,9 +76,7 @@ def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Mandelbro
         window = costs.window
         count = None if iterations is None else iterations.count
         size = costs.size or round((count or 1152**2) ** 0.5)
-        image = MandelbrotImage(
-            size, costs.exponent, window.x_min, window.x_max, window.y_min, window.y_max
-        )
+        image = MandelbrotImage(size, costs.exponent, window.x_min, window.x_max, window.y_min, window.y_max)
         limit = costs.limit
     if arguments.size is not None:
         image = image._replace(size=arguments.size)

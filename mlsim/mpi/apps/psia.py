@@ -41,7 +41,10 @@ class Psia(Application):
         self.n, self._points, self._seed, self._image = n, points, seed, image
         self._make = make_images
         cloud = generate_cloud(points, seed)
-        self._position, self._normal = np.ascontiguousarray(cloud.position), np.ascontiguousarray(cloud.normal)
+        self._position, self._normal = (
+            np.ascontiguousarray(cloud.position),
+            np.ascontiguousarray(cloud.normal),
+        )
         self.images = np.zeros((n, image.width, image.width), np.int32)
         self.execute(0, 0)  # loads the kernel
 

@@ -1,8 +1,8 @@
 """The agent of ``mlsim rca listen``: receives ``NodeIdle`` messages of real runs, records them, calls a hook.
 
-One line a connection. A line that is too long, malformed, forged, too old or sent a second time is refused and
-logged; nothing of it is executed. The hook is started without a shell, with job and node as arguments of their own,
-whose characters were checked.
+One line a connection. A line that is too long, malformed, forged, too old or sent a second time is refused
+and logged; nothing of it is executed. The hook is started without a shell, with job and node as arguments of
+their own, whose characters were checked.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ class Agent:
         message, nonce = unpack(line, self._secret)
         now = time.time()
         if abs(now - message.time) > self._max_age:
-            raise RefusedError(f"sent {now - message.time:.0f} s ago; allowed: {self._max_age:.0f} s either way")
+            raise RefusedError(
+                f"sent {now - message.time:.0f} s ago; allowed: {self._max_age:.0f} s either way"
+            )
         # A message may be ahead by max_age, so its nonce is kept for twice as long.
         while self._nonces and next(iter(self._nonces.values())) < now - 2 * self._max_age:
             self._nonces.popitem(last=False)
@@ -182,6 +184,10 @@ class Agent:
         except TimeoutError:
             process.kill()
             await process.wait()
-            _log.error("hook for node %s: not done after %.0f s, and killed", message.node, self._hook_timeout)
+            _log.error(
+                "hook for node %s: not done after %.0f s, and killed", message.node, self._hook_timeout
+            )
             return
-        _log.log(logging.INFO if code == 0 else logging.ERROR, "hook for node %s: exit %d", message.node, code)
+        _log.log(
+            logging.INFO if code == 0 else logging.ERROR, "hook for node %s: exit %d", message.node, code
+        )

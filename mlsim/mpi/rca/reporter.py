@@ -15,13 +15,17 @@ __all__ = ["Reporter"]
 class Reporter:
     """One rank's part: the last one of a node that ends sends ``NodeIdle``.
 
-    Nobody waits for it: the ranks of a node count, by an atomic in memory that they share, how many have ended.
+    Nobody waits for it: the ranks of a node count, by an atomic in memory that they share, how many have
+    ended.
     """
 
     def __init__(self, context: Context, loop: str, active: bool) -> None:
         layout = context.layout
         self._context = context
-        self._layout, self._loop = layout, re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop"
+        self._layout, self._loop = (
+            layout,
+            re.sub(r"[^\w.:/-]", "_", loop, flags=re.ASCII).lstrip("-") or "loop",
+        )
         self._window = context.shared_window(1) if active else None
         self.sent = False
 

@@ -16,7 +16,7 @@ with LoopScheduler(
     comm, n=240, technique="FAC2", model="cca", break_after=int(sys.argv[1]), record=True
 ) as loop:
     origin = time.perf_counter()
-    for start, size in loop:
+    for _, size in loop:
         if comm.rank == 0:
             starts.append((time.perf_counter(), size))
         time.sleep(size * 5e-3)

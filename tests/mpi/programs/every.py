@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 
 from mlsim.application.catalogue import TECHNIQUES
@@ -16,7 +18,11 @@ from mlsim.mpi.window import Window
 from mlsim.scenario import ParametersConfig
 
 WORLD = MPI.COMM_WORLD
-NEEDED = {"FSC": {"sigma": 0.1, "h": 0.01}, "TAP": {"sigma": 0.1, "mu": 0.1}, "FAC": {"sigma": 0.1, "mu": 0.1}}
+NEEDED = {
+    "FSC": {"sigma": 0.1, "h": 0.01},
+    "TAP": {"sigma": 0.1, "mu": 0.1},
+    "FAC": {"sigma": 0.1, "mu": 0.1},
+}
 MODELS = (
     ("cca", {}),
     ("dca", {}),
@@ -162,6 +168,7 @@ def leaving_early():
 
 def awf_learns_from_time_step_to_time_step():
     """Rank 0 is slow; after a time step it gets less."""
+
     def work(start, size):
         time.sleep(size * (2e-3 if WORLD.rank == 0 else 2e-4))
 
@@ -202,12 +209,8 @@ def wrong_arguments():
         ({"break_afer": 3}, "break_after"),
         ({"n": 10 + WORLD.rank} if WORLD.size > 1 else {"n": 1.5}, "rank" if WORLD.size > 1 else "whole"),
     ):
-        try:
+        with pytest.raises(InputError, match=re.escape(part)):
             LoopScheduler(WORLD, **{"n": 10, **options})
-        except InputError as error:
-            assert part in str(error), (options, str(error))
-        else:
-            raise AssertionError(options)
     once(WORLD, 10)
 
 
