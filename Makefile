@@ -11,6 +11,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	sh tools/install-otf2-tools
+	sh tools/install-openmpi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -22,6 +23,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/read_swf.py
 	$(BIN)/python tools/bench/loops.py
 	$(BIN)/python tools/bench/otf2_writer.py
+	$(BIN)/python tools/bench/mpi_overhead.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

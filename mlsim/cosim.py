@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim.application.alone import loop_alone
 from mlsim.application.answers import AnswerPolicy
@@ -62,7 +63,7 @@ from mlsim.scenario import (
 )
 from mlsim.workload import JobBlock, Workload, count_marks, open_workload
 
-__all__ = ["Outcome", "Survey", "simulate", "simulate_loop", "survey"]
+__all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +355,24 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     costs = _cost_profiles(scenario, machine)
     application = LoopApplication(job, _application(scenario), costs, machine, chunks, scenario.seed)
     return loop_alone(application, machine, chunks)
+
+
+def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.float64]:
+    """Compute what the iterations of a loop alone cost, in prefix sums.
+
+    Parameters
+    ----------
+    scenario, run_time
+        As for :func:`simulate_loop`.
+
+    Returns
+    -------
+    float64[N+1]
+        In s on a PE of the reference speed.
+    """
+    machine = machine_of(scenario)
+    needed = _needed_run_time(scenario, run_time)
+    return _cost_profiles(scenario, machine).prefix(1, machine.n_cores, needed)
 
 
 def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:

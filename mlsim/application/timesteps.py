@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 
-__all__ = ["in_time_steps"]
+__all__ = ["in_time_steps", "learned_weights"]
 
 Floats = NDArray[np.float64]
 OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
@@ -79,13 +79,28 @@ def _iterations_of_pes(outcome: LoopOutcome) -> Floats:
 
 def _learned(choice: Choice, seconds: Floats, iterations: Floats) -> Choice:
     """Give AWF, with the weights it began with, those learned so far; other techniques as they are."""
-    known = (seconds > 0.0) & (iterations > 0.0)
-    if not is_adaptive_over_steps(choice) or not known.any():
+    if not is_adaptive_over_steps(choice):
         return choice
+    return choice._replace(weights=learned_weights(choice.weights, seconds, iterations))
+
+
+def learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Floats:
+    """Give AWF's weights after some time steps.
+
+    Parameters
+    ----------
+    first
+        float64[P], of sum P: weights it began with.
+    seconds, iterations
+        float64[P]: Σ s·t_s and Σ s·n_s of every PE over the time steps s = 1, 2, …
+    """
+    known = (seconds > 0.0) & (iterations > 0.0)
+    if not known.any():
+        return first
     rate = iterations[known] / seconds[known]
-    weights = choice.weights.copy()
+    weights = first.copy()
     weights[known] = weights[known].sum() * (rate / rate.sum())
-    return choice._replace(weights=scaled(weights))
+    return scaled(weights)
 
 
 def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) -> LoopOutcome:

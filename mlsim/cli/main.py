@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import compare, cp, esp, info, loop, machines, metrics, predict, run, study, workload
+from mlsim.cli import compare, cp, esp, info, loop, machines, metrics, mpi, predict, rca, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -59,6 +59,8 @@ workload.workload.command("kit")(machines.kit)
 workload.workload.command("predict")(predict.predict)
 app.add_typer(workload.workload)
 app.add_typer(cp.cp)
+app.add_typer(mpi.mpi)
+app.add_typer(rca.rca)
 
 
 class _StoppedError(BaseException):

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from mlsim._jit import kernel
 from mlsim.application.techniques.fixed import ceil_div
 
-__all__ = ["adaptive_size", "learn_iterations", "new_measurements", "put"]
+__all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put"]
 
 Floats = NDArray[np.float64]
 
 COUNT, MEAN, SPREAD = 0, 1, 2
+# Two more rows where chunks are timed by pieces, as in real runs.
+PIECES, BETWEEN = 3, 4
 RATE, RISK = 0, 1
 NO_SPREAD = 1e-6
 ROUNDING = 1e-9
@@ -94,6 +96,50 @@ def learn_iterations(
         spread += deviation * deviation
     had_none = measured[MEAN, pe] == 0.0
     _merge(measured, pe, size, mean / speed, spread / (speed * speed))
+    if measured[MEAN, pe] > 0.0:
+        sums[0, 0] += 1.0 if had_none else 0.0
+        put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
+        put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+
+
+@kernel
+def learn_pieces(
+    measured: Floats, sums: Floats, pe: int, size: int, pieces: int, mean: float, between: float
+) -> None:
+    """Add a chunk whose pieces were timed, not each of its iterations, to a PE's statistics.
+
+    Parameters
+    ----------
+    measured
+        float64[5, P]: the rows of ``new_measurements``, the pieces timed, and Σ n_j·(x_j − μ)² over them,
+        piece j being n_j iterations of x_j seconds on average.
+    sums
+        As in ``new_measurements``.
+    pe, size, pieces
+        Who executed how many iterations in how many pieces; both 1 or more.
+    mean
+        Mean iteration time of the chunk, in s.
+    between
+        Σ n_j·(x_j − mean)² over the chunk's pieces, in s².
+
+    Notes
+    -----
+    For independent iterations of variance σ², x_j has variance σ²/n_j, and Σ n_j·(x_j − μ)² / (pieces − 1)
+    is an unbiased estimate of σ². With pieces of one iteration it is the sample variance, and this function
+    the same as ``learn_iterations``.
+    """
+    before = measured[COUNT, pe]
+    shift = mean - measured[MEAN, pe]
+    had_none = measured[MEAN, pe] == 0.0
+    measured[COUNT, pe] = before + size
+    measured[MEAN, pe] += shift * (size / (before + size))
+    measured[BETWEEN, pe] += between + shift * shift * before * (size / (before + size))
+    measured[PIECES, pe] += pieces
+    measured[SPREAD, pe] = 0.0
+    if measured[PIECES, pe] >= 2.0:
+        # so that divided by COUNT - 1 it is the variance
+        variance = measured[BETWEEN, pe] / (measured[PIECES, pe] - 1.0)
+        measured[SPREAD, pe] = variance * (measured[COUNT, pe] - 1.0)
     if measured[MEAN, pe] > 0.0:
         sums[0, 0] += 1.0 if had_none else 0.0
         put(sums, RATE, pe, 1.0 / measured[MEAN, pe])

@@ -1,0 +1,253 @@
+"""What the applications have in common: options, repetitions, checks, what is printed."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError, MlsimError
+from mlsim.mpi.report import LoopTotals
+from mlsim.mpi.scheduler import LoopScheduler
+from mlsim.mpi.waiting import Patience
+from mlsim.scenario import Scenario
+
+__all__ = ["Application", "facts", "in_turns", "main", "scenario_options", "summed", "text_options"]
+
+
+class Application(ABC):
+    """A loop of independent iterations with a result.
+
+    Attributes
+    ----------
+    name, n
+        Its name, and its iterations.
+    """
+
+    name: str
+    n: int
+
+    def begin(self) -> None:  # noqa: B027 - few have something to do
+        """Prepare for one more execution of the loop."""
+
+    @abstractmethod
+    def execute(self, first: int, size: int) -> None:
+        """Execute iterations ``first`` to ``first + size - 1``."""
+
+    @abstractmethod
+    def result(self, comm: MPI.Intracomm) -> bytes | None:
+        """Put the result together, as bytes on rank 0; all ranks must call this."""
+
+    @abstractmethod
+    def expected(self) -> bytes:
+        """Compute the result alone."""
+
+
+Maker = Callable[[argparse.Namespace, Scenario | None], Application]
+
+
+def main(description: str, add: Callable[[argparse.ArgumentParser], None], make: Maker) -> NoReturn:
+    """Run an application from its command line; errors end all ranks.
+
+    Parameters
+    ----------
+    description
+        For ``--help``.
+    add
+        Adds the application's own options.
+    make
+        Makes it from its options, and from a scenario if there is one.
+    """
+    comm = MPI.COMM_WORLD
+    try:
+        arguments = _parser(description, add).parse_args()
+        _run(comm, arguments, make)
+    except MlsimError as error:
+        # All ranks have the same error, or the one that has it ends the others.
+        print(f"mlsim: {error}", file=sys.stderr, flush=True)
+        if comm.size > 1:
+            comm.Abort(error.exit_code)
+        sys.exit(error.exit_code)
+    sys.exit(0)
+
+
+def _parser(description: str, add: Callable[[argparse.ArgumentParser], None]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    add(parser)
+    parser.add_argument(
+        "--scenario", type=Path, help="take loop, technique, model and options from a scenario"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change its keys")
+    parser.add_argument("--technique", help="technique, or X+Y (default GSS)")
+    parser.add_argument("--model", help="cca, dca, hdca or hmw (default dca)")
+    parser.add_argument("--delay", help="delay injected into every chunk calculation, such as '100 us'")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other option of LoopScheduler, such as break_after=8, sigma=0.001, master=dedicated",
+    )
+    parser.add_argument("--repetitions", type=int, default=1, help="execute the loop so many times")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="record, and write a run directory")
+    parser.add_argument("--check", action="store_true", help="compare the result with a serial execution")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a repetition")
+    return parser
+
+
+def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> None:
+    if arguments.repetitions < 1:
+        raise InputError(f"--repetitions {arguments.repetitions}; allowed: 1 or more")
+    scenario = _scenario(arguments)
+    options = {} if scenario is None else scenario_options(scenario)
+    options |= text_options(arguments.option)
+    for key in ("technique", "model"):
+        if (word := getattr(arguments, key)) is not None:
+            options[key] = word
+    if arguments.delay is not None:
+        options["injected_delay"] = _seconds(arguments.delay)
+    application = in_turns(comm, lambda: make(arguments, scenario))
+    before: LoopScheduler | None = None
+    for repetition in range(arguments.repetitions):
+        trace = arguments.trace
+        if trace is not None and arguments.repetitions > 1:
+            trace = trace.with_name(f"{trace.name}-{repetition + 1:03d}")
+        before = _repeat(comm, application, options, trace, before, arguments)
+
+
+def in_turns(comm: MPI.Intracomm, make: Callable[[], Application]) -> Application:
+    """Make an application, first on rank 0: it compiles its kernels, the others find them on disk."""
+    made = make() if comm.rank == 0 else None
+    Patience("sleep", comm.size).until(comm.Ibarrier().Test)
+    return made or make()
+
+
+def _repeat(
+    comm: MPI.Intracomm,
+    application: Application,
+    options: dict[str, Any],
+    trace: Path | None,
+    before: LoopScheduler | None,
+    arguments: argparse.Namespace,
+) -> LoopScheduler:
+    """Execute the loop once; print what it took."""
+    application.begin()
+    with LoopScheduler(
+        comm, n=application.n, name=application.name, record=trace or False, after=before, **options
+    ) as loop:
+        for first, size in loop:
+            application.execute(first, size)
+    result = application.result(comm)
+    problem = ""
+    if comm.rank == 0:
+        problem = _tell(loop, application, result or b"", arguments)
+    if problem := comm.bcast(problem):
+        raise MlsimError(problem)
+    return loop
+
+
+def _tell(loop: LoopScheduler, application: Application, result: bytes, arguments: argparse.Namespace) -> str:
+    """Print, on rank 0; give what is wrong."""
+    report = loop.report()
+    assert report.loop is not None, "rank 0 knows the whole loop"
+    digest = hashlib.sha256(result).hexdigest()
+    if arguments.check and result != application.expected():
+        return f"{application.name}: the result differs from that of a serial execution"
+    if arguments.json:
+        print(json.dumps(facts(report.loop) | {"sha256": digest}), flush=True)
+    else:
+        checked = ", the same as executed serially" if arguments.check else ""
+        print(f"{report}\nresult {digest[:16]}{checked}", flush=True)
+    return ""
+
+
+def facts(loop: LoopTotals) -> dict[str, Any]:
+    """Give a loop's numbers as JSON can hold them."""
+    plain = {name: getattr(loop, name) for name in LoopTotals.__dataclass_fields__}
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
+
+
+def _scenario(arguments: argparse.Namespace) -> Scenario | None:
+    from mlsim.experiment import load_loop
+    from mlsim.scenario import parse_overrides
+
+    if arguments.scenario is None:
+        if arguments.set:
+            raise InputError(f"--set {arguments.set[0]}: changes a scenario; give --scenario FILE as well")
+        return None
+    return load_loop(arguments.scenario, parse_overrides(arguments.set))
+
+
+def scenario_options(scenario: Scenario) -> dict[str, Any]:
+    """Give the options of a :class:`LoopScheduler` that a scenario's loop means."""
+    from mlsim.scenario import located_technique
+    from mlsim.scenario.words import Statistics, WeightSource
+
+    application, execution = scenario.application, scenario.application.execution
+    parameters = application.parameters
+    if parameters.statistics is Statistics.PROFILED:
+        raise InputError(
+            f"{scenario.source}: application.parameters.statistics: profiled needs costs that are known "
+            "before; a real run needs sigma and mu"
+        )
+    weights = parameters.weights
+    options: dict[str, Any] = {
+        "technique": str(located_technique(scenario)),
+        "model": execution.model.value,
+        "min_chunk": application.min_chunk,
+        "injected_delay": execution.injected_delay,
+        "master": execution.master.value,
+        "service_order": execution.service_order.value,
+        "lock": execution.lock.value,
+        "first_chunk": execution.first_chunk,
+        "seed": scenario.seed,
+        "sigma": parameters.sigma,
+        "mu": parameters.mu,
+        "h": parameters.overhead,
+        "alpha": parameters.alpha,
+        "swr": parameters.swr,
+        "batches": parameters.batches,
+        "growth": parameters.growth.value,
+        "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
+    }
+    model = execution.model.value
+    if model in ("cca", "hmw"):
+        options["break_after"] = execution.break_after
+    sizes = {group.cores for group in scenario.platform.nodes}
+    if model in ("hdca", "hmw") and len(sizes) == 1:
+        # Many nodes of the scenario may be one machine here.
+        options["ranks_per_node"] = application.pes_per_node or sizes.pop()
+    return options
+
+
+def text_options(texts: list[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE``, values as in a scenario file."""
+    from mlsim.scenario import parse_overrides
+
+    return dict(parse_overrides(texts))
+
+
+def _seconds(text: str) -> float:
+    from mlsim.scenario.amounts import Amount
+    from mlsim.scenario.units import TIME
+
+    try:
+        return float(Amount(TIME).parse(text))
+    except ValueError as error:
+        raise InputError(f"--delay: {error}") from error
+
+
+def summed(comm: MPI.Intracomm, parts: NDArray[Any]) -> bytes | None:
+    """Add up everybody's part of a result, of which every number is one rank's; bytes on rank 0."""
+    whole = np.zeros_like(parts) if comm.rank == 0 else None
+    comm.Reduce(parts, whole)
+    return None if whole is None else whole.tobytes()

@@ -1,0 +1,90 @@
+"""A Mandelbrot image, one pixel an iteration (Eleliemy 2021, Alg. 4.2); the result is the image of counts."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from mpi4py import MPI
+
+from mlsim.application.profiles.mandelbrot import MandelbrotImage
+from mlsim.errors import InputError
+from mlsim.mpi.apps.common import Application, main, summed
+from mlsim.scenario import Scenario
+
+__all__ = ["Mandelbrot"]
+
+
+class Mandelbrot(Application):
+    """Counts the steps of every pixel until it escapes.
+
+    Parameters
+    ----------
+    image
+        What is computed.
+    limit
+        Steps after which a pixel counts as one of the set.
+    """
+
+    name = "mandelbrot"
+
+    def __init__(self, image: MandelbrotImage, limit: int) -> None:
+        from mlsim.application.profiles.escape import count_steps
+
+        self.image, self.limit, self.n = image, limit, image.size**2
+        self._count = count_steps
+        rows = np.arange(image.size)
+        self._imaginary = image.y_min + rows * (image.y_max - image.y_min) / image.size
+        self.counts = np.zeros(self.n, np.int64)
+        count_steps(2.0, self._imaginary[:1], image.exponent, limit, np.zeros(1, np.int64))  # loads it
+
+    def begin(self) -> None:
+        """Forget the image."""
+        self.counts[:] = 0
+
+    def execute(self, first: int, size: int) -> None:
+        """Compute some pixels, which may be of several columns."""
+        image, width, end = self.image, self.image.size, first + size
+        while first < end:
+            x, y = divmod(first, width)
+            stop = min(end, (x + 1) * width)
+            real = image.x_min + x * (image.x_max - image.x_min) / width
+            part = self._imaginary[y : y + stop - first]
+            self._count(real, part, image.exponent, self.limit, self.counts[first:stop])
+            first = stop
+
+    def result(self, comm: MPI.Intracomm) -> bytes | None:
+        """Give the counts of all pixels."""
+        return summed(comm, self.counts)
+
+    def expected(self) -> bytes:
+        """Compute all pixels here."""
+        alone = Mandelbrot(self.image, self.limit)
+        alone.execute(0, alone.n)
+        return alone.counts.tobytes()
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=int, help="width and height in pixels (default 256)")
+    parser.add_argument("--limit", type=int, help="most steps (default 1000)")
+
+
+def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Mandelbrot:
+    image, limit = MandelbrotImage(256), 1000
+    if scenario is not None and scenario.application.costs.profile.value == "mandelbrot":
+        costs, iterations = scenario.application.costs, scenario.application.iterations
+        window = costs.window
+        count = None if iterations is None else iterations.count
+        size = costs.size or round((count or 1152**2) ** 0.5)
+        image = MandelbrotImage(size, costs.exponent, window.x_min, window.x_max, window.y_min, window.y_max)
+        limit = costs.limit
+    if arguments.size is not None:
+        image = image._replace(size=arguments.size)
+    limit = arguments.limit if arguments.limit is not None else limit
+    if image.size < 1 or limit < 1:
+        raise InputError(f"mandelbrot: size {image.size}, limit {limit}; allowed: 1 or more")
+    return Mandelbrot(image, limit)
+
+
+if __name__ == "__main__":
+    main("A Mandelbrot image, its pixels self-scheduled.", _add, _make)

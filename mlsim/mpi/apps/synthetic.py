@@ -1,0 +1,101 @@
+"""A loop whose iterations take given times: they sleep, so that many ranks fit on few cores, or spin.
+
+A sleep lasts longer than asked for, by some 0.1 ms; the excess is taken off the next one, so that a rank's
+iterations together take what they cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.mpi.apps.common import Application, main, summed
+from mlsim.scenario import Scenario
+
+__all__ = ["Synthetic"]
+
+
+class Synthetic(Application):
+    """Passes the time that iterations cost; the result is which were executed, and how often.
+
+    Parameters
+    ----------
+    prefix
+        float64[N+1]: prefix sums of the costs in s.
+    spins
+        Whether to compute all the time, and not to sleep.
+    """
+
+    name = "synthetic"
+
+    def __init__(self, prefix: NDArray[np.float64], spins: bool) -> None:
+        self._prefix, self._spins, self.n = prefix, spins, len(prefix) - 1
+        self.executed = np.zeros(self.n, np.int64)
+        self._excess = 0.0
+
+    def begin(self) -> None:
+        """Forget what was executed."""
+        self.executed[:] = 0
+        self._excess = 0.0
+
+    def execute(self, first: int, size: int) -> None:
+        """Pass the time of some iterations."""
+        begin = time.perf_counter()
+        self.executed[first : first + size] += 1
+        seconds = float(self._prefix[first + size] - self._prefix[first])
+        if self._spins:
+            while time.perf_counter() - begin < seconds:
+                pass
+            return
+        wanted = seconds - self._excess
+        if wanted > 0.0:
+            time.sleep(wanted)
+        self._excess += time.perf_counter() - begin - seconds
+
+    def result(self, comm: MPI.Intracomm) -> bytes | None:
+        """Give how often each iteration was executed."""
+        return summed(comm, self.executed)
+
+    def expected(self) -> bytes:
+        """Give once for each."""
+        return np.ones(self.n, np.int64).tobytes()
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=int, help="iterations (default 1000)")
+    parser.add_argument("--profile", help="cost profile, see mlsim list profiles (default constant)")
+    parser.add_argument("--mean", help="mean cost of an iteration, such as '1 ms' (default)")
+    parser.add_argument("--std", help="standard deviation of the costs, for profiles that have one")
+    parser.add_argument("--work", choices=["sleep", "spin"], default="sleep", help="how time passes (sleep)")
+
+
+def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Synthetic:
+    from mlsim.cosim import loop_costs
+    from mlsim.experiment import loop_from_mapping
+
+    given = {
+        "application.iterations.count": arguments.size,
+        "application.costs.profile": arguments.profile,
+        "application.costs.mean": arguments.mean,
+        "application.costs.std": arguments.std,
+    }
+    if scenario is None:
+        defaults: dict[str, object] = {
+            "application.iterations.count": 1000,
+            "application.costs.profile": "constant",
+            "application.costs.mean": "1 ms",
+        }
+        chosen = {**defaults, **{key: value for key, value in given.items() if value is not None}}
+        scenario = loop_from_mapping({"platform": {"nodes": [{"name": "n", "count": 1, "cores": 1}]}}, chosen)
+    elif named := [key for key, value in given.items() if value is not None]:
+        raise InputError(f"{named[0]}: the scenario says what iterations cost; change it with --set")
+    return Synthetic(loop_costs(scenario), arguments.work == "spin")
+
+
+if __name__ == "__main__":
+    main("A loop of given costs, self-scheduled.", _add, _make)

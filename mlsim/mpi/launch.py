@@ -1,0 +1,144 @@
+"""Starting MPI programs from the command line, on a laptop or by a cluster's own launcher."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from mlsim.errors import InputError, MlsimError
+
+__all__ = ["Launcher", "find_launchers", "launch", "launcher_of"]
+
+_VARIABLE = "MLSIM_MPIEXEC"
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How to start ranks.
+
+    Attributes
+    ----------
+    name
+        ``mpich`` or ``openmpi``; ``given`` if the user gave the words.
+    words
+        The command, before the program.
+    environment
+        Variables that make mpi4py load the MPI that belongs to it.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def with_ranks(self, ranks: int) -> Launcher:
+        """Give the command for so many ranks."""
+        return Launcher(self.name, (*self.words, "-n", str(ranks)), self.environment)
+
+
+@cache
+def find_launchers() -> dict[str, Launcher]:
+    """Find the MPIs of this machine, by name: the wheel's, and those on the path."""
+    found: dict[str, Launcher] = {}
+    beside = Path(sys.executable).parent
+    places = [os.environ.get(_VARIABLE), str(beside / "mpiexec"), "/usr/bin/mpiexec", shutil.which("mpiexec")]
+    for place in places:
+        if place and (path := shutil.which(place)):
+            launcher = _recognized(path)
+            if launcher is not None:
+                found.setdefault(launcher.name, launcher)
+    return found
+
+
+def _recognized(path: str) -> Launcher | None:
+    try:
+        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    text = told.stdout + told.stderr
+    if "HYDRA" in text or "MPICH" in text:
+        environment = {}
+        library = Path(path).parent.parent / "lib" / "libmpi.so.12"
+        if library.exists():  # else it is where the system looks
+            environment["MPI4PY_LIBMPI"] = str(library)
+        return Launcher("mpich", (path,), environment)
+    if "OpenRTE" in text or "Open MPI" in text:
+        root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+        return Launcher("openmpi", (path, *root, "--oversubscribe"), {"MPI4PY_MPIABI": "openmpi"})
+    return None
+
+
+def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
+    """Give the launcher that the user asks for, or the first one found with so many ranks.
+
+    Parameters
+    ----------
+    words
+        The user's, such as ``srun -N 4``; empty to choose.
+    ranks
+        How many where the user does not say.
+
+    Raises
+    ------
+    InputError
+        If there is none, or mpi4py is missing.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("mpi4py") is None:
+        raise InputError("mpi4py is missing; install it with: pip install 'mlsim[mpi]'")
+    if words:
+        if shutil.which(words[0]) is None:
+            raise InputError(f"{words[0]}: no such command; give a launcher such as mpiexec -n 8, or srun")
+        known = _recognized(words[0]) if "mpi" in Path(words[0]).name else None
+        return Launcher("given", tuple(words), {} if known is None else known.environment)
+    for launcher in find_launchers().values():
+        return launcher.with_ranks(ranks)
+    raise InputError(
+        "no mpiexec found; install one with: pip install 'mlsim[mpich]', or give the site's launcher after "
+        "--, such as -- srun"
+    )
+
+
+def launch(
+    launcher: Launcher, program: Sequence[str], timeout: float | None = None, quiet: bool = False
+) -> str:
+    """Run a Python program on all ranks.
+
+    Parameters
+    ----------
+    launcher
+        How.
+    program
+        What follows ``python``.
+    timeout
+        Seconds after which it is ended; None: never.
+    quiet
+        Whether to keep what it prints, and give it back; what goes to standard error is shown always.
+
+    Raises
+    ------
+    MlsimError
+        If it fails; it has said why.
+    """
+    command = [*launcher.words, sys.executable, *program]
+    environment = {**os.environ, **launcher.environment}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE if quiet else None,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MlsimError(f"{' '.join(launcher.words)}: not done after {timeout} s, and ended") from error
+    if done.returncode != 0:
+        raise MlsimError(f"{' '.join(launcher.words)}: the run ended with exit code {done.returncode}")
+    return done.stdout or ""

@@ -1,0 +1,76 @@
+"""Who is where: the communicators of a loop and the nodes of its ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+__all__ = ["Layout"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A loop's own communicators, and its nodes in order of their lowest ranks.
+
+    Attributes
+    ----------
+    comm
+        All ranks of the loop; a duplicate, so that its messages meet no others.
+    machine
+        Those that share memory and clock with this one.
+    local
+        Those of this rank's node: ``machine``, or a part of it.
+    node
+        Number of this rank's node.
+    nodes
+        int64[P]: the node of every rank.
+    leaders
+        int64[V]: the lowest rank of every node.
+    machines
+        int64[P]: the lowest rank on every rank's machine.
+    """
+
+    comm: MPI.Intracomm
+    machine: MPI.Intracomm
+    local: MPI.Intracomm
+    node: int
+    nodes: Ints
+    leaders: Ints
+    machines: Ints
+
+    @classmethod
+    def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Layout:
+        """Make it; all ranks of ``comm`` must call this."""
+        own = comm.Dup()
+        machine = cast(MPI.Intracomm, own.Split_type(MPI.COMM_TYPE_SHARED))
+        part = 0 if ranks_per_node is None else machine.rank // ranks_per_node
+        local = cast(MPI.Intracomm, machine.Split(part))
+        lowest = np.array([machine.bcast(own.rank), local.bcast(own.rank)], np.int64)
+        both = np.empty((own.size, 2), np.int64)
+        own.Allgather(lowest, both)
+        leaders, nodes = np.unique(both[:, 1], return_inverse=True)
+        nodes = nodes.reshape(-1).astype(np.int64)
+        return cls(own, machine, local, int(nodes[own.rank]), nodes, leaders, both[:, 0].copy())
+
+    @property
+    def members(self) -> Ints:
+        """Ranks of this rank's node, rising."""
+        members: Ints = np.flatnonzero(self.nodes == self.node)
+        return members
+
+    @property
+    def counts(self) -> Ints:
+        """How many ranks each node has."""
+        counts: Ints = np.bincount(self.nodes, minlength=len(self.leaders))
+        return counts
+
+    def free(self) -> None:
+        """Give the communicators back; all ranks must call this."""
+        for comm in (self.local, self.machine, self.comm):
+            comm.Free()

@@ -1,0 +1,64 @@
+"""What one rank notes while it executes a loop, by its own clock."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COLUMNS", "Notes"]
+
+Floats = NDArray[np.float64]
+
+COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
+
+
+class Notes:
+    """Times of one rank; in s.
+
+    Parameters
+    ----------
+    begin
+        When the loop began for this rank.
+    record
+        Whether to keep a row for every chunk.
+
+    Attributes
+    ----------
+    chunks, executed
+        Chunks begun, iterations executed.
+    busy, overhead
+        Executing chunks; between asking and starting or being told, and serving others.
+    begin, finish, told
+        Readings of the clock: when it first asked, ended its last chunk, was told that there is no more.
+    """
+
+    def __init__(self, begin: float, record: bool) -> None:
+        self.chunks = self.executed = 0
+        self.busy = self.overhead = 0.0
+        self.begin = self.finish = self.told = begin
+        self._numbers: array[int] | None = array("q") if record else None
+        self._times = array("d")
+
+    def add(
+        self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
+    ) -> None:
+        """Note an executed chunk, of which ``busy`` seconds were not spent at breaks."""
+        self.chunks += 1
+        self.executed += chunk[1]
+        self.busy += busy
+        self.overhead += end - requested - busy
+        self.finish = end
+        if self._numbers is not None:
+            self._numbers.extend(chunk)
+            self._times.extend((requested, start, end))
+
+    def totals(self) -> Floats:
+        """Give one number for each of ``COLUMNS``."""
+        return np.array([getattr(self, name) for name in COLUMNS], np.float64)
+
+    def rows(self) -> tuple[NDArray[np.int64], Floats]:
+        """Give first, size, step, and requested, start, end of every chunk: int64[n, 3] and float64[n, 3]."""
+        numbers = np.frombuffer(self._numbers or b"", np.int64).reshape(-1, 3)
+        return numbers, np.frombuffer(self._times or b"", np.float64).reshape(-1, 3)

@@ -1,0 +1,280 @@
+"""Techniques at work in a real loop: the simulator's compiled functions over arrays of our own.
+
+What a technique remembers lies in one block of 8-byte numbers (:class:`RuleState`), so that it can be a
+rank's own, lie in memory that a node shares, or travel to and from a window.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application.choice import Choice
+from mlsim.application.settings import ADDRESS, USER
+from mlsim.application.techniques.adaptive import learn_pieces
+from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.application.techniques.rules import (
+    AF,
+    STATIC,
+    USERS,
+    counts_overhead,
+    is_adaptive,
+    needs_remaining,
+    new_rule,
+    recursive_size,
+    reset_rule,
+    straightforward_size,
+)
+from mlsim.application.techniques.weighting import learn_chunk
+
+__all__ = [
+    "DONE",
+    "RecursiveRule",
+    "RuleState",
+    "StraightforwardRule",
+    "add_done",
+    "delay",
+    "is_static",
+    "learns",
+    "needs_lock",
+    "publish_node",
+    "warm_up",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SIZE, SECONDS, WAITED, MEAN, BETWEEN, PIECES = range(6)
+DONE = 6
+"""Numbers that tell of a chunk that was executed: its size, the seconds it took, the seconds between asking
+for it and starting it, mean iteration time, Σ n_j·(x_j − mean)² over its pieces, how many these are."""
+
+_RULE = 12
+_ROWS = 5
+
+
+class RuleState:
+    """What a technique remembers, as columns in one block.
+
+    Parameters
+    ----------
+    block
+        int64[RuleState.words(p, learns)], zeros at first.
+    p
+        PEs, or nodes, that take chunks.
+    learns
+        Whether the technique is adaptive.
+
+    Attributes
+    ----------
+    step, position, end, refills
+        Places of ``numbers``: next scheduling step, next iteration, end of the queue, how often it was
+        filled.
+    """
+
+    step, position, end, refills = range(4)
+
+    def __init__(self, block: Ints, p: int, learns: bool) -> None:
+        columns = p if learns else 1
+        self.block = block
+        self.numbers = block[:4]
+        self.rule = block[4 : 4 + _RULE]
+        reals = block[4 + _RULE :].view(np.float64)
+        self.reals = reals[:1]
+        self.weights = reals[1 : 1 + p]
+        at = 1 + p
+        self.measured = reals[at : at + _ROWS * columns].reshape(_ROWS, columns)
+        at += _ROWS * columns
+        self.sums = reals[at : at + 4 * _width(columns)].reshape(2, 2 * _width(columns))
+
+    @staticmethod
+    def words(p: int, learns: bool) -> int:
+        """Tell how long the block is."""
+        columns = p if learns else 1
+        return 4 + _RULE + 1 + p + _ROWS * columns + 4 * _width(columns)
+
+
+def _width(columns: int) -> int:
+    return 1 << (columns - 1).bit_length()
+
+
+class RecursiveRule:
+    """Sizes chunks from what is left.
+
+    Parameters
+    ----------
+    choice
+        The technique.
+    state
+        What it remembers.
+    n, p
+        For error messages: iterations and PEs of the loop.
+    """
+
+    def __init__(self, choice: Choice, state: RuleState, n: int, p: int) -> None:
+        self.choice, self.state = choice, state
+        self._n, self._p = n, p
+        self._settings = choice.settings()
+        self._is_user = choice.code >= USER
+        self.learns = is_adaptive(choice.code)
+        self._is_af = choice.code == AF
+        self._whole = counts_overhead(choice.code)
+
+    def begin(self, n: int, p: int, weights: Floats) -> None:
+        """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights."""
+        state, settings = self.state, self._settings
+        state.weights[:] = weights
+        reset_rule(state.rule, state.reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+
+    def refill(self, n: int, p: int, node: int, number: int) -> None:
+        """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
+        from mlsim.application.models.levels import refill_rule
+
+        state, settings = self.state, self._settings
+        refill_rule(
+            state.rule,
+            state.reals,
+            settings.code,
+            n,
+            p,
+            settings.min_chunk,
+            settings.parameters,
+            node,
+            number,
+        )
+
+    def size(self, step: int, remaining: int, pe: int) -> int:
+        """Size the next chunk; ``remaining`` >= 1."""
+        state = self.state
+        if self._is_user:
+            # the function lies elsewhere in every process
+            state.rule[USERS] = int(self._settings.parameters[ADDRESS])
+        size = recursive_size(
+            state.rule, state.reals, state.weights, state.measured, state.sums, step, remaining, pe
+        )
+        if size < 1:
+            self._settings.trouble[:] = step, pe, size
+            raise self.choice.wrong_size(self._settings, self._n, self._p)
+        return int(size)
+
+    def learn(self, pe: int, done: Floats, share: float = 1.0) -> None:
+        """Let the technique know of a chunk that was executed in ``share`` of the seconds; none if size 0."""
+        size = int(done[SIZE])
+        if size == 0:
+            return
+        state = self.state
+        if self._is_af:
+            between = float(done[BETWEEN]) * share * share
+            mean = float(done[MEAN]) * share
+            learn_pieces(state.measured, state.sums, pe, size, int(done[PIECES]), mean, between)
+        else:
+            seconds = float(done[SECONDS]) + (float(done[WAITED]) if self._whole else 0.0)
+            learn_chunk(state.measured, state.sums, state.weights, pe, size, seconds * share)
+
+
+class StraightforwardRule:
+    """Sizes chunks from the step alone.
+
+    Parameters
+    ----------
+    choice
+        A technique that does not need what remains.
+    n, p
+        Iterations, and PEs or nodes.
+    weights
+        float64[p], of sum p.
+    pe
+        The one that asks.
+    """
+
+    def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
+        self._choice, self._n, self._p, self._pe = choice, n, p, pe
+        self._settings = choice.settings(weights)
+        self._weights = np.array(self._settings.weights)
+        self._rule, self._reals = new_rule()
+        self._guide = new_guide(FRACTION_WORDS)
+        settings = self._settings
+        reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+
+    def size(self, step: int) -> int:
+        """Size chunk ``step``."""
+        size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
+        if size < 1 and self._n > 0:
+            self._settings.trouble[:] = step, self._pe, size
+            raise self._choice.wrong_size(self._settings, self._n, self._p)
+        return size
+
+
+def needs_lock(choice: Choice) -> bool:
+    """Tell whether a technique holds the lock from reading what is left to assigning."""
+    return needs_remaining(choice.code)
+
+
+def learns(choice: Choice) -> bool:
+    """Tell whether a technique learns from executed chunks."""
+    return is_adaptive(choice.code)
+
+
+def is_static(choice: Choice) -> bool:
+    """Tell whether chunk j belongs to PE j."""
+    return choice.code == STATIC
+
+
+def add_done(done: Floats, sizes: list[int], seconds: list[float], waited: float) -> None:
+    """Sum up the pieces of an executed chunk.
+
+    Parameters
+    ----------
+    done
+        float64[DONE], overwritten.
+    sizes, seconds
+        Iterations and time of each piece.
+    waited
+        Seconds between asking for the chunk and starting it.
+    """
+    size, total = sum(sizes), sum(seconds)
+    mean = total / size if size else 0.0
+    between = 0.0
+    for iterations, time_taken in zip(sizes, seconds, strict=True):
+        deviation = time_taken / iterations - mean
+        between += iterations * deviation * deviation
+    done[:] = size, total, waited, mean, between, len(sizes)
+
+
+def delay(seconds: float) -> None:
+    """Compute for so long: what ``injected_delay`` adds to a chunk calculation."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+@cache
+def warm_up() -> None:
+    """Load, or compile, every kernel that a loop may call, so that none is compiled while one runs."""
+    from mlsim.application.catalogue import TECHNIQUES
+    from mlsim.application.settings import PARAMETERS
+
+    parameters = np.ones(PARAMETERS)
+    for entry in TECHNIQUES.values():
+        choice = Choice(entry.name, entry.code, 1, parameters, np.ones(2))
+        adaptive = learns(choice)
+        state = RuleState(np.zeros(RuleState.words(2, adaptive), np.int64), 2, adaptive)
+        rule = RecursiveRule(choice, state, 8, 2)
+        rule.begin(8, 2, np.ones(2))
+        rule.size(0, 8, 0)
+        rule.refill(8, 2, 0, 1)
+        if adaptive:
+            rule.learn(0, np.ones(DONE))
+            publish_node(state, state, 0)
+        if not needs_lock(choice):
+            StraightforwardRule(choice, 8, 2, np.ones(2), 0).size(0)
+
+
+def publish_node(own: RuleState, known: RuleState, node: int) -> None:
+    """Make known to all what a node has measured."""
+    from mlsim.application.models.levels import publish
+
+    publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)

@@ -1,0 +1,119 @@
+"""The run directory of a real loop: what ``mlsim run`` leaves, so that the same tools read it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mlsim.experiment.machines import REFERENCE_SPEED
+from mlsim.experiment.result import Result
+from mlsim.experiment.rundir import check_target, complete_or_gone, write_files, write_json
+from mlsim.mpi.options import LoopOptions
+from mlsim.record import Records
+from mlsim.scenario import Scenario, from_mapping
+
+__all__ = ["scenario_of", "write_run"]
+
+
+def write_run(directory: Path, records: Records, options: LoopOptions, name: str) -> None:
+    """Write tables, summary, pictures and an OTF2 trace.
+
+    Parameters
+    ----------
+    directory
+        Must not exist.
+    records
+        Of :func:`gather_records`.
+    options, name
+        Of the loop.
+
+    Raises
+    ------
+    InputError
+        If the directory exists.
+    OutputError
+        If it cannot be written; nothing is left half-written.
+    """
+    from mlsim.analysis import loop_facts, summarize
+    from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes
+
+    check_target(directory)
+    scenario = scenario_of(records, options, name)
+    summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
+    summary["loop"] = loop_facts(records, options.technique, options.model)
+    summary["mpi"] = {"library": MPI.Get_library_version().split("\n")[0].strip("\0 "), "real": True}
+    with complete_or_gone(directory) as partial:
+        write_files(partial, Result(scenario, summary, records), before_summary=lambda: None)
+        if len(records.chunks.job):
+            title = f"{name}: {options.technique} {options.model}"
+            draw_pes(partial / "pes.png", records, title)
+            draw_chunk_sizes(partial / "chunk-sizes.png", [chunk_curve(records.chunks, title)], title)
+        write_json(partial / "versions.json", _versions())
+
+
+def _versions() -> dict[str, str]:
+    import mpi4py
+
+    from mlsim.experiment.rundir import versions
+
+    return {**versions(), "mpi4py": mpi4py.__version__}
+
+
+def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
+    """Describe a real loop as a scenario, its iterations costing their measured mean each."""
+    busy = float(records.loops.busy[0])
+    execution: dict[str, Any] = {
+        "model": options.model,
+        "injected_delay": options.injected_delay,
+        "first_chunk": options.first_chunk,
+    }
+    if options.has_master:
+        execution |= {
+            "master": options.master,
+            "break_after": options.break_after or 1,
+            "service_order": options.service_order,
+        }
+    given = {
+        "sigma": options.sigma,
+        "mu": options.mu,
+        "overhead": options.h,
+        "batches": options.batches,
+        "weights": None if options.weights is None else list(map(float, options.weights)),
+    }
+    return from_mapping(
+        {
+            "name": name,
+            "seed": options.seed,
+            "platform": {"nodes": _groups(records), "reference_speed": REFERENCE_SPEED},
+            "workload": {"path": "mpi", "mapping": "core"},
+            "application": {
+                "model": "loop",
+                "technique": options.technique,
+                "min_chunk": options.min_chunk,
+                "iterations": {"count": max(options.n, 1)},
+                "costs": {"profile": "constant", "mean": busy / max(options.n, 1)},
+                "execution": execution,
+                "parameters": {
+                    "alpha": options.alpha,
+                    "swr": options.swr,
+                    "growth": options.growth,
+                    **{key: value for key, value in given.items() if value is not None},
+                },
+            },
+            "output": {"trace": "chunks"},
+        },
+        name,
+    )
+
+
+def _groups(records: Records) -> list[dict[str, Any]]:
+    """Give the nodes as groups of equally many ranks."""
+    cores = np.asarray(records.nodes.cores).tolist()
+    return [
+        {"name": f"group{row}-", "count": len(list(same)), "cores": size, "speed": REFERENCE_SPEED}
+        for row, (size, same) in enumerate(groupby(cores))
+    ]

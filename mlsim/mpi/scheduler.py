@@ -1,0 +1,412 @@
+"""A loop over iterations that the ranks of a communicator share by a technique."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mlsim.errors import InputError, MlsimError
+from mlsim.mpi.clock import Clock
+from mlsim.mpi.context import Context, allgather
+from mlsim.mpi.model import Model, Setting
+from mlsim.mpi.notes import Notes
+from mlsim.mpi.options import LoopOptions, chosen
+from mlsim.mpi.rca.reporter import Reporter
+from mlsim.mpi.rca.wire import ADDRESS
+from mlsim.mpi.report import Gathered, LoopReport, gather
+from mlsim.mpi.rules import add_done
+from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.record import Records
+from mlsim.scenario.words import ExecutionModel, Technique
+
+__all__ = ["LoopScheduler"]
+
+_now = time.perf_counter
+
+
+class LoopScheduler:
+    """Self-schedules the iterations of a loop over the ranks of a communicator.
+
+    All ranks make it with the same arguments, enter it with ``with``, iterate over it once, and leave it
+    together. An exception in the body of one rank ends the whole run with that error.
+
+    Parameters
+    ----------
+    comm
+        Ranks that take part; it is duplicated.
+    n
+        Iterations.
+    technique, model
+        Chunk sizes, and who computes them; see :class:`LoopOptions`, also for all other options.
+    record
+        Whether to keep a row for every chunk; a path: also write them, as a run directory, on leaving.
+    name
+        Of the loop, in what is recorded.
+    after
+        The loop of the time step before, on the same ranks: AWF takes the weights from there.
+    **options
+        Other fields of :class:`LoopOptions`.
+
+    Raises
+    ------
+    InputError
+        On all ranks, if an option cannot be used or differs between ranks.
+
+    Examples
+    --------
+    >>> from mpi4py import MPI
+    >>> from mlsim.mpi import LoopScheduler
+    >>> squares = []
+    >>> with LoopScheduler(MPI.COMM_SELF, n=10, technique="GSS", model="dca") as loop:
+    ...     for start, size in loop:
+    ...         squares += [i * i for i in range(start, start + size)]
+    >>> sum(squares), loop.report().chunks
+    (285, 1)
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        n: int,
+        technique: str = "GSS",
+        model: str = "dca",
+        *,
+        record: bool | str | Path = False,
+        name: str = "loop",
+        after: LoopScheduler | None = None,
+        **options: Any,
+    ) -> None:
+        self.name = name
+        self._record = record
+        self._report: LoopReport | None = None
+        self._records: Records | None = None
+        self._replies: list[tuple[int, float]] = []
+        self._iterated = self._left_early = False
+        self._closed = True
+        self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
+
+    def _set_up(self, comm: MPI.Intracomm, given: dict[str, Any], after: LoopScheduler | None) -> None:
+        options, choices, problem = None, None, ""
+        try:
+            _check_launcher()
+            options = _options(given)
+            choices = chosen(options, comm.size)
+        except MlsimError as error:
+            problem = str(error)
+        reports_idle = _agree(comm, options, problem, bool(self._record))
+        assert options is not None, "all ranks agreed that there is no problem"
+        assert choices is not None, "all ranks agreed that there is no problem"
+        self.options = options
+        self._history: _History = _History(comm.size) if after is None else after._history.copy()
+        if options.technique == Technique.AWF:
+            choices = tuple(
+                choice._replace(weights=self._history.weights(choice.weights)) for choice in choices
+            )
+        context = self._context = Context.of(comm, options.ranks_per_node)
+        self._layout = context.layout
+        self._patience = context.patience(options.wait)
+        outer, inner = choices
+        self._model = _make(
+            Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record))
+        )
+        self._rca = Reporter(context, self.name, reports_idle)
+        self._clock = Clock(self._layout)
+        self._notes = Notes(_now(), bool(self._record))
+        self._closed = False
+
+    def __enter__(self) -> LoopScheduler:
+        if self._closed:
+            raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
+        serve_while_waiting(self._model.serve)
+        self._wait_for_all()
+        self._notes = Notes(_now(), bool(self._record))
+        return self
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        if self._iterated:
+            raise InputError("LoopScheduler: iterated a second time; make a new one for every loop")
+        self._iterated = True
+        return self._chunks()
+
+    def _chunks(self) -> Iterator[tuple[int, int]]:
+        """Yield first iteration and size of every chunk, or of the pieces of one."""
+        model, notes, claim, now = self._model, self._notes, self._model.claim, _now
+        measures = model.learns
+        pieces = self.options.pieces if measures and self._times_iterations() else 1
+        requested = notes.begin = now()
+        while (chunk := claim()) is not None:
+            start = now()
+            first, size, _ = chunk
+            if not measures and model.piece == 0:
+                try:
+                    yield first, size
+                except GeneratorExit:
+                    self._leave_early(chunk, requested, start)
+                    raise
+                end = now()
+                notes.add(chunk, requested, start, end, end - start)
+            else:
+                length = _piece(size, pieces, model.piece)
+                sizes: list[int] = []
+                seconds: list[float] = []
+                position, stop = first, first + size
+                while position < stop:
+                    part = min(length, stop - position)
+                    begun = now()
+                    try:
+                        yield position, part
+                    except GeneratorExit:
+                        self._leave_early(chunk, requested, start)
+                        raise
+                    end = now()
+                    sizes.append(part)
+                    seconds.append(end - begun)
+                    position += part
+                    if model.piece and position < stop:
+                        model.serve()
+                notes.add(chunk, requested, start, end, sum(seconds))
+                if measures:
+                    add_done(model.done, sizes, seconds, start - requested)
+            requested = end
+        self._told(requested)
+
+    def _times_iterations(self) -> bool:
+        return Technique.AF in self.options.technique.split("+")
+
+    def _leave_early(self, chunk: tuple[int, int, int], requested: float, start: float) -> None:
+        """Note a chunk that the body left with ``break``; counts as executed."""
+        self._left_early = True
+        end = _now()
+        self._notes.add(chunk, requested, start, end, end - start)
+
+    def _told(self, requested: float) -> None:
+        """Note that there is no more work for this rank."""
+        notes, model = self._notes, self._model
+        notes.told = model.told
+        waited = notes.told - requested
+        # A master that executes nothing works while it serves; the rest of the time it is idle.
+        notes.overhead += model.serving if model.only_serves else waited
+        self._rca.rank_ended()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        stop_serving(self._model.serve)
+        if error is not None:
+            self._end_run(kind, error, where)
+            return
+        if not np.isfinite(self._model.told):
+            serve_while_waiting(self._model.serve)
+            self._model.leave()
+            self._told(_now())
+            stop_serving(self._model.serve)
+        self._close()
+
+    def _end_run(
+        self, kind: type[BaseException] | None, error: BaseException, where: TracebackType | None
+    ) -> None:
+        """End all ranks: others wait for this one, and would for ever."""
+        comm = self._layout.comm
+        if comm.size == 1:
+            return
+        sys.stdout.flush()
+        if not isinstance(error, SystemExit):
+            text = "".join(traceback.format_exception(kind, error, where))
+            place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
+            sys.stderr.write(f"mlsim: {place}: an exception in loop {self.name} ends the run\n{text}")
+            sys.stderr.flush()
+        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+        comm.Abort(code or 1)
+
+    def _close(self) -> None:
+        """Put together what the ranks know, and give everything back."""
+        self._wait_for_all()
+        self._clock.close()
+        layout = self._layout
+        all_told = gather(self._context, self._patience, self._clock, self._notes, self.options)
+        self._report = all_told.report
+        self._history.add(all_told)
+        if self._record:
+            from mlsim.mpi.recording import gather_records
+
+            self._records = gather_records(layout, self._clock, self._notes, all_told)
+            self._replies = [
+                (rank, float(self._clock.aligned(np.array([moment]))[0]) - all_told.origin)
+                for rank, moment in self._model.replies
+            ]
+        self._model.free()
+        self._rca.free()
+        self._closed = True
+        if isinstance(self._record, str | Path):
+            failed = layout.comm.bcast(self._write_on_rank_0())
+            if failed:
+                raise MlsimError(failed)
+
+    def _write_on_rank_0(self) -> str:
+        if self._records is None:
+            return ""
+        try:
+            self.write(Path(str(self._record)))
+        except MlsimError as error:
+            return str(error)
+        return ""
+
+    def _wait_for_all(self) -> None:
+        """Wait until all ranks are here, without taking their cores."""
+        request = self._layout.comm.Ibarrier()
+        self._patience.until(request.Test)
+
+    def report(self) -> LoopReport:
+        """Give what the loop took on this rank, and on rank 0 the whole of it; after the ``with`` block.
+
+        Raises
+        ------
+        InputError
+            If the loop has not ended.
+        """
+        if self._report is None:
+            raise InputError("LoopScheduler: report() after the with block; the loop has not ended")
+        return self._report
+
+    @property
+    def records(self) -> Records | None:
+        """The loop as a run with one job, as the simulator records it; on rank 0, if it was recorded."""
+        return self._records
+
+    @property
+    def replies(self) -> list[tuple[int, float]]:
+        """Whom the master of CCA answered, and when, in s from the first request; on rank 0, if recorded."""
+        return self._replies
+
+    def write(self, directory: str | Path) -> None:
+        """Write the records as a run directory, with tables, summary and OTF2 trace; on rank 0.
+
+        Parameters
+        ----------
+        directory
+            Must not exist.
+
+        Raises
+        ------
+        InputError
+            If nothing was recorded, or the directory exists.
+        OutputError
+            If it cannot be written.
+        """
+        from mlsim.mpi.rundir import write_run
+
+        if self._records is None:
+            raise InputError("LoopScheduler: nothing to write; give record=True, and write on rank 0")
+        write_run(Path(directory), self._records, self.options, self.name)
+
+
+class _History:
+    """What AWF knows of the time steps before: Σ s·n_s and Σ s·t_s of every rank."""
+
+    def __init__(self, p: int) -> None:
+        self.steps = 0
+        self.iterations, self.seconds = np.zeros(p), np.zeros(p)
+
+    def copy(self) -> _History:
+        """Give one that can be added to."""
+        other = _History(len(self.seconds))
+        other.steps = self.steps
+        other.iterations, other.seconds = self.iterations.copy(), self.seconds.copy()
+        return other
+
+    def add(self, told: Gathered) -> None:
+        """Add a time step."""
+        self.steps += 1
+        self.iterations += self.steps * told.executed
+        self.seconds += self.steps * told.busy
+
+    def weights(self, first: Any) -> Any:
+        """Give the weights that follow; ``first`` where nothing is known."""
+        from mlsim.application.timesteps import learned_weights
+
+        return learned_weights(first, self.seconds, self.iterations)
+
+
+def _check_launcher() -> None:
+    """Refuse a launcher of another MPI than the one that mpi4py loaded: every process would be alone."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        if MPI.COMM_WORLD.size == 1 and int(os.environ.get(name, "1")) > 1:
+            library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+            raise InputError(
+                f"{os.environ[name]} processes were started ({name}), but mpi4py loaded {library}, which "
+                "sees one; set MPI4PY_MPIABI or MPI4PY_LIBMPI to the MPI of the launcher"
+            )
+
+
+def _options(given: dict[str, Any]) -> LoopOptions:
+    known = set(LoopOptions.__dataclass_fields__)
+    for name in given:
+        if name not in known:
+            from mlsim.scenario.hints import nearest
+
+            raise InputError(
+                f"LoopScheduler: {name!r} is no option;{nearest(name, sorted(known))} allowed: "
+                f"{', '.join(sorted(known))}"
+            )
+    return LoopOptions(**given).checked()
+
+
+def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool) -> bool:
+    """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
+
+    Gives whether nodes without work are to be reported: whether rank 0's environment names an agent.
+    """
+    mine = np.zeros(3, np.int64)
+    if options is not None:
+        mine[0] = int.from_bytes(options.fingerprint(), "little", signed=True)
+    mine[1:] = bool(problem) + 2 * record, bool(os.environ.get(ADDRESS))
+    everyone = allgather(comm, Patience("auto", comm.size), mine)
+    if (everyone[:, :2] == everyone[0, :2]).all() and not problem:
+        return bool(everyone[0, 2])
+    told = comm.allgather(problem)
+    for rank, text in enumerate(told):
+        if text:
+            raise InputError(text if comm.size == 1 else f"rank {rank}: {text}")
+    rank = int(np.flatnonzero((everyone[:, :2] != everyone[0, :2]).any(axis=1))[0])
+    raise InputError(
+        f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same "
+        f"options; rank {comm.rank} gave {options}, record {record}"
+    )
+
+
+def _make(setting: Setting) -> Model:
+    """Make this rank's part of an execution model."""
+    model = setting.options.model
+    if model == ExecutionModel.CCA:
+        from mlsim.mpi.masters import CentralizedModel
+
+        return CentralizedModel(setting)
+    if model == ExecutionModel.HMW:
+        from mlsim.mpi.hmw import HierarchicalMasterModel
+
+        return HierarchicalMasterModel(setting)
+    if model == ExecutionModel.HDCA:
+        from mlsim.mpi.hdca import HierarchicalModel
+
+        return HierarchicalModel(setting)
+    from mlsim.mpi.dca import DistributedModel
+
+    return DistributedModel(setting)
+
+
+def _piece(size: int, pieces: int, breaks: int) -> int:
+    """Give the length of a chunk's pieces: as many as are to be timed, none beyond the next break."""
+    length = 1 if pieces == 0 else -(-size // pieces)
+    return min(length, breaks) if breaks else length

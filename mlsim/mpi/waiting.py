@@ -1,0 +1,74 @@
+"""Waiting without taking the processor from those who compute, and without letting requests wait.
+
+Whoever waits for something polls for it and calls :meth:`Patience.pause` in between. A pause lets every
+master of this process serve: with two loops at once, a rank that waits for one may be the master of the
+other. Where a node has more ranks than cores, pauses soon become short sleeps.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Literal
+
+__all__ = ["Patience", "WaitStyle", "serve_while_waiting", "stop_serving"]
+
+WaitStyle = Literal["auto", "spin", "sleep"]
+
+_SPINS = 50
+_YIELDS = 200
+_FIRST_SLEEP = 10e-6
+_LONGEST_SLEEP = 200e-6
+
+_services: list[Callable[[], object]] = []
+
+
+def serve_while_waiting(service: Callable[[], object]) -> None:
+    """Call a function at every pause of this process; it must not wait itself."""
+    _services.append(service)
+
+
+def stop_serving(service: Callable[[], object]) -> None:
+    """Call it no more."""
+    if service in _services:
+        _services.remove(service)
+
+
+class Patience:
+    """How one rank waits.
+
+    Parameters
+    ----------
+    style
+        ``spin``: poll all the time. ``sleep``: poll some times, then yield the core, then sleep for up to
+        0.2 ms between two looks. ``auto``: sleep if the node has more ranks than cores, else spin.
+    ranks_on_node
+        Ranks that share the node's cores.
+    """
+
+    def __init__(self, style: WaitStyle, ranks_on_node: int) -> None:
+        self.sleeps = style == "sleep" or (style == "auto" and ranks_on_node > cores_here())
+
+    def until(self, ready: Callable[[], object]) -> None:
+        """Wait until a function gives something true."""
+        tries = 0
+        while not ready():
+            self.pause(tries)
+            tries += 1
+
+    def pause(self, tries: int) -> None:
+        """Pass a moment, after so many looks in vain."""
+        for service in _services:
+            service()
+        if tries < _SPINS:
+            return
+        if not self.sleeps or tries < _YIELDS:
+            os.sched_yield()
+        else:
+            time.sleep(min(_FIRST_SLEEP * (tries - _YIELDS + 1), _LONGEST_SLEEP))
+
+
+def cores_here() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,27 @@
+"""Ends a loop in a bad way: `raise`, `kill`, `technique`; on the rank, under the model that are named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from mpi4py import MPI
+
+from mlsim.mpi import LoopScheduler
+
+what, model, who = sys.argv[1], sys.argv[2], int(sys.argv[3])
+comm = MPI.COMM_WORLD
+technique = sys.argv[4] if what == "technique" else "SS"
+began = time.time()
+if comm.rank == 0 and what == "technique":
+    print("now", began, flush=True)
+with LoopScheduler(comm, n=100_000, technique=technique, model=model) as loop:
+    for start, _ in loop:
+        time.sleep(1e-3)
+        if start > 50 and comm.rank == who and what != "technique":
+            print("now", time.time(), flush=True)
+            if what == "raise":
+                raise ValueError("the body broke")
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,246 @@
+"""Every technique under every model, and what else can be done with loops; rank 0 prints `ok` in the end."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.techniques import sequence
+from mlsim.errors import InputError
+from mlsim.mpi import LoopScheduler
+from mlsim.mpi.window import Window
+from mlsim.scenario import ParametersConfig
+
+WORLD = MPI.COMM_WORLD
+NEEDED = {
+    "FSC": {"sigma": 0.1, "h": 0.01},
+    "TAP": {"sigma": 0.1, "mu": 0.1},
+    "FAC": {"sigma": 0.1, "mu": 0.1},
+}
+MODELS = (
+    ("cca", {}),
+    ("dca", {}),
+    ("hdca", {"ranks_per_node": 2}),
+    ("hierarchical-master-worker", {"ranks_per_node": 2}),
+)
+DEDICATED = (
+    ("cca", {"master": "dedicated", "service_order": "lowest-rank"}),
+    ("hmw", {"ranks_per_node": 3, "master": "dedicated"}),
+)
+FEW = ("STATIC", "SS", "GSS", "FAC2", "AF", "AWF-B")
+
+
+def once(comm, n, technique="GSS", model="dca", work=None, **options):
+    """Run a loop; check that every iteration was executed once, and what is reported."""
+    hits = np.zeros(n, np.int64)
+    with LoopScheduler(comm, n=n, technique=technique, model=model, **options) as loop:
+        for start, size in loop:
+            assert size >= 1
+            assert 0 <= start <= start + size <= n
+            hits[start : start + size] += 1
+            if work is not None:
+                work(start, size)
+    total = np.zeros(n, np.int64)
+    comm.Allreduce(hits, total)
+    assert (total == 1).all(), (n, technique, model, options, total.min(), total.max())
+    check_report(comm, loop, n)
+    return loop
+
+
+def check_report(comm, loop, n):
+    report = loop.report()
+    assert comm.allreduce(report.executed) == n
+    steps = comm.allreduce(report.chunks)
+    assert 0.0 <= report.busy <= report.told + 1e-3
+    assert report.finish <= report.told + 1e-3
+    if comm.rank == 0:
+        whole = report.loop
+        assert whole.steps == steps
+        assert whole.t_loop == whole.finish.max()
+        assert whole.executed == n
+    else:
+        assert report.loop is None
+
+
+def every_technique():
+    for model, options in MODELS:
+        for technique in TECHNIQUES:
+            once(WORLD, 101, technique, model, **options, **NEEDED.get(technique, {}))
+    for model, options in DEDICATED:
+        for technique in FEW:
+            once(WORLD, 101, technique, model, **options)
+
+
+def few_iterations():
+    for model, options in MODELS + DEDICATED:
+        for n in {0, WORLD.size - 1}:
+            for technique in ("STATIC", "AF"):
+                once(WORLD, n, technique, model, **options)
+
+
+def options_count():
+    once(WORLD, 100, "WF", weights=list(range(1, WORLD.size + 1)))
+    once(WORLD, 100, "FAC2+SS", "hdca", ranks_per_node=2, lock="polling")
+    once(WORLD, 100, "AF", "dca", lock="polling", pieces=0)
+    once(WORLD, 100, "AF", "cca", break_after=3, pieces=4, wait="spin" if WORLD.size < 3 else "sleep")
+    once(WORLD, 60, "SS", "dca", injected_delay=1e-4, break_after=1, min_chunk=3)
+    once(WORLD, 60, "GSS", "hmw", injected_delay=1e-4, ranks_per_node=2)
+
+
+def sizes_are_those_of_the_simulator():
+    """Claimed sizes are K_i by the step (dca), and the recursive sequence in order of the steps (cca)."""
+    n, p = 1000, WORLD.size
+    for technique in ("GSS", "TSS", "FAC2", "FISS", "PLS", "FAC"):
+        needed = NEEDED.get(technique, {})
+        parameters = ParametersConfig(**needed)
+        for model, form in (("dca", "straightforward"), ("cca", "recursive")):
+            loop = once(WORLD, n, technique, model, record=True, **needed)
+            if WORLD.rank == 0:
+                chunks = loop.records.chunks
+                order = np.argsort(chunks.step)
+                expected = sequence(technique, n, p, form, parameters=parameters)
+                got = chunks.size[order].tolist()
+                if form == "recursive":
+                    assert got == expected, (technique, got, expected)
+                else:
+                    # the last chunk in order of the loop may be cut, whichever step it has
+                    last = int(np.argmax(chunks.first[order]))
+                    for step, size in zip(chunks.step[order].tolist(), got, strict=True):
+                        if step != chunks.step[order][last] and step < len(expected) - 1:
+                            assert size == expected[step], (technique, step)
+
+
+def sub_communicators():
+    """Halves of the ranks run loops of their own at the same time."""
+    half = WORLD.Split(WORLD.rank % 2, -WORLD.rank)
+    for model in ("cca", "dca", "hdca", "hmw"):
+        once(half, 100 + 10 * (WORLD.rank % 2), "FAC2", model)
+    half.Free()
+    once(MPI.COMM_SELF, 10 + WORLD.rank, "AF", "cca")
+
+
+def many_in_a_row():
+    for number in range(10):
+        once(WORLD, 50 + number, "GSS", ("cca", "dca")[number % 2])
+
+
+def two_at_once():
+    """Two loops go on at the same time, a rank taking a chunk of one and then of the other."""
+    for first_model, second_model in (("cca", "dca"), ("cca", "cca"), ("hmw", "hdca"), ("dca", "dca")):
+        hits = np.zeros((2, 200), np.int64)
+        with (
+            LoopScheduler(WORLD, n=200, technique="SS", model=first_model) as one,
+            LoopScheduler(WORLD, n=200, technique="FAC2", model=second_model) as other,
+        ):
+            ways = [iter(one), iter(other)]
+            open_ways = {0, 1}
+            while open_ways:
+                for row in sorted(open_ways):
+                    chunk = next(ways[row], None)
+                    if chunk is None:
+                        open_ways.discard(row)
+                    else:
+                        hits[row, chunk[0] : chunk[0] + chunk[1]] += 1
+        total = np.zeros_like(hits)
+        WORLD.Allreduce(hits, total)
+        assert (total == 1).all(), (first_model, second_model)
+
+
+def leaving_early():
+    """A rank that leaves its loop takes no more chunks; the others execute the rest."""
+    for model in ("cca", "dca", "hdca", "hmw"):
+        executed = 0
+        with LoopScheduler(WORLD, n=400, technique="SS", model=model, ranks_per_node=2) as loop:
+            for _, size in loop:
+                executed += size
+                if WORLD.rank == WORLD.size - 1 and WORLD.size > 1:
+                    break
+        assert WORLD.allreduce(executed) == 400, model
+        if WORLD.size > 1 and WORLD.rank == WORLD.size - 1:
+            assert executed <= 1
+
+
+def awf_learns_from_time_step_to_time_step():
+    """Rank 0 is slow; after a time step it gets less."""
+
+    def work(start, size):
+        time.sleep(size * (2e-3 if WORLD.rank == 0 else 2e-4))
+
+    before = None
+    shares = []
+    for _ in range(2):
+        before = once(WORLD, 160, "AWF", "dca", work, after=before)
+        shares.append(before.report().executed)
+    if WORLD.rank == 0 and WORLD.size > 1:
+        assert shares[1] < shares[0], shares
+
+
+def windows_are_left_alone_while_ranks_compute():
+    """DCA touches the window twice a chunk, and twice to learn that there are no more."""
+    counted = []
+    original = Window.fetch_add
+
+    def counting(self, place, value):
+        counted.append(place)
+        return original(self, place, value)
+
+    Window.fetch_add = counting
+    try:
+        loop = once(WORLD, 200, "SS", "dca")
+    finally:
+        Window.fetch_add = original
+    assert len(counted) == 2 * (loop.report().chunks + 1)
+
+
+def wrong_arguments():
+    for options, part in (
+        ({"technique": "GSSS"}, "not known"),
+        ({"model": "openmp"}, "hdca"),
+        ({"n": -1}, "0 to 2^62"),
+        ({"technique": "FSC"}, "sigma"),
+        ({"technique": "WF", "weights": [1.0] * (WORLD.size + 1)}, "weights"),
+        ({"technique": "GSS+SS"}, "one level"),
+        ({"break_afer": 3}, "break_after"),
+        ({"n": 10 + WORLD.rank} if WORLD.size > 1 else {"n": 1.5}, "rank" if WORLD.size > 1 else "whole"),
+    ):
+        with pytest.raises(InputError, match=re.escape(part)):
+            LoopScheduler(WORLD, **{"n": 10, **options})
+    once(WORLD, 10)
+
+
+def a_technique_of_the_user():
+    if WORLD.size > 3:  # every rank compiles it
+        return
+    path = sys.argv[1]
+    for model in ("cca", "dca", "hdca"):
+        once(WORLD, 100, f"{path}:thirds", model, ranks_per_node=2)
+        once(WORLD, 100, f"{path}:by_step", model)
+
+
+BEGAN = time.perf_counter()
+for check in (
+    every_technique,
+    few_iterations,
+    options_count,
+    sizes_are_those_of_the_simulator,
+    sub_communicators,
+    many_in_a_row,
+    two_at_once,
+    leaving_early,
+    awf_learns_from_time_step_to_time_step,
+    windows_are_left_alone_while_ranks_compute,
+    wrong_arguments,
+    a_technique_of_the_user,
+):
+    check()
+    if WORLD.rank == 0:
+        print(f"{time.perf_counter() - BEGAN:7.2f} s {check.__name__}", file=sys.stderr, flush=True)
+WORLD.Barrier()
+if WORLD.rank == 0:
+    print("ok", WORLD.size)

@@ -1,0 +1,72 @@
+"""Techniques at work over arrays of our own, and options; no MPI is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
+from mlsim.mpi.notes import Notes
+from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
+
+times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(times)
+def test_pieces_of_one_iteration_are_what_the_simulator_learns(chunks: list[list[float]]) -> None:
+    iterations = [cost for chunk in chunks for cost in chunk]
+    prefix = np.concatenate([[0.0], np.cumsum(iterations)])
+    ours, our_sums = np.zeros((5, 2)), np.zeros((2, 4))
+    theirs, their_sums = new_measurements(2)
+    first = 0
+    for chunk in chunks:
+        costs = np.diff(prefix)[first : first + len(chunk)]
+        mean = float(costs.mean())
+        learn_pieces(ours, our_sums, 1, len(chunk), len(chunk), mean, float(((costs - mean) ** 2).sum()))
+        learn_iterations(theirs, their_sums, 1, prefix, 1.0, first, len(chunk))
+        first += len(chunk)
+    np.testing.assert_allclose(ours[:3], theirs, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(our_sums, their_sums, rtol=1e-5, atol=1e-9)
+
+
+def test_pieces_estimate_the_variance_of_iterations() -> None:
+    costs = np.random.default_rng(1).exponential(2.0, 64_000)
+    measured, sums = np.zeros((5, 1)), np.zeros((2, 2))
+    for chunk in costs.reshape(100, 640):
+        pieces = chunk.reshape(16, 40).mean(axis=1)
+        between = float((40 * (pieces - chunk.mean()) ** 2).sum())
+        learn_pieces(measured, sums, 0, 640, 16, float(chunk.mean()), between)
+    variance = measured[2, 0] / (measured[0, 0] - 1.0)
+    assert measured[1, 0] == pytest.approx(costs.mean())
+    assert variance == pytest.approx(costs.var(), rel=0.1)
+
+
+def test_notes_keep_rows_only_when_asked() -> None:
+    for record, rows in ((False, 0), (True, 2)):
+        notes = Notes(1.0, record)
+        notes.add((0, 5, 0), 1.0, 1.5, 3.0, 1.25)
+        notes.add((5, 2, 3), 3.0, 3.0, 4.0, 1.0)
+        numbers, moments = notes.rows()
+        assert len(numbers) == len(moments) == rows
+        assert (notes.chunks, notes.executed, notes.busy, notes.overhead) == (2, 7, 2.25, 0.75)
+    assert numbers.tolist() == [[0, 5, 0], [5, 2, 3]]
+    assert moments[0].tolist() == [1.0, 1.5, 3.0]
+
+
+def test_who_waits_lets_masters_serve() -> None:
+    served: list[int] = []
+
+    def service() -> None:
+        served.append(len(served))
+
+    serve_while_waiting(service)
+    try:
+        Patience("sleep", 4).until(lambda: len(served) >= 3)
+    finally:
+        stop_serving(service)
+    assert served == [0, 1, 2]
+    Patience("spin", 1).until(lambda: True)
+    assert len(served) == 3

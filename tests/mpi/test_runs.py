@@ -1,0 +1,164 @@
+"""Applications, records and the command line on real ranks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from mlsim.mpi.launch import Launcher
+from mlsim.mpi.rca.agent import Agent
+from tests.mpi.conftest import REPOSITORY, execute
+
+pytestmark = pytest.mark.mpi
+
+_SECRET = "a secret that is long enough"
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_applications_give_the_same_bytes(any_launcher: Launcher, ranks: int) -> None:
+    done = execute(any_launcher, ranks, "images.py")
+    assert done.code == 0, done.err
+    assert done.out.split() == ["ok", str(ranks)]
+
+
+class _Listening:
+    """An agent in a thread of this process."""
+
+    def __init__(self, **options: object) -> None:
+        self.agent = Agent(_SECRET.encode(), **options)  # type: ignore[arg-type]
+        self._ready, self._end = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self) -> None:
+        self.address = await self.agent.listen("127.0.0.1", 0)
+        self._ready.set()
+        while not self._end.is_set():
+            await asyncio.sleep(0.02)
+        await self.agent.close()
+
+    def __enter__(self) -> _Listening:
+        self._thread.start()
+        assert self._ready.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(20)
+
+
+def test_a_recorded_run_is_a_run_directory_and_its_idle_nodes_are_reported(
+    any_launcher: Launcher, tmp_path: Path
+) -> None:
+    out, seen = tmp_path / "run", tmp_path / "idle.jsonl"
+    with _Listening(records=seen) as listening:
+        host, port = listening.address
+        done = execute(
+            any_launcher,
+            4,
+            "recorded.py",
+            str(out),
+            MLSIM_RCA_ADDRESS=f"{host}:{port}",
+            MLSIM_RCA_SECRET=_SECRET,
+            MLSIM_RCA_JOB="4711",
+        )
+    assert done.code == 0, done.err
+    assert (listening.agent.taken, listening.agent.refused) == (2, 0)
+    told = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert sorted(message["node_number"] for message in told) == [0, 1]
+    assert {(message["job"], message["ranks"], message["loop"]) for message in told} == {
+        ("4711", 2, "recorded")
+    }
+    _check_tables(out, int(done.out.split()[1]))
+    _check_trace(out / "trace")
+
+
+def _check_tables(out: Path, steps: int) -> None:
+    chunks, pes = pl.read_parquet(out / "chunks.parquet"), pl.read_parquet(out / "pes.parquet")
+    jobs, loops = pl.read_parquet(out / "jobs.parquet"), pl.read_parquet(out / "loops.parquet")
+    hits = np.zeros(120, np.int64)
+    for first, size in chunks.select("first", "size").iter_rows():
+        hits[first : first + size] += 1
+    assert (hits == 1).all()
+    assert len(chunks) == steps == loops["steps"][0]
+    assert (chunks["request_time"] <= chunks["start_time"]).all()
+    assert (chunks["start_time"] <= chunks["end_time"]).all()
+    assert chunks["request_time"].min() == 0.0
+    # A PE executes one chunk after the other, and asks for the next one when one has ended.
+    for (_,), own in chunks.sort("start_time").group_by("pe"):
+        assert (own["request_time"][1:] == own["end_time"][:-1]).all()
+    assert loops["t_loop"][0] == chunks["end_time"].max() == pes["finish_time"].max()
+    assert jobs["end_time"][0] == pes["told_time"].max()
+    assert jobs["nodes"][0] == "0-1"
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["loop"]["steps"] == steps
+    assert summary["jobs"]["completed"] == 1
+    assert {path.name for path in out.iterdir()} >= {
+        "scenario.yaml",
+        "pes.png",
+        "chunk-sizes.png",
+        "gantt.png",
+    }
+
+
+def _check_trace(trace: Path) -> None:
+    if shutil.which("otf2-print") is None:
+        return  # the tables are checked; CI installs the tool
+    told = subprocess.run(
+        ["otf2-print", str(trace / "trace.otf2")], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert told.count("ENTER") == told.count("LEAVE") > 8
+
+
+def test_an_agent_that_is_not_there_is_a_warning(any_launcher: Launcher) -> None:
+    done = execute(
+        any_launcher,
+        2,
+        "recorded.py",
+        MLSIM_RCA_ADDRESS="127.0.0.1:1",
+        MLSIM_RCA_SECRET=_SECRET,
+    )
+    assert done.code == 0, done.err
+    assert "the RCA agent was not told" in done.err
+
+
+def _mlsim(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from mlsim.cli.main import main; main()", *words]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=150, check=False, env=environment, cwd=REPOSITORY
+    )
+
+
+def test_mpi_run_executes_a_scenario(any_launcher: Launcher, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ["--set", "application.costs.size=40", "--check", "--out", str(out)]
+    done = _mlsim("mpi", "run", "scenarios/mpi/mandelbrot.yaml", *words, "--", *any_launcher.words, "-n", "2")
+    assert done.returncode == 0, done.stderr
+    assert "the same as executed serially" in done.stdout
+    assert pl.read_parquet(out / "chunks.parquet")["size"].sum() == 1600
+
+
+def test_validate_compares_real_and_simulated_loops(any_launcher: Launcher, tmp_path: Path) -> None:
+    out = tmp_path / "validation"
+    words = ["-n", "2", "--technique", "STATIC,GSS", "--model", "dca,cca", "--repetitions", "1"]
+    loop = ["--set", "application.iterations.count=60", "--set", "application.costs.mean=1ms"]
+    done = _mlsim("mpi", "validate", *words, *loop, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    told = json.loads((out / "loops.json").read_text())
+    rows = {(row["pair"]["technique"], row["pair"]["model"]): row for row in told["loops"]}
+    assert rows["STATIC", "cca"]["steps"] == rows["STATIC", "cca"]["steps_simulated"] == 2
+    assert rows["GSS", "dca"]["steps"] == rows["GSS", "dca"]["steps_simulated"]
+    assert all(row["t_loop"] > 0.02 and row["t_simulated"] > 0.02 for row in rows.values())
+    assert told["machine"]["atomic"] > 0.0
+    assert (out / "table.md").read_text().count("\n") == 2 + 4
+    assert (out / "loops.png").stat().st_size > 1000
