@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast, overload
 import numba
 from numba.core import config, event
 
-__all__ = ["compile_seconds", "kernel", "quiet"]
+__all__ = ["compile_seconds", "inner_kernel", "kernel", "quiet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -130,6 +130,14 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
         return cast(F, compiled)
 
     return compile_later if function is None else compile_later(function)
+
+
+def inner_kernel(function: F) -> F:
+    """Compile a kernel that only kernels call: it lacks the wrappers by which Python calls it.
+
+    With many arrays as arguments these wrappers take longer to compile than the kernel itself.
+    """
+    return kernel(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def _forgive_full_disk(compiled: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALLOCATORS", "BACKFILLING", "POLICIES", "Entry", "PolicyEntry"]
+__all__ = ["ALLOCATORS", "BACKFILLING", "DISPATCHERS", "POLICIES", "Entry", "PolicyEntry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +61,32 @@ BACKFILLING = (
     Entry("conservative", "every waiting job has a reservation, which is kept and only ever moves forward"),
 )
 
-ALLOCATORS = (Entry("first-fit", "the first nodes, in the platform's order, that have room"),)
+ALLOCATORS = (
+    Entry("first-fit", "the first nodes, in the platform's order, that have room"),
+    Entry(
+        "best-fit",
+        "the busiest node first, anew after every unit; busy is the mean used share of what a node has",
+    ),
+    Entry("worst-fit", "the least busy node first, anew after every unit (alias balanced)"),
+    Entry(
+        "contiguous",
+        "the shortest stretch of neighbouring nodes that holds the job; where there is none, first-fit, or "
+        "it waits (contiguity: strict)",
+    ),
+    Entry("random", "nodes with room in random order, drawn for each job from the seed"),
+    Entry(
+        "topology-aware",
+        "around the node from which the job's nodes are the fewest links away: smallest radius, then "
+        "smallest sum of links",
+    ),
+    Entry(
+        "heterogeneity-aware",
+        "where the least of what few nodes have, and the job does not ask for, lies idle; then the busiest",
+    ),
+)
+
+DISPATCHERS = (
+    Entry("queue", "policy, backfill and allocator decide"),
+    Entry("reject", "turns every job away: what the simulator itself costs"),
+    Entry("prb", "the largest (w + p) / p first, best-fit, on past jobs that do not fit"),
+)

@@ -21,6 +21,7 @@ class Listing(StrEnum):
     POLICIES = "policies"
     BACKFILLING = "backfilling"
     ALLOCATORS = "allocators"
+    DISPATCHERS = "dispatchers"
     TECHNIQUES = "techniques"
     MODELS = "models"
     PROFILES = "profiles"
@@ -92,6 +93,17 @@ def _short(keys: tuple[str, ...]) -> str:
     return ", ".join(key.removeprefix("application.") for key in keys)
 
 
+def _plugins(family: str) -> list[tuple[str, str]]:
+    """List what installed packages offer, and why it cannot be used; then the way to one's own."""
+    from mlsim.batch.plugins import installed
+
+    found = [
+        (name, f"CANNOT BE USED: {trouble}" if trouble else f"installed: {value}")
+        for name, value, trouble in installed(family)
+    ]
+    return [*found, ("./file.py:Class", "a class of your own; see mlsim/batch/PLUGINS.md")]
+
+
 def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     from mlsim.application import catalogue as application
     from mlsim.batch import catalogue as batch
@@ -100,11 +112,22 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     match what:
         case Listing.POLICIES:
             titles = ("policy", "key (smaller first)", "meaning")
-            return titles, [(entry.name, entry.key, entry.meaning) for entry in batch.POLICIES]
+            return titles, [
+                *((entry.name, entry.key, entry.meaning) for entry in batch.POLICIES),
+                *((name, "", meaning) for name, meaning in _plugins("policy")),
+            ]
         case Listing.BACKFILLING:
             return ("backfill", "meaning"), [(entry.name, entry.meaning) for entry in batch.BACKFILLING]
         case Listing.ALLOCATORS:
-            return ("allocator", "meaning"), [(entry.name, entry.meaning) for entry in batch.ALLOCATORS]
+            return ("allocator", "meaning"), [
+                *((entry.name, entry.meaning) for entry in batch.ALLOCATORS),
+                *_plugins("allocator"),
+            ]
+        case Listing.DISPATCHERS:
+            return ("dispatcher", "meaning"), [
+                *((entry.name, entry.meaning) for entry in batch.DISPATCHERS),
+                *_plugins("dispatcher"),
+            ]
         case Listing.TECHNIQUES:
             return (
                 "technique",

@@ -67,7 +67,7 @@ class Network:
     def links_from(self, node: int, nodes: int) -> NDArray[np.int64]:
         """Give the number of links between a node and each of the ``nodes``; 0 to itself."""
         if self.routes is None:
-            return (np.arange(nodes) != node).astype(np.int64)
+            return np.asarray(np.arange(nodes) != node, np.int64)
         return self.routes.links_from(node)
 
     def message_time(self, node: int, others: NDArray[np.int64], size: float) -> NDArray[np.float64]:

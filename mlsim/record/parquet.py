@@ -88,7 +88,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         :class:`JobState`), ``reason`` (why it was rejected), ``backfilled``; ``user``, ``group``,
         ``executable``, ``queue``, ``partition`` (-1: unknown); ``technique``; and what follows from the
         times: ``wait_time``, ``response_time`` (s), ``slowdown``, ``bounded_slowdown`` (τ = 10 s);
-        ``restarts`` after failures, and ``lost_core_seconds`` that failures cost; ``energy`` (J), if the power
+        ``restarts`` after failures, and ``lost_core_seconds`` that they cost; ``energy`` (J), if the power
         of the nodes is known.
     """
     jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)

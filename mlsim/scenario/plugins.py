@@ -1,4 +1,4 @@
-"""Names of policies, allocators and dispatchers: of the catalogue, of the user's own files, installed ones."""
+"""Names of policies, allocators and dispatchers: of the catalogue, the user's files, installed ones."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import Arrays
 from mlsim.batch.resources import own
 from mlsim.batch.resources.fit import fill_room, units_on
@@ -41,7 +41,7 @@ __all__ = ["clear_placed", "has_window", "place", "score"]
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def place(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     """Let the scenario's allocator answer for a job."""
     allocator = g.settings[ALLOCATOR]
@@ -62,13 +62,13 @@ def place(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def clear_placed(g: Grid) -> None:
     """Forget the allocator's last answer."""
     g.placed[:] = 0
 
 
-@kernel
+@inner_kernel
 def _first_fit(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     """Fill the first nodes that have room, in the platform's order."""
     left, node = s.ints[UNITS, slot], 0
@@ -81,7 +81,7 @@ def _first_fit(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     return bool(left == 0)
 
 
-@kernel
+@inner_kernel
 def score(slot: int, node: int, units: int, free: Ints, g: Grid) -> float:
     """Give the score of a node once it holds ``units`` more of a job."""
     used, kinds = 0.0, 0
@@ -93,7 +93,7 @@ def score(slot: int, node: int, units: int, free: Ints, g: Grid) -> float:
     return used / kinds
 
 
-@kernel
+@inner_kernel
 def _waste(slot: int, node: int, free: Ints, g: Grid) -> float:
     """Give what a job that does not ask for them would stand in the way of, on a node.
 
@@ -107,7 +107,7 @@ def _waste(slot: int, node: int, free: Ints, g: Grid) -> float:
     return waste
 
 
-@kernel
+@inner_kernel
 def _mixed(value: np.uint64) -> np.uint64:
     """Mix the bits of a number (the finalizer of SplitMix64; Steele, Lea and Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -115,7 +115,7 @@ def _mixed(value: np.uint64) -> np.uint64:
     return value ^ (value >> np.uint64(31))
 
 
-@kernel
+@inner_kernel
 def _draw(seed: int, number: int, node: int) -> float:
     """Give a number in [0, 1) that depends on the seed, the job's number and the node alone."""
     step = np.uint64(0x9E3779B97F4A7C15)
@@ -124,7 +124,7 @@ def _draw(seed: int, number: int, node: int) -> float:
     return float(mixed >> np.uint64(11)) / 9007199254740992.0  # 2^53
 
 
-@kernel
+@inner_kernel
 def _in_order_of_keys(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
     """Fill one node after the other: the busiest, the least wasted, or any at random.
 
@@ -154,7 +154,7 @@ def _in_order_of_keys(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
         left -= g.placed[node]
 
 
-@kernel
+@inner_kernel
 def _worst_fit(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
     """Put unit after unit on the node with the lowest score, counting those before it."""
     n = 0
@@ -171,7 +171,7 @@ def _worst_fit(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
             n += 1
 
 
-@kernel
+@inner_kernel
 def _window(need: int, g: Grid) -> tuple[int, int]:
     """Find the fewest neighbouring nodes, all with room, that hold so many units; (-1, -1) if there are none.
 
@@ -201,7 +201,7 @@ def has_window(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     return _window(s.ints[UNITS, slot], g)[0] >= 0
 
 
-@kernel
+@inner_kernel
 def _contiguous(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     """Fill the shortest stretch of neighbouring nodes that holds the job, from its first node on.
 
@@ -217,7 +217,7 @@ def _contiguous(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _topology_aware(slot: int, s: Arrays, g: Grid) -> None:
     """Fill the nodes around a node, by links from it; the centre is the one that needs the fewest.
 

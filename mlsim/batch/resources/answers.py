@@ -65,16 +65,28 @@ def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
 class AskedAllocator:
     """Asks an allocator of the user's own on behalf of the kernels, which cannot raise errors.
 
+    Parameters
+    ----------
+    title
+        The allocator, for messages.
+    allocator
+        The user's object.
+    exclusive
+        Whether a unit takes a whole node.
+
     Attributes
     ----------
+    job_ids
+        Identifier of each job that may be asked about, by its number.
     error
         What went wrong first; None so far.
     now
         Current time, for messages.
     """
 
-    def __init__(self, title: str, allocator: OwnAllocator) -> None:
+    def __init__(self, title: str, allocator: OwnAllocator, exclusive: bool) -> None:
         self._title = title
+        self._exclusive = exclusive
         self._allocator = allocator
         self.job_ids: dict[int, int] = {}
         self.error: Exception | None = None
@@ -103,7 +115,7 @@ class AskedAllocator:
         if nodes is None:
             return None
         placement = _placement(place, nodes, units, len(free))
-        over = (placement[:, None] * request > free).any(axis=1)
+        over = (placement[:, None] * request > free).any(axis=1) | (self._exclusive & (placement > 1))
         if over.any():
             node = int(np.argmax(over))
             raise InputError(
@@ -205,9 +217,10 @@ class Answers:
         for node in np.flatnonzero(placement).tolist():
             fit = units_on(slot, node, units, g.free, self._s, g)
             if placement[node] > fit:
+                asks, free = g.request[slot].tolist(), g.free[node].tolist()
                 raise InputError(
-                    f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there is "
-                    f"room for {fit}; a unit asks for {g.request[slot].tolist()}, free are {g.free[node].tolist()}"
+                    f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
+                    f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
         g.placed[:] = placement
         begin_placed(slot, self._now, bool(answer.backfilled), self._s, g)

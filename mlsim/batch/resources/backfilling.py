@@ -1,17 +1,17 @@
 """Backfilling with no reservation (greedy) or with one (EASY), exact for every node and resource.
 
 The job that heads the queue gets the earliest time at which it is expected to fit, from estimates. At that
-time the free resources of every node are known: running jobs whose expected end is not later are gone. A later
-job starts if it fits now, on the nodes that the allocator gives it, and either is expected to end by then, or
-the head still fits at that time on what these nodes then have left. No sum over nodes decides: a job that
-takes the last GPU node delays a head that needs it, however many cores are free elsewhere.
+time the free resources of every node are known: running jobs whose expected end is not later are gone. A
+later job starts if it fits now, on the nodes that the allocator gives it, and either is expected to end by
+then, or the head still fits at that time on what these nodes then have left. No sum over nodes decides: a job
+that takes the last GPU node delays a head that needs it, however many cores are free elsewhere.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import BACKFILL, EASY, FREE, ORDER, POLICY, QUEUED, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
@@ -40,7 +40,7 @@ def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -
     return True
 
 
-@kernel
+@inner_kernel
 def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
@@ -75,7 +75,7 @@ def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     return n_started
 
 
-@kernel
+@inner_kernel
 def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
     """Start a job that is expected to run on at the head's reservation, if both fit then."""
     if not could_fit(slot, s, g):
@@ -90,14 +90,14 @@ def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _goes_before(a: int, b: int, s: Arrays) -> bool:
     if s.floats[ESTIMATE, a] != s.floats[ESTIMATE, b]:
         return bool(s.floats[ESTIMATE, a] < s.floats[ESTIMATE, b])
     return bool(s.ints[NUMBER, a] < s.ints[NUMBER, b])
 
 
-@kernel
+@inner_kernel
 def _shortest(room: int, now: float, s: Arrays, g: Grid) -> int:
     """Find the place in the queue of the shortest job that may start on ``room`` released units; -1: none."""
     easy = s.rules[BACKFILL] == EASY
@@ -122,7 +122,7 @@ def _shortest(room: int, now: float, s: Arrays, g: Grid) -> int:
     return best
 
 
-@kernel
+@inner_kernel
 def start_short_jobs(room: int, now: float, s: Arrays, g: Grid) -> int:
     """Start the shortest jobs that fit on units released just now; give how many."""
     n_started = 0

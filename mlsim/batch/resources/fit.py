@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import EXCLUSIVE, FREE, Arrays
 from mlsim.batch.resources.grid import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Grid
 from mlsim.batch.table import UNITS
@@ -40,7 +40,7 @@ def room_for(slot: int, need: int, free: Ints, s: Arrays, g: Grid) -> int:
     return found
 
 
-@kernel
+@inner_kernel
 def fill_room(slot: int, free: Ints, s: Arrays, g: Grid) -> int:
     """Note for each node how many units of a job fit there, at most all of them; give the sum."""
     found = 0
@@ -50,7 +50,7 @@ def fill_room(slot: int, free: Ints, s: Arrays, g: Grid) -> int:
     return found
 
 
-@kernel
+@inner_kernel
 def sums_suffice(slot: int, total: Ints, s: Arrays, g: Grid) -> bool:
     """Tell whether a job could fit by the sums over all nodes; quick, and never wrong when it says no."""
     units = s.ints[UNITS, slot]
@@ -60,7 +60,7 @@ def sums_suffice(slot: int, total: Ints, s: Arrays, g: Grid) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def refuse(slot: int, s: Arrays, g: Grid) -> None:
     """Remember until the pass is over that a job does not fit: larger ones do not fit either."""
     n = g.settings[REFUSED]
@@ -71,7 +71,7 @@ def refuse(slot: int, s: Arrays, g: Grid) -> None:
     g.settings[REFUSED] = n + 1
 
 
-@kernel
+@inner_kernel
 def could_fit(slot: int, s: Arrays, g: Grid) -> bool:
     """Tell whether it makes sense to look for room now; what is free only becomes less during a pass."""
     units = s.ints[UNITS, slot]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
@@ -24,10 +25,10 @@ from mlsim.batch.resources.holding import power_placed, powered_by, units_in_row
 from mlsim.batch.running import first_after
 from mlsim.batch.table import EXPECTED, FIRST_ROW, ROWS, UNITS
 
-__all__ = ["head_keeps", "reserve", "take_from_future"]
+__all__ = ["head_keeps", "power_alone", "reserve", "take_from_future"]
 
 
-@kernel
+@inner_kernel
 def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Arrays, g: Grid) -> None:
     """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
     if g.capacity[node, 0] == 0:
@@ -42,7 +43,7 @@ def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Ar
     g.settings[HAVE] += units_on(head, node, most, g.future, s, g)
 
 
-@kernel
+@inner_kernel
 def _add_held(slot: int, head: int, s: Arrays, g: Grid) -> None:
     """Let a running job be gone in the future."""
     first = s.ints[FIRST_ROW, slot]
@@ -57,7 +58,7 @@ def _add_held(slot: int, head: int, s: Arrays, g: Grid) -> None:
                 _change_future(slot, node, 1, 1, head, s, g)
 
 
-@kernel
+@inner_kernel
 def head_keeps(head: int, s: Arrays, g: Grid) -> bool:
     """Tell whether the head fits in the future."""
     if g.settings[HAVE] < s.ints[UNITS, head]:
@@ -67,7 +68,7 @@ def head_keeps(head: int, s: Arrays, g: Grid) -> bool:
     return not g.settings[CAPPED] or _power_suffices(head, s, g)
 
 
-@kernel
+@inner_kernel
 def _power_suffices(head: int, s: Arrays, g: Grid) -> bool:
     """Tell whether the power cap lets the head start in the future, where the allocator would put it."""
     if g.settings[EVEN]:
@@ -78,6 +79,17 @@ def _power_suffices(head: int, s: Arrays, g: Grid) -> bool:
     fits = place(head, g.future, s, g) and power_placed(head, s, g) <= g.settings[POWER_LATER]
     g.placed[:] = g.aside
     return fits
+
+
+@kernel
+def power_alone(slot: int, capacity: NDArray[np.int64], s: Arrays, g: Grid) -> int:
+    """Give the power that a job adds on the empty machine, in microwatts; -1 if it does not fit there."""
+    if not place(slot, capacity, s, g):
+        clear_placed(g)
+        return -1
+    power = power_placed(slot, s, g)
+    clear_placed(g)
+    return power
 
 
 @kernel
@@ -117,9 +129,9 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
     return float(time)
 
 
-@kernel
+@inner_kernel
 def take_from_future(slot: int, head: int, s: Arrays, g: Grid) -> bool:
-    """Take what was placed for a job out of the future if the head fits all the same; give whether it does."""
+    """Take what is placed for a job out of the future if the head fits all the same; give whether so."""
     for r in range(len(g.future_total)):
         left = g.future_total[r] - s.ints[UNITS, slot] * g.request[slot, r]
         if left < s.ints[UNITS, head] * g.request[head, r]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 
 __all__ = ["pop", "push"]
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def _before(a: int, b: int, keys: Floats, nodes: Ints) -> bool:
     for level in range(2):
         if keys[level, a] != keys[level, b]:
@@ -21,14 +21,14 @@ def _before(a: int, b: int, keys: Floats, nodes: Ints) -> bool:
     return bool(nodes[a] < nodes[b])
 
 
-@kernel
+@inner_kernel
 def _swap(a: int, b: int, keys: Floats, nodes: Ints) -> None:
     for level in range(2):
         keys[level, a], keys[level, b] = keys[level, b], keys[level, a]
     nodes[a], nodes[b] = nodes[b], nodes[a]
 
 
-@kernel
+@inner_kernel
 def push(n: int, key: float, second: float, node: int, keys: Floats, nodes: Ints) -> None:
     """Add a node to a heap of ``n``."""
     keys[0, n], keys[1, n], nodes[n] = key, second, node
@@ -38,7 +38,7 @@ def push(n: int, key: float, second: float, node: int, keys: Floats, nodes: Ints
         child = (child - 1) // 2
 
 
-@kernel
+@inner_kernel
 def pop(n: int, keys: Floats, nodes: Ints) -> int:
     """Take the first node from a heap of ``n``."""
     first = nodes[0]

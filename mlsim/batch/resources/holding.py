@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.allocation import write_row
 from mlsim.batch.arrays import EARLY, EXCLUSIVE, FREE, MERGE, RUNNING, USED_ROWS, Arrays
 from mlsim.batch.fairshare import change_rate
@@ -43,19 +43,19 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def units_in_row(slot: int, row: int, s: Arrays, g: Grid) -> int:
     """Give the units that a job holds on each node of an occupancy row."""
     return 1 if s.rules[EXCLUSIVE] else s.rows[NODE_CORES, row] // g.request[slot, 0]
 
 
-@kernel
+@inner_kernel
 def powered_by(slot: int, units: int, s: Arrays, g: Grid) -> int:
     """Give how many nodes, or cores where these are given singly, units of a job on one node are."""
     return 1 if s.rules[EXCLUSIVE] else units * g.request[slot, 0]
 
 
-@kernel
+@inner_kernel
 def power_placed(slot: int, s: Arrays, g: Grid) -> int:
     """Give the power that a job would add on the units placed for it, in microwatts."""
     total = 0
@@ -65,13 +65,13 @@ def power_placed(slot: int, s: Arrays, g: Grid) -> int:
     return total
 
 
-@kernel
+@inner_kernel
 def has_power(slot: int, s: Arrays, g: Grid) -> bool:
     """Tell whether the power cap lets a job start on the units placed for it."""
     return not g.settings[CAPPED] or power_placed(slot, s, g) <= g.settings[POWER_LEFT]
 
 
-@kernel
+@inner_kernel
 def _change_free(slot: int, node: int, units: int, sign: int, s: Arrays, g: Grid) -> None:
     """Give units on a node back (sign 1), or take them (-1); nothing comes back of one that is out of use."""
     change = sign * powered_by(slot, units, s, g)
@@ -124,7 +124,7 @@ def begin_placed(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) ->
         change_rate(account, processors, now, s.parameters[HALF_LIFE], s.shares)
 
 
-@kernel
+@inner_kernel
 def _take_back(slot: int, row: int, now: float, s: Arrays, g: Grid) -> int:
     """End one occupancy row and free its nodes; give the units that came back."""
     s.times[FINISH, row] = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
@@ -13,7 +13,6 @@ from mlsim.batch.arrays import (
     NONE,
     PER_EVENT,
     QUEUED,
-    RESERVATIONS,
     RUNNING,
     Arrays,
 )
@@ -25,12 +24,12 @@ from mlsim.batch.resources.holding import end_job
 from mlsim.batch.resources.reserving import backfill_conservative, backfill_several
 from mlsim.batch.table import EXPECTED, PLANNED
 
-__all__ = ["arrive", "make_pass"]
+__all__ = ["arrive", "make_pass", "make_reserving_pass", "start_short"]
 
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def _free_what_is_due(now: float, s: Arrays, g: Grid) -> None:
     """Let jobs whose estimated end has come, and that end now, be gone before their end is handled."""
     k = 0
@@ -55,38 +54,63 @@ def arrive(
 
 
 @kernel
-def make_pass(now: float, short_first: int, ordered: bool, s: Arrays, g: Grid) -> int:
-    """Start what can start; give how many jobs do.
+def start_short(now: float, room: int, ordered: bool, s: Arrays, g: Grid) -> int:
+    """Let short jobs start on ``room`` units that were released just now; give how many do.
+
+    The parameters are those of :func:`make_pass`, which comes next.
+    """
+    if s.counts[QUEUED] == 0:
+        return 0
+    g.settings[REFUSED] = 0
+    if not ordered:
+        order_queue(now, s)
+    return start_short_jobs(room, now, s, g)
+
+
+@kernel
+def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> int:
+    """Start what can start, with one reservation at most; give how many jobs have started.
 
     Parameters
     ----------
     now
         Current time in seconds.
-    short_first
-        Units released just now that go to short jobs first; 0 where they are like any others.
+    n_started
+        How many have started before in this pass.
     ordered
         Whether the queue is in its order already.
     s, g
         State of the batch level; changed in place.
     """
-    rule = s.rules[BACKFILL]
-    if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and rule != CONSERVATIVE):
-        return 0
+    if s.counts[QUEUED] == 0 or s.counts[FREE] == 0:
+        return n_started
     g.settings[REFUSED] = 0
     if not ordered:
         order_queue(now, s)
-    n_started = start_short_jobs(short_first, now, s, g) if short_first > 0 else 0
-    if rule == CONSERVATIVE:
-        return backfill_conservative(n_started, now, s, g)
     n_started = _start_in_order(n_started, now, s, g)
-    if rule == NONE or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
+    if s.rules[BACKFILL] == NONE or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
         return n_started
-    if s.rules[RESERVATIONS] > 1:
-        return backfill_several(n_started, now, s, g)
     return backfill(n_started, now, s, g)
 
 
 @kernel
+def make_reserving_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> int:
+    """Do what :func:`make_pass` does, with more than one reservation."""
+    conservative = s.rules[BACKFILL] == CONSERVATIVE
+    if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and not conservative):
+        return n_started
+    g.settings[REFUSED] = 0
+    if not ordered:
+        order_queue(now, s)
+    if conservative:
+        return backfill_conservative(n_started, now, s, g)
+    n_started = _start_in_order(n_started, now, s, g)
+    if s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
+        return n_started
+    return backfill_several(n_started, now, s, g)
+
+
+@inner_kernel
 def _start_in_order(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start jobs from the queue's head up to the first that does not fit; give the new count of starts."""
     n, head = s.counts[QUEUED], 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch import profile as pool
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, SEGMENTS, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
@@ -24,7 +24,7 @@ from mlsim.batch.table import ESTIMATE, EXPECTED, FIRST_ROW, ROWS, UNITS
 __all__ = ["earliest", "fits_now", "give", "is_sound", "make_profile", "take"]
 
 
-@kernel
+@inner_kernel
 def _add(slot: int, node: int, units: int, sign: int, segment: int, s: Arrays, g: Grid) -> None:
     if g.capacity[node, 0] == 0 and sign > 0:
         return  # it is out of use
@@ -33,7 +33,7 @@ def _add(slot: int, node: int, units: int, sign: int, segment: int, s: Arrays, g
         g.profile[segment, node, r] += sign * amount
 
 
-@kernel
+@inner_kernel
 def _add_held(slot: int, segment: int, s: Arrays, g: Grid) -> None:
     """Let a running job be gone in a segment."""
     first = s.ints[FIRST_ROW, slot]
@@ -48,7 +48,7 @@ def _add_held(slot: int, segment: int, s: Arrays, g: Grid) -> None:
                 _add(slot, node, 1, 1, segment, s, g)
 
 
-@kernel
+@inner_kernel
 def make_profile(now: float, s: Arrays, g: Grid) -> None:
     """Make the profile of what running jobs hold, until each one's expected end."""
     if g.settings[POOLED]:
@@ -75,7 +75,7 @@ def make_profile(now: float, s: Arrays, g: Grid) -> None:
     s.counts[SEGMENTS] = segments
 
 
-@kernel
+@inner_kernel
 def _narrow(segment: int, g: Grid) -> None:
     """Let the window be what is free in a segment too."""
     for node in range(g.window.shape[0]):
@@ -83,7 +83,7 @@ def _narrow(segment: int, g: Grid) -> None:
             g.window[node, r] = min(g.window[node, r], g.profile[segment, node, r])
 
 
-@kernel
+@inner_kernel
 def _blocking(slot: int, first: int, s: Arrays, g: Grid) -> int:
     """Find the first segment before whose end a job, begun in segment ``first``, lacks room; -1 if none.
 
@@ -100,7 +100,7 @@ def _blocking(slot: int, first: int, s: Arrays, g: Grid) -> int:
     return k
 
 
-@kernel
+@inner_kernel
 def earliest(slot: int, s: Arrays, g: Grid) -> float:
     """Find the earliest time from which a job fits for as long as it is estimated; infinity if never.
 
@@ -120,7 +120,7 @@ def earliest(slot: int, s: Arrays, g: Grid) -> float:
     return np.inf
 
 
-@kernel
+@inner_kernel
 def fits_now(slot: int, s: Arrays, g: Grid) -> bool:
     """Tell whether a job fits from now on for as long as it is estimated; its units are left placed."""
     if not g.settings[POOLED]:
@@ -129,7 +129,7 @@ def fits_now(slot: int, s: Arrays, g: Grid) -> bool:
     return fits and place(slot, g.free, s, g)
 
 
-@kernel
+@inner_kernel
 def take(slot: int, begin: float, s: Arrays, g: Grid) -> None:
     """Take what is placed for a job out of the profile, from ``begin`` for as long as it is estimated."""
     end = begin + s.floats[ESTIMATE, slot]
@@ -139,7 +139,7 @@ def take(slot: int, begin: float, s: Arrays, g: Grid) -> None:
         _change(slot, begin, end, -1, s, g)
 
 
-@kernel
+@inner_kernel
 def give(slot: int, begin: float, s: Arrays, g: Grid) -> None:
     """Give back what was taken so."""
     end = begin + s.floats[ESTIMATE, slot]
@@ -149,7 +149,7 @@ def give(slot: int, begin: float, s: Arrays, g: Grid) -> None:
         _change(slot, begin, end, 1, s, g)
 
 
-@kernel
+@inner_kernel
 def _change(slot: int, begin: float, end: float, sign: int, s: Arrays, g: Grid) -> None:
     first, last = _split(begin, s, g), _split(end, s, g)
     for node in range(len(g.placed)):
@@ -158,7 +158,7 @@ def _change(slot: int, begin: float, end: float, sign: int, s: Arrays, g: Grid) 
                 _add(slot, node, g.placed[node], sign, segment, s, g)
 
 
-@kernel
+@inner_kernel
 def is_sound(s: Arrays, g: Grid) -> bool:
     """Tell whether nothing was taken out of the profile that is not there."""
     if g.settings[POOLED]:
@@ -166,7 +166,7 @@ def is_sound(s: Arrays, g: Grid) -> bool:
     return bool(g.profile[: s.counts[SEGMENTS]].min() >= 0)
 
 
-@kernel
+@inner_kernel
 def _split(time: float, s: Arrays, g: Grid) -> int:
     """Let a segment begin at ``time``, which is not before now; give which."""
     n = s.counts[SEGMENTS]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.arrays import EARLY, ORDER, POLICY, QUEUED, RESERVATIONS, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
@@ -21,7 +21,7 @@ from mlsim.batch.table import RESERVED
 __all__ = ["backfill_conservative", "backfill_several"]
 
 
-@kernel
+@inner_kernel
 def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start a job behind the head if it fits without touching a reservation; give the count of starts."""
     if not could_fit(slot, s, g) or not fits_now(slot, s, g):
@@ -32,7 +32,7 @@ def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays, g: Grid)
     return n_started + 1
 
 
-@kernel
+@inner_kernel
 def _reserve_unkept(slot: int, s: Arrays, g: Grid) -> None:
     """Take a job's earliest place out of the profile, for this pass only."""
     time = earliest(slot, s, g)
@@ -41,7 +41,7 @@ def _reserve_unkept(slot: int, s: Arrays, g: Grid) -> None:
     clear_placed(g)
 
 
-@kernel
+@inner_kernel
 def backfill_several(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start jobs behind the head that do not delay the reservations of the first k jobs that do not fit.
 
@@ -72,14 +72,14 @@ def backfill_several(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     return n_started
 
 
-@kernel
+@inner_kernel
 def _bring_plan(slot: int, g: Grid) -> None:
     """Place a job as its reservation has it."""
     if not g.settings[POOLED]:
         g.placed[:] = g.plan[slot]
 
 
-@kernel
+@inner_kernel
 def _keep_plan(slot: int, g: Grid) -> None:
     """Note what is placed as the job's reservation."""
     if not g.settings[POOLED]:
@@ -87,7 +87,7 @@ def _keep_plan(slot: int, g: Grid) -> None:
         clear_placed(g)
 
 
-@kernel
+@inner_kernel
 def _reserve_earliest(slot: int, s: Arrays, g: Grid) -> None:
     """Give a job its earliest place in the profile."""
     time = earliest(slot, s, g)
@@ -97,7 +97,7 @@ def _reserve_earliest(slot: int, s: Arrays, g: Grid) -> None:
         _keep_plan(slot, g)
 
 
-@kernel
+@inner_kernel
 def _restore(now: float, s: Arrays, g: Grid) -> bool:
     """Make the profile with the reservations that jobs have; give whether they still hold."""
     make_profile(now, s, g)
@@ -116,7 +116,7 @@ def _restore(now: float, s: Arrays, g: Grid) -> bool:
     return is_sound(s, g)
 
 
-@kernel
+@inner_kernel
 def _is_in_use(g: Grid) -> bool:
     """Tell whether all nodes on which units are placed are in use."""
     for node in range(len(g.placed)):  # noqa: SIM110  # a kernel knows no generators
@@ -125,7 +125,7 @@ def _is_in_use(g: Grid) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _compress(s: Arrays, g: Grid) -> None:
     """Let each job with a reservation have its earliest place, given all others, until nothing moves.
 
@@ -153,7 +153,7 @@ def _compress(s: Arrays, g: Grid) -> None:
             clear_placed(g)
 
 
-@kernel
+@inner_kernel
 def backfill_conservative(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start the jobs whose reserved time has come; every other waiting job gets or keeps a reservation.
 

@@ -21,10 +21,10 @@ from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.resources import grid as at
-from mlsim.batch.resources.allocators import clear_placed, has_window, place
+from mlsim.batch.resources.allocators import has_window
 from mlsim.batch.resources.answers import Answers, AskedAllocator, keys_of
 from mlsim.batch.resources.fit import room_for
-from mlsim.batch.resources.future import reserve
+from mlsim.batch.resources.future import power_alone, reserve
 from mlsim.batch.resources.grid import (
     ALLOCATOR,
     CAPPED,
@@ -37,9 +37,9 @@ from mlsim.batch.resources.grid import (
     STRICT,
     Grid,
 )
-from mlsim.batch.resources.holding import end_job, power_placed, release_row, return_node
+from mlsim.batch.resources.holding import end_job, release_row, return_node
 from mlsim.batch.resources.own import asked_in_kernels
-from mlsim.batch.resources.passes import arrive, make_pass
+from mlsim.batch.resources.passes import arrive, make_pass, make_reserving_pass, start_short
 from mlsim.batch.resources.viewing import by_number, view_of, waiting_jobs
 from mlsim.batch.state import BEYOND_CAP, BatchState
 from mlsim.batch.table import HELD, KEY, NUMBER, START, SUBMIT, UNITS
@@ -102,10 +102,11 @@ class ResourceState(BatchState):
         self._settings = np.zeros(N_SETTINGS, np.int64)
         self._request = np.zeros((0, n_resources), np.int64)
         self._plan = np.zeros((0, n_nodes), np.int64)
+        self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
         self._profile_of_nodes = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
-        self._load(config)
+        self._load(config, requests.exclusive)
         if cap is not None:
             _check_cap(config)
             self._scratch["power"] = np.rint(cap.of_each * _MICRO).astype(np.int64)
@@ -119,11 +120,11 @@ class ResourceState(BatchState):
         self._settings[SEED] = seed
         self._settings[POOLED] = self._is_pool()
         rules = self.arrays.rules
-        several = rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] > 1
-        self._has_profile = bool(several) and not self._settings[POOLED]
+        self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] > 1)
+        self._has_profile = self._reserves and not self._settings[POOLED]
         self.make_room()
 
-    def _load(self, config: BatchConfig) -> None:
+    def _load(self, config: BatchConfig, exclusive: bool) -> None:
         """Make the plugins."""
         self._dispatcher = self._policy = self._allocator = None
         if not isinstance(config.dispatcher, Dispatcher):
@@ -132,7 +133,8 @@ class ResourceState(BatchState):
             self._policy = make_plugin("policy", config.policy)
         if not isinstance(config.allocator, Allocator):
             title = f"allocator {config.allocator}"
-            self._allocator = AskedAllocator(title, make_plugin("allocator", config.allocator))
+            plugin = make_plugin("allocator", config.allocator)
+            self._allocator = AskedAllocator(title, plugin, exclusive)
 
     def _is_pool(self) -> bool:
         """Whether reservations may count units: nodes are alike, and given whole or core by core."""
@@ -167,10 +169,9 @@ class ResourceState(BatchState):
 
     def _beyond_cap(self, slot: int) -> str:
         """Say whether the cap forbids a job even where it has the whole machine to itself."""
-        if self._cap is None or not place(slot, self._capacity, self.arrays, self.grid):
+        if self._cap is None:
             return ""
-        added = power_placed(slot, self.arrays, self.grid)
-        clear_placed(self.grid)
+        added = power_alone(slot, self._capacity, self.arrays, self.grid)
         return BEYOND_CAP if added > _micro(self._cap.highest, self._total_units) else ""
 
     # Passes
@@ -225,7 +226,11 @@ class ResourceState(BatchState):
             self._order(now)
         if self._has_profile:
             self._reserve_segments()
-        started: int = make_pass(now, short_first, self._policy is not None, self.arrays, self.grid)
+        n, ordered = 0, self._policy is not None
+        if short_first > 0:
+            n, ordered = start_short(now, short_first, ordered, self.arrays, self.grid), True
+        run = make_reserving_pass if self._reserves else make_pass
+        started: int = run(now, n, ordered, self.arrays, self.grid)
         return started
 
     def _order(self, now: float) -> None:
@@ -233,8 +238,15 @@ class ResourceState(BatchState):
         assert self._policy is not None
         floats = self.table.floats
         slots = by_number(self._queue[: self._counts[QUEUED]], self.table)
-        jobs = waiting_jobs(slots, self.table, self._request)
-        keys = keys_of(f"policy {self._config.policy}", self._policy, now, jobs)
+        numbers = self.table.ints[NUMBER, slots]
+        unasked = slots
+        if not getattr(self._policy, "live", True):
+            unasked = slots[self._asked[slots] != numbers]
+        if len(unasked):
+            jobs = waiting_jobs(unasked, self.table, self._request)
+            self._keys[unasked] = keys_of(f"policy {self._config.policy}", self._policy, now, jobs)
+        self._asked[slots] = numbers
+        keys = self._keys[slots]
         if self._config.threshold is not None:
             keys[now - floats[SUBMIT, slots] > self._config.threshold] = -np.inf
         floats[KEY, slots] = keys
@@ -347,6 +359,8 @@ class ResourceState(BatchState):
             grown = np.zeros((capacity, n_resources), np.int64)
             grown[: len(self._request)] = self._request
             self._request = grown
+            self._keys = np.concatenate([self._keys, np.zeros(capacity - len(self._keys))])
+            self._asked = np.concatenate([self._asked, np.full(capacity - len(self._asked), -1)])
         if self._keeps_plans and len(self._plan) < capacity:
             grown = np.zeros((capacity, n_nodes), np.int64)
             grown[: len(self._plan)] = self._plan
@@ -366,7 +380,7 @@ class ResourceState(BatchState):
         )
 
     def _reserve_segments(self) -> None:
-        """Let the profile be long enough: it ends a segment for each running job, two for each waiting one."""
+        """Let the profile be long enough: a segment for each running job, two for each waiting."""
         most = int(self._counts[RUNNING] + 2 * self._counts[QUEUED]) + 3
         if len(self._profile_of_nodes) < most:
             self._profile_of_nodes = np.zeros((2 * most, *self._capacity.shape), np.int64)

@@ -1,0 +1,64 @@
+"""Machines of several sorts of nodes, and jobs with requests, for tests of the general batch level."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mlsim.batch.requests import Requests
+from mlsim.batch.simulator import BatchSystem
+from mlsim.coordination import MessageLog
+from mlsim.platform import build_machine
+from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, Mapping, PlatformConfig
+from mlsim.workload.asked import Asked
+from tests.batch.builders import RigidApplications, block
+
+
+def machine(*groups, network=None):
+    """Build groups of (count, cores, memory in MB, {resource: amount})."""
+    nodes = [
+        {"name": f"g{row}", "count": count, "cores": cores}
+        | ({"memory": memory * 1e6} if memory else {})
+        | {"resources": others}
+        for row, (count, cores, memory, others) in enumerate(groups)
+    ]
+    return build_machine(
+        PlatformConfig.model_validate({"nodes": nodes} | ({"network": network} if network else {}))
+    )
+
+
+def jobs_with_requests(hardware, submit, run, estimate, units, requests):
+    """Jobs whose units ask for ``requests`` (one row a job: cores, then the machine's other resources)."""
+    requests = np.asarray(requests, np.int64).reshape(len(submit), -1)
+    units = np.asarray(units, np.int64)
+    rows = block(submit, run, estimate, units * requests[:, 0])
+    order = np.lexsort((np.arange(len(submit)), submit))
+    totals = (requests[:, 1:] * units[:, None])[order]
+    return replace(rows, asked=Asked(hardware.resources[1:], units[order], totals))
+
+
+def simulate(hardware, jobs, *, exclusive=False, seed=0, failures=(), releases=None, **batch):
+    """Run jobs; give the batch system, the job rows and the occupancy rows."""
+    mapping = Mapping.NODE if exclusive else Mapping.CORE
+    coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
+    system = BatchSystem(
+        hardware,
+        BatchConfig.model_validate(batch),
+        Requests.on(hardware, mapping, per_job=True),
+        coordination,
+        None if releases is None else MessageLog(0.0),
+        [FailureConfig.model_validate(failure) for failure in failures],
+        seed=seed,
+    )
+    system.run([jobs], RigidApplications(system, releases))
+    return system, system.jobs(), system.occupancy_rows()
+
+
+def nodes_of(occupancy, job, cores_per_unit) -> list[int]:
+    """List the node of each unit of a job, in node order."""
+    found = []
+    for row in np.flatnonzero(occupancy.job == job):
+        for node in range(occupancy.node[row], occupancy.node[row] + occupancy.count[row]):
+            found += [node] * (occupancy.cores[row] // cores_per_unit)
+    return found

@@ -1,0 +1,340 @@
+"""Policies, allocators and dispatchers of the user's own: what they see, what they may answer."""
+
+from __future__ import annotations
+
+import itertools
+from importlib.metadata import EntryPoint
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from mlsim.batch import plugins
+from mlsim.errors import InputError
+from mlsim.record import JobState
+from tests.batch.hardware import jobs_with_requests, machine, nodes_of, simulate
+
+HARDWARE = machine((2, 4, 8, {"gpu": 1}), (2, 4, 8, {}))
+_files = itertools.count()
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """Write a class into a file; give the name by which a scenario knows it."""
+
+    def write(text: str, name: str = "Mine") -> str:
+        file = tmp_path / f"own{next(_files)}.py"
+        file.write_text("from mlsim.batch.view import Reject, Start\n" + dedent(text))
+        return f"{file}:{name}"
+
+    return write
+
+
+def three_jobs(**changes):
+    columns = {
+        "submit": [0.0, 0.0, 0.0],
+        "run": [10.0, 5.0, 2.0],
+        "estimate": [20.0, 6.0, 3.0],
+        "units": [2, 1, 4],
+        "requests": [[4, 2, 0], [1, 1, 1], [2, 0, 0]],
+    }
+    return jobs_with_requests(HARDWARE, *(columns | changes).values())
+
+
+def test_a_policy_orders_the_queue(plugin):
+    name = plugin(
+        """
+        class Mine:
+            def key(self, now, jobs):
+                assert not jobs.units.flags.writeable
+                return -jobs.estimate * (jobs.submit_time <= now)
+        """
+    )
+    rows = three_jobs(units=[4, 4, 4], requests=[[4, 0, 0]] * 3)
+    _, done, _ = simulate(HARDWARE, rows, policy=name)
+    assert done.start_time.tolist() == [0.0, 10.0, 15.0]
+    _, by_lpf, _ = simulate(HARDWARE, rows, policy="LPF")
+    assert by_lpf.start_time.tolist() == done.start_time.tolist()
+
+
+def test_a_policy_that_is_not_live_is_asked_once_a_job(plugin):
+    name = plugin(
+        """
+        class Mine:
+            live = False
+            def __init__(self):
+                self.seen = set()
+            def key(self, now, jobs):
+                assert not self.seen & set(jobs.number.tolist())
+                self.seen |= set(jobs.number.tolist())
+                return jobs.estimate
+        """
+    )
+    rows = three_jobs(submit=[0.0, 1.0, 2.0], units=[4, 4, 4], requests=[[4, 0, 0]] * 3)
+    _, done, _ = simulate(HARDWARE, rows, policy=name)
+    assert done.start_time.tolist() == [0.0, 12.0, 10.0]
+
+
+def test_the_threshold_goes_before_a_policy_of_ones_own(plugin):
+    name = plugin("class Mine:\n    def key(self, now, jobs):\n        return jobs.estimate\n")
+    rows = three_jobs(submit=[0.0, 1.0, 2.0], units=[4, 4, 4], requests=[[4, 0, 0]] * 3)
+    _, done, _ = simulate(HARDWARE, rows, policy=name, threshold=8.5)
+    assert done.start_time.tolist() == [0.0, 10.0, 15.0]
+
+
+ALLOCATOR = """
+class Mine:
+    def allocate(self, units, request, free, capacity):
+        asked = request > 0
+        room = (free[:, asked] // request[asked]).min(axis=1)
+        nodes = [n for n in reversed(range(len(free))) for _ in range(room[n])][:units]
+        return nodes if len(nodes) == units else None
+"""
+
+
+@pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])
+def test_an_allocator_chooses_nodes_under_every_backfilling(plugin, backfill):
+    rows = three_jobs()
+    _, done, occupancy = simulate(HARDWARE, rows, allocator=plugin(ALLOCATOR), backfill=backfill)
+    assert done.start_time.tolist() == [0.0, 0.0, 5.0 if backfill != "x" else 0.0]
+    assert nodes_of(occupancy, 0, 4) == [2, 3]
+    assert nodes_of(occupancy, 1, 1) == [1]
+
+
+def test_a_dispatcher_sees_everything_and_decides(plugin):
+    name = plugin(
+        """
+        class Mine:
+            def dispatch(self, view):
+                assert view.resources == ("cores", "memory", "gpu")
+                assert view.capacity.tolist() == [[4, 8, 1]] * 2 + [[4, 8, 0]] * 2
+                assert not view.exclusive
+                for table in (view, view.waiting, view.running):
+                    for name in table.__slots__:
+                        array = getattr(table, name)
+                        assert not hasattr(array, "flags") or not array.flags.writeable
+                if view.now == 0:
+                    assert view.waiting.job_id.tolist() == [1, 2, 3]
+                    assert view.waiting.request.tolist() == [[4, 2, 0], [1, 1, 1], [2, 0, 0]]
+                    yield Start(1, nodes=[1])
+                    yield Start(0, nodes=[0, 3])
+                    yield Reject(2, "not today")
+                assert view.now == 0, "nobody waits any more"
+        """
+    )
+    system, done, occupancy = simulate(HARDWARE, three_jobs(), dispatcher=name)
+    assert done.start_time[:2].tolist() == [0.0, 0.0]
+    assert nodes_of(occupancy, 0, 4) == [0, 3]
+    assert nodes_of(occupancy, 1, 1) == [1]
+    assert done.state.tolist() == [JobState.COMPLETED, JobState.COMPLETED, JobState.REJECTED]
+    assert system.rejections().reasons == ("not today",)
+    assert system.rejections().job.tolist() == [2]
+
+
+def test_a_view_tells_who_holds_what_and_until_when(plugin, tmp_path):
+    name = plugin(
+        f"""
+        import json, pathlib
+        class Mine:
+            def dispatch(self, view):
+                if view.now == 0:
+                    return [Start(0, nodes=[3, 0]), Start(1)]
+                running = view.running
+                seen = [running.number, running.expected_end, running.units, running.request,
+                        running.held_job, running.held_node, running.held_units, view.free]
+                pathlib.Path({str(tmp_path / "seen")!r}).write_text(json.dumps([a.tolist() for a in seen]))
+                return [Start(0)]
+        """
+    )
+    rows = three_jobs(submit=[0.0, 0.0, 4.0])
+    _, done, _ = simulate(HARDWARE, rows, dispatcher=name, on_overrun="extend")
+    import json
+
+    assert json.loads((tmp_path / "seen").read_text()) == [
+        [0, 1],
+        [20.0, 6.0],
+        [2, 1],
+        [[4, 2, 0], [1, 1, 1]],
+        [0, 0, 1],
+        [0, 3, 1],
+        [1, 1, 1],
+        [[0, 6, 1], [3, 7, 0], [4, 8, 0], [0, 6, 0]],
+    ]
+    assert done.start_time.tolist() == [0.0, 0.0, 5.0] or done.start_time[2] == 4.0
+
+
+def dispatching(answers: str) -> str:
+    return f"""
+    class Mine:
+        def dispatch(self, view):
+            return {answers} if view.now == 0 else [Start(job) for job in range(len(view.waiting))]
+    """
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ("[Start(0), Start(0)]", "job 1 at 0 s: is named twice in one pass"),
+        ("[Start(0), Reject(0, '')]", "job 1 at 0 s: is named twice in one pass"),
+        ("[Start(3)]", "names row 3 at 0 s; allowed: rows of view.waiting, 0 to 2"),
+        ("[Start(-1)]", "names row -1 at 0 s"),
+        ("[Start(True and 0.5)]", "names row 0.5 at 0 s"),
+        (
+            "[Start(0, nodes=[0, 0])]",
+            "job 1 at 0 s: 2 of its units do not fit on node 0, there is room for 1",
+        ),
+        ("[Start(1, nodes=[2])]", "job 2 at 0 s: 1 of its units do not fit on node 2, there is room for 0"),
+        ("[Start(0, nodes=[0])]", r"job 1 at 0 s: nodes are \[0\]; allowed: 2 whole numbers, one a unit"),
+        ("[Start(0, nodes=[0, 4])]", "job 1 at 0 s: there is no node 4; allowed: 0 to 3"),
+        ("[Start(0, nodes=7)]", "job 1 at 0 s: nodes are 7; allowed: the node of each unit"),
+        ("[Start(2, nodes=[0, 0, 1, 1]), Start(0)]", None),
+        (
+            "[Start(2), Start(0, nodes=[2, 3]), Start(1, nodes=[0])]",
+            "job 2 at 0 s: 1 of its units do not fit",
+        ),
+        ("[7]", r"gives 7 at 0 s; allowed: Start\(row\) and Reject\(row, reason\)"),
+        ("None", "gives None at 0 s; allowed: Start and Reject"),
+        ("[1 // 0]", "failed at 0 s: ZeroDivisionError"),
+    ],
+)
+def test_wrong_answers_of_a_dispatcher_are_told_with_job_and_time(plugin, answers, told):
+    name = plugin(dispatching(answers))
+    if told is None:
+        assert simulate(HARDWARE, three_jobs(), dispatcher=name)[1].start_time[0] == 0.0
+        return
+    with pytest.raises(InputError, match=told) as caught:
+        simulate(HARDWARE, three_jobs(), dispatcher=name)
+    assert str(caught.value).startswith(f"dispatcher {name}: ")
+    assert caught.value.exit_code == 2
+
+
+def test_a_start_without_room_is_told(plugin):
+    rows = three_jobs(units=[4, 1, 4], requests=[[4, 2, 0], [1, 1, 1], [2, 0, 0]])
+    with pytest.raises(InputError, match="job 2 at 0 s: does not fit on what is free"):
+        simulate(HARDWARE, rows, dispatcher=plugin(dispatching("[Start(0), Start(1)]")))
+
+
+def test_a_unit_takes_a_whole_node(plugin):
+    name = plugin(dispatching("[Start(0, nodes=[1, 1])]"))
+    rows = three_jobs(requests=[[1, 0, 0]] * 3)
+    with pytest.raises(InputError, match="2 of its units do not fit on node 1, there is room for 1"):
+        simulate(HARDWARE, rows, dispatcher=name, exclusive=True)
+    allocator = plugin("class Mine:\n    def allocate(self, units, *rest):\n        return [0] * units\n")
+    with pytest.raises(InputError, match="job 1 at 0 s: 2 units do not fit on node 0"):
+        simulate(HARDWARE, rows, allocator=allocator, exclusive=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("[0] * units", "job 1 at 0 s: 2 units do not fit on node 0"),
+        ("[9] * units", "job 1 at 0 s: there is no node 9"),
+        ("[0]", r"job 1 at 0 s: nodes are \[0\]; allowed: 2 whole numbers"),
+        ("1 / 0", "job 1 at 0 s: failed at 0 s: ZeroDivisionError"),
+    ],
+)
+def test_wrong_answers_of_an_allocator_are_told(plugin, answer, told):
+    name = plugin(
+        f"class Mine:\n    def allocate(self, units, request, free, capacity):\n        return {answer}\n"
+    )
+    with pytest.raises(InputError, match=f"allocator .*: {told}"):
+        simulate(HARDWARE, three_jobs(), allocator=name)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("[1.0]", r"key gives an array of shape \(1,\) at 0 s; allowed: \(3,\)"),
+        ("jobs.estimate * float('nan')", "the key of job 1 at 0 s is NaN"),
+        ("['a'] * 3", "key gives .* allowed: numbers"),
+        ("nowhere", "failed at 0 s: NameError"),
+    ],
+)
+def test_wrong_keys_are_told(plugin, answer, told):
+    name = plugin(f"class Mine:\n    def key(self, now, jobs):\n        return {answer}\n")
+    with pytest.raises(InputError, match=f"policy .*: {told}"):
+        simulate(HARDWARE, three_jobs(), policy=name)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import nowhere_to_be_found", "the file cannot be executed: ModuleNotFoundError"),
+        ("class Other:\n    pass", "there is no class 'Mine'; the file has: Other"),
+        ("class Mine:\n    pass", "has no method dispatch"),
+        ("class Mine:\n    def __init__(self, size):\n        pass", "cannot be made: TypeError"),
+    ],
+)
+def test_unusable_files_are_told(plugin, text, told):
+    with pytest.raises(InputError, match=told):
+        simulate(HARDWARE, three_jobs(), dispatcher=plugin(text))
+
+
+def test_dataclasses_work_in_files(plugin):
+    text = """
+    from __future__ import annotations
+    from dataclasses import dataclass, field
+    @dataclass
+    class Mine:
+        count: int = 0
+        def dispatch(self, view):
+            self.count += 1
+            return [Start(job) for job in range(len(view.waiting))] if self.count == 1 else []
+    """
+    name = plugin(text)
+    file = name.rsplit(":", 1)[0]
+    with open(file) as stream:
+        lines = stream.read().splitlines()
+    with open(file, "w") as stream:
+        stream.write("from __future__ import annotations\n")
+        stream.write("\n".join(line for line in lines if "__future__" not in line))
+    rows = three_jobs(units=[1, 1, 1])
+    assert simulate(HARDWARE, rows, dispatcher=name)[1].start_time.tolist() == [0.0] * 3
+
+
+def points(*found: tuple[str, str]):
+    return lambda group, name=None: [
+        EntryPoint(each, value, group) for each, value in found if name in (None, each)
+    ]
+
+
+def test_entry_points(monkeypatch):
+    found = points(
+        ("mine", "tests.batch.test_plugins:Shortest"),
+        ("broken", "tests.nowhere:Mine"),
+        ("twice", "tests.batch.test_plugins:Shortest"),
+        ("twice", "tests.batch.hardware:Other"),
+        ("SAF", "tests.batch.test_plugins:Shortest"),
+    )
+    monkeypatch.setattr(plugins, "entry_points", found)
+    trouble = {name: why for name, _, why in plugins.installed("policy")}
+    assert trouble["mine"] == ""
+    assert trouble["broken"].startswith("cannot be imported: ModuleNotFoundError")
+    assert trouble["twice"].startswith("its name is there 2 times")
+    assert trouble["SAF"] == "its name is one of mlsim's own"
+    assert isinstance(plugins.make_plugin("policy", "mine"), Shortest)
+    for name in ("broken", "twice", "SAF"):
+        with pytest.raises(InputError, match=f"policy {name}: "):
+            plugins.make_plugin("policy", name)
+
+
+class Shortest:
+    """A policy that an installed package could offer."""
+
+    def key(self, now, jobs):
+        return jobs.estimate
+
+
+def test_reject_turns_every_job_away():
+    system, done, occupancy = simulate(HARDWARE, three_jobs(submit=[0.0, 1.0, 1.0]), dispatcher="reject")
+    assert (done.state == JobState.REJECTED).all()
+    assert len(occupancy.job) == 0
+    assert system.rejections().reasons == ("the dispatcher rejects every job",)
+
+
+def test_prb_is_the_largest_expansion_factor_first_on_past_what_does_not_fit():
+    rows = three_jobs(submit=[0.0, 0.5, 1.0])
+    _, prb, prb_held = simulate(HARDWARE, rows, dispatcher="prb")
+    _, same, held = simulate(HARDWARE, rows, policy="LEXP", backfill="greedy", allocator="best-fit")
+    np.testing.assert_array_equal(prb.start_time, same.start_time)
+    np.testing.assert_array_equal(prb_held.node, held.node)

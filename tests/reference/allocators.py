@@ -1,0 +1,122 @@
+"""Allocators, slow and obvious: one unit after the other, everything looked at anew for each."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+
+class Nodes:
+    """What the nodes have, how far they are apart, and whether they are given whole."""
+
+    def __init__(self, capacity, exclusive=False, links=None) -> None:
+        self.capacity = [tuple(map(int, row)) for row in capacity]
+        self.exclusive = exclusive
+        self.links = links
+
+    def fits(self, node, request, free) -> bool:
+        if self.exclusive and tuple(free[node]) != self.capacity[node]:
+            return False
+        return all(has >= asked for has, asked in zip(free[node], request, strict=True))
+
+    def take(self, node, request, free) -> None:
+        whole = self.capacity[node] if self.exclusive else request
+        free[node] = tuple(has - taken for has, taken in zip(free[node], whole, strict=True))
+
+    def score(self, node, free) -> float:
+        shares = [(c - f) / c for c, f in zip(self.capacity[node], free[node], strict=True) if c > 0]
+        return sum(shares) / len(shares)
+
+    def waste(self, node, request, free) -> float:
+        total = 0.0
+        for r, asked in enumerate(request):
+            having = sum(row[r] > 0 for row in self.capacity)
+            if asked == 0 and self.capacity[node][r] > 0:
+                total += (len(self.capacity) / having - 1.0) * (free[node][r] / self.capacity[node][r])
+        return total
+
+
+def one_by_one(nodes: Nodes, units, request, free, key):
+    """Give each unit the node with the smallest key that has room; None if one finds none."""
+    free, chosen = list(free), []
+    for _ in range(units):
+        able = [node for node in range(len(free)) if nodes.fits(node, request, free)]
+        if not able:
+            return None
+        node = min(able, key=lambda node: (key(node, free), node))
+        nodes.take(node, request, free)
+        chosen.append(node)
+    return chosen
+
+
+def first_fit(nodes, units, request, free):
+    return one_by_one(nodes, units, request, free, lambda node, free: 0)
+
+
+def best_fit(nodes, units, request, free):
+    return one_by_one(nodes, units, request, free, lambda node, free: -nodes.score(node, free))
+
+
+def worst_fit(nodes, units, request, free):
+    return one_by_one(nodes, units, request, free, nodes.score)
+
+
+def heterogeneity_aware(nodes, units, request, free):
+    return one_by_one(
+        nodes,
+        units,
+        request,
+        free,
+        lambda node, free: (nodes.waste(node, request, free), -nodes.score(node, free)),
+    )
+
+
+def contiguous(nodes, units, request, free, strict=False):
+    """The shortest stretch of nodes that all have room and hold the job together, the first of several."""
+    able = [nodes.fits(node, request, free) for node in range(len(free))]
+    for length in range(1, len(free) + 1):
+        for first in range(len(free) - length + 1):
+            stretch = range(first, first + length)
+            if not all(able[node] for node in stretch):
+                continue
+            inside = [row if node in stretch else (0,) * len(row) for node, row in enumerate(free)]
+            chosen = first_fit(nodes, units, request, inside)
+            if chosen is not None:
+                return chosen
+    return None if strict else first_fit(nodes, units, request, free)
+
+
+def topology_aware(nodes, units, request, free):
+    """Around each node in turn the nearest with room; the best centre by radius, then by sum of links."""
+    best = None
+    for centre in range(len(free)):
+        if not nodes.fits(centre, request, free):
+            continue
+        chosen = one_by_one(nodes, units, request, free, lambda node, _, c=centre: nodes.links[c][node])
+        if chosen is None:
+            return None
+        links = [nodes.links[centre][node] for node in chosen]
+        if best is None or (max(links), sum(links)) < best[0]:
+            best = ((max(links), sum(links)), chosen)
+    return best and best[1]
+
+
+def diameter(links, chosen) -> int:
+    """Most links between two nodes of a job."""
+    return max((links[a][b] for a, b in combinations(sorted(set(chosen)), 2)), default=0)
+
+
+ALLOCATORS = {
+    "first-fit": first_fit,
+    "best-fit": best_fit,
+    "worst-fit": worst_fit,
+    "contiguous": contiguous,
+    "heterogeneity-aware": heterogeneity_aware,
+    "topology-aware": topology_aware,
+}
+
+
+def as_rows(matrix: np.ndarray) -> list[tuple[int, ...]]:
+    """Turn a matrix into what these functions take."""
+    return [tuple(map(int, row)) for row in matrix]
