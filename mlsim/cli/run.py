@@ -126,18 +126,21 @@ def _word(rules: dict[str, Any], name: str) -> str:
 
 
 def _rejections(result: Result, most: int = 5) -> list[str]:
-    """Say which jobs could never fit, and why."""
-    jobs = result.records.jobs
-    rejected = jobs.state == 2
-    count = int(rejected.sum())
-    if not count:
-        return []
-    ids = ", ".join(map(str, jobs.job_id[rejected][:most].tolist())) + (", …" if count > most else "")
+    """Say which jobs were turned away, and why; one line a reason."""
+    jobs, rejections = result.records.jobs, result.records.rejections
     largest = result.summary["workload"]["largest_request"]
-    return [
-        f"Rejected: {count} jobs ask for more than the machine's {largest} processors "
-        f"(job {ids}; state 'rejected' in jobs.parquet)"
-    ]
+    lines = []
+    for code, reason in enumerate(rejections.reasons):
+        numbers = rejections.job[rejections.reason == code]
+        ids = ", ".join(map(str, jobs.job_id[numbers][:most].tolist())) + (
+            ", …" if len(numbers) > most else ""
+        )
+        if reason == "asks for more than the whole machine has":
+            why = f"ask for more than the machine's {largest} processors"
+        else:
+            why = f"turned away: {reason}"
+        lines.append(f"Rejected: {len(numbers)} jobs {why} (job {ids}; state 'rejected' in jobs.parquet)")
+    return lines
 
 
 def _what_is_there(directory: Path) -> str:

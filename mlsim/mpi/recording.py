@@ -109,6 +109,7 @@ def _job(end: float, ranks: int) -> Jobs:
         start_time=np.zeros(1),
         end_time=time,
         walltime=time.copy(),
+        prediction=time.copy(),
         log_run_time=time.copy(),
         processors=number,
         cores=number.copy(),

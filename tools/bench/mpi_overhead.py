@@ -1,4 +1,4 @@
-"""What a chunk costs on MPI: python tools/bench/mpi_overhead.py [ranks [chunks]]
+"""What a chunk costs on MPI: python tools/bench/mpi_overhead.py [ranks [chunks]].
 
 Loops of SS whose iterations do nothing, so that all time is scheduling. `bare` is a pair of Fetch_and_op with
 Flush by the same ranks at the same time in the same run: what DCA cannot do without.
