@@ -17,7 +17,7 @@ from mlsim.batch.table import EXPECTED, HELD
 __all__ = ["earliest", "fits_now", "give", "make_profile", "take"]
 
 
-@kernel
+@kernel(forceinline=True)
 def make_profile(now: float, s: Arrays) -> None:
     """Make the profile of the units that running jobs hold, until each one's expected end."""
     n = s.counts[RUNNING]
@@ -42,7 +42,7 @@ def make_profile(now: float, s: Arrays) -> None:
     s.counts[SEGMENTS] = segments
 
 
-@kernel
+@kernel(forceinline=True)
 def earliest(units: int, duration: float, s: Arrays) -> float:
     """Find the earliest time from which so many units are free for so long (s); infinity if never."""
     n, first = s.counts[SEGMENTS], -1
@@ -57,7 +57,7 @@ def earliest(units: int, duration: float, s: Arrays) -> float:
     return np.inf
 
 
-@kernel
+@kernel(forceinline=True)
 def fits_now(units: int, duration: float, s: Arrays) -> bool:
     """Tell whether so many units are free from now on for so long (s)."""
     end = s.profile_times[0] + duration
@@ -69,7 +69,7 @@ def fits_now(units: int, duration: float, s: Arrays) -> bool:
     return True
 
 
-@kernel
+@kernel(forceinline=True)
 def take(begin: float, end: float, units: int, s: Arrays) -> None:
     """Take units out of the profile from ``begin`` until ``end``."""
     first, last = _split(begin, s), _split(end, s)
@@ -77,7 +77,7 @@ def take(begin: float, end: float, units: int, s: Arrays) -> None:
         s.profile_free[k] -= units
 
 
-@kernel
+@kernel(forceinline=True)
 def give(begin: float, end: float, units: int, s: Arrays) -> None:
     """Give units back that were taken from ``begin`` until ``end``."""
     first, last = _split(begin, s), _split(end, s)
@@ -87,7 +87,7 @@ def give(begin: float, end: float, units: int, s: Arrays) -> None:
     _join(first, s)
 
 
-@kernel
+@kernel(forceinline=True)
 def _split(time: float, s: Arrays) -> int:
     """Let a segment begin at ``time``, which is not before now; give which."""
     low, high = 0, s.counts[SEGMENTS]
@@ -109,7 +109,7 @@ def _split(time: float, s: Arrays) -> int:
     return low
 
 
-@kernel
+@kernel(forceinline=True)
 def _join(segment: int, s: Arrays) -> None:
     """Let a segment be one with the one before it, if as many units are free in both."""
     n = s.counts[SEGMENTS]

@@ -15,7 +15,7 @@ from mlsim.batch.table import ESTIMATE, RESERVED, UNITS
 __all__ = ["backfill_conservative", "backfill_several"]
 
 
-@kernel
+@kernel(forceinline=True)
 def _reserve_earliest(slot: int, s: Arrays) -> float:
     """Give a job its earliest place in the profile; infinity if there is none."""
     units, estimate = s.ints[UNITS, slot], s.floats[ESTIMATE, slot]
@@ -25,7 +25,7 @@ def _reserve_earliest(slot: int, s: Arrays) -> float:
     return time
 
 
-@kernel
+@kernel(forceinline=True)
 def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays) -> int:
     """Start a job behind the head if it fits without touching a reservation; give the count of starts."""
     units, estimate = s.ints[UNITS, slot], s.floats[ESTIMATE, slot]
@@ -68,7 +68,7 @@ def backfill_several(n_started: int, now: float, s: Arrays) -> int:
     return n_started
 
 
-@kernel
+@kernel(forceinline=True)
 def _restore(now: float, s: Arrays) -> bool:
     """Make the profile with the reservations that jobs have; give whether they still hold."""
     make_profile(now, s)
@@ -82,7 +82,7 @@ def _restore(now: float, s: Arrays) -> bool:
     return bool(s.profile_free[: s.counts[SEGMENTS]].min() >= 0)
 
 
-@kernel
+@kernel(forceinline=True)
 def _compress(s: Arrays) -> None:
     """Let each job with a reservation have its earliest place, given all others, until nothing moves.
 
