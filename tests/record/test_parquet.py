@@ -30,6 +30,7 @@ JOB_COLUMNS = {
     "cores": pl.Int64,
     "nodes": pl.String,
     "state": pl.Enum(["completed", "killed", "rejected", "failed"]),
+    "reason": pl.String,
     "backfilled": pl.Boolean,
     "user": pl.Int64,
     "group": pl.Int64,
