@@ -28,7 +28,7 @@ __all__ = ["backfill", "start_if_fits", "start_short_jobs"]
 Ints = NDArray[np.int64]
 
 
-@inner_kernel
+@kernel
 def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -> bool:
     """Start a job if the allocator finds nodes for it now."""
     if not could_fit(slot, s, g):
