@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import BACKFILL, EASY, EXCLUSIVE, FREE, ORDER, POLICY, QUEUED, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
