@@ -154,5 +154,5 @@ def test_replay_refuses_jobs_that_say_what_they_ask_for(tmp_path):
     }
     auto = mlsim.run(from_mapping(scenario, directory=tmp_path))
     assert auto.jobs["cores"].to_list() == [8]
-    with pytest.raises(InputError, match="engine: replay counts units"):
+    with pytest.raises(InputError, match="engine: replay knows one resource"):
         mlsim.run(from_mapping(scenario | {"batch": {"engine": "replay"}}, directory=tmp_path))
