@@ -45,12 +45,13 @@ from mlsim.scenario import (
     ApplicationModel,
     Calibration,
     CostProfile,
+    Mapping,
     Scenario,
     TraceLevel,
     located_technique,
     resolve_path,
 )
-from mlsim.workload import JobBlock, Workload, count_marks, open_workload
+from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 
 __all__ = ["Outcome", "Survey", "simulate", "simulate_loop", "survey"]
 
@@ -210,7 +211,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     """
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping)
-    workload = _open(scenario, requests)
+    workload = _open(scenario, machine, requests)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
@@ -306,7 +307,7 @@ def survey(scenario: Scenario) -> Survey:
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
-    workload = _open(scenario, requests)
+    workload = _open(scenario, machine, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 
 
@@ -315,9 +316,15 @@ def _application(scenario: Scenario) -> ApplicationConfig:
     return scenario.application.model_copy(update={"technique": located_technique(scenario)})
 
 
-def _open(scenario: Scenario, requests: Requests) -> Workload:
+def _open(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(scenario.workload, path, requests.largest)
+    return open_workload(scenario.workload, path, requests.largest, _rates(scenario, machine))
+
+
+def _rates(scenario: Scenario, machine: Machine) -> Rates:
+    """Say how fast a processor of the log is: a core, or all cores of a node where it is a whole node."""
+    cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
+    return Rates(cores * machine.reference_speed, machine.network.bandwidth)
 
 
 def _cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:

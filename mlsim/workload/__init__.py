@@ -5,6 +5,7 @@ from mlsim.workload.csv_writer import write_csv
 from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload, esp
 from mlsim.workload.fields import Field
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.rates import Rates
 from mlsim.workload.source import Workload, open_workload
 from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
 from mlsim.workload.swf_writer import write_swf
@@ -15,6 +16,7 @@ __all__ = [
     "EspWorkload",
     "Field",
     "JobBlock",
+    "Rates",
     "SwfBlock",
     "SwfReader",
     "Workload",

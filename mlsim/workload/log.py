@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -18,22 +19,27 @@ Floats = NDArray[np.float64]
 class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
-    The attributes are the columns of :class:`Field` that a simulation uses, and those of
-    :class:`LoopField`, under the same names.
+    The attributes are the columns of :class:`Field` and those of :class:`LoopField`, under the same names.
     """
 
     job_id: Floats
     submit_time: Floats
+    wait_time: Floats
     run_time: Floats
     allocated_processors: Floats
+    average_cpu_time: Floats
+    used_memory: Floats
     requested_processors: Floats
     requested_time: Floats
+    requested_memory: Floats
     status: Floats
     user: Floats
     group: Floats
     executable: Floats
     queue: Floats
     partition: Floats
+    preceding_job: Floats
+    think_time: Floats
     loop_iterations: Floats
     loop_limit: Floats
 
@@ -46,6 +52,13 @@ class LogBlock:
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         return LogBlock(*(columns[place] if place < len(columns) else unknown for place in places))
+
+    @staticmethod
+    def concatenate(blocks: Sequence[LogBlock]) -> LogBlock:
+        """Join blocks end to end."""
+        if not blocks:
+            return LogBlock.from_columns(np.empty((len(_NAMES), 0)))
+        return LogBlock(*(np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES))
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""

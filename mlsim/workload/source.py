@@ -20,6 +20,7 @@ from mlsim.workload.formats import LogReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.order import DisorderCount, TooDisorderedError, in_order
+from mlsim.workload.rates import Rates
 from mlsim.workload.select import Selection, Span, find_span, rows_in
 
 __all__ = ["Workload", "open_workload"]
@@ -70,9 +71,11 @@ class Workload:
 class _Pass:
     """One walk over the log: cleaned jobs in the log's order, and counts of what was met."""
 
-    def __init__(self, config: WorkloadConfig, path: Path, machine_processors: int) -> None:
+    def __init__(
+        self, config: WorkloadConfig, path: Path, machine_processors: int, rates: Rates | None
+    ) -> None:
         self._cleaner = Cleaner(config.cleaning, machine_processors, config.estimates)
-        self._reader = LogReader(path, config.format, lenient=config.lenient)
+        self._reader = LogReader(path, config.format, lenient=config.lenient, rates=rates)
         self._disorder = DisorderCount()
 
     def blocks(self) -> Iterator[JobBlock]:
@@ -95,14 +98,16 @@ class _Pass:
         met = ", ".join(f"{name} {count}" for name, count in self.notes().items())
         found = f"  found in the log: {met}\n" if met else ""
         if jobs == 0:
-            return f"{path}: holds no job\n{found}  is it a workload log (SWF or CSV)?"
+            return f"{path}: holds no job\n{found}  is it a workload log (SWF, CSV, Parquet or Batsim)?"
         return (
             f"{path}: of {jobs} jobs none is left after cleaning and selection\n{found}"
             "  look at workload.select and workload.cleaning in the scenario"
         )
 
 
-def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -> Workload:
+def open_workload(
+    config: WorkloadConfig, path: Path, machine_processors: int, rates: Rates | None = None
+) -> Workload:
     """Open the workload of a scenario.
 
     Parameters
@@ -113,6 +118,8 @@ def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -
         The file that `config.path` was found to be.
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
+    rates
+        Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
 
     Raises
     ------
@@ -120,18 +127,18 @@ def open_workload(config: WorkloadConfig, path: Path, machine_processors: int) -
         The file is missing, unreadable or broken, or no job is left.
     """
     selection = _selection(config.select)
-    survey = _Pass(config, path, machine_processors)
+    survey = _Pass(config, path, machine_processors, rates)
     held, rest = _take(survey.blocks(), HELD_JOBS)
     if rest is None:
         return _held_workload(survey, held, selection)
     try:
         span = find_span(selection, in_order(chain(_drain(held), rest), LOOK_AHEAD))
     except TooDisorderedError:
-        survey = _Pass(config, path, machine_processors)
+        survey = _Pass(config, path, machine_processors, rates)
         return _held_workload(survey, list(survey.blocks()), selection)
 
     def blocks() -> Iterator[JobBlock]:
-        jobs = _Pass(config, path, machine_processors).blocks()
+        jobs = _Pass(config, path, machine_processors, rates).blocks()
         return _cut(span, in_order(jobs, LOOK_AHEAD))
 
     return survey.workload(span, blocks)
