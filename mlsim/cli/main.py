@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import esp, info, loop, run, study, workload
+from mlsim.cli import convert, esp, info, loop, run, study, workload
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -52,6 +52,7 @@ app.command("check")(info.check)
 app.command("schema")(info.schema)
 app.command("list")(info.list_)
 workload.workload.command("esp")(esp.esp)
+workload.workload.command("convert")(convert.convert)
 app.add_typer(workload.workload)
 
 

@@ -52,7 +52,7 @@ from mlsim.scenario.words import (
     WeightSource,
     WorkloadFormat,
 )
-from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
+from mlsim.scenario.workload import CleaningConfig, DatesConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
     "TWO_LEVELS",
@@ -68,6 +68,7 @@ __all__ = [
     "CoordinationConfig",
     "CostProfile",
     "CostsConfig",
+    "DatesConfig",
     "EdgeConfig",
     "EstimateSource",
     "ExecutionConfig",

@@ -39,6 +39,7 @@ _SUFFIXES = {
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
 _LOOP = ("loop_iterations", "loop_limit")
+_OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
 _ANY_SIZE = 1 << 62
 
 
@@ -126,7 +127,8 @@ def convert(
 
 
 def _shifted(header: Header, origin: float) -> Header:
-    """Let the header tell the calendar time of time 0 after a shift, if it can."""
+    """Let the header tell the calendar time of a new time 0, if it can, and nothing of the whole log."""
+    header = {key: value for key, value in header.items() if key not in _OF_THE_WHOLE}
     start = header.get("UnixStartTime")
     if not isinstance(start, str) or not start.removeprefix("-").isdecimal() or not origin:
         return header
@@ -208,6 +210,6 @@ def _check_for_batsim(log: LogBlock, source: Path) -> None:
         if missing.any():
             job = int(log.job_id[np.argmax(missing)])
             raise InputError(
-                f"{source}: {int(missing.sum())} jobs have no {what}, which Batsim needs; the first is job "
-                f"{job}\n  give --clean to write what a simulation would get of the log"
+                f"{source}: jobs without {what}: {int(missing.sum())}; the first is job {job}\n"
+                f"  Batsim needs it; give --clean to write what a simulation would get of the log"
             )

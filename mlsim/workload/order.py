@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 
-__all__ = ["DisorderCount", "TooDisorderedError", "in_order"]
+__all__ = ["DisorderCount", "DuplicateCount", "TooDisorderedError", "in_order"]
+
+
+_MAPPED_IDS = 1 << 28
 
 
 class TooDisorderedError(Exception):
@@ -30,6 +34,46 @@ class DisorderCount:
                 self.jobs += int(np.sum(np.diff(block.submit_time, prepend=self._last) < 0))
                 self._last = float(block.submit_time[-1])
             yield block
+
+
+class DuplicateCount:
+    """Counts the jobs whose job_id an earlier job of the log has.
+
+    Memory: one bit for each number up to the largest job_id below :data:`_MAPPED_IDS`; larger ones, which are
+    no order of submission, take 8 bytes each.
+    """
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._seen = np.zeros(1, np.uint8)
+        self._large = np.empty(0, np.int64)
+
+    def watch(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        """Pass blocks on, counting."""
+        for block in blocks:
+            numbers = np.unique(block.job_id.astype(np.int64))
+            self.jobs += len(block) - numbers.size
+            split = int(np.searchsorted(numbers, _MAPPED_IDS))
+            self._map(numbers[:split])
+            self._keep(numbers[split:])
+            yield block
+
+    def _map(self, numbers: NDArray[np.int64]) -> None:
+        if not numbers.size:
+            return
+        needed = int(numbers[-1]) // 8 + 1
+        if needed > self._seen.size:
+            grown = np.zeros(max(needed, 2 * self._seen.size), np.uint8)
+            grown[: self._seen.size] = self._seen
+            self._seen = grown
+        place, bit = numbers >> 3, np.left_shift(1, numbers & 7).astype(np.uint8)
+        self.jobs += int(np.count_nonzero(self._seen[place] & bit))
+        np.bitwise_or.at(self._seen, place, bit)
+
+    def _keep(self, numbers: NDArray[np.int64]) -> None:
+        if numbers.size:
+            self.jobs += int(np.count_nonzero(np.isin(numbers, self._large)))
+            self._large = np.union1d(self._large, numbers)
 
 
 def in_order(blocks: Iterable[JobBlock], look_ahead: int) -> Iterator[JobBlock]:
