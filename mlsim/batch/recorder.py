@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from mlsim.batch.requests import Requests
 from mlsim.batch.table import JobTable
 from mlsim.record import Jobs, empty
+from mlsim.record.growing import GrowingArray, let_go
 
 __all__ = ["JobRecorder"]
 
@@ -34,38 +36,40 @@ _COLUMNS = {
 
 
 class JobRecorder:
-    """Takes over the rows of ended jobs from the table, many at a time."""
+    """Takes over the rows of ended jobs from the table, many at a time, each to the place of its arrival."""
 
     def __init__(self, table: JobTable, requests: Requests) -> None:
         self._table = table
         self._requests = requests
-        self._numbers: list[NDArray[np.int64]] = []
-        self._blocks: list[dict[str, NDArray[Any]]] = []
-        self._types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
+        types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
+        self._columns = {name: GrowingArray(dtype) for name, dtype in types.items()}
+        self._rows = 0
 
     def take(self, slots: NDArray[np.int64]) -> None:
-        """Copy the rows of ended jobs and free their slots."""
+        """Copy the rows of ended jobs and free their slots.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the columns of very many jobs.
+        """
         if not len(slots):
             return
-        self._numbers.append(self._table.column("number")[slots].astype(np.int64))
-        block = {
-            name: self._table.column(source)[slots].astype(self._types[name])
-            for name, source in _COLUMNS.items()
-        }
+        numbers = self._table.column("number")[slots]
+        rows = max(self._rows, int(numbers.max()) + 1)
+        block = {name: self._table.column(source)[slots] for name, source in _COLUMNS.items()}
         block["working"] = self._requests.working(block["processors"], block["cores"])
-        self._blocks.append(block)
+        for name, column in self._columns.items():
+            column.reserve(rows, self._rows)
+            column.array[numbers] = block[name]
+            let_go(column.array)
+        self._rows = rows
         self._table.give_back(slots)
 
     def jobs(self) -> Jobs:
         """Give all rows in order of arrival: row k is the job with number k."""
-        if not self._blocks:
-            return empty(Jobs)
-        order = np.argsort(np.concatenate(self._numbers))
-        columns: dict[str, NDArray[Any]] = {}
-        for name in (*_COLUMNS, "working"):
-            columns[name] = np.concatenate([block.pop(name) for block in self._blocks])[order]
-        return Jobs(**columns)
+        return Jobs(**{name: column.array[: self._rows] for name, column in self._columns.items()})
 
 
 def _columns_of(jobs: Jobs) -> dict[str, NDArray[Any]]:
-    return {name: getattr(jobs, name) for name in _COLUMNS}
+    return {field.name: getattr(jobs, field.name) for field in fields(Jobs)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,7 +22,15 @@ from mlsim.batch.table import ESTIMATE, START, STATE, SUBMIT, UNITS
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, OverrunRule, ReleasedNodes
+from mlsim.record.growing import GrowingTimes
+from mlsim.scenario import (
+    BatchConfig,
+    CoordinationConfig,
+    Dispatcher,
+    FailureConfig,
+    OverrunRule,
+    ReleasedNodes,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -102,12 +109,13 @@ class BatchSystem:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._pass)
         self.state = BatchState(machine, config, requests, nodes_one_by_one=log is not None)
-        self.pass_times = array("d")
+        self.pass_times = GrowingTimes()
         self.applications: Applications
         self.releases = None if log is None else Releases(self, log, coordination)
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._kills = config.on_overrun is OverrunRule.KILL
+        self._rejects = config.dispatcher is Dispatcher.REJECT
         self._failures = failures
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -167,6 +175,8 @@ class BatchSystem:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
+        self.pass_times.settle()
+        self.state.occupancy.settle()
         slots = table.admit(block, requests.units(block.processors))
         self.state.make_room()
         too_wide = table.ints[UNITS, slots] > requests.capacity
@@ -183,9 +193,12 @@ class BatchSystem:
         now = self.clock.time
         short_first = self.releases.released_now if self._short_first and self.releases else 0
         began = time.perf_counter()
-        n_started = self.state.happen(
-            now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, short_first
-        )
+        if self._rejects:
+            n_started = self._reject_arrivals()
+        else:
+            n_started = self.state.happen(
+                now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, short_first
+            )
         self.pass_times.append(time.perf_counter() - began)
         self._first_arrival = self._last_arrival
         if self._ending:
@@ -202,6 +215,13 @@ class BatchSystem:
             self.asking.after_pass(now)
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
             self._report(Progress(now, self._n_finished, self.state.n_waiting))
+
+    def _reject_arrivals(self) -> int:
+        """Reject every job that has arrived; none starts."""
+        slots = self._arrivals[self._first_arrival : self._last_arrival]
+        self.state.table.ints[STATE, slots] = JobState.REJECTED
+        self._leave(slots.tolist())
+        return 0
 
     # Starts and ends
 

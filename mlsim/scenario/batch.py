@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mlsim.scenario.kinds import Number, WordKind
 from mlsim.scenario.section import Section
-from mlsim.scenario.words import Allocator, Backfill, OverrunRule, Policy
+from mlsim.scenario.words import Allocator, Backfill, Dispatcher, OverrunRule, Policy
 
 __all__ = ["BatchConfig"]
 
@@ -16,6 +16,11 @@ __all__ = ["BatchConfig"]
 class BatchConfig(Section):
     """The dispatcher, and what it does to jobs that overrun."""
 
+    dispatcher: Annotated[Dispatcher, WordKind(Dispatcher)] = Field(
+        Dispatcher.QUEUE,
+        description="Who decides: queue (policy, backfilling and allocator) or reject (rejects every job in "
+        "the pass of its submission; what is left is the speed of the simulator itself).",
+    )
     policy: Annotated[Policy, WordKind(Policy)] = Field(
         Policy.FCFS, description="Order in which the queue is served; `mlsim list policies` explains each."
     )

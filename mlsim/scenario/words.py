@@ -13,6 +13,7 @@ __all__ = [
     "Calibration",
     "CleaningRule",
     "CostProfile",
+    "Dispatcher",
     "EstimateSource",
     "ExecutionModel",
     "Growth",
@@ -130,6 +131,13 @@ class Backfill(Word):
 
     NONE = "none"
     EASY = "easy"
+
+
+class Dispatcher(Word):
+    """Who decides which jobs start: the queue's policy with backfilling, or one that rejects every job."""
+
+    QUEUE = "queue"
+    REJECT = "reject"
 
 
 class Allocator(Word):
