@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim.analysis.metrics import (
-    aggregate,
+    aggregate_jobs,
     coordination_metrics,
     job_counts,
     loop_metrics,
@@ -23,6 +24,7 @@ from mlsim.analysis.metrics import (
     utilization,
 )
 from mlsim.record import Jobs, Records
+from mlsim.record.blocks import blocks_of
 from mlsim.record.derived import (
     TAU,
     bounded_slowdown,
@@ -107,11 +109,18 @@ def json_safe(value: Any) -> Any:
 
 def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
     """Aggregate what each job has one value of."""
-    undefined = int(np.count_nonzero(run_time(jobs) == 0))
+    undefined = sum(int(np.count_nonzero(run_time(block) == 0)) for block in blocks_of(jobs))
+
+    def bounded(some: Jobs) -> NDArray[np.float64]:
+        return bounded_slowdown(some, tau)
+
+    def per_processor(some: Jobs) -> NDArray[np.float64]:
+        return per_processor_bounded_slowdown(some, tau)
+
     return {
-        "wait_time": aggregate(wait_time(jobs)),
-        "response_time": aggregate(response_time(jobs)),
-        "slowdown": aggregate(slowdown(jobs)) | {"undefined": undefined},
-        "bounded_slowdown": aggregate(bounded_slowdown(jobs, tau)) | {"tau": tau},
-        "per_processor_bounded_slowdown": aggregate(per_processor_bounded_slowdown(jobs, tau)),
+        "wait_time": aggregate_jobs(jobs, wait_time),
+        "response_time": aggregate_jobs(jobs, response_time),
+        "slowdown": aggregate_jobs(jobs, slowdown) | {"undefined": undefined},
+        "bounded_slowdown": aggregate_jobs(jobs, bounded) | {"tau": tau},
+        "per_processor_bounded_slowdown": aggregate_jobs(jobs, per_processor) | {"tau": tau},
     }

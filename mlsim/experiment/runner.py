@@ -139,12 +139,15 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 def _pass_time(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
     if not len(seconds):
         return {"count": 0, "total": 0.0, "mean": None, "p99": None, "max": None}
+    from mlsim.analysis.metrics.streamed import percentiles, value_blocks
+
+    total = sum(float(block.sum()) for block in value_blocks(seconds))
     return {
         "count": len(seconds),
-        "total": float(seconds.sum()),
-        "mean": float(seconds.mean()),
-        "p99": float(np.percentile(seconds, 99)),
-        "max": float(seconds.max()),
+        "total": total,
+        "mean": total / len(seconds),
+        "p99": percentiles(lambda: value_blocks(seconds), len(seconds), (99.0,))[0],
+        "max": max(float(block.max()) for block in value_blocks(seconds)),
     }
 
 

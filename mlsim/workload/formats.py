@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogReader", "format_of"]
 
-_BLOCK_JOBS = 32_768
+_BLOCK_JOBS = 16_384
 _LONGEST_LINE = 1 << 20
 _PARQUET_MAGIC = b"PAR1"
 
@@ -82,15 +82,20 @@ class LogReader:
         self._lenient = lenient
         self._rates = rates
 
+    @property
+    def streams(self) -> bool:
+        """Whether the log is read piece by piece; otherwise it is in memory as a whole while it is read."""
+        return self._format is WorkloadFormat.SWF
+
     def blocks(self) -> Iterator[LogBlock]:
-        """Yield the jobs in the order of the log, at most 32,768 at a time.
+        """Yield the jobs in the order of the log, at most 16,384 at a time.
 
         Raises
         ------
         InputError
             The file cannot be read, or a line is broken and `lenient` is false.
         """
-        for block in self._swf() if self._format is WorkloadFormat.SWF else self._whole():
+        for block in self._swf() if self.streams else self._whole():
             self.jobs += len(block)
             yield block
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -87,25 +88,44 @@ def in_order(blocks: Iterable[JobBlock], look_ahead: int) -> Iterator[JobBlock]:
     TooDisorderedError
         A job would have to go before one already yielded.
     """
-    held = JobBlock.empty()
+    held: deque[JobBlock] = deque()  # each sorted, one after the other
+    count = 0
     last = (-np.inf, -1)
     for block in blocks:
-        held = _sorted(JobBlock.concatenate([held, block]))
-        ready = len(held) - look_ahead
-        if ready > 0:
-            _check_after(last, held)
-            last = (float(held.submit_time[ready - 1]), int(held.job_id[ready - 1]))
-            yield held.select(slice(0, ready))
-            held = held.select(slice(ready, None))
-    if len(held):
-        _check_after(last, held)
-        yield held
+        if not len(block):
+            continue
+        block = _sorted(block)
+        if held and _first(block) < _last(held[-1]):
+            block = _sorted(JobBlock.concatenate([*held, block]))
+            held.clear()
+            count = 0
+        held.append(block)
+        count += len(block)
+        if _first(held[0]) < last:
+            raise TooDisorderedError
+        while held and count - len(held[0]) >= look_ahead:
+            ready = held.popleft()
+            count -= len(ready)
+            last = _last(ready)
+            yield ready
+        if len(held) == 1 and count > look_ahead:
+            # What was sorted together is long; let no more of it wait than needed.
+            whole, ready_rows = held.popleft(), count - look_ahead
+            ready = whole.select(slice(0, ready_rows))
+            held.append(whole.select(slice(ready_rows, None)))
+            count = look_ahead
+            last = _last(ready)
+            yield ready
+    yield from held
+
+
+def _first(block: JobBlock) -> tuple[float, int]:
+    return float(block.submit_time[0]), int(block.job_id[0])
+
+
+def _last(block: JobBlock) -> tuple[float, int]:
+    return float(block.submit_time[-1]), int(block.job_id[-1])
 
 
 def _sorted(block: JobBlock) -> JobBlock:
     return block if block.is_ordered() else block.select(block.arrival_order())
-
-
-def _check_after(last: tuple[float, int], block: JobBlock) -> None:
-    if (float(block.submit_time[0]), int(block.job_id[0])) < last:
-        raise TooDisorderedError

@@ -1,13 +1,14 @@
 """Where a simulation gets its jobs from: a log, read, cleaned, sorted, cut and shifted to time 0.
 
-A log of up to `HELD_JOBS` jobs (after cleaning) is read once and held as columns. A longer one is
-read twice in constant memory: once to count its jobs and find the selected span, and once for the
-jobs themselves. Jobs that are out of order by at most `LOOK_AHEAD` places are sorted on the way;
-a long log with more disorder than that is held as a whole after all.
+A log of up to `HELD_JOBS` jobs (after cleaning), and one of a format that is read as a whole, is read
+once and held as columns. A longer one is read twice in constant memory: once to count its jobs and find
+the selected span, and once for the jobs themselves. Jobs that are out of order by at most `LOOK_AHEAD`
+places are sorted on the way; a long log with more disorder than that is held as a whole after all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -27,7 +28,7 @@ from mlsim.workload.select import Selection, Span, find_span, rows_in
 
 __all__ = ["Workload", "open_workload"]
 
-HELD_JOBS = 500_000
+HELD_JOBS = 100_000
 LOOK_AHEAD = 32_768
 BLOCK_JOBS = 65_536
 
@@ -91,6 +92,10 @@ class _Pass:
         return map(self._cleaner.clean, watched)
 
     @property
+    def streams(self) -> bool:
+        return self._reader.streams
+
+    @property
     def header(self) -> Header:
         return self._reader.header
 
@@ -145,7 +150,7 @@ def open_workload(
         return in_order(_Pass(config, path, machine_processors, rates).blocks(), LOOK_AHEAD)
 
     survey = _Pass(config, path, machine_processors, rates)
-    held, rest = _take(survey.surveyed(), HELD_JOBS)
+    held, rest = _take(survey.surveyed(), HELD_JOBS if survey.streams else math.inf)
     selection = _selection(config.select, survey.header, path)
     factor = config.select.scale_load
     if rest is None:
@@ -185,7 +190,7 @@ def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple
     return tuple(numbers)
 
 
-def _take(blocks: Iterator[JobBlock], limit: int) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
+def _take(blocks: Iterator[JobBlock], limit: float) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
     """Take blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
     held: list[JobBlock] = []
     jobs = 0

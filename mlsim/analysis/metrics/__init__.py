@@ -8,6 +8,7 @@ from mlsim.analysis.metrics.loops import (
     max_over_mean,
     percent_imbalance,
 )
+from mlsim.analysis.metrics.streamed import aggregate_jobs
 from mlsim.analysis.metrics.system import (
     allocated_seconds,
     busy_seconds,
@@ -23,6 +24,7 @@ from mlsim.analysis.metrics.system import (
 __all__ = [
     "Aggregate",
     "aggregate",
+    "aggregate_jobs",
     "allocated_seconds",
     "busy_seconds",
     "coefficient_of_variation",

@@ -20,6 +20,8 @@ def released_nodes(occupancy: Occupancy) -> int:
 def released_seconds(occupancy: Occupancy, jobs: Jobs) -> tuple[float, float]:
     """Node-seconds and core-seconds given back: Σ (return or end of the job - release), nodes and cores."""
     row = occupancy.released
+    if not row.any():
+        return 0.0, 0.0
     early = (away_until(occupancy, jobs) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))

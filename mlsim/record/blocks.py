@@ -1,0 +1,69 @@
+"""Tables piece by piece: what keeps the analysis of very long runs in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mlsim.record.growing import HELD_ROWS, let_go
+from mlsim.record.tables import Jobs, Occupancy
+
+__all__ = ["BLOCK_ROWS", "blocks_of", "is_long", "rows_of", "stays_of"]
+
+BLOCK_ROWS = 1 << 16
+
+Table = TypeVar("Table", Jobs, Occupancy)
+
+
+def is_long(table: Jobs | Occupancy) -> bool:
+    """Whether a table has so many rows that it is looked at piece by piece."""
+    return n_rows(table) > HELD_ROWS
+
+
+def n_rows(table: Jobs | Occupancy) -> int:
+    """Rows of a table."""
+    return len(table.job_id) if isinstance(table, Jobs) else len(table.job)
+
+
+def rows_of(table: Table, rows: slice | np.ndarray[Any, Any]) -> Table:
+    """Give some rows of a table."""
+    return type(table)(**{field.name: getattr(table, field.name)[rows] for field in fields(table)})
+
+
+def blocks_of(table: Table, block_rows: int = BLOCK_ROWS) -> Iterator[Table]:
+    """Yield the rows of a table in order: all at once if it is short, else so many at a time.
+
+    The memory of a block of a long table is given back when the next one is asked for.
+    """
+    if not is_long(table):
+        yield table
+        return
+    for first in range(0, n_rows(table), block_rows):
+        yield rows_of(table, slice(first, first + block_rows))
+        let_go(*(getattr(table, field.name) for field in fields(table)))
+
+
+def stays_of(occupancy: Occupancy, jobs: Jobs, first: int, last: int) -> Occupancy:
+    """Give the stays of jobs ``first`` to ``last - 1`` alone, their jobs counted from ``first``.
+
+    Stays are in order of start, and those of a job begin between its start and its end.
+    """
+    begin, end = jobs.start_time[first:last], jobs.end_time[first:last]
+    started = ~np.isnan(begin)
+    if not started.any():
+        return rows_of(occupancy, slice(0, 0))
+    low = int(np.searchsorted(occupancy.start, begin[started].min(), side="left"))
+    high = int(np.searchsorted(occupancy.start, end[started].max(), side="right"))
+    parts = []
+    for at in range(low, high, BLOCK_ROWS):
+        part = rows_of(occupancy, slice(at, min(at + BLOCK_ROWS, high)))
+        parts.append(rows_of(part, (part.job >= first) & (part.job < last)))
+        let_go(*(getattr(occupancy, field.name) for field in fields(occupancy)))
+    columns = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(occupancy)
+    }
+    return Occupancy(**columns | {"job": columns["job"] - first})
