@@ -7,9 +7,7 @@ call none of another room.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import mmap
 import os
 import sys
 import tempfile
@@ -22,7 +20,7 @@ from typing import Any, TypeVar, cast, overload
 import numba
 from numba.core import config, event
 
-__all__ = ["compile_seconds", "kernel", "let_go_of_compiler", "quiet"]
+__all__ = ["compile_seconds", "kernel", "quiet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,24 +149,6 @@ def _forgive_full_disk(compiled: Any) -> None:
 def compile_seconds() -> float:
     """Wall-clock seconds this process spent compiling kernels (0 when all came from the cache)."""
     return _announcer.seconds
-
-
-def let_go_of_compiler() -> None:
-    """Give back the memory in which the compiler's own code stands (about 50 MB), on Linux.
-
-    It is in memory since kernels were loaded, and is hardly needed after that. Whatever is needed again comes
-    back from its file by itself: only code that is never written is let go of.
-    """
-    try:
-        mappings = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-        advise = ctypes.CDLL(None).madvise
-    except (OSError, AttributeError):
-        return  # another system; the code stays where it is
-    for mapping in mappings:
-        span, access, *_, name = mapping.split(maxsplit=5)
-        if access == "r-xp" and Path(name).name.startswith("libllvmlite"):
-            first, end = (int(address, 16) for address in span.split("-"))
-            advise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
 
 
 def quiet() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._jit import let_go_of_compiler
+from mlsim._memory import give_back
 from mlsim.application.alone import loop_alone
 from mlsim.application.answers import AnswerPolicy
 from mlsim.application.choice import check_technique
@@ -229,10 +229,9 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         applications = loops = _LoopApplications(batch, scenario, machine, log)
     else:
         applications = _RigidApplications(batch)
-    let_go_of_compiler()
+    give_back()
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
-    let_go_of_compiler()
     return Outcome(
         records=_records(batch, machine, loops, log),
         notes=dict(workload.notes),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlsim._memory import give_back
 from mlsim.experiment.result import Result, technique_of
 from mlsim.scenario import Scenario, load
 
@@ -93,6 +94,7 @@ def run(
     if out is not None:
         check_target(Path(out))
     outcome = cosim.simulate(scenario, _reporter(progress))
+    give_back()
     simulated = time.perf_counter()
     summary = summarize(
         outcome.records, scenario=scenario.name, seed=scenario.seed, technique=technique_of(scenario)

@@ -11,7 +11,7 @@ import numpy as np
 from mlsim.record.growing import HELD_ROWS, let_go
 from mlsim.record.tables import Jobs, Occupancy
 
-__all__ = ["BLOCK_ROWS", "blocks_of", "is_long", "rows_of", "stays_of"]
+__all__ = ["BLOCK_ROWS", "blocks_of", "copies_of", "is_long", "let_go_of_table", "rows_of", "stays_of"]
 
 BLOCK_ROWS = 1 << 16
 
@@ -33,25 +33,52 @@ def rows_of(table: Table, rows: slice | np.ndarray[Any, Any]) -> Table:
     return type(table)(**{field.name: getattr(table, field.name)[rows] for field in fields(table)})
 
 
-def blocks_of(table: Table, block_rows: int = BLOCK_ROWS) -> Iterator[Table]:
-    """Yield the rows of a table in order: all at once if it is short, else so many at a time.
+def blocks_of(table: Table) -> Iterator[Table]:
+    """Yield the rows of a table in order: all at once if it is short, else some at a time.
 
     The memory of a block of a long table is given back when the next one is asked for.
     """
     if not is_long(table):
         yield table
         return
+    for first in range(0, n_rows(table), BLOCK_ROWS):
+        yield rows_of(table, slice(first, first + BLOCK_ROWS))
+        let_go_of_table(table)
+
+
+def copies_of(table: Table, block_rows: int) -> Iterator[Table]:
+    """Yield the rows of a table in order, so many at a time, each time as copies."""
     for first in range(0, n_rows(table), block_rows):
-        yield rows_of(table, slice(first, first + block_rows))
-        let_go(*(getattr(table, field.name) for field in fields(table)))
+        rows = slice(first, first + block_rows)
+        yield type(table)(**{field.name: _copy(getattr(table, field.name), rows) for field in fields(table)})
 
 
-def stays_of(occupancy: Occupancy, jobs: Jobs, first: int, last: int) -> Occupancy:
-    """Give the stays of jobs ``first`` to ``last - 1`` alone, their jobs counted from ``first``.
+def _copy(column: np.ndarray[Any, Any], rows: slice) -> np.ndarray[Any, Any]:
+    """Copy rows of a column; the system maps much more of a file than is asked for, so let go at once."""
+    copied: np.ndarray[Any, Any] = column[rows].copy()
+    let_go(column)
+    return copied
 
-    Stays are in order of start, and those of a job begin between its start and its end.
+
+def let_go_of_table(table: Jobs | Occupancy) -> None:
+    """Give back the memory in which the columns of a table stand that are kept in files."""
+    let_go(*(getattr(table, field.name) for field in fields(table)))
+
+
+def stays_of(occupancy: Occupancy, block: Jobs, first: int) -> Occupancy:
+    """Give the stays of some jobs alone, their jobs counted from the first of these.
+
+    Parameters
+    ----------
+    occupancy
+        All stays, in order of start; those of a job begin between its start and its end.
+    block
+        The jobs, which follow each other in the table.
+    first
+        Row of the first of them.
     """
-    begin, end = jobs.start_time[first:last], jobs.end_time[first:last]
+    begin, end = block.start_time, block.end_time
+    last = first + len(begin)
     started = ~np.isnan(begin)
     if not started.any():
         return rows_of(occupancy, slice(0, 0))
@@ -61,7 +88,7 @@ def stays_of(occupancy: Occupancy, jobs: Jobs, first: int, last: int) -> Occupan
     for at in range(low, high, BLOCK_ROWS):
         part = rows_of(occupancy, slice(at, min(at + BLOCK_ROWS, high)))
         parts.append(rows_of(part, (part.job >= first) & (part.job < last)))
-        let_go(*(getattr(occupancy, field.name) for field in fields(occupancy)))
+        let_go_of_table(occupancy)
     columns = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(occupancy)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import derived
-from mlsim.record.blocks import blocks_of, is_long, stays_of
+from mlsim.record.blocks import copies_of, is_long, stays_of
 from mlsim.record.growing import let_go
 from mlsim.record.nodeset import job_node_sets
-from mlsim.record.streaming import FRAME_ROWS, Frames, job_blocks, write_frames
+from mlsim.record.streaming import FRAME_ROWS, Frames, write_frames
 from mlsim.record.tables import (
     Chunks,
     Jobs,
@@ -288,12 +288,14 @@ def _parts(
     jobs, occupancy = records.jobs, records.occupancy
 
     def of_jobs() -> Iterator[pl.DataFrame]:
-        for first, block in job_blocks(jobs):
-            stays = stays_of(occupancy, jobs, first, first + len(block.job_id))
+        first = 0
+        for block in copies_of(jobs, FRAME_ROWS):
+            stays = stays_of(occupancy, block, first)
             yield job_frame(block, stays, technique)
+            first += len(block.job_id)
 
     def of_occupancy() -> Iterator[pl.DataFrame]:
-        for block in blocks_of(occupancy, FRAME_ROWS):
+        for block in copies_of(occupancy, FRAME_ROWS):
             yield occupancy_frame(block, jobs)
             let_go(jobs.job_id)
 

@@ -8,27 +8,15 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from mlsim.record.blocks import blocks_of
-from mlsim.record.growing import let_go
-from mlsim.record.tables import Jobs
+__all__ = ["FRAME_ROWS", "Frames", "write_frames"]
 
-__all__ = ["FRAME_ROWS", "Frames", "job_blocks", "write_frames"]
-
-ROW_GROUP = 1 << 16
-STATS = True
 FRAME_ROWS = 1 << 14
-"""Rows made at a time; also of a row group, which is what writing holds in memory."""
+"""Rows made at a time."""
+
+_ROW_GROUP = 1 << 16
+"""Rows encoded at a time. Fewer would take more memory: what a group holds is kept until the end."""
 
 Frames = Callable[[], Iterator[pl.DataFrame]]
-
-
-def job_blocks(jobs: Jobs) -> Iterator[tuple[int, Jobs]]:
-    """Yield the jobs some at a time, each with the number of its first row."""
-    first = 0
-    for block in blocks_of(jobs, FRAME_ROWS):
-        yield first, block
-        first += len(block.job_id)
-        let_go(jobs.job_id)
 
 
 def write_frames(frames: Frames, path: Path) -> None:
@@ -56,5 +44,5 @@ def write_frames(frames: Frames, path: Path) -> None:
         yield from frames()
 
     register_io_source(source, schema=schema).sink_parquet(
-        path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, statistics=STATS
+        path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP
     )

@@ -97,11 +97,11 @@ def _of_ranks(walk: Walk, ranks: list[int]) -> list[float]:
                 histogram += np.bincount((alike - begin).astype(np.int64), minlength=_DIGITS)
         for k, prefix in enumerate(prefixes):
             below = np.cumsum(counts[prefix])
-            found = int(np.searchsorted(below, rest[k], side="right"))
-            rest[k] -= int(below[found - 1]) if found else 0
-            prefixes[k] = (prefix << _DIGIT_BITS) | found
-    values: list[float] = _values(np.array(prefixes, np.uint64)).tolist()
-    return values
+            next_bits = int(np.searchsorted(below, rest[k], side="right"))
+            rest[k] -= int(below[next_bits - 1]) if next_bits else 0
+            prefixes[k] = (prefix << _DIGIT_BITS) | next_bits
+    found: list[float] = _values(np.array(prefixes, np.uint64)).tolist()
+    return found
 
 
 def _keys(values: Floats) -> NDArray[np.uint64]:
