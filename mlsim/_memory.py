@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["give_back", "let_go_of_compiler"]
+__all__ = ["give_back", "let_go_of_compiler", "let_go_of_freed"]
 
 
 def let_go_of_compiler() -> None:
@@ -30,12 +30,17 @@ def let_go_of_compiler() -> None:
             libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
 
 
+def let_go_of_freed() -> None:
+    """Give back what the allocator keeps of freed memory, where it can be told to (glibc)."""
+    if hasattr(_libc(), "malloc_trim"):
+        _libc().malloc_trim(0)
+
+
 def give_back() -> None:
-    """Give back the compiler's code and what the allocator keeps of freed memory."""
+    """Give back the compiler's code, and the memory of everything that nobody refers to any more."""
     let_go_of_compiler()
     gc.collect()
-    if hasattr(_libc(), "malloc_trim"):  # glibc
-        _libc().malloc_trim(0)
+    let_go_of_freed()
 
 
 @cache

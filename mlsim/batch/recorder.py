@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._memory import let_go_of_freed
 from mlsim.batch.requests import Requests
 from mlsim.batch.table import JobTable
 from mlsim.record import Jobs, empty
-from mlsim.record.growing import GrowingArray, let_go
+from mlsim.record.growing import HELD_ROWS, GrowingArray, let_go
 
 __all__ = ["JobRecorder"]
 
@@ -65,6 +66,8 @@ class JobRecorder:
             let_go(column.array)
         self._rows = rows
         self._table.give_back(slots)
+        if rows > HELD_ROWS:
+            let_go_of_freed()
 
     def jobs(self) -> Jobs:
         """Give all rows in order of arrival: row k is the job with number k."""

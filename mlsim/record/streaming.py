@@ -10,11 +10,11 @@ from polars.io.plugins import register_io_source
 
 __all__ = ["FRAME_ROWS", "Frames", "write_frames"]
 
-FRAME_ROWS = 1 << 14
+FRAME_ROWS = 1 << 13
 """Rows made at a time."""
 
-_ROW_GROUP = 1 << 16
-"""Rows encoded at a time. Fewer would take more memory: what a group holds is kept until the end."""
+_ROW_GROUP = 1 << 15
+"""Rows encoded at a time. Many fewer would take more memory: a summary of each group is kept to the end."""
 
 Frames = Callable[[], Iterator[pl.DataFrame]]
 
