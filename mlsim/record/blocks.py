@@ -8,19 +8,30 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlsim.record.growing import HELD_ROWS, let_go
+from mlsim.record.growing import let_go
 from mlsim.record.tables import Jobs, Occupancy
 
-__all__ = ["BLOCK_ROWS", "blocks_of", "copies_of", "is_long", "let_go_of_table", "rows_of", "stays_of"]
+__all__ = [
+    "BLOCK_ROWS",
+    "LONG_ROWS",
+    "blocks_of",
+    "copies_of",
+    "is_long",
+    "let_go_of_table",
+    "rows_of",
+    "stays_of",
+]
 
 BLOCK_ROWS = 1 << 16
+LONG_ROWS = 250_000
+"""Longer tables are summed up and written piece by piece."""
 
 Table = TypeVar("Table", Jobs, Occupancy)
 
 
 def is_long(table: Jobs | Occupancy) -> bool:
     """Whether a table has so many rows that it is looked at piece by piece."""
-    return n_rows(table) > HELD_ROWS
+    return n_rows(table) > LONG_ROWS
 
 
 def n_rows(table: Jobs | Occupancy) -> int:

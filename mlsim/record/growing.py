@@ -21,7 +21,7 @@ from mlsim.errors import OutputError
 
 __all__ = ["HELD_ROWS", "GrowingArray", "GrowingTimes", "let_go"]
 
-HELD_ROWS = 250_000
+HELD_ROWS = 100_000
 """Up to so many rows are kept in memory."""
 
 _COPIED_AT_ONCE = 1 << 16

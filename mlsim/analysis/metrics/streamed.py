@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mlsim.analysis.metrics.aggregate import NAMES, PERCENTILES, Aggregate, aggregate
 from mlsim.record import Jobs
-from mlsim.record.blocks import BLOCK_ROWS, blocks_of, is_long
-from mlsim.record.growing import HELD_ROWS, let_go
+from mlsim.record.blocks import BLOCK_ROWS, LONG_ROWS, blocks_of, is_long
+from mlsim.record.growing import let_go
 
 __all__ = ["aggregate_jobs", "percentiles", "streamed_aggregate", "streamed_queue_length", "value_blocks"]
 
@@ -35,7 +35,7 @@ def aggregate_jobs(jobs: Jobs, metric: Callable[[Jobs], Floats]) -> Aggregate:
 
 def value_blocks(values: Floats) -> Iterator[Floats]:
     """Yield an array of values: all at once if it is short, else a block at a time."""
-    if len(values) <= HELD_ROWS:
+    if len(values) <= LONG_ROWS:
         yield values
         return
     for first in range(0, len(values), BLOCK_ROWS):
