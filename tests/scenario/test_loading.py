@@ -62,7 +62,7 @@ application:
         "study.yaml:7: platform.network.latency: '500 parsecs' is not a time; "
         "allowed: ns, us, ms, s, min, h, d, w; e.g. '500 ns'",
         "study.yaml:11: batch.polcy: unknown key; did you mean 'policy'? "
-        "allowed: policy, backfill, allocator, on_overrun, deadline_factor",
+        "allowed: dispatcher, policy, backfill, allocator, on_overrun, deadline_factor",
         "study.yaml:12: batch.backfill: 'eazy' is not known; did you mean 'easy'? allowed: none, easy",
         "study.yaml:14: application.technique: only a loop has this, and model is rigid; "
         "write model: loop, or take it out",
