@@ -122,5 +122,5 @@ def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
         "response_time": aggregate_jobs(jobs, response_time),
         "slowdown": aggregate_jobs(jobs, slowdown) | {"undefined": undefined},
         "bounded_slowdown": aggregate_jobs(jobs, bounded) | {"tau": tau},
-        "per_processor_bounded_slowdown": aggregate_jobs(jobs, per_processor) | {"tau": tau},
+        "per_processor_bounded_slowdown": aggregate_jobs(jobs, per_processor),
     }
