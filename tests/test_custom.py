@@ -54,7 +54,7 @@ def test_no_user_has_more_than_half(results):
     rejected = result.jobs.filter(result.jobs["state"] == "rejected")
     assert rejected["job_id"].to_list() == [8]
     assert rejected["reason"].to_list() == ["asks for 32 cores, and nobody may use more than 24"]
-    assert result.summary["jobs"]["rejected_because"] == {rejected["reason"][0]: 1}
+    assert result.summary["rejected_because"] == {rejected["reason"][0]: 1}
     jobs, rows = result.records.jobs, result.records.occupancy
     for time in np.unique(rows.start):
         for user in np.unique(jobs.user):

@@ -64,7 +64,7 @@ def _free_what_is_due(now: float, s: Arrays) -> None:
             k += 1
 
 
-@kernel(forceinline=True)
+@kernel(inline="always")
 def _make_pass(now: float, released: Ints, s: Arrays) -> int:
     """Start what can start; give how many jobs do."""
     rule = s.rules[BACKFILL]
@@ -82,7 +82,7 @@ def _make_pass(now: float, released: Ints, s: Arrays) -> int:
     return backfill(n_started, now, s)
 
 
-@kernel(forceinline=True)
+@kernel(inline="always")
 def happen(
     now: float, n_ended: int, ended: Ints, first: int, last: int, arrivals: Ints, released: Ints, s: Arrays
 ) -> int:

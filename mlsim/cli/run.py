@@ -134,7 +134,7 @@ def _rejections(result: Result, most: int = 5) -> list[str]:
     jobs, rejections = result.records.jobs, result.records.rejections
     largest = result.summary["workload"]["largest_request"]
     lines = []
-    counts = result.summary["jobs"]["rejected_because"]
+    counts = result.summary["rejected_because"]
     for code, reason in enumerate(rejections.reasons):
         count, first = counts[reason], _first_rows(rejections, code, most)
         ids = ", ".join(map(str, jobs.job_id[first].tolist())) + (", …" if count > most else "")

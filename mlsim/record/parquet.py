@@ -76,6 +76,9 @@ _TABLES: dict[str, Callable[[Records, str | None], pl.DataFrame]] = {
     "solves": lambda run, _: solve_frame(run.solves),
 }
 _OPTIONAL = ("loops", "chunks", "pes", "messages", "passes", "outages", "attempts", "solves")
+_PROBE = 1 << 16
+"""Bytes added to a file to find out whether there is room."""
+
 _ROW_GROUP = 1 << 16
 """Rows encoded at a time: bounds the memory that writing takes."""
 
@@ -438,13 +441,20 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as err:
-        raise OutputError(f"cannot write {path}: {_reason(err)}") from err
+        raise OutputError(f"cannot write {path}: {_reason(err, path)}") from err
 
 
-def _reason(error: Exception) -> str:
-    """Give the operating system's words; polars wraps them in its own."""
+def _reason(error: Exception, path: Path) -> str:
+    """Give the operating system's words; polars wraps them in its own, or swallows them."""
     system = re.search(r"([^:]+) \(os error \d+\)", str(error))
-    return system[1].strip() if system else str(error)
+    if system:
+        return system[1].strip()
+    try:  # where a file cannot grow, it still cannot
+        with path.open("ab") as file:
+            file.write(b" " * _PROBE)
+    except OSError as found:
+        return found.strerror or str(error)
+    return str(error)
 
 
 def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:

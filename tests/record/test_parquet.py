@@ -95,7 +95,7 @@ def test_jobs_have_the_promised_columns_and_values():
         "job_id": 2, "submit_time": 10.0, "start_time": 100.0, "end_time": 105.0, "run_time": 5.0,
         "walltime": 0.0, "prediction": 0.0, "log_run_time": 5.0, "processors": 1, "cores": 1, "working": 1,
         "nodes": "1",
-        "state": "failed", "backfilled": False,
+        "state": "failed", "reason": None, "backfilled": False,
         "user": -1, "group": -1, "executable": -1, "queue": -1, "partition": -1, "technique": "GSS",
         "wait_time": 90.0, "response_time": 95.0, "slowdown": 19.0, "bounded_slowdown": 9.5,
         "restarts": 0, "lost_core_seconds": 5.0,

@@ -130,7 +130,7 @@ def test_memory_of_an_swf_is_per_processor(tmp_path, source, mapping, units, mem
         ({"batch": {"dispatcher": "prb", "policy": "SAF"}}, "read by dispatcher queue only"),
         ({"batch": {"dispatcher": "reject", "allocator": "random"}}, "read by dispatcher queue only"),
         ({"batch": {"policy": "shortest"}}, "an entry point of mlsim.policies"),
-        ({"batch": {"engine": "replay", "allocator": "best-fit"}}, "needs batch.allocator: first-fit"),
+        ({"batch": {"engine": "replay"}}, "needs platform.nodes: no memory and no other resources"),
     ],
 )
 def test_scenarios_that_make_no_sense_are_told(changes, told):
@@ -154,5 +154,5 @@ def test_replay_refuses_jobs_that_say_what_they_ask_for(tmp_path):
     }
     auto = mlsim.run(from_mapping(scenario, directory=tmp_path))
     assert auto.jobs["cores"].to_list() == [8]
-    with pytest.raises(InputError, match="engine: replay counts units"):
+    with pytest.raises(InputError, match="engine: replay knows one resource"):
         mlsim.run(from_mapping(scenario | {"batch": {"engine": "replay"}}, directory=tmp_path))
