@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._memory import give_back
 from mlsim.application.alone import loop_alone
 from mlsim.application.answers import AnswerPolicy
 from mlsim.application.choice import check_technique
@@ -54,6 +55,7 @@ from mlsim.scenario import (
     Calibration,
     CostProfile,
     Engine,
+    Mapping,
     Scenario,
     TraceLevel,
     located_plugin,
@@ -61,7 +63,7 @@ from mlsim.scenario import (
     replay_obstacle,
     resolve_path,
 )
-from mlsim.workload import JobBlock, Workload, count_marks, open_workload
+from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 
 __all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey"]
 
@@ -252,7 +254,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     """
     machine = machine_of(scenario)
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
-    workload = _open(scenario, requests)
+    workload = _open(scenario, machine, requests)
     requests = replace(requests, per_job="request_columns" in workload.header)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
@@ -277,6 +279,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         applications = loops = _LoopApplications(batch, scenario, machine, log)
     else:
         applications = _RigidApplications(batch)
+    give_back()
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
     if loops is not None:
@@ -286,7 +289,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
-        pass_seconds=np.array(batch.pass_times),
+        pass_seconds=batch.pass_times.values(),
         application_seconds=loops.seconds if loops else 0.0,
     )
 
@@ -311,6 +314,7 @@ def _replayed(
 ) -> Outcome:
     """Simulate in compiled code."""
     batch = Replay(machine, scenario.batch, requests, tell)
+    give_back()
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks))
     return Outcome(
@@ -413,7 +417,7 @@ def survey(scenario: Scenario) -> Survey:
         check_technique(_application(scenario).technique)
     check_predictor(located_plugin(scenario, "predictor"))
     check_plugins(_batch(scenario))
-    workload = _open(scenario, requests)
+    workload = _open(scenario, machine, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 
 
@@ -428,15 +432,23 @@ def _batch(scenario: Scenario) -> BatchConfig:
     return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in keys})
 
 
-def _open(scenario: Scenario, requests: Requests) -> Workload:
+def _open(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(scenario.workload, path, requests.largest, requests.resources[1:])
+    return open_workload(
+        scenario.workload, path, requests.largest, requests.resources[1:], _rates(scenario, machine)
+    )
 
 
 def _executable_names(workload: Workload) -> Sequence[str]:
     """Give the names behind the codes of executables; none where the log has only codes."""
     names = workload.header.get("executable_names", ())
     return [] if isinstance(names, str) else list(names)
+
+
+def _rates(scenario: Scenario, machine: Machine) -> Rates:
+    """Say how fast a processor of the log is: a core, or all cores of a node where it is a whole node."""
+    cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
+    return Rates(cores * machine.reference_speed, machine.network.bandwidth)
 
 
 def _cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim.analysis.metrics import (
     JOB_METRICS,
-    aggregate,
+    SLOWDOWN_BINS,
+    JobMetric,
+    aggregate_jobs,
     backfilled_share,
     coordination_metrics,
     energy_metrics,
@@ -32,6 +36,7 @@ from mlsim.analysis.metrics import (
 )
 from mlsim.analysis.metrics.solves import solve_counts
 from mlsim.record import Jobs, Records
+from mlsim.record.blocks import blocks_of
 from mlsim.record.derived import TAU, run_time
 
 __all__ = ["SCHEMA_VERSION", "json_safe", "summarize"]
@@ -116,15 +121,20 @@ def json_safe(value: Any) -> Any:
     return value
 
 
+def _values(metric: JobMetric, tau: float, jobs: Jobs) -> NDArray[np.float64]:
+    return metric.values(jobs, tau)
+
+
 def _per_job(jobs: Jobs, tau: float) -> dict[str, Any]:
     """Aggregate what each job has one value of, and count slowdowns in bins."""
     metrics: dict[str, Any] = {}
     histogram: dict[str, dict[str, int]] = {}
     for name, metric in JOB_METRICS.items():
-        values = metric.values(jobs, tau)
-        metrics[name] = aggregate(values)
+        metrics[name] = aggregate_jobs(jobs, partial(_values, metric, tau))
         if name in ("slowdown", "bounded_slowdown"):
-            histogram[name] = slowdown_histogram(values)
-    metrics["slowdown"]["undefined"] = int(np.count_nonzero(run_time(jobs) == 0))
+            parts = [slowdown_histogram(metric.values(block, tau)) for block in blocks_of(jobs)]
+            histogram[name] = {bin_: sum(part[bin_] for part in parts) for bin_ in SLOWDOWN_BINS}
+    undefined = sum(int(np.count_nonzero(run_time(block) == 0)) for block in blocks_of(jobs))
+    metrics["slowdown"]["undefined"] = undefined
     metrics["bounded_slowdown"]["tau"] = tau
     return {**metrics, "slowdown_histogram": histogram}

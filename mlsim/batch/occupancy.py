@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.record import Occupancy
+from mlsim.record.growing import GrowingArray, let_go
 
 __all__ = ["OccupancyLog"]
 
@@ -29,28 +30,29 @@ class OccupancyLog:
     """
 
     def __init__(self, capacity: int = 1024) -> None:
-        self.ints: NDArray[np.int64] = np.zeros((_N_INTS, capacity), np.int64)
-        self.floats: NDArray[np.float64] = np.full((_N_FLOATS, capacity), np.nan)
+        self._ints = GrowingArray(np.int64, _N_INTS, capacity)
+        self._floats = GrowingArray(np.float64, _N_FLOATS, capacity)
+        self.ints: NDArray[np.int64] = self._ints.array
+        self.floats: NDArray[np.float64] = self._floats.array
 
     def reserve(self, used: int, more: int) -> None:
         """Make room for ``more`` rows behind the ``used`` ones."""
-        capacity = self.ints.shape[1]
-        if used + more <= capacity:
-            return
-        grown = max(2 * capacity, used + more)
-        ints = np.zeros((_N_INTS, grown), np.int64)
-        floats = np.full((_N_FLOATS, grown), np.nan)
-        ints[:, :used], floats[:, :used] = self.ints[:, :used], self.floats[:, :used]
-        self.ints, self.floats = ints, floats
+        self._ints.reserve(used + more, used)
+        self._floats.reserve(used + more, used)
+        self.ints, self.floats = self._ints.array, self._floats.array
+
+    def settle(self) -> None:
+        """Give back the memory of rows that are kept in files."""
+        let_go(self.ints, self.floats)
 
     def record(self, used: int) -> Occupancy:
-        """Give the first ``used`` rows as a table of records."""
+        """Give the first ``used`` rows as a table of records, which shares the columns."""
         return Occupancy(
-            job=self.ints[JOB, :used].copy(),
-            node=self.ints[NODE, :used].copy(),
-            count=self.ints[COUNT, :used].copy(),
-            cores=self.ints[NODE_CORES, :used].copy(),
-            start=self.floats[BEGIN, :used].copy(),
-            end=self.floats[FINISH, :used].copy(),
+            job=self.ints[JOB, :used],
+            node=self.ints[NODE, :used],
+            count=self.ints[COUNT, :used],
+            cores=self.ints[NODE_CORES, :used],
+            start=self.floats[BEGIN, :used],
+            end=self.floats[FINISH, :used],
             released=self.ints[RELEASED, :used].astype(np.bool_),
         )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from array import array
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._memory import let_go_of_freed
 from mlsim.batch.requests import Requests
 from mlsim.batch.table import JobTable
 from mlsim.record import Jobs, Rejections, empty
+from mlsim.record.growing import HELD_ROWS, GrowingArray, let_go
 
 __all__ = ["JobRecorder", "RejectionLog"]
+
+_BLOCK_ROWS = 1 << 16
 
 _COLUMNS = {
     "job_id": "job_id",
@@ -36,60 +40,88 @@ _COLUMNS = {
 
 
 class JobRecorder:
-    """Takes over the rows of ended jobs from the table, many at a time."""
+    """Takes over the rows of ended jobs from the table, many at a time, each to the place of its arrival."""
 
     def __init__(self, table: JobTable, requests: Requests) -> None:
         self._table = table
         self._requests = requests
-        self._numbers: list[NDArray[np.int64]] = []
-        self._blocks: list[dict[str, NDArray[Any]]] = []
-        self._types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
+        types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
+        self._columns = {name: GrowingArray(dtype) for name, dtype in types.items()}
+        self._rows = 0
 
     def take(self, slots: NDArray[np.int64]) -> None:
-        """Copy the rows of ended jobs and free their slots."""
+        """Copy the rows of ended jobs and free their slots.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the columns of very many jobs.
+        """
         if not len(slots):
             return
-        self._numbers.append(self._table.column("number")[slots].astype(np.int64))
-        block = {
-            name: self._table.column(source)[slots].astype(self._types[name])
-            for name, source in _COLUMNS.items()
-        }
+        numbers = self._table.column("number")[slots]
+        rows = max(self._rows, int(numbers.max()) + 1)
+        block = {name: self._table.column(source)[slots] for name, source in _COLUMNS.items()}
         block["working"] = self._requests.working(block["processors"], block["cores"])
-        self._blocks.append(block)
+        for name, column in self._columns.items():
+            column.reserve(rows, self._rows)
+            column.array[numbers] = block[name]
+            let_go(column.array)
+        self._rows = rows
         self._table.give_back(slots)
+        if rows > HELD_ROWS:
+            let_go_of_freed()
 
     def jobs(self) -> Jobs:
         """Give all rows in order of arrival: row k is the job with number k."""
-        if not self._blocks:
-            return empty(Jobs)
-        order = np.argsort(np.concatenate(self._numbers))
-        columns: dict[str, NDArray[Any]] = {}
-        for name in (*_COLUMNS, "working"):
-            columns[name] = np.concatenate([block.pop(name) for block in self._blocks])[order]
-        return Jobs(**columns)
+        return Jobs(**{name: column.array[: self._rows] for name, column in self._columns.items()})
 
 
 class RejectionLog:
-    """Which jobs were turned away, and why."""
+    """Which jobs were turned away, and why: a byte or two for every job up to the last one of them."""
 
     def __init__(self) -> None:
-        self._jobs = array("q")
-        self._reasons = array("i")
-        self._codes: dict[str, int] = {}
+        self._codes = GrowingArray(np.int16)  # by number of the job; 0 is none, else 1 + place of the reason
+        self._rows = 0
+        self._reasons: dict[str, int] = {}
+        self._n_rejected = 0
 
     def note(self, numbers: NDArray[np.int64], reason: str) -> None:
-        """Note that jobs were turned away for a reason."""
-        if len(numbers):
-            code = self._codes.setdefault(reason, len(self._codes))
-            self._jobs.extend(numbers.tolist())
-            self._reasons.extend([code] * len(numbers))
+        """Note that jobs, each for the first time, were turned away for a reason.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the rows of very many jobs.
+        """
+        if not len(numbers):
+            return
+        code = self._reasons.setdefault(reason, len(self._reasons)) + 1
+        rows = max(self._rows, int(numbers.max()) + 1)
+        self._codes.reserve(rows, self._rows)
+        self._codes.array[self._rows : rows] = 0
+        self._codes.array[numbers] = code
+        self._rows = rows
+        self._n_rejected += len(numbers)
+        let_go(self._codes.array)
 
     def record(self) -> Rejections:
         """Give one row a job, in order of arrival."""
-        jobs = np.array(self._jobs, np.int64)
-        order = np.argsort(jobs)
-        return Rejections(jobs[order], np.array(self._reasons, np.int32)[order], tuple(self._codes))
+        jobs, reasons = (GrowingArray(dtype, capacity=0) for dtype in (np.int64, np.int32))
+        for column in (jobs, reasons):
+            column.reserve(self._n_rejected, 0)
+        n = 0
+        for first in range(0, self._rows, _BLOCK_ROWS):
+            codes = self._codes.array[first : min(first + _BLOCK_ROWS, self._rows)]
+            found = np.flatnonzero(codes)
+            rows = slice(n, n + len(found))
+            jobs.array[rows] = found + first
+            reasons.array[rows] = codes[found] - 1
+            n += len(found)
+            let_go(self._codes.array, jobs.array, reasons.array)
+        return Rejections(jobs.array[:n], reasons.array[:n], tuple(self._reasons))
 
 
 def _columns_of(jobs: Jobs) -> dict[str, NDArray[Any]]:
-    return {name: getattr(jobs, name) for name in _COLUMNS}
+    columns = {field.name: getattr(jobs, field.name) for field in fields(Jobs)}
+    return {name: column for name, column in columns.items() if column is not None}

@@ -114,6 +114,7 @@ class Replay:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
+        self.state.occupancy.settle()
         slots = table.admit(block, requests.units_of(block))
         self._make_room()
         stays = np.ones(len(slots), np.bool_)

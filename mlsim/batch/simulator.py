@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,7 +29,15 @@ from mlsim.batch.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, W
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, Passes, Rejections, empty
-from mlsim.scenario import BatchConfig, CoordinationConfig, OverrunRule, ReleasedNodes, TieOrder
+from mlsim.record.growing import GrowingTimes
+from mlsim.scenario import (
+    BatchConfig,
+    CoordinationConfig,
+    Dispatcher,
+    OverrunRule,
+    ReleasedNodes,
+    TieOrder,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -41,6 +48,9 @@ _PROGRESS_EVERY = 1024
 """Passes between two reports of progress."""
 
 _NOTHING = np.empty(0, np.int64)
+
+REJECTS_ALL = "the dispatcher rejects every job"
+"""Why a job is turned away."""
 
 
 class Applications(Protocol):
@@ -129,7 +139,7 @@ class BatchSystem:
         self.state = state_for(machine, config, requests, log is not None, seed, cap)
         self._cap = cap
         self._rejections = RejectionLog()
-        self.pass_times = array("d")
+        self.pass_times = GrowingTimes()
         self._pass_log = PassLog() if keep_passes else None
         self._dispatch_times = DispatchTimes() if config.count_dispatch_time else None
         self.applications: Applications
@@ -139,6 +149,8 @@ class BatchSystem:
         self._interval = config.pass_interval
         self._next_pass = -math.inf  # the last one while none is planned
         self._kills = config.on_overrun is OverrunRule.KILL
+        self._rejects = config.dispatcher is Dispatcher.REJECT
+        self._turned_away: list[Ints] = []
         self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
         self._corrections = self._corrections_of(self._estimates)
         self._per_event = config.ties is TieOrder.PER_EVENT
@@ -184,6 +196,7 @@ class BatchSystem:
                 self.clock.at(at, Order.FAILURE, self._set_power_cap, watts)
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
+        self._settle_turned_away()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
         stranded = self.state.abandon_queue()
         died = [slot for slot in stranded if self._restarts.strand(slot)]
@@ -236,9 +249,12 @@ class BatchSystem:
         """Give slots to the jobs of a block and reject those that can never fit."""
         # The last jobs of the block before may still wait for their pass.
         self.state.enter_queue(self.clock.time, self._arrivals, self._first_arrival, self._last_arrival)
+        self._settle_turned_away()
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
+        self.pass_times.settle()
+        self.state.occupancy.settle()
         slots = table.admit(block, requests.units_of(block))
         self.state.make_room()
         if self._estimates is not None:
@@ -300,9 +316,12 @@ class BatchSystem:
             released = self.releases.released_now()
         waiting = self.state.n_waiting + self._last_arrival - self._first_arrival
         began = wall_clock()
-        n_started = self.state.happen(
-            now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, released
-        )
+        if self._rejects:
+            n_started = self._turn_away()
+        else:
+            n_started = self.state.happen(
+                now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, released
+            )
         seconds = wall_clock() - began
         self.pass_times.append(seconds)
         if self._pass_log is not None:
@@ -334,6 +353,23 @@ class BatchSystem:
     def _set_power_cap(self, event: Event) -> None:
         self.state.set_power_cap(event.subject)
         self.clock.ask_to_close()
+
+    def _turn_away(self) -> int:
+        """Reject every job that has arrived, and give how many start; rows are written later, together."""
+        slots = [self._arrivals[self._first_arrival : self._last_arrival]]
+        if self.state.n_waiting:
+            slots.append(np.array(self.state.abandon_queue(), np.int64))
+        self._turned_away += slots
+        return 0
+
+    def _settle_turned_away(self) -> None:
+        """Write the rows of the jobs that passes have rejected."""
+        if not self._turned_away:
+            return
+        slots = np.concatenate(self._turned_away)
+        self._turned_away.clear()
+        self.state.table.floats[ESTIMATE, slots] = np.nan
+        self._reject(slots.tolist(), REJECTS_ALL)
 
     # Starts and ends
 

@@ -13,7 +13,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlsim.cli import compare, cp, esp, info, loop, machines, metrics, mpi, predict, rca, run, study, workload
+from mlsim.cli import (
+    compare,
+    convert,
+    cp,
+    esp,
+    info,
+    loop,
+    machines,
+    metrics,
+    mpi,
+    predict,
+    rca,
+    run,
+    study,
+    workload,
+)
 from mlsim.errors import MlsimError
 
 __all__ = ["app", "main"]
@@ -57,6 +72,7 @@ workload.workload.command("esp")(esp.esp)
 workload.workload.command("eurora")(machines.eurora)
 workload.workload.command("kit")(machines.kit)
 workload.workload.command("predict")(predict.predict)
+workload.workload.command("convert")(convert.convert)
 app.add_typer(workload.workload)
 app.add_typer(cp.cp)
 app.add_typer(mpi.mpi)

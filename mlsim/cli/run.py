@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mlsim.experiment import Result
+    from mlsim.record import Rejections
     from mlsim.scenario import Scenario
 
 __all__ = ["run"]
@@ -130,17 +134,32 @@ def _rejections(result: Result, most: int = 5) -> list[str]:
     jobs, rejections = result.records.jobs, result.records.rejections
     largest = result.summary["workload"]["largest_request"]
     lines = []
+    counts = result.summary["rejected_because"]
     for code, reason in enumerate(rejections.reasons):
-        numbers = rejections.job[rejections.reason == code]
-        ids = ", ".join(map(str, jobs.job_id[numbers][:most].tolist())) + (
-            ", …" if len(numbers) > most else ""
-        )
+        count, first = counts[reason], _first_rows(rejections, code, most)
+        ids = ", ".join(map(str, jobs.job_id[first].tolist())) + (", …" if count > most else "")
         if reason == "asks for more than the whole machine has":
             why = f"ask for more than the machine's {largest} processors"
         else:
             why = f"turned away: {reason}"
-        lines.append(f"Rejected: {len(numbers)} jobs {why} (job {ids}; state 'rejected' in jobs.parquet)")
+        lines.append(f"Rejected: {count} jobs {why} (job {ids}; state 'rejected' in jobs.parquet)")
     return lines
+
+
+def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int64]:
+    """Give the rows of the first jobs that were turned away for a reason."""
+    import numpy as np
+
+    from mlsim.record.blocks import value_blocks
+
+    rows, first = np.empty(0, np.int64), 0
+    for reasons in value_blocks(rejections.reason):
+        found = first + np.flatnonzero(reasons == code)[: most - len(rows)]
+        rows = np.concatenate([rows, rejections.job[found]])
+        if len(rows) == most:
+            break
+        first += len(reasons)
+    return rows
 
 
 def _what_is_there(directory: Path) -> str:

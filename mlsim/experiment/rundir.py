@@ -13,8 +13,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, cast
 
+from mlsim._memory import give_back
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.result import Result, technique_of
+from mlsim.record import Records
+from mlsim.record.blocks import is_long, let_go_of_table
 from mlsim.scenario import Mapping, TraceLevel, dump
 
 __all__ = [
@@ -87,7 +90,8 @@ def write_files(directory: Path, result: Result, before_summary: Callable[[], No
     (directory / "scenario.yaml").write_text(dump(result.scenario), encoding="utf-8")
     write_json(directory / "versions.json", versions())
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
-    if result.scenario.output.pictures:
+    _tidy(result.records)
+    if result.scenario.output.pictures and _is_worth_drawing(result.records):
         _draw(directory, result)
     if result.scenario.output.trace is not TraceLevel.NONE:
         _trace(directory / "trace", result)
@@ -139,7 +143,20 @@ def _draw(directory: Path, result: Result) -> None:
 
     name = result.scenario.name
     draw_gantt(directory / "gantt.png", result.records, title=name)
+    _tidy(result.records)
     draw_utilization(directory / "utilization.png", result.records, title=name)
+
+
+def _tidy(records: Records) -> None:
+    """Give back the memory that the last step took and the next one does not need."""
+    let_go_of_table(records.jobs)
+    let_go_of_table(records.occupancy)
+    give_back()
+
+
+def _is_worth_drawing(records: Records) -> bool:
+    """Whether there is anything in a picture; empty ones of very many jobs would take much memory."""
+    return bool(len(records.occupancy.job)) or not is_long(records.jobs)
 
 
 def _trace(directory: Path, result: Result) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlsim._memory import give_back
 from mlsim.experiment.result import Result, technique_of
 from mlsim.scenario import Scenario, load
 
@@ -93,6 +94,7 @@ def run(
     if out is not None:
         check_target(Path(out))
     outcome = cosim.simulate(scenario, _reporter(progress))
+    give_back()
     simulated = time.perf_counter()
     summary = summarize(
         outcome.records,
@@ -143,13 +145,13 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 def _pass_time(outcome: Any) -> dict[str, Any]:
     """Give the wall-clock seconds of passes; replay times no single ones, and its events count with them."""
-    from mlsim.analysis.metrics import aggregate
+    from mlsim.analysis.metrics.streamed import aggregate_values, total
 
     seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds
     if not len(seconds):
-        n, total = outcome.passes, outcome.replay_seconds
-        return {"count": n, "total": total, **aggregate(seconds), "mean": total / n if n else None}
-    return {"count": len(seconds), "total": float(seconds.sum()), **aggregate(seconds)}
+        n, in_sum = outcome.passes, outcome.replay_seconds
+        return {"count": n, "total": in_sum, **aggregate_values(seconds), "mean": in_sum / n if n else None}
+    return {"count": len(seconds), "total": total(seconds), **aggregate_values(seconds)}
 
 
 def _peak_memory_mb() -> float:

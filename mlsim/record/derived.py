@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.record.blocks import sums_by_job, value_blocks
+from mlsim.record.growing import let_go, zeros
 from mlsim.record.tables import Attempts, Jobs, JobState, Occupancy, Records, empty
 
 __all__ = [
@@ -179,9 +181,11 @@ def _before_attempts(jobs: Jobs, attempts: Attempts) -> Floats:
 
 def allocated_seconds(occupancy: Occupancy, n_jobs: int) -> Floats:
     """Core-seconds that each job held: Σ nodes · cores · (end - start) over its stays."""
-    held = occupancy.count * occupancy.cores * (occupancy.end - occupancy.start)
-    seconds: Floats = np.bincount(occupancy.job, weights=held, minlength=n_jobs).astype(np.float64)
-    return seconds
+    return sums_by_job(occupancy, n_jobs, _held_seconds)
+
+
+def _held_seconds(occupancy: Occupancy) -> Floats:
+    return occupancy.count * occupancy.cores * (occupancy.end - occupancy.start)
 
 
 def lost_core_seconds(records: Records) -> Floats:
@@ -192,8 +196,11 @@ def lost_core_seconds(records: Records) -> Floats:
     """
     jobs, attempts = records.jobs, records.attempts
     n = len(jobs.job_id)
-    lost: Floats = np.bincount(attempts.job, weights=attempts.lost, minlength=n).astype(np.float64)
-    failed = jobs.state == JobState.FAILED
-    if failed.any():
+    lost = zeros(n)
+    np.add.at(lost, attempts.job, attempts.lost)
+    parts = [part == JobState.FAILED for part in value_blocks(jobs.state)]
+    failed = np.flatnonzero(np.concatenate(parts))
+    if len(failed):
         lost[failed] = allocated_seconds(records.occupancy, n)[failed]
+    let_go(lost)
     return lost

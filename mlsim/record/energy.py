@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.record.blocks import blocks_of, is_long, sums_by_job
 from mlsim.record.outages import off_spans
 from mlsim.record.tables import Occupancy, Records
-from mlsim.record.timeline import step_function
+from mlsim.record.timeline import step_function, step_parts
 
-__all__ = ["Energy", "job_energy", "power_over_time", "run_energy", "run_span"]
+__all__ = ["Energy", "job_energy", "max_power", "power_over_time", "run_energy", "run_span"]
 
 Floats = NDArray[np.float64]
 
@@ -45,11 +46,12 @@ class Energy:
 
 def run_span(records: Records) -> tuple[float, float]:
     """Give the first submission and the last end of a job, in s; both 0 where no job ran."""
-    jobs = records.jobs
-    ended = jobs.end_time[np.isfinite(jobs.end_time)]
-    if not len(ended):
-        return 0.0, 0.0
-    return float(np.min(jobs.submit_time)), float(np.max(ended))
+    first, last = np.inf, -np.inf
+    for jobs in blocks_of(records.jobs):
+        first = min(first, float(np.min(jobs.submit_time, initial=np.inf)))
+        ended = jobs.end_time[np.isfinite(jobs.end_time)]
+        last = max(last, float(np.max(ended, initial=-np.inf)))
+    return (first, last) if last > -np.inf else (0.0, 0.0)
 
 
 def job_energy(records: Records) -> Floats | None:
@@ -60,10 +62,12 @@ def job_energy(records: Records) -> Floats | None:
     power, occupancy = records.nodes.power, records.occupancy
     if power is None:
         return None
-    joules = _held_power(occupancy, power.busy / records.nodes.cores)
-    joules *= occupancy.end - occupancy.start
-    energy: Floats = np.bincount(occupancy.job, joules, len(records.jobs.job_id)).astype(np.float64)
-    return energy
+    of_a_core = power.busy / records.nodes.cores
+
+    def joules(stays: Occupancy) -> Floats:
+        return _held_power(stays, of_a_core) * (stays.end - stays.start)
+
+    return sums_by_job(occupancy, len(records.jobs.job_id), joules)
 
 
 def run_energy(records: Records) -> Energy | None:
@@ -74,9 +78,11 @@ def run_energy(records: Records) -> Energy | None:
     begin, end = run_span(records)
     node, start, stop = off_spans(records.outages, occupancy, begin, end)
     off_time = np.bincount(node, stop - start, len(nodes.cores))
-    held = occupancy.end - occupancy.start
-    jobs = float(_held_power(occupancy, power.busy / nodes.cores) @ held)
-    idle_of_jobs = float(_held_power(occupancy, power.idle / nodes.cores) @ held)
+    jobs = idle_of_jobs = 0.0
+    for stays in blocks_of(occupancy):
+        held = stays.end - stays.start
+        jobs += float(_held_power(stays, power.busy / nodes.cores) @ held)
+        idle_of_jobs += float(_held_power(stays, power.idle / nodes.cores) @ held)
     idle = float(power.idle @ (end - begin - off_time)) - idle_of_jobs
     off = float(power.off @ off_time)
     return Energy(jobs + idle + off, jobs, idle, off)
@@ -102,6 +108,26 @@ def power_over_time(records: Records) -> tuple[Floats, Floats]:
         np.concatenate([[end], occupancy.end, stop]),
         np.concatenate([[power.idle.sum()], added, (power.off - power.idle)[node]]),
     )
+
+
+def max_power(records: Records) -> float | None:
+    """Largest power of the machine over the run, in W; None without power, and where no job ran."""
+    if not is_long(records.occupancy):
+        _, values = power_over_time(records)
+        return float(values.max()) if len(values) else None
+    nodes, power = records.nodes, records.nodes.power
+    begin, end = run_span(records)
+    if power is None or end <= begin:
+        return None
+    node, start, stop = off_spans(records.outages, records.occupancy, begin, end)
+    added = (power.busy - power.idle) / nodes.cores
+    machine = (
+        np.concatenate([[begin], start]),
+        np.concatenate([[end], stop]),
+        np.concatenate([[power.idle.sum()], (power.off - power.idle)[node]]),
+    )
+    stays = ((block.start, block.end, _held_power(block, added)) for block in blocks_of(records.occupancy))
+    return max(float(values.max()) for _, values in step_parts(stays, machine))
 
 
 def _held_power(occupancy: Occupancy, of_a_core: Floats) -> Floats:

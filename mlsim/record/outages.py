@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
+from mlsim.record.blocks import blocks_of
 from mlsim.record.tables import Occupancy, OutageKind, Outages
 
 __all__ = ["off_spans", "out_of_use_spans"]
@@ -29,21 +30,20 @@ def off_spans(outages: Outages, occupancy: Occupancy, begin: float, end: float) 
     start = outages.start.copy()
     drained = outages.kind == OutageKind.DRAINED
     for at in np.unique(start[drained]):
-        rows = np.flatnonzero((occupancy.start < at) & (occupancy.end > at))
-        last = _last_end(rows, occupancy)
+        last: dict[int, float] = {}
+        for block in blocks_of(occupancy):
+            _add_ends(last, np.flatnonzero((block.start < at) & (block.end > at)), block)
         for outage in np.flatnonzero(drained & (outages.start == at)).tolist():
             start[outage] = max(start[outage], last.get(int(outages.node[outage]), -np.inf))
     return _united(outages.node, start, outages.end, begin, end)
 
 
-def _last_end(rows: Ints, occupancy: Occupancy) -> dict[int, float]:
-    """Give for each node of some occupancy rows when the last of them ends."""
-    last: dict[int, float] = {}
+def _add_ends(last: dict[int, float], rows: Ints, occupancy: Occupancy) -> None:
+    """Note for each node of some occupancy rows when the last of them ends."""
     for row in rows.tolist():
         first, end = int(occupancy.node[row]), float(occupancy.end[row])
         for node in range(first, first + int(occupancy.count[row])):
             last[node] = max(last.get(node, end), end)
-    return last
 
 
 def _united(node: Ints, start: Floats, end: Floats, first: float, last: float) -> Spans:

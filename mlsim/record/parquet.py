@@ -8,7 +8,8 @@ a slowdown of a job of no length, the node of a message about no single node.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
@@ -20,8 +21,11 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import derived
+from mlsim.record.blocks import copies_of, is_long, record_blocks
 from mlsim.record.energy import job_energy
+from mlsim.record.growing import let_go
 from mlsim.record.nodeset import job_node_sets
+from mlsim.record.streaming import FRAME_ROWS, Frames, write_frames
 from mlsim.record.tables import (
     Attempts,
     Chunks,
@@ -370,15 +374,44 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
     for table in _TABLES:
         if table in _OPTIONAL and not len(_first_column(getattr(records, table))):
             continue
-        rows = frame(table, records, technique)
-        for suffix in (".parquet", ".csv") if csv else (".parquet",):
-            written.append(_write(rows, directory / f"{table}{suffix}"))
+        suffixes = (".parquet", ".csv") if csv else (".parquet",)
+        paths = [directory / f"{table}{suffix}" for suffix in suffixes]
+        parts = _parts(table, records, technique)
+        if parts is None:
+            rows = frame(table, records, technique)
+            written += [_write(rows, path) for path in paths]
+        else:
+            written += [_write_parts(parts, path) for path in paths]
     return written
 
 
 def _first_column(table: Any) -> NDArray[Any]:
     column: NDArray[Any] = getattr(table, fields(table)[0].name)
     return column
+
+
+def _parts(
+    table: str, records: Records, technique: str | None
+) -> Callable[[], Iterator[pl.DataFrame]] | None:
+    """Give what makes the frames of a very long table some rows at a time; None for other tables."""
+    jobs = records.jobs
+
+    def of_jobs() -> Iterator[pl.DataFrame]:
+        return (job_frame(block, technique) for block in record_blocks(records, FRAME_ROWS))
+
+    def of_occupancy() -> Iterator[pl.DataFrame]:
+        for block in copies_of(records.occupancy, FRAME_ROWS):
+            yield occupancy_frame(block, jobs)
+            let_go(jobs.job_id)
+
+    def of_passes() -> Iterator[pl.DataFrame]:
+        return map(pass_frame, copies_of(records.passes, FRAME_ROWS))
+
+    if table == "jobs" and is_long(jobs):
+        return of_jobs
+    if table == "occupancy" and is_long(records.occupancy):
+        return of_occupancy
+    return of_passes if table == "passes" and is_long(records.passes) else None
 
 
 def _make_directory(directory: Path) -> None:
@@ -389,14 +422,26 @@ def _make_directory(directory: Path) -> None:
 
 
 def _write(rows: pl.DataFrame, path: Path) -> Path:
-    try:
+    with _writing(path):
         if path.suffix == ".csv":
             rows.write_csv(path)
         else:
             rows.write_parquet(path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP)
+    return path
+
+
+def _write_parts(parts: Frames, path: Path) -> Path:
+    with _writing(path):
+        write_frames(parts, path)
+    return path
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, pl.exceptions.PolarsError) as err:
         raise OutputError(f"cannot write {path}: {_reason(err, path)}") from err
-    return path
 
 
 def _reason(error: Exception, path: Path) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["step_function", "time_average"]
+__all__ = ["Spans", "step_function", "step_parts", "time_average"]
 
 Floats = NDArray[np.float64]
+Spans = tuple[Floats, Floats, Floats]
+"""Begin and end of intervals in s, and what each adds while it is open."""
 
 
 def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> tuple[Floats, Floats]:
@@ -33,6 +37,55 @@ def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> 
     times, where = np.unique(np.concatenate([begin[kept], end[kept]]), return_inverse=True)
     deltas = np.bincount(where, weights=changes, minlength=len(times))
     return times, np.cumsum(deltas)
+
+
+def step_parts(blocks: Iterable[Spans], others: Spans) -> Iterator[tuple[Floats, Floats]]:
+    """Give the step function of very many intervals in parts, the memory of which follows those open at once.
+
+    Parameters
+    ----------
+    blocks
+        Intervals, in blocks: none begins before one of an earlier block. A NaN begin stands for no interval.
+    others
+        More of them, in any order.
+
+    Yields
+    ------
+    times, values
+        As of :func:`step_function`; each part goes on where the one before ended.
+    """
+    waiting, value = others, 0.0
+    for block in blocks:
+        joined: Spans = (
+            np.concatenate([waiting[0], block[0]]),
+            np.concatenate([waiting[1], block[1]]),
+            np.concatenate([waiting[2], block[2]]),
+        )
+        horizon = float(np.fmax.reduce(block[0], initial=-np.inf))
+        times, deltas, waiting = _changes(joined, horizon)
+        if len(times):
+            values = value + np.cumsum(deltas)
+            value = float(values[-1])
+            yield times, values
+    times, deltas, _ = _changes(waiting, np.inf)
+    if len(times):
+        yield times, value + np.cumsum(deltas)
+
+
+def _changes(spans: Spans, horizon: float) -> tuple[Floats, Floats, Spans]:
+    """Sum the changes at each time before the horizon; and give what changes later."""
+    begin, end, weight = spans
+    kept = end > begin
+    begin, end, weight = begin[kept], end[kept], weight[kept]
+    began = (begin < horizon) & (begin > -np.inf)
+    ended = end < horizon
+    changes = np.concatenate([weight[began], -weight[ended]])
+    times, where = np.unique(np.concatenate([begin[began], end[ended]]), return_inverse=True)
+    deltas = np.bincount(where, weights=changes, minlength=len(times)).astype(np.float64)
+    left = ~ended
+    # What has begun already begins no more.
+    since = np.where(begin < horizon, -np.inf, begin)[left]
+    return times, deltas, (since, end[left], weight[left])
 
 
 def time_average(times: Floats, values: Floats, begin: float, end: float) -> float:

@@ -67,7 +67,7 @@ from mlsim.scenario.words import (
     Word,
     WorkloadFormat,
 )
-from mlsim.scenario.workload import CleaningConfig, SelectConfig, WindowConfig, WorkloadConfig
+from mlsim.scenario.workload import CleaningConfig, DatesConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
     "CORES",
@@ -87,6 +87,7 @@ __all__ = [
     "CostProfile",
     "CostsConfig",
     "CpConfig",
+    "DatesConfig",
     "Dispatcher",
     "DrainConfig",
     "EdgeConfig",

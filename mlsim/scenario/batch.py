@@ -75,9 +75,9 @@ class BatchConfig(Section):
     dispatcher: DispatcherName = Field(
         Dispatcher.QUEUE,
         description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
-        "away), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp or one of the "
-        "sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, "
-        "or an installed one; see mlsim/batch/PLUGINS.md.",
+        "away in the pass of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do "
+        "not fit), cp or one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), "
+        "a class in a file, or an installed one; see mlsim/batch/PLUGINS.md.",
     )
     cp: CpConfig | None = Field(
         None,

@@ -78,6 +78,8 @@ class WorkloadFormat(Word):
     AUTO = "auto"
     SWF = "swf"
     CSV = "csv"
+    PARQUET = "parquet"
+    BATSIM = "batsim"
 
 
 class Mapping(Word):

@@ -8,12 +8,13 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
-from mlsim.scenario.kinds import Count, Line, Switch, WordKind
+from mlsim.scenario.calendar import Moment, Users, Weeks
+from mlsim.scenario.kinds import Count, Line, Number, Switch, WordKind
 from mlsim.scenario.resources import RequestConfig
 from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, WorkloadFormat
 
-__all__ = ["CleaningConfig", "SelectConfig", "WindowConfig", "WorkloadConfig"]
+__all__ = ["CleaningConfig", "DatesConfig", "SelectConfig", "WindowConfig", "WorkloadConfig"]
 
 _KEEP, _DROP, _CLAMP = CleaningRule
 Rule = Annotated[CleaningRule, WordKind(CleaningRule)]
@@ -39,25 +40,73 @@ class WindowConfig(Section):
             yield BrokenRule("end", "is not after start; allowed: a later time than start", ("start",))
 
 
-class SelectConfig(Section):
-    """Which jobs of the log are simulated."""
+class DatesConfig(Section):
+    """A stretch of the calendar; the log's header tells its start (UnixStartTime) and time zone."""
 
-    first: Count | None = Field(
-        None, description="Take the first so many jobs, after window or most_intensive. Default: all."
-    )
-    window: WindowConfig | None = Field(
-        None, description="Take the jobs submitted in a window of time. Not together with most_intensive."
-    )
-    most_intensive: Duration | None = Field(
+    start: Moment | None = Field(
         None,
-        description="Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h). "
-        "Not together with window.",
+        description="Jobs submitted from this date (0:00) or time on, on the clocks of the log's time zone. "
+        "Default: from the first job.",
+        examples=["2002-08-01"],
+    )
+    end: Moment | None = Field(
+        None,
+        description="Jobs submitted before this date (0:00) or time. Default: to the last job.",
+        examples=["2002-09-01"],
     )
 
     def broken_rules(self) -> Iterator[BrokenRule]:
-        """Check that there is only one window."""
-        if self.window is not None and self.most_intensive is not None:
-            yield BrokenRule("most_intensive", "given together with window; give one of them", ("window",))
+        """Check that there is a bound."""
+        if self.start is None and self.end is None:
+            yield BrokenRule("start", "missing; give start, end, or both")
+
+
+class SelectConfig(Section):
+    """Which jobs of the log are simulated."""
+
+    warm_up: Duration | None = Field(
+        None,
+        description="Leave out the jobs of the log's first time of this length (s), often tests and not the "
+        "usual workload (Zrigui 2021, §5.2); all else counts from the first job that is left.",
+    )
+    window: WindowConfig | None = Field(
+        None,
+        description="Take the jobs submitted in a window of time. Only one of window, weeks, dates and "
+        "most_intensive.",
+    )
+    weeks: Weeks | None = Field(
+        None,
+        description="Take the jobs submitted in these weeks; week 1 begins with the first job's arrival.",
+        examples=["1-4"],
+    )
+    dates: DatesConfig | None = Field(None, description="Take the jobs submitted between calendar dates.")
+    most_intensive: Duration | None = Field(
+        None,
+        description="Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h).",
+    )
+    week_crossers: Annotated[CleaningRule, WordKind(CleaningRule, (_KEEP, _DROP))] = Field(
+        _KEEP,
+        description="Jobs that in the log started in one week and ended in another; weeks count from the "
+        "first job's arrival (Zrigui 2021, §5.2, drops them).",
+    )
+    user: Users | None = Field(
+        None, description="Take the jobs of this user or of these users.", examples=[4]
+    )
+    first: Count | None = Field(
+        None, description="Take the first so many jobs of what the other keys leave. Default: all."
+    )
+    scale_load: Annotated[float, Number(0, low_belongs=False)] = Field(
+        1.0,
+        description="Factor of the load: the times between arrivals are divided by it, so that 2 lets jobs "
+        "come twice as fast.",
+    )
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that there is only one stretch of time."""
+        stretches = ("window", "weeks", "dates", "most_intensive")
+        given = [key for key in stretches if getattr(self, key) is not None]
+        for key in given[1:]:
+            yield BrokenRule(key, f"given together with {given[0]}; give one of them", (given[0],))
 
 
 class CleaningConfig(Section):

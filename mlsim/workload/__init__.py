@@ -7,6 +7,7 @@ from mlsim.workload.eurora import eurora
 from mlsim.workload.fields import Field
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.kit import kit
+from mlsim.workload.rates import Rates
 from mlsim.workload.source import Workload, open_workload
 from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
 from mlsim.workload.swf_writer import write_swf
@@ -17,6 +18,7 @@ __all__ = [
     "EspWorkload",
     "Field",
     "JobBlock",
+    "Rates",
     "SwfBlock",
     "SwfReader",
     "Workload",

@@ -88,7 +88,7 @@ class Cleaner:
     memory
         Which memory of the log a job asks for.
     resources
-        What a job can ask for beside cores.
+        What a job can ask for beside cores; None: whatever its log says.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Cleaner:
         machine_processors: int,
         estimates: EstimateSource = EstimateSource.REQUEST,
         memory: MemorySource = MemorySource.NONE,
-        resources: tuple[str, ...] = (),
+        resources: tuple[str, ...] | None = (),
     ) -> None:
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
@@ -152,8 +152,11 @@ class Cleaner:
 
     def _asked(self, log: LogBlock, processors: Floats) -> Asked | None:
         """Give what jobs ask for beside processors; None where their log says nothing."""
-        asked = None if log.asked is None else log.asked.ordered(self._resources)
-        if self._memory is MemorySource.NONE or MEMORY not in self._resources:
+        if log.asked is None or self._resources is None:
+            asked = log.asked
+        else:
+            asked = log.asked.ordered(self._resources)
+        if self._memory is MemorySource.NONE or self._resources is None or MEMORY not in self._resources:
             return asked
         asked = asked or Asked.nothing(len(log), self._resources)
         used = self._memory is MemorySource.USED
@@ -239,4 +242,5 @@ def _as_jobs(
         met=met,
         loop_iterations=log.loop_iterations.astype(np.int64),
         loop_limit=log.loop_limit.astype(np.int64),
+        log_wait=log.wait_time,
     )

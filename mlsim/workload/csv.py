@@ -26,51 +26,27 @@ CSV file is held in memory as a whole.
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
-from mlsim.workload.asked import Asked
+from mlsim.workload.columns import KNOWN, check_names, text_column
 from mlsim.workload.compression import read_chunks
 from mlsim.workload.fields import Field, LoopField
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
+from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-_ALIASES = {"walltime": Field.REQUESTED_TIME, "estimate": Field.REQUESTED_TIME}
-_REQUIRED = {
-    "job_id": Field.JOB_ID,
-    "submit_time": Field.SUBMIT_TIME,
-    "run_time": Field.RUN_TIME,
-    "processors": Field.REQUESTED_PROCESSORS,
-}
-_OPTIONAL = {"status": Field.STATUS}
-_NAMED = {
-    "user": Field.USER,
-    "group": Field.GROUP,
-    "executable": Field.EXECUTABLE,
-    "queue": Field.QUEUE,
-    "partition": Field.PARTITION,
-}
-_LOOP = {field.name.lower(): field for field in LoopField}
-_KNOWN: dict[str, Field | LoopField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
-_REQUEST = "request_"
-_NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_WHOLE = r"^[+-]?[0-9]{1,15}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,61 +104,28 @@ def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
     columns = np.full((len(Field) + len(LoopField), cells.height), -1.0)
     sound = np.ones(cells.height, np.bool_)
     header: Header = {}
-    for name in (name for name in records.names if name in _KNOWN):
-        values, fits = _column(name, cells[name], header)
+    for name in (name for name in records.names if name in KNOWN):
+        values, fits = text_column(name, cells[name], header)
         if not lenient:
             _complain(path, name, cells[name], fits, records.lines)
-        columns[_KNOWN[name]] = values
+        columns[KNOWN[name]] = values
         sound &= fits
-    asked, divides = _asked(path, records, cells, columns[Field.REQUESTED_PROCESSORS], lenient)
-    if asked is not None:
-        header["request_columns"] = [name for name in records.names if _is_request(name)]
-    ignored = [name for name in records.names if name not in _KNOWN and not _is_request(name)]
+    requests = [name for name in records.names if is_request(name)]
+
+    def complain(name: str, fits: Mask, what: str) -> None:
+        _require(path, records, cells, name, fits, lenient, what)
+
+    asked, divides = read_asked(
+        str(path), {name: cells[name] for name in requests}, columns[Field.REQUESTED_PROCESSORS], complain
+    )
+    if requests:
+        header["request_columns"] = requests
+    ignored = [name for name in records.names if name not in KNOWN and name not in requests]
     if ignored:
         header["ignored_columns"] = ignored
-    jobs = replace(LogBlock.from_columns(columns), asked=asked).rows(sound & divides)
+    jobs = LogBlock.from_columns(columns, asked).rows(sound & divides)
     sound &= divides
     return CsvLog(jobs, header, records.broken_lines + int(np.sum(~sound)))
-
-
-def _is_request(name: str) -> bool:
-    return name == "units" or (name.startswith(_REQUEST) and name != _REQUEST)
-
-
-def _asked(
-    path: Path, records: _Records, cells: pl.DataFrame, processors: Floats, lenient: bool
-) -> tuple[Asked | None, Mask]:
-    """Return what the jobs ask for beside processors, and which of them make sense."""
-    columns = [name for name in records.names if _is_request(name)]
-    sound = np.ones(cells.height, np.bool_)
-    if not columns:
-        return None, sound
-    if f"{_REQUEST}cores" in columns:
-        raise InputError(f"{path}: column request_cores: write the cores of a job as its processors")
-    values: dict[str, Ints] = {}
-    for name in columns:
-        values[name], fits = _whole(cells[name], 1 if name == "units" else 0)
-        _require(path, records, cells, name, fits, lenient, "a whole number, or nothing if unknown")
-        sound &= fits
-    units: Ints = values.pop("units", np.full(cells.height, -1, np.int64))
-    totals_of: dict[str, NDArray[Any]] = {"processors": processors, **values}
-    for name, amounts in totals_of.items():
-        fits = (units < 1) | (amounts < 0) | (amounts % np.maximum(units, 1) == 0)
-        _require(path, records, cells, name, fits, lenient, "a multiple of the job's units")
-        sound &= fits
-    totals = np.empty((cells.height, len(values)), np.int64)
-    for column, known in enumerate(values.values()):
-        totals[:, column] = known
-    return Asked(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
-
-
-def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
-    """Read whole numbers from ``least`` up; -1 for empty cells and -1 itself."""
-    empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
-    whole = cells.str.contains(_WHOLE).fill_null(False).to_numpy()
-    values = cells.cast(pl.Int64, strict=False).fill_null(-1).to_numpy().copy()
-    fits: Mask = empty | (whole & ((values >= least) | (values == -1)))
-    return values.astype(np.int64), fits
 
 
 def _require(
@@ -215,7 +158,7 @@ def _records(path: Path, text: str, lenient: bool) -> _Records:
     for line, cells in _numbered(path, text):
         if not names:
             names = [cell.strip() for cell in cells]
-            _check_names(path, line, names)
+            check_names(f"{path}:{line}", names)
         elif len(cells) == len(names):
             write(cells)
             lines.append(line)
@@ -239,56 +182,12 @@ def _numbered(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}:{reader.line_num}: cannot be read as CSV: {err}") from err
 
 
-def _check_names(path: Path, line: int, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"{path}:{line}: column {', '.join(twice)} is there twice")
-    missing = [name for name in _REQUIRED if name not in names]
-    estimates = [name for name in _ALIASES if name in names]
-    if len(estimates) != 1:
-        missing.append("walltime")
-    if len(estimates) > 1:
-        raise InputError(f"{path}:{line}: columns walltime and estimate mean the same; keep one of them")
-    if missing:
-        hints = [near for name in missing for near in difflib.get_close_matches(name, names, 1)]
-        hint = f"\n  is {', '.join(hints)} meant?" if hints else ""
-        raise InputError(
-            f"{path}:{line}: column {', '.join(missing)} is missing\n"
-            f"  found: {', '.join(names)}\n"
-            f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, units, request_<resource>{hint}"
-        )
-
-
-def _column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
-    """Return the values of one column and where they make sense."""
-    field = _KNOWN[name]
-    empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
-    if name in _NAMED and not (cells.str.contains(_WHOLE).fill_null(True).to_numpy() | empty).all():
-        return _codes(name, cells, header), np.ones(cells.len(), np.bool_)
-    numeric = cells.str.contains(_NUMBER).fill_null(False).to_numpy()
-    values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
-    values[~numeric] = np.nan
-    if field not in _NEVER_EMPTY:
-        values[empty] = -1.0
-    return values, field.allows(values)
-
-
-def _codes(name: str, cells: pl.Series, header: Header) -> Floats:
-    """Give numbers to the names of a text column from 1, in the order in which they first appear."""
-    named = cells.set(cells == "", None)
-    names = named.drop_nulls().unique(maintain_order=True)
-    header[f"{name}_names"] = names.to_list()
-    numbers = pl.Series(range(1, names.len() + 1), dtype=pl.Float64)
-    return named.replace_strict(names, numbers, default=-1.0, return_dtype=pl.Float64).to_numpy().copy()
-
-
 def _complain(path: Path, name: str, cells: pl.Series, fits: Mask, lines: Ints) -> None:
     if fits.all():
         return
     row = int(np.argmin(fits))
     found = str(cells[row])[:60] if cells[row] else "an empty cell"
     raise InputError(
-        f"{path}:{lines[row]}: broken line: {name} is {found!r}; expected {_KNOWN[name].expected}\n"
+        f"{path}:{lines[row]}: broken line: {name} is {found!r}; expected {KNOWN[name].expected}\n"
         "  to skip and count such lines, set workload.lenient: true"
     )

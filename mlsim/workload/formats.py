@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.compression import read_chunks
@@ -11,16 +12,25 @@ from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.swf import SwfReader
 
+if TYPE_CHECKING:
+    from mlsim.workload.batsim import BatsimLog
+    from mlsim.workload.csv import CsvLog
+    from mlsim.workload.parquet import ParquetLog
+    from mlsim.workload.rates import Rates
+
 __all__ = ["LogReader", "format_of"]
 
-_BLOCK_JOBS = 32_768
+_BLOCK_JOBS = 16_384
+_LONGEST_LINE = 1 << 20
+_PARQUET_MAGIC = b"PAR1"
 
 
 def format_of(path: Path) -> WorkloadFormat:
-    """Tell the format of a log by its first line, after decompression.
+    """Tell the format of a log by its first bytes, after decompression.
 
-    A first line with a comma that does not start with a number or a semicolon names CSV columns;
-    anything else is taken for SWF, whose reader says what is wrong with it.
+    Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with a
+    comma that does not start with a number or a semicolon names CSV columns; anything else is taken for
+    SWF, whose reader says what is wrong with it.
 
     Raises
     ------
@@ -30,8 +40,12 @@ def format_of(path: Path) -> WorkloadFormat:
     head = b""
     for chunk in read_chunks(path):
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if b"\n" in head:
+        if b"\n" in head or len(head) > _LONGEST_LINE:
             break
+    if head.startswith(_PARQUET_MAGIC):
+        return WorkloadFormat.PARQUET
+    if head.startswith(b"{"):
+        return WorkloadFormat.BATSIM
     line = head.partition(b"\n")[0]
     names_columns = b"," in line and not line.startswith(b";") and line[:1] not in b"+-.0123456789"
     return WorkloadFormat.CSV if names_columns else WorkloadFormat.SWF
@@ -44,6 +58,8 @@ class LogReader:
     ----------
     path, log_format, lenient
         As in the scenario's `workload` section.
+    rates
+        What turns operations and bytes of a Batsim workload into seconds.
 
     Attributes
     ----------
@@ -55,23 +71,31 @@ class LogReader:
         Jobs read so far.
     """
 
-    def __init__(self, path: Path, log_format: WorkloadFormat, *, lenient: bool) -> None:
+    def __init__(
+        self, path: Path, log_format: WorkloadFormat, *, lenient: bool, rates: Rates | None = None
+    ) -> None:
         self.path = path
         self.header: Header = {}
         self.broken_lines = 0
         self.jobs = 0
         self._format = format_of(path) if log_format is WorkloadFormat.AUTO else log_format
         self._lenient = lenient
+        self._rates = rates
+
+    @property
+    def streams(self) -> bool:
+        """Whether the log is read piece by piece; otherwise it is in memory as a whole while it is read."""
+        return self._format is WorkloadFormat.SWF
 
     def blocks(self) -> Iterator[LogBlock]:
-        """Yield the jobs in the order of the log, at most 32,768 at a time.
+        """Yield the jobs in the order of the log, at most 16,384 at a time.
 
         Raises
         ------
         InputError
             The file cannot be read, or a line is broken and `lenient` is false.
         """
-        for block in self._swf() if self._format is WorkloadFormat.SWF else self._csv():
+        for block in self._swf() if self.streams else self._whole():
             self.jobs += len(block)
             yield block
 
@@ -83,11 +107,24 @@ class LogReader:
             yield LogBlock.from_columns(block.columns)
         self.broken_lines = reader.broken_lines
 
-    def _csv(self) -> Iterator[LogBlock]:
-        from mlsim.workload.csv import read_csv  # brings polars, which takes long to import
-
-        log = read_csv(self.path, lenient=self._lenient)
+    def _whole(self) -> Iterator[LogBlock]:
+        """Read a format that is held in memory as a whole."""
+        log = self._read()
         self.header = log.header
         self.broken_lines = log.broken_lines
         for first in range(0, len(log.jobs), _BLOCK_JOBS):
             yield log.jobs.rows(slice(first, first + _BLOCK_JOBS))
+
+    def _read(self) -> CsvLog | ParquetLog | BatsimLog:
+        # Each brings polars, which takes long to import.
+        if self._format is WorkloadFormat.PARQUET:
+            from mlsim.workload.parquet import read_parquet
+
+            return read_parquet(self.path, lenient=self._lenient)
+        if self._format is WorkloadFormat.BATSIM:
+            from mlsim.workload.batsim import read_batsim
+
+            return read_batsim(self.path, self._rates, lenient=self._lenient)
+        from mlsim.workload.csv import read_csv
+
+        return read_csv(self.path, lenient=self._lenient)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Header", "HeaderValue", "add_directive", "header_lines"]
+__all__ = [
+    "Header",
+    "HeaderValue",
+    "add_directive",
+    "header_lines",
+    "header_of_json",
+    "is_directive",
+    "is_header",
+]
 
 HeaderValue = str | list[str]
 Header = dict[str, HeaderValue]
@@ -56,11 +65,37 @@ def header_lines(header: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
         A key or a value cannot be written in a comment line.
     """
     for key, values in header.items():
+        if not is_directive(key, values):
+            raise ValueError(f"{key!r}: {values!r} cannot be an SWF directive (one word, one line of text)")
         for value in [values] if isinstance(values, str) else values:
-            line = f" {key}: {value}".rstrip()
-            found = _DIRECTIVE.fullmatch(line)
-            if found is None or found.groups() != (key, value):
-                raise ValueError(
-                    f"{key!r}: {value!r} cannot be an SWF directive (one word, one line of text)"
-                )
-            yield f";{line}"
+            yield f";{_line(key, value)}"
+
+
+def is_directive(key: str, values: str | Sequence[str]) -> bool:
+    """Whether a key and its values can be written in comment lines."""
+    for value in [values] if isinstance(values, str) else values:
+        found = _DIRECTIVE.fullmatch(_line(key, value))
+        if found is None or found.groups() != (key, value):
+            return False
+    return True
+
+
+def _line(key: str, value: str) -> str:
+    return f" {key}: {value}".rstrip()
+
+
+def header_of_json(text: str) -> Header | None:
+    """Read a header written as JSON; None if it is no object of texts and lists of texts."""
+    try:
+        header = json.loads(text)
+    except ValueError:
+        return None
+    return header if is_header(header) else None
+
+
+def is_header(value: object) -> bool:
+    """Whether a value has the form of a header."""
+    return isinstance(value, dict) and all(
+        isinstance(item, str) or (isinstance(item, list) and all(isinstance(word, str) for word in item))
+        for item in value.values()
+    )

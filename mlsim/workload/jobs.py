@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ __all__ = ["JobBlock"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_TYPES: dict[str, type[np.generic]] = dict.fromkeys(("submit_time", "run_time", "estimate"), np.float64)
+_TYPES: dict[str, type[np.generic]] = dict.fromkeys(
+    ("submit_time", "run_time", "estimate", "log_wait"), np.float64
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class JobBlock:
         Iterations of the loop that the job executes, -1 if the scenario decides.
     loop_limit
         Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides.
+    log_wait
+        How long it waited in the log [s], -1 if not known, as it is where nothing is given.
     asked
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     """
@@ -67,7 +71,12 @@ class JobBlock:
     met: Ints
     loop_iterations: Ints
     loop_limit: Ints
+    log_wait: Floats = field(default_factory=lambda: np.empty(0))
     asked: Asked | None = None
+
+    def __post_init__(self) -> None:
+        if self.log_wait.size != self.job_id.size:
+            object.__setattr__(self, "log_wait", np.full(self.job_id.size, -1.0))
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -81,6 +90,10 @@ class JobBlock:
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
         return replace(self, submit_time=self.submit_time + seconds)
+
+    def with_load(self, factor: float) -> JobBlock:
+        """Return the same jobs with submit times divided by a factor."""
+        return self if factor == 1.0 else replace(self, submit_time=self.submit_time / factor)
 
     def arrival_order(self) -> NDArray[np.intp]:
         """Row numbers in arrival order; jobs that tie in time and identifier stay as they are."""
@@ -112,4 +125,4 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(field.name for field in fields(JobBlock) if field.name != "asked")
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name != "asked")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.workload.asked import Asked
+from mlsim.workload.asked import Asked, joined
 from mlsim.workload.fields import Field, LoopField
 
 __all__ = ["LogBlock"]
@@ -20,39 +21,53 @@ Floats = NDArray[np.float64]
 class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
-    The attributes are the columns of :class:`Field` that a simulation uses, and those of
-    :class:`LoopField`, under the same names. ``asked`` is what a CSV workload says of units and resources.
+    The attributes are the columns of :class:`Field` and those of :class:`LoopField`, under the same names.
+    ``asked`` is what the log says of units and resources; None where it says nothing.
     """
 
     job_id: Floats
     submit_time: Floats
+    wait_time: Floats
     run_time: Floats
     allocated_processors: Floats
+    average_cpu_time: Floats
+    used_memory: Floats
     requested_processors: Floats
     requested_time: Floats
+    requested_memory: Floats
     status: Floats
     user: Floats
     group: Floats
     executable: Floats
     queue: Floats
     partition: Floats
+    preceding_job: Floats
+    think_time: Floats
     loop_iterations: Floats
     loop_limit: Floats
-    wait_time: Floats
-    requested_memory: Floats
-    used_memory: Floats
     asked: Asked | None = None
 
     def __len__(self) -> int:
         return self.job_id.size
 
     @staticmethod
-    def from_columns(columns: Floats) -> LogBlock:
+    def from_columns(columns: Floats, asked: Asked | None = None) -> LogBlock:
         """Take the columns from an array of shape (20, jobs), or (18, jobs) without those of the loop."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
-        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)))
+        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked)
+
+    @staticmethod
+    def concatenate(blocks: Sequence[LogBlock]) -> LogBlock:
+        """Join blocks end to end."""
+        if not blocks:
+            return LogBlock.from_columns(np.empty((len(_NAMES), 0)))
+        asked = joined([block.asked for block in blocks], list(map(len, blocks)))
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
+        }
+        return LogBlock(**columns, asked=asked)
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""

@@ -1,31 +1,39 @@
 """Where a simulation gets its jobs from: a log, read, cleaned, sorted, cut and shifted to time 0.
 
-A log of up to `HELD_JOBS` jobs (after cleaning) is read once and held as columns. A longer one is
-read twice in constant memory: once to count its jobs and find the selected span, and once for the
-jobs themselves. Jobs that are out of order by at most `LOOK_AHEAD` places are sorted on the way;
-a long log with more disorder than that is held as a whole after all.
+A log of up to `HELD_JOBS` jobs (after cleaning), and one of a format that is read as a whole, is read
+once and held as columns. A longer one is read twice in constant memory: once to count its jobs and find
+the selected span, and once for the jobs themselves. Jobs that are out of order by at most `LOOK_AHEAD`
+places are sorted on the way; a long log with more disorder than that is held as a whole after all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
+from typing import Final
 
 from mlsim.errors import InputError
-from mlsim.scenario import SelectConfig, WorkloadConfig
+from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig
+from mlsim.scenario.hints import nearest
 from mlsim.workload.clean import Cleaner
+from mlsim.workload.dates import dates_in_log_time
 from mlsim.workload.formats import LogReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
-from mlsim.workload.order import DisorderCount, TooDisorderedError, in_order
+from mlsim.workload.order import DisorderCount, DuplicateCount, TooDisorderedError, in_order
+from mlsim.workload.rates import Rates
 from mlsim.workload.select import Selection, Span, find_span, rows_in
 
-__all__ = ["Workload", "open_workload"]
+__all__ = ["AS_LOGGED", "Workload", "open_workload"]
 
-HELD_JOBS = 500_000
+AS_LOGGED: Final = ("*",)
+"""In place of the names of resources: whatever the log asks for."""
+
+HELD_JOBS = 100_000
 LOOK_AHEAD = 32_768
 BLOCK_JOBS = 65_536
 
@@ -43,7 +51,8 @@ class Workload:
     notes
         What was found in the log, as counts above 0, over the whole log whatever is selected: every
         cleaning rule and fallback that met a job (:mod:`mlsim.workload.clean`), `out_of_order`
-        (jobs listed right after one that was submitted later) and `broken_lines` (skipped).
+        (jobs listed right after one that was submitted later), `duplicate_ids` (jobs whose job_id an
+        earlier one has) and `broken_lines` (skipped).
     header
         What the log says about itself.
     origin
@@ -72,22 +81,32 @@ class _Pass:
     """One walk over the log: cleaned jobs in the log's order, and counts of what was met."""
 
     def __init__(
-        self, config: WorkloadConfig, path: Path, machine_processors: int, resources: tuple[str, ...] | None
+        self,
+        config: WorkloadConfig,
+        path: Path,
+        machine_processors: int,
+        resources: tuple[str, ...] | None,
+        rates: Rates | None,
     ) -> None:
+        known = None if resources == AS_LOGGED else resources or ()
         memory = config.request.memory
-        self._cleaner = Cleaner(
-            config.cleaning, machine_processors, config.estimates, memory, resources or ()
-        )
-        self._reader = LogReader(path, config.format, lenient=config.lenient)
+        self._cleaner = Cleaner(config.cleaning, machine_processors, config.estimates, memory, known)
         self._resources = resources
+        self._reader = LogReader(path, config.format, lenient=config.lenient, rates=rates)
         self._disorder = DisorderCount()
+        self._duplicates = DuplicateCount()
 
     def blocks(self) -> Iterator[JobBlock]:
-        return map(self._cleaner.clean, self._disorder.watch(map(self._checked, self._reader.blocks())))
+        return map(self._cleaner.clean, map(self._checked, self._reader.blocks()))
+
+    def surveyed(self) -> Iterator[JobBlock]:
+        """Give the blocks, and count what only a walk over the whole log can tell."""
+        watched = self._duplicates.watch(self._disorder.watch(self._reader.blocks()))
+        return map(self._cleaner.clean, map(self._checked, watched))
 
     def _checked(self, block: LogBlock) -> LogBlock:
         """Check that the log asks only for resources that there are."""
-        if block.asked is None:
+        if block.asked is None or self._resources == AS_LOGGED:
             return block
         if self._resources is None:
             return replace(block, asked=None)
@@ -100,9 +119,18 @@ class _Pass:
                 )
         return block
 
+    @property
+    def streams(self) -> bool:
+        return self._reader.streams
+
+    @property
+    def header(self) -> Header:
+        return self._reader.header
+
     def notes(self) -> dict[str, int]:
         counts = dict(self._cleaner.notes)
         counts["out_of_order"] = self._disorder.jobs
+        counts["duplicate_ids"] = self._duplicates.jobs
         counts["broken_lines"] = self._reader.broken_lines
         return {name: count for name, count in sorted(counts.items()) if count}
 
@@ -117,7 +145,7 @@ class _Pass:
         met = ", ".join(f"{name} {count}" for name, count in self.notes().items())
         found = f"  found in the log: {met}\n" if met else ""
         if jobs == 0:
-            return f"{path}: holds no job\n{found}  is it a workload log (SWF or CSV)?"
+            return f"{path}: holds no job\n{found}  is it a workload log (SWF, CSV, Parquet or Batsim)?"
         return (
             f"{path}: of {jobs} jobs none is left after cleaning and selection\n{found}"
             "  look at workload.select and workload.cleaning in the scenario"
@@ -129,6 +157,7 @@ def open_workload(
     path: Path,
     machine_processors: int,
     resources: tuple[str, ...] | None = None,
+    rates: Rates | None = None,
 ) -> Workload:
     """Open the workload of a scenario.
 
@@ -141,37 +170,65 @@ def open_workload(
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
     resources
-        Names of what jobs can ask for beside cores; None passes over what the log says of that.
+        Names of what jobs can ask for beside cores, or :data:`AS_LOGGED`; None passes over what the log says
+        of that.
+    rates
+        Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
 
     Raises
     ------
     InputError
         The file is missing, unreadable or broken, or no job is left.
     """
-    selection = _selection(config.select)
-    survey = _Pass(config, path, machine_processors, resources)
-    held, rest = _take(survey.blocks(), HELD_JOBS)
+
+    def new_pass() -> _Pass:
+        return _Pass(config, path, machine_processors, resources, rates)
+
+    def walk() -> Iterator[JobBlock]:
+        return in_order(new_pass().blocks(), LOOK_AHEAD)
+
+    survey = new_pass()
+    held, rest = _take(survey.surveyed(), HELD_JOBS if survey.streams else math.inf)
+    selection = _selection(config.select, survey.header, path)
+    factor = config.select.scale_load
     if rest is None:
-        return _held_workload(survey, held, selection)
+        return _held_workload(survey, held, selection, factor)
+    surveyed = in_order(chain(_drain(held), rest), LOOK_AHEAD)
     try:
-        span = find_span(selection, in_order(chain(_drain(held), rest), LOOK_AHEAD))
+        walks = chain([surveyed], (walk() for _ in count()))
+        span = find_span(selection, lambda: next(walks))
     except TooDisorderedError:
-        survey = _Pass(config, path, machine_processors, resources)
-        return _held_workload(survey, list(survey.blocks()), selection)
-
-    def blocks() -> Iterator[JobBlock]:
-        jobs = _Pass(config, path, machine_processors, resources).blocks()
-        return _cut(span, in_order(jobs, LOOK_AHEAD))
-
-    return survey.workload(span, blocks)
+        survey = new_pass()
+        return _held_workload(survey, list(survey.surveyed()), selection, factor)
+    return survey.workload(span, lambda: _cut(span, walk(), factor))
 
 
-def _selection(config: SelectConfig) -> Selection:
-    window = None if config.window is None else (config.window.start, config.window.end)
-    return Selection(config.first, window, config.most_intensive)
+def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
+    return Selection(
+        first=config.first,
+        window=None if config.window is None else (config.window.start, config.window.end),
+        most_intensive=config.most_intensive,
+        warm_up=config.warm_up or 0.0,
+        weeks=config.weeks,
+        between=None if config.dates is None else dates_in_log_time(config.dates, header, path),
+        whole_weeks=config.week_crossers is CleaningRule.DROP,
+        users=None if config.user is None else _numbers_of(config.user, header, path),
+    )
 
 
-def _take(blocks: Iterator[JobBlock], limit: int) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
+def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple[int, ...]:
+    """Give users' numbers; names are those that the header has for the codes of the column."""
+    names = header.get("user_names", [])
+    numbers = []
+    for user in users:
+        if isinstance(user, str) and user not in names:
+            meant = nearest(user, names) if names else " it has numbers only;"
+            raise InputError(f"{path}: there is no user {user!r};{meant} look at workload.select.user")
+        numbers.append(names.index(user) + 1 if isinstance(user, str) else user)
+    return tuple(numbers)
+
+
+def _take(blocks: Iterator[JobBlock], limit: float) -> tuple[list[JobBlock], Iterator[JobBlock] | None]:
     """Take blocks until there are more than `limit` jobs; None in place of the rest if there are not."""
     held: list[JobBlock] = []
     jobs = 0
@@ -190,13 +247,13 @@ def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
         yield blocks.pop()
 
 
-def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection) -> Workload:
+def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection, factor: float) -> Workload:
     jobs = JobBlock.concatenate(blocks)
     blocks.clear()
     if not jobs.is_ordered():
         jobs = jobs.select(jobs.arrival_order())
-    span = find_span(selection, [jobs])
-    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]))))
+    span = find_span(selection, lambda: [jobs])
+    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor)))
 
     def again() -> Iterator[JobBlock]:
         return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
@@ -204,14 +261,13 @@ def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection) 
     return survey.workload(span, again)
 
 
-def _cut(span: Span, blocks: Iterator[JobBlock]) -> Iterator[JobBlock]:
-    """Yield the jobs of the span, the first one at time 0."""
+def _cut(span: Span, blocks: Iterator[JobBlock], factor: float) -> Iterator[JobBlock]:
+    """Yield the jobs of the span, the first one at time 0, so many times as fast."""
     missing = span.jobs
     for block in blocks:
-        rows = rows_in(span, block)
-        rows = slice(rows.start, min(rows.stop, rows.start + missing))
-        if rows.stop > rows.start:
-            missing -= rows.stop - rows.start
-            yield block.select(rows).shifted(-span.origin)
+        rows = rows_in(span, block)[:missing]
+        if rows.size:
+            missing -= rows.size
+            yield block.select(rows).shifted(-span.origin).with_load(factor)
         if missing == 0:
             return

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._memory import let_go_of_compiler
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks
 from mlsim.workload.fields import Field
@@ -114,6 +115,7 @@ class SwfReader:
         from mlsim.workload.swf_kernel import scan  # brings numba, which takes long to import
 
         state = self._state
+        loaded = False
         state[:] = 0
         state[LINE] = 1
         for text in _whole_lines(self.path):
@@ -122,6 +124,9 @@ class SwfReader:
             while state[POSITION] < data.size:
                 before = int(state[ROW])
                 answer = scan(data, state, self._columns, self._lines, self._tails)
+                if not loaded:
+                    let_go_of_compiler()
+                    loaded = True
                 self._collect_extras(text, before)
                 if answer == FULL:
                     yield self._take_block()

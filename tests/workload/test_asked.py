@@ -130,7 +130,7 @@ def test_memory_of_an_swf_is_per_processor(tmp_path, source, mapping, units, mem
         ({"batch": {"dispatcher": "prb", "policy": "SAF"}}, "read by dispatcher queue only"),
         ({"batch": {"dispatcher": "reject", "allocator": "random"}}, "read by dispatcher queue only"),
         ({"batch": {"policy": "shortest"}}, "an entry point of mlsim.policies"),
-        ({"batch": {"engine": "replay", "allocator": "best-fit"}}, "needs batch.allocator: first-fit"),
+        ({"batch": {"engine": "replay"}}, "needs platform.nodes: no memory and no other resources"),
     ],
 )
 def test_scenarios_that_make_no_sense_are_told(changes, told):

@@ -28,7 +28,7 @@ def split(block: JobBlock, places: list[int]) -> list[JobBlock]:
 
 def chosen(selection: Selection, submits: list[float], places: list[int]) -> list[float]:
     blocks = split(block_of(submits), places)
-    span = find_span(selection, blocks)
+    span = find_span(selection, lambda: blocks)
     taken = [t for block in blocks for t in block.submit_time[rows_in(span, block)].tolist()]
     assert span.jobs <= len(taken)
     if span.jobs:

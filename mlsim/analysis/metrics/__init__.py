@@ -22,6 +22,7 @@ from mlsim.analysis.metrics.queue import (
     queue_quantiles,
     queue_shares,
 )
+from mlsim.analysis.metrics.streamed import aggregate_jobs
 from mlsim.analysis.metrics.system import (
     busy_seconds,
     job_counts,
@@ -47,6 +48,7 @@ __all__ = [
     "Weekly",
     "accuracy",
     "aggregate",
+    "aggregate_jobs",
     "allocated_seconds",
     "backfilled_share",
     "breakdown",

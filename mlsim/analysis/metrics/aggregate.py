@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Aggregate", "aggregate"]
+__all__ = ["NAMES", "PERCENTILES", "Aggregate", "aggregate"]
 
 Aggregate = dict[str, float | None]
 """``mean``, ``std``, ``median``, ``p90``, ``p99``, ``max``, in the values' unit; None without values."""
 
-_NAMES = ("mean", "std", "median", "p90", "p99", "max")
+NAMES = ("mean", "std", "median", "p90", "p99", "max")
+PERCENTILES = (50.0, 90.0, 99.0)
 
 
 def aggregate(values: ArrayLike) -> Aggregate:
@@ -26,7 +27,7 @@ def aggregate(values: ArrayLike) -> Aggregate:
     numbers = np.asarray(values, np.float64)
     defined = numbers[~np.isnan(numbers)]
     if not len(defined):
-        return dict.fromkeys(_NAMES)
-    median, p90, p99 = np.percentile(defined, [50, 90, 99])
+        return dict.fromkeys(NAMES)
+    median, p90, p99 = np.percentile(defined, PERCENTILES)
     results = (defined.mean(), defined.std(), median, p90, p99, defined.max())
-    return {name: float(result) for name, result in zip(_NAMES, results, strict=True)}
+    return {name: float(result) for name, result in zip(NAMES, results, strict=True)}

@@ -22,6 +22,8 @@ def released_seconds(
 ) -> tuple[float, float]:
     """Node-seconds and core-seconds given back: Σ (return or end of the job - release), nodes and cores."""
     row = occupancy.released
+    if not row.any():
+        return 0.0, 0.0
     early = (away_until(occupancy, jobs, attempts) - occupancy.end)[row]
     nodes = early * occupancy.count[row]
     return float(np.sum(nodes)), float(np.sum(nodes * occupancy.cores[row]))

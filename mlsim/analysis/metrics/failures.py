@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mlsim.analysis.metrics.streamed import total
 from mlsim.record import OutageKind, Outages, Records
 from mlsim.record.derived import lost_core_seconds
 from mlsim.record.energy import run_span
@@ -42,7 +43,7 @@ def failure_metrics(records: Records) -> dict[str, Any]:
         "node_drains": int(np.count_nonzero(within & (outages.kind == OutageKind.DRAINED))),
         "restarts": len(attempts.job),
         "jobs_restarted": len(np.unique(attempts.job)),
-        "lost_core_seconds": float(np.sum(lost_core_seconds(records))),
+        "lost_core_seconds": total(lost_core_seconds(records)),
         "node_downtime": downtime,
         "availability": 1.0 - downtime / capacity if capacity > 0 else None,
     }

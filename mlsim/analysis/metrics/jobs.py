@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.record import Jobs
+from mlsim.record.blocks import blocks_of
 from mlsim.record.derived import (
     bounded_slowdown,
     per_processor_bounded_slowdown,
@@ -58,5 +59,8 @@ JOB_METRICS: dict[str, JobMetric] = {
 
 def backfilled_share(jobs: Jobs) -> float | None:
     """Share of the started jobs that were backfilled, in [0, 1] (Zrigui 2021, §4.3.4, counts them)."""
-    started = int(np.count_nonzero(~np.isnan(jobs.start_time)))
-    return np.count_nonzero(jobs.backfilled) / started if started else None
+    started = backfilled = 0
+    for block in blocks_of(jobs):
+        started += int(np.count_nonzero(~np.isnan(block.start_time)))
+        backfilled += int(np.count_nonzero(block.backfilled))
+    return backfilled / started if started else None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
+from mlsim.analysis.metrics.aggregate import Aggregate
+from mlsim.analysis.metrics.streamed import aggregate_values
 from mlsim.record import Attempts, Jobs, Passes, empty
+from mlsim.record.blocks import blocks_of, is_long, rows_of
 from mlsim.record.derived import waiting_spans
-from mlsim.record.timeline import step_function
+from mlsim.record.timeline import Spans, step_function, step_parts
 
 __all__ = ["queue_length", "queue_length_at_passes", "queue_quantiles", "queue_shares"]
 
@@ -53,11 +58,14 @@ def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
     float64 or None
         Shape (largest length + 1,); None where no job started.
     """
-    started = ~np.isnan(jobs.start_time)
-    if not started.any():
+    attempts = empty(Attempts) if attempts is None else attempts
+    span = _time_of_queues(jobs)
+    if span is None:
         return None
-    first, last = float(np.min(jobs.submit_time)), float(np.max(jobs.start_time[started]))
-    times, waiting = step_function(*waiting_spans(jobs, empty(Attempts) if attempts is None else attempts))
+    first, last = span
+    if is_long(jobs):
+        return _streamed_shares(jobs, attempts, first, last)
+    times, waiting = step_function(*waiting_spans(jobs, attempts))
     if last <= first or not len(times):
         return np.ones(1)
     edges = np.clip(np.append(times, np.inf), first, last)
@@ -65,6 +73,60 @@ def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
     seconds[0] += edges[0] - first
     shares: Floats = seconds / (last - first)
     return shares
+
+
+def _time_of_queues(jobs: Jobs) -> tuple[float, float] | None:
+    """Give the first submission and the last start; None where no job started."""
+    first, last = np.inf, -np.inf
+    for block in blocks_of(jobs):
+        first = min(first, float(np.min(block.submit_time, initial=np.inf)))
+        last = float(np.fmax(last, np.fmax.reduce(block.start_time, initial=-np.inf)))
+    return (first, last) if last > -np.inf else None
+
+
+def _streamed_shares(jobs: Jobs, attempts: Attempts, first: float, last: float) -> Floats:
+    """Give the shares of :func:`queue_shares` in memory that follows the jobs that wait at one time."""
+    if last <= first:
+        return np.ones(1)
+    seconds = np.zeros(1)
+    at, length = first, 0
+    for times, waiting in step_parts(_waits_of_jobs(jobs, attempts), _waits_of_attempts(jobs, attempts)):
+        edges = np.clip(np.append(at, times), first, last)
+        lengths = np.append(length, waiting[:-1].astype(np.int64))
+        new = np.bincount(lengths, weights=np.diff(edges)).astype(np.float64)
+        seconds = _joined(seconds, new)
+        at, length = float(times[-1]), int(waiting[-1])
+    seconds[0] += max(last - at, 0.0)
+    return seconds / (last - first)
+
+
+def _waits_of_jobs(jobs: Jobs, attempts: Attempts) -> Iterator[Spans]:
+    """Yield when jobs waited that started once, in order of submission."""
+    first = 0
+    for block in blocks_of(jobs):
+        waits = block.start_time > block.submit_time
+        rows = attempts.job[(attempts.job >= first) & (attempts.job < first + len(waits))]
+        waits[rows - first] = False
+        yield block.submit_time[waits], block.start_time[waits], np.ones(np.count_nonzero(waits))
+        first += len(waits)
+
+
+def _waits_of_attempts(jobs: Jobs, attempts: Attempts) -> Spans:
+    """Give when the others waited, for each of their starts."""
+    again = np.unique(attempts.job)
+    theirs = rows_of(jobs, again)
+    numbered = replace(attempts, job=np.searchsorted(again, attempts.job))
+    begin, end = waiting_spans(theirs, numbered)
+    return begin, end, np.ones(len(begin))
+
+
+def _joined(one: Floats, other: Floats) -> Floats:
+    """Add up two arrays, of which one may be longer."""
+    if len(one) < len(other):
+        one, other = other, one
+    one = one.copy()
+    one[: len(other)] += other
+    return one
 
 
 def queue_quantiles(shares: Floats, levels: list[float]) -> list[float]:
@@ -79,4 +141,4 @@ def queue_length_at_passes(passes: Passes) -> Aggregate:
 
     Every pass counts once, however long nothing happens after it; the jobs submitted at its time count.
     """
-    return aggregate(passes.queue_length)
+    return aggregate_values(passes.queue_length)

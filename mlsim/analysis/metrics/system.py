@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.record import Jobs, JobState, Nodes, Records, Rejections
+from mlsim.record.blocks import blocks_of, is_long, value_blocks
 from mlsim.record.derived import allocated_seconds, run_time
 
 __all__ = [
@@ -28,37 +29,43 @@ Floats = NDArray[np.float64]
 
 def job_counts(jobs: Jobs) -> dict[str, int]:
     """How many jobs were submitted, how many ended in each state, how many were backfilled."""
-    ends = np.bincount(jobs.state, minlength=len(JobState))
+    ends = np.zeros(len(JobState), np.int64)
+    backfilled = 0
+    for block in blocks_of(jobs):
+        backfilled += int(np.count_nonzero(block.backfilled))
+        ends += np.bincount(block.state, minlength=len(JobState))
     return {
         "submitted": len(jobs.job_id),
         "completed": int(ends[JobState.COMPLETED]),
         "killed": int(ends[JobState.KILLED]),
         "failed": int(ends[JobState.FAILED]),
         "rejected": int(ends[JobState.REJECTED]),
-        "backfilled": int(np.count_nonzero(jobs.backfilled)),
+        "backfilled": backfilled,
     }
 
 
 def rejected_because(rejections: Rejections) -> dict[str, int]:
     """How many jobs were turned away, by reason."""
-    counts = np.bincount(rejections.reason, minlength=len(rejections.reasons))
+    counts = np.zeros(len(rejections.reasons), np.int64)
+    for reasons in value_blocks(rejections.reason):
+        counts += np.bincount(reasons, minlength=len(counts))
     return dict(zip(rejections.reasons, counts.tolist(), strict=True))
 
 
 def makespan(jobs: Jobs) -> float | None:
     """T_batch = last end - first start, in seconds (Eleliemy 2021, Eq. 2.17)."""
-    return _span(jobs.start_time, jobs.end_time)
+    return _span(jobs, "start_time", "end_time")
 
 
 def makespan_from_submit(jobs: Jobs) -> float | None:
     """Last end - first submission, in seconds."""
-    return _span(jobs.submit_time, jobs.end_time)
+    return _span(jobs, "submit_time", "end_time")
 
 
 def throughput(jobs: Jobs) -> float | None:
     """Completed jobs per hour of makespan (Eleliemy 2021, §2.2.5)."""
     span = makespan(jobs)
-    completed = np.count_nonzero(jobs.state == JobState.COMPLETED)
+    completed = sum(int(np.count_nonzero(block.state == JobState.COMPLETED)) for block in blocks_of(jobs))
     return completed / span * 3600.0 if span else None
 
 
@@ -92,15 +99,31 @@ def utilization(records: Records) -> dict[str, float | None]:
     capacity = machine_cores(records.nodes) * (makespan(jobs) or 0.0)
     if not capacity:
         return {"busy": None, "allocated": None}
-    allocated = allocated_seconds(records.occupancy, len(jobs.job_id))
-    return {
-        "busy": float(np.sum(busy_seconds(records))) / capacity,
-        "allocated": float(np.sum(allocated)) / capacity,
-    }
+    return {"busy": _busy_sum(records) / capacity, "allocated": _allocated_sum(records) / capacity}
 
 
-def _span(begin: Floats, end: Floats) -> float | None:
+def _busy_sum(records: Records) -> float:
+    if not is_long(records.jobs) or len(records.loops.job):
+        return float(np.sum(busy_seconds(records)))
+    of_jobs = sum(float(np.nansum(block.working * run_time(block))) for block in blocks_of(records.jobs))
+    return of_jobs + float(np.sum(records.attempts.busy))
+
+
+def _allocated_sum(records: Records) -> float:
+    if not is_long(records.occupancy):
+        return float(np.sum(allocated_seconds(records.occupancy, len(records.jobs.job_id))))
+    return sum(
+        float(np.sum(block.count * block.cores * (block.end - block.start)))
+        for block in blocks_of(records.occupancy)
+    )
+
+
+def _span(jobs: Jobs, begin: str, end: str) -> float | None:
     """Last end - first begin; None where no job has both."""
-    if not np.any(end >= begin):
-        return None
-    return float(np.nanmax(end) - np.nanmin(begin))
+    first, last, found = np.inf, -np.inf, False
+    for block in blocks_of(jobs):
+        begins, ends = getattr(block, begin), getattr(block, end)
+        found = found or bool(np.any(ends >= begins))
+        first = float(np.fmin(first, np.fmin.reduce(begins, initial=np.inf)))
+        last = float(np.fmax(last, np.fmax.reduce(ends, initial=-np.inf)))
+    return last - first if found else None

@@ -16,7 +16,7 @@ def needs_resources(config: BatchConfig, requests: Requests) -> bool:
     return (
         not requests.plain
         or config.allocator != Allocator.FIRST_FIT
-        or config.dispatcher != Dispatcher.QUEUE
+        or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT)
         or not isinstance(config.policy, Policy)
     )
 

@@ -189,9 +189,6 @@ class ResourceState(BatchState):
             self._ended[k] = slot
         arrive(now, len(ended), self._ended, first, last, arrivals, self.arrays, self.grid)
         self._measure()
-        if self._config.dispatcher is Dispatcher.REJECT:
-            self.rejected.extend((slot, "the dispatcher rejects every job") for slot in self.abandon_queue())
-            return 0
         if self._allocator is None:
             return self._make_pass(now, released)
         self._allocator.now = now

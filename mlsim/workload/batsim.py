@@ -1,0 +1,303 @@
+"""Workloads of Batsim: a JSON object with ``nb_res``, ``jobs`` and ``profiles``.
+
+=============  ==========================================================================================
+job            meaning
+=============  ==========================================================================================
+``id``         whole number, or a text of one; if one job's is another text, all jobs get the numbers 1, 2,
+               ... in the order of the file, and the header keeps the texts (``job_names``)
+``subtime``    submit time [s]
+``res``        resources asked for: processors
+``profile``    name of the profile that says what the job executes
+``walltime``   requested time [s]; missing or -1: unknown
+others         ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``,
+               ``loop_iterations``, ``loop_limit``, ``units``, ``request_<resource>`` as in CSV; anything
+               else is passed over
+=============  ==========================================================================================
+
+Profiles become run times. Batsim has renamed them over the years; all names are understood.
+
+===================================================  ====================================================
+type                                                 run time [s]
+===================================================  ====================================================
+``delay``, ``DelayProfile``                          ``delay``
+``parallel_homogeneous``, ``msg_par_hg``,            max(``cpu`` / speed, 8 (res - 1) ``com`` / bandwidth)
+``ptask_homogeneous``,                               with ``cpu`` FLOP on each resource and ``com`` bytes
+``ParallelTaskHomogeneousProfile``                   from each to each other one
+``parallel_homogeneous_total``, ``msg_par_hg_tot``,  the same with ``cpu`` / res and
+or the above with a ``generation_strategy`` that     ``com`` / (res (res - 1))
+spreads uniformly
+===================================================  ====================================================
+
+The speed [FLOP/s] is that of a processor and the bandwidth [bit/s] that of a link of the scenario's
+platform. The formula is Batsim's (SimGrid's parallel tasks: computation and communication go on
+together, the slower one decides) where every resource has a full-duplex link of its own and no other job
+is in the way; latencies are left out. A job with a profile of any other type is an error.
+
+Source: the documentation of Batsim, "Workload". A file is held in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.workload.columns import KNOWN, typed_column
+from mlsim.workload.compression import read_chunks
+from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.header import Header, is_header
+from mlsim.workload.log import LogBlock
+from mlsim.workload.named import NamedColumns, number_words, other_directives
+from mlsim.workload.rates import Rates
+from mlsim.workload.request_columns import is_request, read_asked
+
+__all__ = ["BatsimLog", "read_batsim", "write_batsim"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_DELAY = ("delay", "DelayProfile")
+_HOMOGENEOUS = (
+    "parallel_homogeneous",
+    "msg_par_hg",
+    "ptask_homogeneous",
+    "ParallelTaskHomogeneousProfile",
+)
+_TOTAL = ("parallel_homogeneous_total", "msg_par_hg_tot")
+_EACH_STRATEGIES = ("defined_amount_used_for_each_value", "DefinedAmountsUsedForEachValue")
+_SPREAD_STRATEGIES = ("defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly")
+_FIELDS = {"id": "job_id", "subtime": "submit_time", "res": "processors", "walltime": "walltime"}
+_OTHERS = [name for name in KNOWN if name not in (*_FIELDS.values(), "estimate", "run_time")]
+
+
+@dataclass(frozen=True, slots=True)
+class BatsimLog:
+    """A Batsim workload: its ``jobs`` in the order of the file, its ``header``, broken jobs skipped."""
+
+    jobs: LogBlock
+    header: Header
+    broken_lines: int
+
+
+def read_batsim(path: Path, rates: Rates | None = None, *, lenient: bool = False) -> BatsimLog:
+    """Read a Batsim workload, compressed or not.
+
+    Parameters
+    ----------
+    path
+        The file.
+    rates
+        Needed by profiles that count operations and bytes.
+    lenient
+        Skip and count jobs with values that make no sense.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is not of the form of a Batsim workload, or has a job of a profile that is
+        missing, cannot be used or is of an unknown type.
+    """
+    content = _content(path)
+    jobs, profiles = content["jobs"], content["profiles"]
+    if not jobs:
+        raise InputError(f"{path}: holds no job")
+    names = [_job_name(path, row, job) for row, job in enumerate(jobs)]
+    header: Header = dict(content["header"]) if is_header(content.get("header")) else {}
+    if "nb_res" in content:
+        header["nb_res"] = str(content["nb_res"])
+    numbers = _numbers(names, header)
+    columns = np.full((len(Field) + len(LoopField), len(jobs)), -1.0)
+    sound = np.ones(len(jobs), np.bool_)
+    given = {"id": pl.Series(numbers)} | {
+        key: _series(job.get(key) for job in jobs) for key in (*_FIELDS, *_OTHERS) if key != "id"
+    }
+
+    def complain(key: str, fits: Mask, expected: str) -> None:
+        if lenient or fits.all():
+            return
+        row = int(np.argmin(fits))
+        key = "res" if key == "processors" else key
+        found = json.dumps(jobs[row][key]) if key in jobs[row] else "missing"
+        raise InputError(
+            f"{path}: job {names[row]}: {key} is {found}; expected {expected}\n"
+            "  to skip and count such jobs, set workload.lenient: true"
+        )
+
+    for key, cells in given.items():
+        name = _FIELDS.get(key, key)
+        values, fits = typed_column(name, cells, header)
+        if key == "res":
+            fits &= values >= 1
+        complain(key, fits, "a whole number from 1 up" if key == "res" else KNOWN[name].expected)
+        columns[KNOWN[name]] = values
+        sound &= fits
+    requests = list(dict.fromkeys(key for job in jobs for key in job if is_request(key)))
+    amounts = {key: _series(job.get(key) for job in jobs) for key in requests}
+    asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain)
+    sound &= fits
+    if requests:
+        header["request_columns"] = requests
+    run_times = _RunTimes(path, profiles, rates)
+    for row in np.flatnonzero(sound).tolist():
+        columns[Field.RUN_TIME, row] = run_times.of(
+            names[row], jobs[row].get("profile"), int(columns[Field.REQUESTED_PROCESSORS, row])
+        )
+    return BatsimLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(b"".join(read_chunks(path)))
+    except UnicodeDecodeError as err:
+        raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from err
+    except ValueError as err:
+        raise InputError(f"{path}: cannot be read as JSON: {err}") from err
+    expected = "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it"
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: holds no JSON object; {expected}")
+    for key, kind in (("jobs", list), ("profiles", dict)):
+        if not isinstance(content.get(key), kind):
+            raise InputError(f"{path}: {key} is {'wrong' if key in content else 'missing'}; {expected}")
+    return content
+
+
+def _job_name(path: Path, row: int, job: object) -> str:
+    if not isinstance(job, dict) or not isinstance(job.get("id"), str | int):
+        raise InputError(f"{path}: job {row + 1} of the list has no id that is a text or a whole number")
+    return str(job["id"])
+
+
+def _numbers(names: list[str], header: Header) -> list[int]:
+    if all(name.isascii() and name.isdecimal() and len(name) <= 15 for name in names):
+        return [int(name) for name in names]
+    header["job_names"] = names
+    return list(range(1, len(names) + 1))
+
+
+def _series(values: Any) -> pl.Series:
+    """Numbers as they are; one value that is no number makes texts of all."""
+    found = list(values)
+    if all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in found
+    ):
+        return pl.Series(found, dtype=pl.Float64, strict=False)
+    return pl.Series([None if value is None else str(value) for value in found], dtype=pl.String)
+
+
+class _RunTimes:
+    """Run times of jobs from their profiles."""
+
+    def __init__(self, path: Path, profiles: Mapping[str, Any], rates: Rates | None) -> None:
+        self._path = path
+        self._profiles = profiles
+        self._rates = rates
+
+    def of(self, job: str, name: object, processors: int) -> float:
+        """Seconds of a job with a profile of this name on so many processors."""
+        place = f"{self._path}: job {job}"
+        if not isinstance(name, str) or name not in self._profiles:
+            raise InputError(f"{place}: there is no profile {name!r} among the profiles of the file")
+        place = f"{place}: profile {name}"
+        profile = self._profiles[name]
+        kind = profile.get("type") if isinstance(profile, dict) else None
+        if kind in _DELAY:
+            return _amount(place, profile, "delay", needed=True)
+        if kind not in (*_HOMOGENEOUS, *_TOTAL):
+            raise InputError(
+                f"{place} is of type {kind!r}, whose run time cannot be told; "
+                f"allowed: {', '.join((_DELAY[0], _HOMOGENEOUS[0], _TOTAL[0]))}"
+            )
+        strategy = profile.get("generation_strategy", _EACH_STRATEGIES[0])
+        if strategy not in (*_EACH_STRATEGIES, *_SPREAD_STRATEGIES):
+            raise InputError(
+                f"{place}: generation_strategy is {strategy!r}; "
+                f"allowed: {', '.join((*_EACH_STRATEGIES, *_SPREAD_STRATEGIES))}"
+            )
+        cpu, com = _amount(place, profile, "cpu"), _amount(place, profile, "com")
+        if kind in _TOTAL or strategy in _SPREAD_STRATEGIES:
+            cpu, com = cpu / processors, com / max(processors * (processors - 1), 1)
+        return self._seconds(place, cpu, com * (processors - 1))
+
+    def _seconds(self, place: str, operations: float, sent: float) -> float:
+        if self._rates is None:
+            if operations or sent:
+                raise InputError(
+                    f"{place} counts operations and bytes, which take a speed and a bandwidth to be seconds\n"
+                    "  give --speed and --bandwidth, or simulate: the scenario's platform says them"
+                )
+            return 0.0
+        return max(operations / self._rates.speed, 8.0 * sent / self._rates.bandwidth)
+
+
+def _amount(place: str, profile: Mapping[str, Any], key: str, *, needed: bool = False) -> float:
+    """Give a number from 0 up of a profile; 0 where it may be missing."""
+    value = profile.get(key, None if needed else 0)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < float("inf"):
+        raise InputError(f"{place}: {key} is {json.dumps(value)}; expected a number from 0 up")
+    return float(value)
+
+
+def write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
+    """Write a table of jobs: every run time is a ``delay`` profile.
+
+    Parameters
+    ----------
+    file
+        Open for writing.
+    columns
+        As :func:`mlsim.workload.named.named_columns` makes them, with run times and processors known.
+    header
+        What the log says about itself; its MaxProcs or MaxNodes is ``nb_res``, else the largest job.
+    """
+    run_times = number_words(_numeric(columns["run_time"]))
+    words = {
+        "id": [f'"{number}"' for number in number_words(_numeric(columns["job_id"]))],
+        "subtime": number_words(_numeric(columns["submit_time"])),
+        "walltime": number_words(_numeric(columns["estimate"])),
+        "res": number_words(_numeric(columns["processors"])),
+        "profile": [f'"delay_{run_time}"' for run_time in run_times],
+    }
+    for name, column in columns.items():
+        if name in _OTHERS or is_request(name):
+            words[name] = (
+                [json.dumps(word or None) for word in column]
+                if isinstance(column, list)
+                else number_words(column)
+            )
+    file.write(f'{{\n"nb_res": {_nb_res(columns, header)},\n'.encode())
+    if others := other_directives(header):
+        file.write(f'"header": {json.dumps(others, ensure_ascii=False)},\n'.encode())
+    keys = [f'"{key}": ' for key in words]
+    lines = (
+        "{" + ", ".join(key + word for key, word in zip(keys, row, strict=True)) + "}"
+        for row in zip(*words.values(), strict=True)
+    )
+    file.write(f'"jobs": [\n{_joined(lines)}\n],\n'.encode())
+    profiles = (f'"delay_{time}": {{"type": "delay", "delay": {time}}}' for time in dict.fromkeys(run_times))
+    file.write(f'"profiles": {{\n{_joined(profiles)}\n}}\n}}\n'.encode())
+
+
+def _joined(lines: Any) -> str:
+    return ",\n".join(lines)
+
+
+def _numeric(column: Floats | NDArray[np.int64] | list[str]) -> Floats | NDArray[np.int64]:
+    if isinstance(column, list):
+        raise TypeError("a column of numbers is needed")
+    return column
+
+
+def _nb_res(columns: NamedColumns, header: Header) -> int:
+    for key in ("nb_res", "MaxProcs", "MaxNodes"):
+        value = header.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            return int(value)
+    return int(np.max(_numeric(columns["processors"]), initial=1))

@@ -1,0 +1,126 @@
+"""Columns of workload files by name: those of CSV and Parquet, and fields of Batsim's jobs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.header import Header
+
+__all__ = ["KNOWN", "check_names", "text_column", "typed_column"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_ALIASES = {"walltime": Field.REQUESTED_TIME, "estimate": Field.REQUESTED_TIME}
+_REQUIRED = {
+    "job_id": Field.JOB_ID,
+    "submit_time": Field.SUBMIT_TIME,
+    "run_time": Field.RUN_TIME,
+    "processors": Field.REQUESTED_PROCESSORS,
+}
+_OPTIONAL = {"status": Field.STATUS}
+_NAMED = {
+    "user": Field.USER,
+    "group": Field.GROUP,
+    "executable": Field.EXECUTABLE,
+    "queue": Field.QUEUE,
+    "partition": Field.PARTITION,
+}
+_LOOP = {field.name.lower(): field for field in LoopField}
+KNOWN: dict[str, Field | LoopField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
+"""Column of the log for each name that is understood."""
+
+_NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_WHOLE = r"^[+-]?[0-9]{1,15}$"
+
+
+def check_names(place: str, names: Sequence[str]) -> None:
+    """Check that every column is there once that must be there.
+
+    Parameters
+    ----------
+    place
+        What a message begins with: the file, and the line if there is one.
+    names
+        The columns of the file.
+
+    Raises
+    ------
+    InputError
+        A column is missing, or there twice.
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{place}: column {', '.join(twice)} is there twice")
+    missing = [name for name in _REQUIRED if name not in names]
+    estimates = [name for name in _ALIASES if name in names]
+    if len(estimates) != 1:
+        missing.append("walltime")
+    if len(estimates) > 1:
+        raise InputError(f"{place}: columns walltime and estimate mean the same; keep one of them")
+    if missing:
+        hints = [near for name in missing for near in difflib.get_close_matches(name, names, 1)]
+        hint = f"\n  is {', '.join(hints)} meant?" if hints else ""
+        raise InputError(
+            f"{place}: column {', '.join(missing)} is missing\n"
+            f"  found: {', '.join(names)}\n"
+            f"  required: {', '.join(_REQUIRED)}, walltime; "
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, units, request_<resource>{hint}"
+        )
+
+
+def text_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
+    """Read a column of texts.
+
+    Parameters
+    ----------
+    name
+        Of the column; one of :data:`KNOWN`.
+    cells
+        Texts without blanks around them; null or empty is unknown.
+    header
+        Takes up the names behind the codes of a column of names, as ``<name>_names``.
+
+    Returns
+    -------
+    values, fits
+        Float64, -1 where unknown; and where the value makes sense in this column.
+    """
+    field = KNOWN[name]
+    empty = (cells.is_null() | (cells == "").fill_null(True)).to_numpy()
+    if name in _NAMED and not (cells.str.contains(_WHOLE).fill_null(True).to_numpy() | empty).all():
+        return _codes(name, cells, header), np.ones(cells.len(), np.bool_)
+    numeric = cells.str.contains(_NUMBER).fill_null(False).to_numpy()
+    values = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+    values[~numeric] = np.nan
+    if field not in _NEVER_EMPTY:
+        values[empty] = -1.0
+    return values, field.allows(values)
+
+
+def typed_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:
+    """Read a column of numbers or texts, as :func:`text_column` does; null or NaN is unknown."""
+    if cells.dtype.is_numeric():
+        field = KNOWN[name]
+        values = cells.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+        if field not in _NEVER_EMPTY:
+            values[np.isnan(values)] = -1.0
+        return values, field.allows(values)
+    return text_column(name, cells.cast(pl.String).str.strip_chars(), header)
+
+
+def _codes(name: str, cells: pl.Series, header: Header) -> Floats:
+    """Give numbers to the names of a text column from 1, in the order in which they first appear."""
+    named = cells.set(cells == "", None)
+    names = named.drop_nulls().unique(maintain_order=True)
+    header[f"{name}_names"] = names.to_list()
+    numbers = pl.Series(range(1, names.len() + 1), dtype=pl.Float64)
+    return named.replace_strict(names, numbers, default=-1.0, return_dtype=pl.Float64).to_numpy().copy()

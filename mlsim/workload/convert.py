@@ -1,0 +1,219 @@
+"""From one format of workloads to another.
+
+A log is converted as it is: nothing is cleaned, sorted or shifted, and what is unknown stays unknown. With a
+selection, or on demand, it becomes first what a simulation would get of it: cleaned, in arrival order, the
+first job submitted at time 0. A log is held in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from mlsim.errors import InputError, OutputError
+from mlsim.scenario import WorkloadConfig, WorkloadFormat
+from mlsim.workload.compression import compressed_writer
+from mlsim.workload.fields import Field
+from mlsim.workload.formats import LogReader, format_of
+from mlsim.workload.header import Header, is_directive
+from mlsim.workload.jobs import JobBlock
+from mlsim.workload.log import LogBlock
+from mlsim.workload.named import NamedColumns, log_of, named_columns
+from mlsim.workload.rates import Rates
+from mlsim.workload.source import AS_LOGGED, open_workload
+from mlsim.workload.swf import read_swf
+from mlsim.workload.swf_writer import write_swf
+
+__all__ = ["Conversion", "convert", "format_of_name"]
+
+_SUFFIXES = {
+    ".swf": WorkloadFormat.SWF,
+    ".csv": WorkloadFormat.CSV,
+    ".parquet": WorkloadFormat.PARQUET,
+    ".json": WorkloadFormat.BATSIM,
+}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
+_LOOP = ("loop_iterations", "loop_limit")
+_MADE_BY_READING = ("ignored_columns", "request_columns")
+_OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
+_ANY_SIZE = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What a conversion did.
+
+    Attributes
+    ----------
+    read, written
+        The formats.
+    jobs
+        Jobs written.
+    left_out
+        What the log knows and the new format cannot hold.
+    notes
+        What was found in the log, as counts; of cleaning rules only where it was cleaned.
+    """
+
+    read: WorkloadFormat
+    written: WorkloadFormat
+    jobs: int
+    left_out: list[str]
+    notes: dict[str, int]
+
+
+def format_of_name(path: Path) -> WorkloadFormat | None:
+    """Tell the format that a file's name asks for; None if its suffix says nothing."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def convert(
+    config: WorkloadConfig,
+    source: Path,
+    target: Path,
+    to: WorkloadFormat,
+    *,
+    as_simulated: bool,
+    rates: Rates | None = None,
+) -> Conversion:
+    """Write a log in another format.
+
+    Parameters
+    ----------
+    config
+        How to read it (`format`, `lenient`), and with `as_simulated` what is cleaned and selected.
+    source, target
+        The files; the suffix of the target compresses.
+    to
+        The target's format.
+    as_simulated
+        Whether to clean, sort, select and shift as a simulation does.
+    rates
+        Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
+
+    Raises
+    ------
+    InputError
+        The log cannot be read, or has jobs that the format cannot hold.
+    OutputError
+        The target cannot be written.
+    """
+    found = format_of(source) if config.format is WorkloadFormat.AUTO else config.format
+    extras = None
+    if as_simulated:
+        workload = open_workload(config, source, _ANY_SIZE, AS_LOGGED, rates)
+        log = log_of(JobBlock.concatenate(list(workload.blocks())))
+        header, notes = _shifted(workload.header, workload.origin), workload.notes
+    elif found is WorkloadFormat.SWF and to is WorkloadFormat.SWF:
+        header, block = read_swf(source, lenient=config.lenient, extras=True)
+        log, notes, extras = LogBlock.from_columns(block.columns), {}, block.extras
+    else:
+        reader = LogReader(source, found, lenient=config.lenient, rates=rates)
+        log = LogBlock.concatenate(list(reader.blocks()))
+        header, notes = reader.header, {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
+    left_out = _left_out(log, header, to)
+    if to is WorkloadFormat.SWF:
+        _write_swf(target, log, header, extras)
+    else:
+        _write_named(target, log, header, to, source)
+    return Conversion(found, to, len(log), left_out, notes)
+
+
+def _shifted(header: Header, origin: float) -> Header:
+    """Let the header tell the calendar time of a new time 0, if it can, and nothing of the whole log."""
+    header = {key: value for key, value in header.items() if key not in _OF_THE_WHOLE}
+    start = header.get("UnixStartTime")
+    if not isinstance(start, str) or not start.removeprefix("-").isdecimal() or not origin:
+        return header
+    if not origin.is_integer():
+        return {key: value for key, value in header.items() if key != "UnixStartTime"}
+    return header | {"UnixStartTime": str(int(start) + int(origin))}
+
+
+def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
+    """Name the columns and the parts of the header that a format cannot hold."""
+    if to is WorkloadFormat.SWF:
+        lost = [name for name in _LOOP if np.any(getattr(log, name) != -1)]
+        lost += [] if log.asked is None else list(log.asked.columns())
+        kept = {*_directives(header), "request_columns"}
+        return lost + [key for key in header if key not in kept]
+    held = {*_NAMED, "requested_time", "status", "user", "group", "executable", "queue", "partition", *_LOOP}
+    held.add("asked")
+    lost = [
+        field.name
+        for field in fields(LogBlock)
+        if field.name not in held and np.any(getattr(log, field.name) != -1)
+    ]
+    return lost + (["header"] if to is WorkloadFormat.CSV and _directives(header) else [])
+
+
+def _directives(header: Header) -> Header:
+    """Give the part of a header that can be lines of an SWF log."""
+    return {
+        key: value
+        for key, value in header.items()
+        if not key.endswith("_names") and key not in _MADE_BY_READING and is_directive(key, value)
+    }
+
+
+def _write_swf(path: Path, log: LogBlock, header: Header, extras: list[tuple[str, ...]] | None) -> None:
+    columns = {field: getattr(log, field.label) for field in Field}
+    write_swf(path, _directives(header), columns, extras)
+
+
+def _write_named(path: Path, log: LogBlock, header: Header, to: WorkloadFormat, source: Path) -> None:
+    columns = named_columns(log, header)
+    if to is WorkloadFormat.BATSIM:
+        _check_for_batsim(log, source)
+    write = _writer(to)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as raw, compressed_writer(path, raw) as packed:
+            write(packed, columns, header)
+        partial.replace(path)
+    except OSError as err:
+        raise OutputError(f"{path}: cannot be written: {err.strerror or err}") from err
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _writer(to: WorkloadFormat) -> Callable[[IO[bytes], NamedColumns, Header], None]:
+    # Each brings polars, which takes long to import.
+    if to is WorkloadFormat.PARQUET:
+        from mlsim.workload.parquet import write_parquet
+
+        return write_parquet
+    if to is WorkloadFormat.BATSIM:
+        from mlsim.workload.batsim import write_batsim
+
+        return write_batsim
+    from mlsim.workload.csv_writer import csv_of_columns
+
+    def write_csv(file: IO[bytes], columns: NamedColumns, _: Header) -> None:
+        file.write(csv_of_columns(columns).encode())
+
+    return write_csv
+
+
+def _check_for_batsim(log: LogBlock, source: Path) -> None:
+    """Refuse jobs that Batsim has no way to say."""
+    processors = np.maximum(log.requested_processors, log.allocated_processors)
+    for what, missing in (
+        ("submit time", log.submit_time < 0),
+        ("run time", log.run_time < 0),
+        ("number of processors", processors < 1),
+    ):
+        if missing.any():
+            job = int(log.job_id[np.argmax(missing)])
+            raise InputError(
+                f"{source}: jobs without {what}: {int(missing.sum())}; the first is job {job}\n"
+                f"  Batsim needs it; give --clean to write what a simulation would get of the log"
+            )

@@ -1,0 +1,102 @@
+"""Jobs as columns under the names that CSV, Parquet and Batsim workloads are written with."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.workload.fields import LARGEST_WHOLE
+from mlsim.workload.header import Header
+from mlsim.workload.jobs import JobBlock
+from mlsim.workload.log import LogBlock
+
+__all__ = ["NamedColumns", "log_of", "named_columns", "number_words", "other_directives"]
+
+Floats = NDArray[np.float64]
+NamedColumns = dict[str, Floats | NDArray[np.int64] | list[str]]
+"""Columns by name; a list of texts where the codes of a column have names, empty for unknown."""
+
+IF_KNOWN = (
+    *("status", "user", "group", "executable", "queue", "partition"),
+    *("loop_iterations", "loop_limit"),
+)
+_MADE_BY_READING = ("ignored_columns", "request_columns", "nb_res")
+
+
+def named_columns(jobs: JobBlock | LogBlock, header: Header | None = None) -> NamedColumns:
+    """Name the columns of jobs.
+
+    Parameters
+    ----------
+    jobs
+        The jobs; columns of which nothing is known are left out. Processors of a log are the requested ones
+        where these are known, else the allocated ones.
+    header
+        Its ``<column>_names`` take the place of a column's codes.
+
+    Returns
+    -------
+    dict
+        ``job_id``, ``submit_time`` (s), ``run_time`` (s), ``estimate`` (s), ``processors``; then those of
+        ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``, ``loop_iterations``,
+        ``loop_limit`` that are known; ``units`` and ``request_<resource>`` where the jobs say what
+        they ask for.
+    """
+    if isinstance(jobs, LogBlock):
+        requested = jobs.requested_processors
+        processors: Floats | NDArray[np.int64] = np.where(requested > 0, requested, jobs.allocated_processors)
+        estimate = jobs.requested_time
+    else:
+        processors, estimate = jobs.processors, jobs.estimate
+    columns: NamedColumns = {
+        "job_id": _whole(jobs.job_id),
+        "submit_time": jobs.submit_time,
+        "run_time": jobs.run_time,
+        "estimate": estimate,
+        "processors": _whole(processors),
+    }
+    for name in IF_KNOWN:
+        codes = getattr(jobs, name)
+        if np.any(codes != -1):
+            names = (header or {}).get(f"{name}_names")
+            columns[name] = (
+                _whole(codes)
+                if names is None
+                else [names[int(code) - 1] if code > 0 else "" for code in codes.tolist()]
+            )
+    if jobs.asked is not None:
+        columns.update(jobs.asked.columns())
+    return columns
+
+
+def log_of(jobs: JobBlock) -> LogBlock:
+    """Give jobs of a workload as jobs of a log; cleaning that log leaves them as they are."""
+    unknown = np.full(len(jobs), -1.0)
+    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock)} | {"asked": jobs.asked}
+    for name in ("job_id", "submit_time", "run_time", *IF_KNOWN):
+        columns[name] = getattr(jobs, name).astype(np.float64)
+    columns["requested_processors"] = jobs.processors.astype(np.float64)
+    columns["requested_time"] = jobs.estimate
+    return LogBlock(**columns)
+
+
+def other_directives(header: Header) -> Header:
+    """Give the part of a header that columns by name do not hold and that reading does not make."""
+    return {
+        key: value
+        for key, value in header.items()
+        if key not in _MADE_BY_READING and key.removesuffix("_names") not in IF_KNOWN
+    }
+
+
+def number_words(column: NDArray[np.float64] | NDArray[np.int64]) -> list[str]:
+    """Shortest decimal texts that read back as the same numbers."""
+    values = column.tolist()
+    return [str(int(v)) if v == int(v) and abs(v) <= LARGEST_WHOLE else repr(v) for v in values]
+
+
+def _whole(column: Floats | NDArray[np.int64]) -> NDArray[np.int64]:
+    return column.astype(np.int64, copy=False)

@@ -1,0 +1,144 @@
+"""Workloads as Parquet: the columns of CSV workloads, as numbers or texts.
+
+Read: every column that :mod:`mlsim.workload.csv` knows, of any numeric type, or of texts (categories,
+enumerations) where CSV takes names; null or NaN is unknown. So the ``jobs.parquet`` of a run is a
+workload too. Written: 64-bit columns; the header goes into the file's metadata under ``mlsim.header``,
+as JSON, and comes back from there. A file is held in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.workload.columns import KNOWN, check_names, typed_column
+from mlsim.workload.compression import read_chunks
+from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.header import Header, header_of_json
+from mlsim.workload.log import LogBlock
+from mlsim.workload.named import NamedColumns, other_directives
+from mlsim.workload.request_columns import is_request, read_asked
+
+__all__ = ["ParquetLog", "read_parquet", "write_parquet"]
+
+Mask = NDArray[np.bool_]
+
+_METADATA = "mlsim.header"
+_ROW_GROUP = 1 << 16
+
+
+class ParquetLog:
+    """A Parquet workload: its ``jobs`` in the order of the file, its ``header``, ``broken_lines`` skipped."""
+
+    def __init__(self, jobs: LogBlock, header: Header, broken_lines: int) -> None:
+        self.jobs = jobs
+        self.header = header
+        self.broken_lines = broken_lines
+
+
+def read_parquet(path: Path, *, lenient: bool = False) -> ParquetLog:
+    """Read a Parquet workload, which may be compressed once more as a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    lenient
+        Skip and count rows with values that make no sense in their column.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, a required column is missing, or (unless `lenient`) a value makes no sense.
+    """
+    content = b"".join(read_chunks(path))
+    try:
+        names = list(pl.read_parquet_schema(io.BytesIO(content)))
+        check_names(str(path), names)
+        known = [name for name in names if name in KNOWN]
+        requests = [name for name in names if is_request(name)]
+        table = pl.read_parquet(io.BytesIO(content), columns=known + requests)
+        metadata = pl.read_parquet_metadata(io.BytesIO(content)).get(_METADATA, "{}")
+    except (pl.exceptions.PolarsError, OSError) as err:
+        raise InputError(f"{path}: cannot be read as Parquet: {err}") from err
+    if not table.height:
+        raise InputError(f"{path}: holds no job")
+    header = header_of_json(metadata)
+    if header is None:
+        raise InputError(f"{path}: its metadata {_METADATA} is no JSON object of texts and lists of texts")
+    columns = np.full((len(Field) + len(LoopField), table.height), -1.0)
+    sound = np.ones(table.height, np.bool_)
+
+    def complain(name: str, fits: Mask, expected: str) -> None:
+        if lenient or fits.all():
+            return
+        row = int(np.argmin(fits))
+        raise InputError(
+            f"{path}: row {row + 1}: {name} is {table[name][row]!r}; expected {expected}\n"
+            "  to skip and count such rows, set workload.lenient: true"
+        )
+
+    for name in known:
+        with _as_needed(path, name, table):
+            values, fits = typed_column(name, table[name], header)
+        complain(name, fits, KNOWN[name].expected)
+        columns[KNOWN[name]] = values
+        sound &= fits
+    asked_columns = {}
+    for name in requests:
+        with _as_needed(path, name, table):
+            cells = table[name]
+            asked_columns[name] = cells if cells.dtype.is_numeric() else cells.cast(pl.String)
+    asked, fits = read_asked(str(path), asked_columns, columns[Field.REQUESTED_PROCESSORS], complain)
+    sound &= fits
+    if requests:
+        header["request_columns"] = requests
+    ignored = [name for name in names if name not in KNOWN and name not in requests]
+    if ignored:
+        header["ignored_columns"] = ignored
+    return ParquetLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
+
+
+@contextmanager
+def _as_needed(path: Path, name: str, table: pl.DataFrame) -> Iterator[None]:
+    try:
+        yield
+    except pl.exceptions.PolarsError as err:
+        raise InputError(
+            f"{path}: column {name} is of type {table[name].dtype}; expected numbers or texts"
+        ) from err
+
+
+def write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
+    """Write a table of jobs.
+
+    Parameters
+    ----------
+    file
+        Open for writing.
+    columns
+        As :func:`mlsim.workload.named.named_columns` makes them.
+    header
+        What the log says about itself; names behind codes are in the columns already.
+    """
+    table = pl.DataFrame(
+        {
+            name: [word or None for word in column] if isinstance(column, list) else column
+            for name, column in columns.items()
+        }
+    )
+    metadata = {_METADATA: json.dumps(other_directives(header), ensure_ascii=False)}
+    buffer = io.BytesIO()
+    table.write_parquet(
+        buffer, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP, metadata=metadata
+    )
+    file.write(buffer.getbuffer())

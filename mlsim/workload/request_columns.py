@@ -1,0 +1,96 @@
+"""Columns ``units`` and ``request_<resource>`` of workload files: what jobs ask for beside processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.workload.asked import Asked
+
+__all__ = ["Complain", "is_request", "read_asked"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Complain = Callable[[str, Mask, str], None]
+"""Is told a column, which of its cells make sense, and what would; may raise."""
+
+_REQUEST = "request_"
+_WHOLE = r"^[+-]?[0-9]{1,15}$"
+_LARGEST = 1e15
+
+
+def is_request(name: str) -> bool:
+    """Whether a column of this name says what jobs ask for beside processors."""
+    return name == "units" or (name.startswith(_REQUEST) and name != _REQUEST)
+
+
+def read_asked(
+    place: str, columns: Mapping[str, pl.Series], processors: Floats, complain: Complain
+) -> tuple[Asked | None, Mask]:
+    """Read what jobs ask for beside processors.
+
+    Parameters
+    ----------
+    place
+        What a message begins with: the file.
+    columns
+        Those of the file for which :func:`is_request` holds, in its order: numbers, or texts without blanks
+        around them; null, NaN and empty texts are unknown.
+    processors
+        What each job asks for; -1 unknown.
+    complain
+        Called for each column.
+
+    Returns
+    -------
+    asked, fits
+        What jobs ask for, None where there are no such columns; and which jobs make sense.
+
+    Raises
+    ------
+    InputError
+        There is a column of cores.
+    """
+    n = len(processors)
+    sound = np.ones(n, np.bool_)
+    if not columns:
+        return None, sound
+    if f"{_REQUEST}cores" in columns:
+        raise InputError(f"{place}: column request_cores: write the cores of a job as its processors")
+    values: dict[str, Ints] = {}
+    for name, cells in columns.items():
+        values[name], fits = _whole(cells, 1 if name == "units" else 0)
+        complain(name, fits, "a whole number, or nothing if unknown")
+        sound &= fits
+    units: Ints = values.pop("units", np.full(n, -1, np.int64))
+    totals_of: dict[str, NDArray[Any]] = {"processors": processors, **values}
+    for name, amounts in totals_of.items():
+        fits = (units < 1) | (amounts < 0) | (amounts % np.maximum(units, 1) == 0)
+        complain(name, fits, "a multiple of the job's units")
+        sound &= fits
+    totals = np.empty((n, len(values)), np.int64)
+    for column, known in enumerate(values.values()):
+        totals[:, column] = known
+    return Asked(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
+
+
+def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:
+    """Read whole numbers from ``least`` up; -1 for unknown ones and -1 itself."""
+    if cells.dtype.is_numeric():
+        numbers = cells.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        empty = np.isnan(numbers)
+        whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < _LARGEST)
+        values = np.where(whole, numbers, -1.0).astype(np.int64)
+    else:
+        texts = cells.cast(pl.String).str.strip_chars()
+        empty = (texts.is_null() | (texts == "").fill_null(True)).to_numpy()
+        whole = texts.str.contains(_WHOLE).fill_null(False).to_numpy()
+        values = texts.cast(pl.Int64, strict=False).fill_null(-1).to_numpy().astype(np.int64)
+    fits: Mask = empty | (whole & ((values >= least) | (values == -1)))
+    return values, fits
