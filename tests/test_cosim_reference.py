@@ -240,6 +240,34 @@ COINCIDENCES["a node whose message arrives after the end of its job"] = Study(
     ),
 )
 
+COINCIDENCES["a job is killed as the message of a node it has promised arrives"] = Study(
+    rows=(Row(0, 1, 0.5, 2), Row(0, 8, 4, 2), Row(0, 2, 2, 1), Row(0, 1, 0.5, 2)),
+    costs=(1.0,),
+    platform=Platform((2,) * 4, (1.0,) * 4, between=0.5),
+    rules=Rules(
+        {"technique": "STATIC", "assignment": 0.25, "delay": 0.25},
+        kill=True,
+        rca=True,
+        latency=1.0,
+        requests=True,
+        answer="idle-only",
+    ),
+)
+
+COINCIDENCES["a message that would have come after the end, before a returned node made that later"] = Study(
+    rows=(Row(0, 8, 32, 5, 1), Row(0.5, 0.5, 4, 1, 2)),
+    costs=(1.0,) * 32,
+    platform=Platform((1,) * 5, (1.0, 2.0, 2.0, 1.0, 0.5), between=0.125),
+    rules=Rules(
+        {"technique": "TSS", "calculation": 0.25, "atomic": 0.25, "delay": 0.125},
+        rca=True,
+        latency=1.0,
+        requests=True,
+        answer="always",
+        reclaim=True,
+    ),
+)
+
 
 @needs_requests
 @pytest.mark.parametrize("what", COINCIDENCES)

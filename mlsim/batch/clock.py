@@ -21,10 +21,11 @@ class Order(IntEnum):
 
     FIRST = -1  # submissions, where there is a pass after every event
     END = 0
-    FAILURE = 1
-    MESSAGE = 2
-    CORRECTION = 3
-    SUBMISSION = 4
+    RELEASE = 1  # of a node by a job that goes on: a job that ends now has no node to release
+    FAILURE = 2
+    MESSAGE = 3
+    CORRECTION = 4
+    SUBMISSION = 5
 
 
 class Event(simpy.Event):

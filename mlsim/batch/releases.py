@@ -73,11 +73,11 @@ class Releases:
         job.planned = [plan for plan in job.planned if plan[0] <= now]
         on_their_way = {(sent, node) for sent, node, _ in job.planned}
         for message in forecast.idle[:-1]:
+            # A message may have been sent before and be news all the same: it would have come after the end.
             arrival = message.time + self._log.latency
-            is_new = message.time >= now and (message.time, message.node) not in on_their_way
-            if is_new and arrival < forecast.end:
-                row = job.row_of[message.node]
-                event = self._system.clock.at(arrival, Order.END, self._release, (slot, row, message.node))
+            if (message.time, message.node) not in on_their_way and arrival < forecast.end:
+                subject = (slot, job.row_of[message.node], message.node)
+                event = self._system.clock.at(arrival, Order.RELEASE, self._release, subject)
                 job.planned.append((message.time, message.node, event))
 
     def promise(self, slot: int, nodes: tuple[int, ...], lends: bool) -> list[int]:

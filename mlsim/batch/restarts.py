@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim.batch.table import BACKFILLED, CORES, END, ESTIMATE, RUN, START, STATE
+from mlsim.batch.table import BACKFILLED, CORES, END, ESTIMATE, RUN, START, STATE, WALLTIME
 from mlsim.record import Attempts, JobState, empty
 from mlsim.scenario import BatchConfig, FailureRule
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from mlsim.batch.simulator import BatchSystem
 
 __all__ = ["Restarts"]
+
+_SHRINKING = (RUN, ESTIMATE, WALLTIME)
+"""Columns from which an attempt takes what it got done."""
 
 _SHORTEST_ESTIMATE = 1.0
 """Seconds that a job which has outlived its estimate is expected to need when it goes on."""
@@ -28,6 +31,7 @@ class _Past:
     number: int
     run_time: float
     estimate: float
+    walltime: float
     attempts: list[tuple[float, ...]]
     cores: int = 0
     backfilled: int = 0
@@ -81,14 +85,16 @@ class Restarts:
         past = self._pasts.get(slot)
         if past is None:
             number = self._system.state.number(slot)
-            past = _Past(number, float(floats[RUN, slot]), float(floats[ESTIMATE, slot]), [])
+            run_time, estimate, walltime = (float(floats[column, slot]) for column in _SHRINKING)
+            past = _Past(number, run_time, estimate, walltime, [])
             self._pasts[slot] = past
         past.cores, past.backfilled = int(ints[CORES, slot]), int(ints[BACKFILLED, slot])
         start = float(floats[START, slot])
         kept = self._kept(now - start)
         floats[RUN, slot] -= kept
-        estimate = float(floats[ESTIMATE, slot])
-        floats[ESTIMATE, slot] = estimate - kept if estimate > kept else min(estimate, _SHORTEST_ESTIMATE)
+        for column in (ESTIMATE, WALLTIME):
+            time = float(floats[column, slot])
+            floats[column, slot] = time - kept if time > kept else min(time, _SHORTEST_ESTIMATE)
         # A job that can keep work holds all its nodes to its end.
         lost = core_seconds - kept * past.cores
         past.attempts.append((past.number, node, start, now, kept, lost, busy))
@@ -107,7 +113,7 @@ class Restarts:
             past = self._pasts.pop(slot, None)
             if past is not None:
                 table = self._system.state.table
-                table.floats[RUN, slot], table.floats[ESTIMATE, slot] = past.run_time, past.estimate
+                table.floats[_SHRINKING, slot] = past.run_time, past.estimate, past.walltime
                 self._ended += past.attempts
 
     def strand(self, slot: int) -> bool:
