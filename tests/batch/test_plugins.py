@@ -359,10 +359,11 @@ def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, cap
 
 def test_the_catalogue_names_every_word():
     from mlsim.batch import catalogue
+    from mlsim.batch.cp.catalogue import MEANINGS
     from mlsim.scenario import Allocator, Dispatcher
 
     assert [entry.name for entry in catalogue.ALLOCATORS] == list(Allocator)
-    assert [entry.name for entry in catalogue.DISPATCHERS] == list(Dispatcher)
+    assert [*(entry.name for entry in catalogue.DISPATCHERS), *MEANINGS] == list(Dispatcher)
 
 
 def test_check_makes_the_plugins(plugin, tmp_path):

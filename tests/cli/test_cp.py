@@ -7,6 +7,10 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pytest
+
+from mlsim.cli.cp import replay
+from mlsim.errors import InputError
 
 RIGID = """\
 name: rigid
@@ -38,14 +42,15 @@ def test_dump_and_replay(mlsim, small: Path):
 
 
 def test_mistakes(mlsim, small: Path):
-    (small / "bad.jsonl").write_text('{"now": 1}\n')
-    for arguments, words in (
-        (("dump", "small.yaml", "-o", "x.jsonl"), "queue makes no instances; allowed: cp, hcp19"),
-        (("replay", "no.jsonl", "-d", "cp"), "no.jsonl: cannot be read"),
-        (("replay", "bad.jsonl", "-d", "cp"), "bad.jsonl, line 1: no 'resources'"),
-        (("replay", "bad.jsonl", "-d", "best"), "--dispatcher best: allowed: cp, hcp19"),
-        (("replay", "bad.jsonl", "-d", "cp", "--set", "jobs=0"), "--set jobs: 0 is too small"),
-    ):
-        done = mlsim("cp", *arguments)
-        assert (done.code, words in done.err) == (2, True), done.err
+    done = mlsim("cp", "dump", "small.yaml", "-o", "x.jsonl")
+    assert (done.code, "queue makes no instances; allowed: cp, hcp19" in done.err) == (2, True), done.err
     assert not (small / "x.jsonl").exists()
+    (small / "bad.jsonl").write_text('{"now": 1}\n')
+    for path, names, set_, words in (
+        ("no.jsonl", ["cp"], None, "no.jsonl: cannot be read"),
+        ("bad.jsonl", ["cp"], None, "bad.jsonl, line 1: no 'resources'"),
+        ("bad.jsonl", ["best"], None, "--dispatcher best: allowed: cp, hcp19"),
+        ("bad.jsonl", ["cp"], ["jobs=0"], "--set jobs: 0 is too small"),
+    ):
+        with pytest.raises(InputError, match=words):
+            replay(small / path, names, set_)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import BACKFILL, EASY, EXCLUSIVE, FREE, ORDER, POLICY, QUEUED, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
@@ -28,7 +28,7 @@ __all__ = ["backfill", "start_if_fits", "start_short_jobs"]
 Ints = NDArray[np.int64]
 
 
-@inner_kernel
+@kernel
 def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -> bool:
     """Start a job if the allocator finds nodes for it now."""
     if not could_fit(slot, s, g):

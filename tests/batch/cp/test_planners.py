@@ -158,7 +158,10 @@ def test_odd_instances(name: Dispatcher):
     assert plan_of(name, never)[0].starting() == [1]
 
 
-@pytest.mark.parametrize("name", [Dispatcher.HCP19, Dispatcher.PCP21S, Dispatcher.CP])
+@pytest.mark.parametrize(
+    "name",
+    [Dispatcher.HCP19, Dispatcher.CP, pytest.param(Dispatcher.PCP21S, marks=pytest.mark.slow)],
+)
 def test_many_jobs_and_a_wide_one(name: Dispatcher):
     config = CpConfig(time_limit=0.05, time_limit_max=0.05)
     jobs = [(k * 0.001, 1 + k % 7, [4, 8], 10 + k % 50) for k in range(1000)]
