@@ -65,7 +65,7 @@ from mlsim.scenario import (
 )
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 
-__all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey"]
+__all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey", "workload_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +419,19 @@ def survey(scenario: Scenario) -> Survey:
     check_plugins(_batch(scenario))
     workload = _open(scenario, machine, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
+
+
+def workload_of(scenario: Scenario) -> Workload:
+    """Open the workload of a scenario as a simulation does.
+
+    Raises
+    ------
+    InputError
+        If it cannot be used.
+    """
+    machine = machine_of(scenario)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
+    return _open(scenario, machine, requests)
 
 
 def _application(scenario: Scenario) -> ApplicationConfig:

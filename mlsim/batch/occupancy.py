@@ -16,6 +16,7 @@ JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
 BEGIN, FINISH = range(2)
 _N_INTS: Final = 5
 _N_FLOATS: Final = 2
+_BLOCK_ROWS: Final = 1 << 16
 
 
 class OccupancyLog:
@@ -47,6 +48,11 @@ class OccupancyLog:
 
     def record(self, used: int) -> Occupancy:
         """Give the first ``used`` rows as a table of records, which shares the columns."""
+        released = np.empty(used, np.bool_)
+        for first in range(0, used, _BLOCK_ROWS):
+            rows = slice(first, min(first + _BLOCK_ROWS, used))
+            released[rows] = self.ints[RELEASED, rows]
+            self.settle()
         return Occupancy(
             job=self.ints[JOB, :used],
             node=self.ints[NODE, :used],
@@ -54,5 +60,5 @@ class OccupancyLog:
             cores=self.ints[NODE_CORES, :used],
             start=self.floats[BEGIN, :used],
             end=self.floats[FINISH, :used],
-            released=self.ints[RELEASED, :used].astype(np.bool_),
+            released=released,
         )

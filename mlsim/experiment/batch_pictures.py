@@ -124,12 +124,9 @@ def busy_curve(result: Result) -> tuple[Floats, Floats]:
 def balance_of(result: Result) -> Balance:
     """Give the balance of each loop of a run."""
     from mlsim.analysis.metrics import max_over_mean
-    from mlsim.scenario import resolve_path
-    from mlsim.workload import open_workload
+    from mlsim.cosim import workload_of
 
-    workload = result.scenario.workload
-    header = open_workload(workload, resolve_path(result.scenario, workload.path), 1 << 62).header
-    names = header.get("executable_names")
+    names = workload_of(result.scenario).header.get("executable_names")
     jobs, loops = result.records.jobs, result.records.loops
     codes = jobs.executable[loops.job].tolist()
     words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]

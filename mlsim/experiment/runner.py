@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._memory import give_back
+from mlsim._memory import give_back, keep_little
 from mlsim.experiment.result import Result, technique_of
 from mlsim.scenario import Scenario, load
 
@@ -81,10 +81,10 @@ def run(
     ['job_id', 'submit_time', 'start_time', 'end_time']
     """
     from mlsim import cosim
-    from mlsim.analysis import summarize
     from mlsim.experiment.rundir import check_target, write_run
 
     began = time.perf_counter()
+    keep_little()
     if not isinstance(scenario, Scenario):
         scenario = load(scenario, overrides)
     elif overrides:
@@ -96,6 +96,8 @@ def run(
     outcome = cosim.simulate(scenario, _reporter(progress))
     give_back()
     simulated = time.perf_counter()
+    from mlsim.analysis import summarize  # now, as it takes memory that the simulation does without
+
     summary = summarize(
         outcome.records,
         scenario=scenario.name,

@@ -65,6 +65,8 @@ def job_node_sets(occupancy: Occupancy, n_jobs: int) -> list[str]:
     n_jobs
         Number of jobs; every row's job is below it.
     """
+    if not len(occupancy.job):
+        return [""] * n_jobs  # without loading kernels
     rows, order = _group_by_job(occupancy.job, occupancy.node, n_jobs)
     return _texts(rows, occupancy.node[order], occupancy.count[order])
 

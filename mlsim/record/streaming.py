@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from mlsim._memory import give_back
+
 __all__ = ["FRAME_ROWS", "Frames", "write_frames"]
 
 FRAME_ROWS = 1 << 13
@@ -35,6 +37,7 @@ def write_frames(frames: Frames, path: Path) -> None:
                 rows.write_csv(file, include_header=number == 0)
         return
     schema = next(frames()).schema
+    give_back()  # making the first rows has loaded kernels
 
     def source(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None

@@ -1,4 +1,4 @@
-"""Time and peak memory of whole runs on one core: all of HPC2N, and millions of jobs that are rejected.
+"""Time and peak memory of whole runs on one core: all of HPC2N, and millions of jobs, rejected or not.
 
 Usage: python tools/bench/run_many.py BIG_LOG
 
@@ -47,12 +47,17 @@ def main() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     runs = {
         "FCFS": {"batch.backfill": "none"},
-        "EASY-FCFS": {"batch.backfill": "easy"},
+        "FCFS simpy": {"batch.backfill": "none", "batch.engine": "simpy"},
+        "EASY": {"batch.backfill": "easy"},
+        "EASY simpy": {"batch.backfill": "easy", "batch.engine": "simpy"},
         "reject": {"workload.path": big, "batch.dispatcher": "reject"},
+        "many EASY": {"workload.path": big, "batch.backfill": "easy", "output.pictures": "off"},
     }
     print(f"{'run':10} {'jobs':>9} {'wall s':>7} {'CPU s':>7} {'write s':>8} {'peak MB':>8}")
     with tempfile.TemporaryDirectory() as directory:
-        run(runs["EASY-FCFS"], Path(directory) / "warm")
+        for name in runs:
+            if "workload.path" not in runs[name]:
+                run(runs[name], Path(directory) / f"warm {name}")
         for name, options in runs.items():
             wall, processor, summary = run(options, Path(directory) / name)
             own = summary["self"]
