@@ -89,6 +89,7 @@ def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
         scenario=stored.get("scenario", ""),
         seed=stored.get("seed", 0),
         technique=stored.get("technique"),
+        predictor=stored.get("estimates", {}).get("predictor"),
         tau=tau,
         measured=stored.get("self", {}),
     )

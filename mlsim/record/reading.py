@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 
 from mlsim.errors import InputError
 from mlsim.record.tables import (
+    Attempts,
     Chunks,
     Jobs,
     JobState,
     Loops,
     MessageKind,
     Messages,
+    NodePower,
     Nodes,
     Occupancy,
+    OutageKind,
+    Outages,
     Passes,
     PEs,
     Records,
+    Rejections,
+    Solves,
+    SolveStatus,
     empty,
 )
 
@@ -33,7 +40,12 @@ __all__ = ["read_tables"]
 Table = TypeVar("Table")
 Ints = NDArray[np.int64]
 
-_CODES: dict[str, type[IntEnum]] = {"state": JobState, "kind": MessageKind}
+_CODES: dict[tuple[type, str], type[IntEnum]] = {
+    (Jobs, "state"): JobState,
+    (Messages, "kind"): MessageKind,
+    (Outages, "kind"): OutageKind,
+    (Solves, "status"): SolveStatus,
+}
 """Columns that are words in files and codes in tables."""
 _FILE_NAMES = {
     "job": "job_id",
@@ -48,6 +60,19 @@ _FILE_NAMES = {
 """Columns that files call otherwise than tables do."""
 _UNKNOWN = -1
 """What stands for nothing in a column of whole numbers; in one of times it is NaN."""
+
+
+_OPTIONAL: dict[str, type[Any]] = {
+    "loops": Loops,
+    "chunks": Chunks,
+    "pes": PEs,
+    "messages": Messages,
+    "passes": Passes,
+    "outages": Outages,
+    "attempts": Attempts,
+    "solves": Solves,
+}
+"""Tables that have a file only where they have rows."""
 
 
 def read_tables(directory: Path, without: Collection[str] = ()) -> Records:
@@ -72,20 +97,39 @@ def read_tables(directory: Path, without: Collection[str] = ()) -> Records:
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
         name: _read(path, table, numbers)
-        for name, table in {"loops": Loops, "chunks": Chunks, "pes": PEs, "messages": Messages}.items()
+        for name, table in _OPTIONAL.items()
         if name not in without and (path := directory / f"{name}.parquet").exists()
     }
-    passes = directory / "passes.parquet"
     return Records(
-        nodes=_read(directory / "nodes.parquet", Nodes),
+        nodes=_read_nodes(directory / "nodes.parquet"),
         jobs=jobs,
         occupancy=_read(directory / "occupancy.parquet", Occupancy, numbers),
-        loops=optional.get("loops", empty(Loops)),
-        chunks=optional.get("chunks", empty(Chunks)),
-        pes=optional.get("pes", empty(PEs)),
-        messages=optional.get("messages", empty(Messages)),
-        passes=_read(passes, Passes) if passes.exists() and "passes" not in without else empty(Passes),
+        rejections=_read_rejections(directory / "jobs.parquet"),
+        **{name: optional.get(name, empty(table)) for name, table in _OPTIONAL.items()},
     )
+
+
+def _read_nodes(path: Path) -> Nodes:
+    """Read the nodes, and their power if it is known."""
+    nodes = _read(path, Nodes)
+    columns = [f"power_{state}" for state in ("idle", "busy", "off")]
+    if not set(columns) <= set(_schema(path)):
+        return nodes
+    return replace(nodes, power=NodePower(*(_column(path, Nodes, name, "Floats") for name in columns)))
+
+
+def _read_rejections(path: Path) -> Rejections:
+    """Read why jobs were turned away."""
+    if "reason" not in _schema(path):
+        return Rejections.none()
+    reason = _series(path, "reason")
+    rows = reason.is_not_null().arg_true()
+    reasons = reason.gather(rows).cast(pl.String)
+    words = reasons.unique(maintain_order=True).to_list()
+    if not words:
+        return Rejections.none()
+    codes = reasons.replace_strict(words, list(range(len(words))), return_dtype=pl.Int32)
+    return Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
 
 
 @dataclass(frozen=True)
@@ -138,7 +182,7 @@ def _read(path: Path, table: type[Table], numbers: _Numbers | None = None) -> Ta
     for column in fields(table):  # type: ignore[arg-type]  # every table is a dataclass
         name = _FILE_NAMES.get(column.name, column.name)
         if name in here:
-            columns[column.name] = _column(path, name, str(column.type))
+            columns[column.name] = _column(path, table, name, str(column.type))
             if column.name == "job" and numbers is not None:
                 began = None if starts is None else _series(path, starts)
                 columns["job"] = numbers.rows(columns["job"], path, began)
@@ -166,12 +210,12 @@ def _series(path: Path, name: str) -> pl.Series:
         raise InputError(f"{path}: column {name!r} cannot be read: {error}") from error
 
 
-def _column(path: Path, name: str, kind: str) -> Any:
+def _column(path: Path, table: type, name: str, kind: str) -> Any:
     """Read one column in the type that its table has."""
     series = _series(path, name)
     try:
-        if name in _CODES:
-            words = [member.name.lower().replace("_", "-") for member in _CODES[name]]
+        if (table, name) in _CODES:
+            words = [member.name.lower().replace("_", "-") for member in _CODES[table, name]]
             return series.cast(pl.Enum(words)).to_physical().cast(pl.Int8).to_numpy(writable=True)
         if kind == "list[str]":
             return series.cast(pl.String).to_list()

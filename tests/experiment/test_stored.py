@@ -12,6 +12,7 @@ from mlsim.analysis.metrics import GROUPINGS
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.measures import measure_run, summary_of
 from mlsim.experiment.stored import find_runs, name_runs, read_run, scenario_differences
+from mlsim.scenario import from_mapping
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios" / "quickstart.yaml"
 FAST = {"output.pictures": False, "output.trace": "none", "output.passes": True}
@@ -30,6 +31,28 @@ def test_the_summary_computed_from_disk_is_the_stored_one(runs):
     run = read_run(runs / "fcfs")
     assert summary_of(run) == run.summary
     assert summary_of(run, tau=60.0)["bounded_slowdown"]["mean"] < run.summary["bounded_slowdown"]["mean"]
+
+
+def test_a_summary_from_disk_knows_failures_power_and_rejections(tmp_path):
+    path = tmp_path / "jobs.csv"
+    lines = [f"{k},{40 * k},{300 + 7 * k},900,{1 + k % 5}" for k in range(1, 200)]
+    path.write_text("job_id,submit_time,run_time,walltime,processors\n" + "\n".join(lines))
+    power = {"idle": "100 W", "busy": "250 W", "off": "7 W"}
+    scenario = {
+        "platform": {
+            "nodes": [{"name": "n", "count": 4, "cores": 1, "power": power}],
+            "random_failures": [{"mtbf": "1 h", "mttr": "5 min"}],
+            "drains": [{"nodes": 3, "start": "1 h", "end": "2 h"}],
+        },
+        "workload": {"path": str(path), "mapping": "node"},
+        "batch": {"backfill": "easy", "on_failure": "restart"},
+        "output": {"pictures": False},
+    }
+    made = mlsim.run(from_mapping(scenario), out=tmp_path / "run")
+    assert made.summary["failures"]["restarts"] > 3
+    assert made.summary["failures"]["node_drains"] == 1
+    assert sum(made.summary["rejected_because"].values()) == 40
+    assert summary_of(read_run(tmp_path / "run")) == read_run(tmp_path / "run").summary
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
