@@ -45,7 +45,7 @@ def test_passes_count_what_jobs_say(jobs, backfill):
         held = rows.processors[began][(start <= now) & (now < end)].sum()
         assert passes.free_units[row] == 4 - held
     assert np.all(passes.wall_time > 0)
-    assert passes.wall_time.tolist() == list(done.pass_times)
+    assert passes.wall_time.tolist() == done.pass_times.values().tolist()
 
 
 def test_no_passes_are_kept_unless_asked_for():

@@ -28,7 +28,7 @@ maybe = st.one_of(st.just(-1.0), seconds)
 codes = st.one_of(st.just(-1), st.integers(0, 10**15 - 1)).map(float)  # longer ones are names to a CSV reader
 rows = st.fixed_dictionaries(
     {
-        "job_id": st.integers(0, 2**50).map(float),
+        "job_id": st.integers(0, 10**15 - 1).map(float),  # as with codes
         "submit_time": seconds,
         "run_time": seconds,
         "requested_processors": st.integers(1, 2**40).map(float),
