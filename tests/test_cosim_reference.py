@@ -57,15 +57,16 @@ def studies(draw: st.DrawFn, requests: bool = False, failures: bool = False) -> 
         between=draw(st.sampled_from([0.125, 0.5] if requests else [0.0, 0.125, 0.5])),
         within=draw(st.sampled_from([0.0, 0.0625])),
     )
+    easy = draw(st.booleans())
     rules = Rules(
         loop=loop,
         model=draw(st.sampled_from(["dca", "dca", "cca"])),
-        easy=draw(st.booleans()),
+        easy=easy,
         kill=draw(st.booleans()),
         rca=requests or draw(st.booleans()),
         latency=draw(st.sampled_from([0.0, 0.125, 0.25, 1.0][1 if requests else 0 :])),
         **_requests(draw, requests),
-        pass_interval=draw(st.sampled_from([0.0, 0.0, 0.0, 0.75, 1.0])),
+        **_intervals(draw, easy),
         **_outages(draw, nodes, failures),
     )
     return Study(draw(rows(nodes)), draw(costs()), platform, rules)
@@ -90,6 +91,11 @@ def lending_studies(draw: st.DrawFn, failures: bool = False) -> Study:
         study.rules, requests=True, reclaim=True, answer=draw(st.sampled_from(["always", "tolerance"]))
     )
     return replace(study, rows=tuple(Row(*row) for row in rows), costs=costs, rules=rules)
+
+
+def _intervals(draw: st.DrawFn, easy: bool) -> dict[str, float]:
+    interval = draw(st.sampled_from([0.0, 0.0, 0.0, 0.75, 1.0]))
+    return {"backfill_interval" if easy and draw(st.booleans()) else "pass_interval": interval}
 
 
 def _requests(draw: st.DrawFn, wanted: bool) -> dict[str, object]:

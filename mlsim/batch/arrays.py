@@ -14,8 +14,8 @@ QUEUED, RUNNING, FREE, USED_ROWS, HINT, EARLY, SEGMENTS = range(7)
 N_COUNTS: Final = 7
 
 # Places in the array of rules.
-POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES = range(8)
-N_RULES: Final = 8
+POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, LOOKS_BEHIND = range(9)
+N_RULES: Final = 9
 
 # Values of the rule for backfilling.
 NONE, GREEDY, EASY, CONSERVATIVE = range(4)
@@ -28,8 +28,9 @@ class Arrays(NamedTuple):
     ----------
     rules : int64
         Policy and order of backfilling (codes), backfilling, reservations, whole nodes or cores, whether
-        occupancy rows of neighbouring nodes are merged, a pass after every event, and whether it matters
-        which nodes a job gets (else units are only counted).
+        occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
+        which nodes a job gets (else units are only counted), and whether this pass looks behind the first
+        job that does not fit.
     parameters : float64
         What keys read besides the jobs; :func:`mlsim.batch.policies.parameters_of`.
     floats, ints

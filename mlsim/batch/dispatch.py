@@ -10,6 +10,7 @@ from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
     FREE,
+    LOOKS_BEHIND,
     NONE,
     PER_EVENT,
     QUEUED,
@@ -75,7 +76,7 @@ def _make_pass(now: float, released: Ints, s: Arrays) -> int:
     if rule == CONSERVATIVE:
         return backfill_conservative(n_started, now, s)
     n_started = _start_in_order(n_started, now, s)
-    if rule == NONE or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
+    if rule == NONE or not s.rules[LOOKS_BEHIND] or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
         return n_started
     if s.rules[RESERVATIONS] != 1:
         return backfill_several(n_started, now, s)

@@ -146,7 +146,8 @@ class BatchSystem:
         self.releases = None if log is None else Releases(self, log, coordination)
         self.asking = None if log is None else Asking.of(self, log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
-        self._interval = config.pass_interval
+        self._interval = config.pass_interval or config.backfill_interval
+        self._starts_between = config.backfill_interval > 0
         self._next_pass = -math.inf  # the last one while none is planned
         self._kills = config.on_overrun is OverrunRule.KILL
         self._rejects = config.dispatcher is Dispatcher.REJECT
@@ -288,24 +289,31 @@ class BatchSystem:
             self.clock.ask_to_close()
 
     def _close_time(self) -> None:
-        """Handle what happened at the current time; make a pass, or wait for the next one's time."""
+        """Handle what happened at the current time; make a pass, or wait for the next one's time.
+
+        With an interval of backfilling only, passes between its times start jobs in order.
+        """
         now = self.clock.time
-        if self._interval > 0 and now != self._next_pass:
-            self._plan_pass(now)
-            if self._next_pass > now:
-                self.settle()
-                self.state.enter_queue(now, self._arrivals, self._first_arrival, self._last_arrival)
-                self._first_arrival = self._last_arrival
-                return
+        is_between = self._is_between(now)
+        if self._starts_between:
+            self.state.look_behind(not is_between)
+        elif is_between:
+            self.settle()
+            self.state.enter_queue(now, self._arrivals, self._first_arrival, self._last_arrival)
+            self._first_arrival = self._last_arrival
+            return
         self._pass(now)
 
-    def _plan_pass(self, now: float) -> None:
-        """Have a pass at the next multiple of the interval, if none is planned."""
+    def _is_between(self, now: float) -> bool:
+        """Whether this is none of the interval's times; has the next one come, if none is planned."""
+        if self._interval == 0:
+            return False
         if self._next_pass < now:
             self._next_pass = math.ceil(now / self._interval) * self._interval
             if self._next_pass > now:
                 wake = Order.SUBMISSION
                 self.clock.at(self._next_pass, wake, lambda _: self.clock.ask_to_close(), None)
+        return self._next_pass > now
 
     def _pass(self, now: float) -> None:
         """Let jobs end and arrive, then start what can start."""

@@ -76,6 +76,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     rules[at.RESERVATIONS] = config.reservations if config.backfill is Backfill.EASY else 1
     rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
     rules[at.PER_EVENT] = config.ties is TieOrder.PER_EVENT
+    rules[at.LOOKS_BEHIND] = True
     return rules
 
 
@@ -247,6 +248,10 @@ class BatchState:
         for k, slot in enumerate(ended):
             self._ended[k] = slot
         return instant(now, len(ended), self._ended, first, last, arrivals, released, *self.arrays)
+
+    def look_behind(self, looks: bool) -> None:
+        """Let the next passes backfill, or only start jobs from the queue's head."""
+        self._rules[at.LOOKS_BEHIND] = looks
 
     def _end_what_is_due(self, now: float) -> None:
         """Do here what a pass with ties per event does first: it must not use what is held back."""

@@ -303,4 +303,9 @@ def _metric(result: Result, key: str, source: Path) -> float:
         if not isinstance(value, Mapping) or part not in value:
             raise InputError(f"{source}: metrics: {key}: not in the summary of {result.scenario.name}")
         value = value[part]
-    return math.nan if value is None else float(value)
+    if value is None:
+        return math.nan
+    if not isinstance(value, int | float):
+        parts = f" but of {', '.join(f'{key}.{part}' for part in value)}" if isinstance(value, Mapping) else ""
+        raise InputError(f"{source}: metrics: {key}: not the name of a number{parts}")
+    return float(value)

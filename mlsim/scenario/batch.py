@@ -151,8 +151,14 @@ class BatchConfig(Section):
     )
     pass_interval: Seconds = Field(
         0.0,
-        description="Passes take place at multiples of this time only (s); 0: whenever something happens. "
-        "Production systems look at their queue every few seconds (Slurm's backfill scheduler: 30 s).",
+        description="Passes take place at multiples of this time only (s); 0: whenever something happens.",
+        examples=["10 s"],
+    )
+    backfill_interval: Seconds = Field(
+        0.0,
+        description="Backfilling takes place at multiples of this time only (s); passes at other times start "
+        "jobs from the queue's head up to the first that does not fit. 0: in every pass. Slurm's backfill "
+        "scheduler works in this way, every 30 s (bf_interval).",
         examples=["30 s"],
     )
     deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
@@ -214,6 +220,7 @@ class BatchConfig(Section):
         yield from self._unread()
         yield from self._unread_in_cp()
         yield from self._without_restarts()
+        yield from self._without_backfilling()
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
@@ -246,6 +253,18 @@ class BatchConfig(Section):
                     f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
                 )
                 yield BrokenRule(key, message, ("on_failure",))
+
+    def _without_backfilling(self) -> Iterator[BrokenRule]:
+        """Check that what is rare is backfilling, and passes are not rarer."""
+        if not self.backfill_interval:
+            return
+        walks = self.dispatcher is Dispatcher.QUEUE and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        if not walks:
+            message = f"needs dispatcher queue with backfill greedy or easy, and backfill is {self.backfill}"
+            yield BrokenRule("backfill_interval", message, ("backfill", "dispatcher"))
+        if self.pass_interval:
+            message = "needs passes at every event: take pass_interval out, or this"
+            yield BrokenRule("backfill_interval", message, ("pass_interval",))
 
     def _unread_in_cp(self) -> Iterator[BrokenRule]:
         """Name what the chosen dispatcher does not read in the section ``cp``."""

@@ -32,6 +32,7 @@ def replay_obstacle(scenario: Scenario) -> tuple[str, str] | None:
         (batch.power_cap is None, "batch.power_cap", "empty"),
         (batch.predictor is Predictor.WALLTIME, "batch.predictor", "walltime"),
         (batch.pass_interval == 0, "batch.pass_interval", "0 s"),
+        (batch.backfill_interval == 0, "batch.backfill_interval", "0 s"),
         (not batch.count_dispatch_time, "batch.count_dispatch_time", "off"),
         (not scenario.output.passes, "output.passes", "off"),
     )

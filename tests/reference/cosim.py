@@ -52,7 +52,7 @@ class Machine:
         self.queue: list[Run] = []
         self.running: list[Run] = []
         self.messages: list[Message] = []
-        self.pass_due_at: Fraction | None = None
+        self.passes_due: set[Fraction] = set()
         self.released: set[int] = set()  # nodes released early since the last pass
         self.asking: Asking | None = None
         self.asked_for: set[int] = set()
@@ -225,20 +225,27 @@ class Machine:
     # Passes
 
     def need_pass(self) -> None:
-        interval, now = Fraction(self.rules.pass_interval), self.env.now
-        due = ceil(now / interval) * interval if interval else now
-        if self.pass_due_at != due:
-            self.pass_due_at = due
-            self.later(due - now, PASS, self.make_pass)
+        now = self.env.now
+        due = {self.next_multiple(self.rules.pass_interval)}
+        if not self.rules.pass_interval:
+            due.add(self.next_multiple(self.rules.backfill_interval))
+        for time in due - self.passes_due:
+            self.later(time - now, PASS, self.make_pass)
+        self.passes_due |= due
+
+    def next_multiple(self, interval: float) -> Fraction:
+        now = self.env.now
+        return ceil(now / Fraction(interval)) * Fraction(interval) if interval else now
 
     def make_pass(self) -> None:
-        self.pass_due_at = None
+        self.passes_due.discard(self.env.now)
         if self.rules.short_first:
             self.start_short_jobs()
         self.released.clear()
         while self.queue and self.queue[0].job.units <= len(self.free):
             self.start(self.queue[0], sorted(self.free)[: self.queue[0].job.units])
-        if self.queue and self.rules.easy:
+        backfills = self.next_multiple(self.rules.backfill_interval) == self.env.now
+        if self.queue and self.rules.easy and backfills:
             for run in self.queue[1:]:
                 if run.job.units <= len(self.free) and self.is_harmless(run):
                     run.backfilled = True

@@ -65,6 +65,7 @@ class Rules:
     reclaim: bool = False
     short_first: bool = False
     pass_interval: float = 0.0
+    backfill_interval: float = 0.0
     failures: tuple[Failure, ...] = ()
     drains: tuple[Drain, ...] = ()
     restart: bool = False  # whether a job whose node fails goes back to the queue

@@ -135,7 +135,8 @@ def scenario_of(study: Study, directory: Path) -> dict[str, Any]:
         "batch": {
             "backfill": "easy" if rules.easy else "none",
             "on_overrun": "kill" if rules.kill else "extend",
-            "pass_interval": float(rules.pass_interval),
+            "pass_interval": rules.pass_interval,
+            "backfill_interval": rules.backfill_interval,
             **({"on_failure": "restart", "max_restarts": rules.max_restarts} if rules.restart else {}),
         },
         "application": {

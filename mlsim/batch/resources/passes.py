@@ -10,6 +10,7 @@ from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
     FREE,
+    LOOKS_BEHIND,
     NONE,
     PER_EVENT,
     QUEUED,
@@ -143,7 +144,9 @@ def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> 
     if not ordered:
         order_queue(now, s)
     n_started = _start_in_order(n_started, now, s, g)
-    if s.rules[BACKFILL] == NONE or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
+    if s.rules[BACKFILL] == NONE or not s.rules[LOOKS_BEHIND]:
+        return n_started
+    if s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
         return n_started
     return backfill(n_started, now, s, g)
 
@@ -161,7 +164,7 @@ def make_reserving_pass(now: float, n_started: int, ordered: bool, s: Arrays, g:
     if conservative:
         return backfill_conservative(n_started, now, s, g)
     n_started = _start_in_order(n_started, now, s, g)
-    if s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
+    if not s.rules[LOOKS_BEHIND] or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
         return n_started
     return backfill_several(n_started, now, s, g)
 
