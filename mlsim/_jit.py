@@ -166,6 +166,7 @@ def _borrowed(_typing: Any, array: Any) -> Any:
     return array(array), make
 
 
+# Numba's stubs know an intrinsic as the function that types it, not as what kernels call.
 borrowed: Callable[[Array], Array] = intrinsic(_borrowed)  # type: ignore[assignment]
 """Give an array inside a kernel as one that does not own its memory; the caller must go on owning it.
 

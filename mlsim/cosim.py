@@ -28,7 +28,6 @@ from mlsim.batch.message_rows import message_rows
 from mlsim.batch.occupancy import NODE, NODE_CORES
 from mlsim.batch.plugins import check_plugins
 from mlsim.batch.power import PowerCap
-from mlsim.batch.predictors import check_predictor
 from mlsim.batch.replay import Replay
 from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
@@ -415,7 +414,6 @@ def survey(scenario: Scenario) -> Survey:
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
         check_technique(_application(scenario).technique)
-    check_predictor(located_plugin(scenario, "predictor"))
     check_plugins(_batch(scenario))
     workload = _open(scenario, machine, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))

@@ -1,4 +1,4 @@
-"""Dispatchers, policies and allocators of the user's own: classes in files, and entry points.
+"""Dispatchers, policies, allocators and predictors of the user's own: classes in files, and entry points.
 
 A class is made without arguments, once a run. What its methods get and give is in ``PLUGINS.md`` beside this
 file. Whatever goes wrong in them, or with their answers, is an error that names the plugin.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mlsim.batch.view import WaitingJobs
 from mlsim.errors import InputError
-from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Word, user_function
+from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word, user_function
 
 __all__ = [
     "FAMILIES",
@@ -54,17 +54,18 @@ class OwnAllocator(Protocol):
 
 
 class Family(NamedTuple):
-    """One sort of plugin: its entry points, what a class of it must have, the words it must not take."""
+    """One sort of plugin: its entry points, the methods of a class of it, the words it must not take."""
 
     group: str
-    method: str
+    methods: tuple[str, ...]
     words: tuple[str, ...]
 
 
 FAMILIES = {
-    "dispatcher": Family("mlsim.dispatchers", "dispatch", tuple(Dispatcher)),
-    "policy": Family("mlsim.policies", "key", (*Policy, *Policy.aliases())),
-    "allocator": Family("mlsim.allocators", "allocate", (*Allocator, *Allocator.aliases())),
+    "dispatcher": Family("mlsim.dispatchers", ("dispatch",), tuple(Dispatcher)),
+    "policy": Family("mlsim.policies", ("key",), (*Policy, *Policy.aliases())),
+    "allocator": Family("mlsim.allocators", ("allocate",), (*Allocator, *Allocator.aliases())),
+    "predictor": Family("mlsim.predictors", ("predict", "learn"), (*Predictor, *Predictor.aliases())),
 }
 
 
@@ -74,14 +75,14 @@ def make_plugin(family: str, name: str) -> Any:
     Parameters
     ----------
     family
-        ``dispatcher``, ``policy`` or ``allocator``, which is the key in the ``batch`` section too.
+        ``dispatcher``, ``policy``, ``allocator`` or ``predictor``; the key in the ``batch`` section too.
     name
         ``path/file.py:Class``, the path seen from the current directory, or the name of an entry point.
 
     Raises
     ------
     InputError
-        If there is no such class, its name is taken, it cannot be made, or it lacks its method.
+        If there is no such class, its name is taken, it cannot be made, or it lacks a method.
     """
     title = f"{family} {name}"
     file = user_function(name)
@@ -90,9 +91,9 @@ def make_plugin(family: str, name: str) -> Any:
         plugin = kind()
     except Exception as error:  # whatever the user's class raises
         raise InputError(f"{title}: cannot be made: {type(error).__name__}: {error}") from error
-    method = FAMILIES[family].method
-    if not callable(getattr(plugin, method, None)):
-        raise InputError(f"{title}: has no method {method}; see mlsim/batch/PLUGINS.md")
+    missing = [name for name in FAMILIES[family].methods if not callable(getattr(plugin, name, None))]
+    if missing:
+        raise InputError(f"{title}: has no method {' and no '.join(missing)}; see mlsim/batch/PLUGINS.md")
     return plugin
 
 

@@ -226,6 +226,7 @@ class BatchState:
         """Whether nobody holds any part of a node and it is in use."""
         return bool(self._free[node] == self._cores[node] and not self._down[node])
 
+    # ResourceState reads what the jobs of the block ask for.
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:  # noqa: ARG002
         """Give which of the jobs that come no set of nodes could hold, by reason."""
         units = self.table.ints[UNITS, slots]

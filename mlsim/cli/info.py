@@ -134,12 +134,10 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.PREDICTORS:
             from mlsim.batch.predictors import PREDICTORS
-            from mlsim.scenario import installed_names
 
             return ("predictor", "predicts", "source"), [
                 *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
-                *((name, "", "an installed package") for name in installed_names("mlsim.predictors")),
-                ("./file.py:Class", "what a class of your own predicts", "mlsim/batch/predictors/README.md"),
+                *((name, meaning, "") for name, meaning in _plugins("predictor")),
             ]
         case Listing.TECHNIQUES:
             return (

@@ -254,6 +254,7 @@ def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[
     names: list[str] = []
     for run in runs:
         path = run.directory if isinstance(run, Result) else run
+        # A run without a directory is a result in memory.
         name = by_path[path] if path is not None else run.scenario.name  # type: ignore[union-attr]
         twice = sum(other == name or other.startswith(f"{name} #") for other in names)
         names.append(f"{name} #{twice + 1}" if twice else name)

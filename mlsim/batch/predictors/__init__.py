@@ -1,7 +1,7 @@
 """Predictors: what the dispatcher is told of run times."""
 
 from mlsim.batch.predictors.base import CorrectingPredictor, Predictor
-from mlsim.batch.predictors.catalogue import PREDICTORS, PredictorEntry, check_predictor, make_predictor
+from mlsim.batch.predictors.catalogue import PREDICTORS, PredictorEntry, make_predictor
 from mlsim.batch.predictors.job import JobNames, SubmittedJob
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "Predictor",
     "PredictorEntry",
     "SubmittedJob",
-    "check_predictor",
     "make_predictor",
 ]

@@ -14,7 +14,7 @@ from mlsim.batch.predictors.user import user_predictor
 from mlsim.batch.predictors.walltime import Walltime
 from mlsim.scenario import Predictor as Word
 
-__all__ = ["PREDICTORS", "PredictorEntry", "check_predictor", "make_predictor"]
+__all__ = ["PREDICTORS", "PredictorEntry", "make_predictor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,3 @@ def make_predictor(name: str) -> Predictor:
         if entry.name == name and entry.make is not None:
             return entry.make()
     return user_predictor(name)
-
-
-def check_predictor(name: str) -> None:
-    """Check that a predictor can be made; ``name`` as for :func:`make_predictor`.
-
-    Raises
-    ------
-    InputError
-        If a predictor of the user cannot be made.
-    """
-    if name not in {entry.name for entry in PREDICTORS}:
-        user_predictor(name)

@@ -116,6 +116,7 @@ class ResourceState(BatchState):
         self._cap = cap
         self._counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
         self._ended = np.empty(machine.n_cores, np.int64)
+        # The key may be a name of the user's own, which the codes of the catalogue do not have.
         self._settings[ALLOCATOR] = _CODES.get(config.allocator, at.OWN)  # type: ignore[call-overload]
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
