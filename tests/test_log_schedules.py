@@ -12,6 +12,7 @@ import pytest
 from mlsim import cosim
 from mlsim.record import Jobs, Occupancy, Records
 from mlsim.scenario import from_mapping
+from tests.effort import THOROUGH
 from tests.reference.batch import Job, ReferenceBatchSystem
 
 pytestmark = [pytest.mark.logs, pytest.mark.slow]
@@ -35,8 +36,8 @@ LOGS = {
     "SDSC": ("SDSC-SP2-1998-4.2-cln.swf.gz", 128, {"EASY-FCFS": 93}),
     "HPC2N": ("HPC2N-2002-2.2-cln.swf.gz", 240, {"EASY-FCFS": 87, "EASY-SAF-SAF": 44}),
 }
-JOBS_OF_REFERENCE = {"KTH": None, "SDSC": None, "HPC2N": 30_000}
-"""The slow twin takes minutes for all of HPC2N; the first jobs are enough for a suite."""
+JOBS_OF_REFERENCE = None if THOROUGH else 5_000
+"""The slow twin takes minutes for whole logs; the first jobs are enough for every day."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,5 +108,5 @@ def test_simpy_and_replay_are_the_same_on_whole_logs(log, dispatcher):
 def test_replay_starts_each_job_when_the_slow_twin_does(log, dispatcher):
     path, processors, _ = LOGS[log]
     options = DISPATCHERS[dispatcher]
-    jobs = simulated(path, processors, "replay", JOBS_OF_REFERENCE[log], **options).jobs
+    jobs = simulated(path, processors, "replay", JOBS_OF_REFERENCE, **options).jobs
     assert jobs.start_time.tolist() == reference_starts(jobs, processors, options)

@@ -26,6 +26,9 @@ RULES = st.sampled_from(
         {"backfill": "easy", "reservations": 2},
         {"backfill": "easy", "reservations": 3, "backfill_order": "SPF"},
         {"backfill": "conservative"},
+        {"backfill": "easy", "backfill_interval": 2.0},
+        {"backfill": "greedy", "backfill_interval": 1.5},
+        {"backfill": "easy", "backfill_interval": 1.5, "reservations": 2},
     ]
 )
 POLICIES = st.sampled_from(["FCFS", "SPF", "LQF", "SAF", "LEXP", "WFP", "fairshare"])

@@ -192,6 +192,15 @@ def test_greedy_lets_a_wide_job_wait():
     assert greedy.backfilled.tolist() == [False, False, True]
 
 
+def test_between_the_times_of_backfilling_only_the_head_may_start():
+    # Job 1 waits for the whole machine. Job 2 fits at 3 and is backfilled at the next multiple of 4; job 1
+    # starts when job 0 ends, at 10, which is none.
+    jobs = block([0, 1, 3, 9.5], [10, 5, 3, 0.5], [10, 5, 3, 0.5], [6, 8, 2, 1])
+    _, rare, _ = simulate(jobs, UNITS, backfill="easy", backfill_interval=4.0)
+    assert rare.start_time.tolist() == [0, 10, 4, 15]
+    assert rare.backfilled.tolist() == [False, False, True, False]
+
+
 def test_a_job_past_the_threshold_goes_first():
     # Under SPF the long job would start last; after 6 s it is first.
     jobs = block([0, 0, 1, 2], [10, 9, 1, 1], [10, 9, 1, 1], [8, 8, 8, 8])

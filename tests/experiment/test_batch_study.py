@@ -189,6 +189,14 @@ def test_a_metric_that_no_summary_has(place):
     assert not (place / "out").exists()
 
 
+def test_a_metric_that_is_no_number(place):
+    (place / "study.yaml").write_text(STUDY.replace("utilization.busy", "utilization"))
+    with pytest.raises(
+        InputError, match=r"metrics: utilization is dict, no number; allowed: utilization\.busy"
+    ):
+        run_batch_study(load_batch_study(place), out=place / "out")
+
+
 def test_kinds_are_told_apart(place):
     assert is_batch_study(place)
     assert not is_batch_study(STUDIES / "slowdown")

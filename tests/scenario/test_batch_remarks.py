@@ -47,6 +47,20 @@ def test_read_keys_are_not():
     assert remarks(scenario(batch)) == []
 
 
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ({}, "needs dispatcher queue with backfill greedy or easy, and backfill is none"),
+        ({"backfill": "conservative"}, "backfill is conservative"),
+        ({"dispatcher": "cp"}, "needs dispatcher queue"),
+        ({"backfill": "easy", "pass_interval": 10}, "take pass_interval out, or this"),
+    ],
+)
+def test_backfilling_at_intervals_needs_backfilling(batch, words):
+    with pytest.raises(InputError, match=rf"batch\.backfill_interval: .*{words}"):
+        scenario(batch | {"backfill_interval": "30 s"})
+
+
 @pytest.mark.parametrize("batch", [{"backfill": "conservative"}, {"backfill": "easy", "reservations": 2}])
 def test_short_first_knows_one_reservation(batch):
     with pytest.raises(InputError, match=r"coordination\.released_nodes: short-first respects one"):
