@@ -191,9 +191,7 @@ def test_a_metric_that_no_summary_has(place):
 
 def test_a_metric_that_is_no_number(place):
     (place / "study.yaml").write_text(STUDY.replace("utilization.busy", "utilization"))
-    with pytest.raises(
-        InputError, match=r"metrics: utilization is dict, no number; allowed: utilization\.busy"
-    ):
+    with pytest.raises(InputError, match=r"utilization is dict, no number; allowed: utilization\.busy"):
         run_batch_study(load_batch_study(place), out=place / "out")
 
 
