@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.reference.cosim_data import Drain, Failure, Platform, Rules
 from tests.reference.cosim_scenarios import Row, Study, by_reference, by_simulator, differences
 
@@ -147,7 +148,7 @@ def assert_same(study: Study, workplace) -> None:
     assert not lines, "\n".join([str(study), *lines])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(100))
 @given(studies())
 def test_releases_and_kills(workplace, study):
     assert_same(study, workplace)
@@ -282,13 +283,13 @@ def test_coincidences(workplace, what):
 
 
 @needs_requests
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(100))
 @given(studies(requests=True))
 def test_requests(workplace, study):
     assert_same(study, workplace)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(50))
 @given(studies(), st.booleans())
 def test_short_jobs_first(workplace, study, waits):
     rules = replace(study.rules, rca=True, short_first=True, latency=0.125 if waits else 0.0)
@@ -296,7 +297,7 @@ def test_short_jobs_first(workplace, study, waits):
 
 
 @needs_requests
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(50))
 @given(studies(requests=True))
 def test_only_idle_nodes_are_given(workplace, study):
     rules = replace(study.rules, requests=True, answer="idle-only", latency=1.0)
@@ -304,21 +305,21 @@ def test_only_idle_nodes_are_given(workplace, study):
 
 
 @needs_requests
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(50))
 @given(lending_studies())
 def test_nodes_that_come_back(workplace, study):
     assert_same(study, workplace)
 
 
 @needs_requests
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(50))
 @given(lending_studies(failures=True))
 def test_failures_while_nodes_are_lent(workplace, study):
     assert_same(study, workplace)
 
 
 @needs_requests
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.booleans().flatmap(lambda requests: studies(requests=requests, failures=True)))
 def test_failures(workplace, study):
     assert_same(study, workplace)
