@@ -13,6 +13,7 @@ from mlsim.application.choice import Choice, scaled
 from mlsim.mpi.context import Context
 from mlsim.mpi.layout import Layout
 from mlsim.mpi.options import LoopOptions
+from mlsim.mpi.requests import Talk
 from mlsim.mpi.rules import DONE
 from mlsim.mpi.waiting import Patience
 
@@ -49,6 +50,8 @@ class Model(ABC):
     ----------
     done
         float64[DONE]: what the rank's last chunk took; written by the scheduler where ``learns``.
+    told_of
+        The same numbers, quicker to write one by one.
     learns
         Whether anybody wants to know it.
     told
@@ -59,21 +62,22 @@ class Model(ABC):
         Whether the rank executes no chunks.
     serving
         Seconds that it served others.
-    replies
-        Of a master, if the loop is recorded: whom it answered, and when by its own clock.
+    talk
+        What is noted of requests and replies, if the loop is recorded and its model is CCA.
     """
 
     learns = False
     piece = 0
     only_serves = False
     serving = 0.0
+    talk: Talk | None = None
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.done: Floats = np.zeros(DONE)
+        self.told_of = memoryview(self.done.data)
         self.told = float("nan")
         self._delay = setting.options.injected_delay
-        self.replies: list[tuple[int, float]] = []
 
     @abstractmethod
     def claim(self) -> Chunk | None:

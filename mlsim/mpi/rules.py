@@ -35,12 +35,12 @@ __all__ = [
     "RecursiveRule",
     "RuleState",
     "StraightforwardRule",
-    "add_done",
     "delay",
     "is_static",
     "learns",
     "needs_lock",
     "publish_node",
+    "put_done",
     "warm_up",
 ]
 
@@ -223,25 +223,24 @@ def is_static(choice: Choice) -> bool:
     return choice.code == STATIC
 
 
-def add_done(done: Floats, sizes: list[int], seconds: list[float], waited: float) -> None:
-    """Sum up the pieces of an executed chunk.
+def put_done(done: memoryview, size: int, seconds: float, squares: float, pieces: int, waited: float) -> None:
+    """Write what an executed chunk took to ``DONE`` numbers.
 
     Parameters
     ----------
     done
-        float64[DONE], overwritten.
-    sizes, seconds
-        Iterations and time of each piece.
+        Of float64[DONE], overwritten.
+    size, seconds, pieces
+        Iterations, time, and in how many pieces it was executed.
+    squares
+        Σ t_j²/n_j over the pieces, of n_j iterations and t_j seconds; less seconds²/size it is
+        Σ n_j·(t_j/n_j − mean)².
     waited
         Seconds between asking for the chunk and starting it.
     """
-    size, total = sum(sizes), sum(seconds)
-    mean = total / size if size else 0.0
-    between = 0.0
-    for iterations, time_taken in zip(sizes, seconds, strict=True):
-        deviation = time_taken / iterations - mean
-        between += iterations * deviation * deviation
-    done[:] = size, total, waited, mean, between, len(sizes)
+    mean = seconds / size
+    done[SIZE], done[SECONDS], done[WAITED], done[MEAN] = size, seconds, waited, mean
+    done[BETWEEN], done[PIECES] = max(squares - seconds * mean, 0.0), pieces
 
 
 def delay(seconds: float) -> None:
