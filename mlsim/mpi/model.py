@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,12 @@ from mlsim.mpi.context import Context
 from mlsim.mpi.layout import Layout
 from mlsim.mpi.options import LoopOptions
 from mlsim.mpi.requests import Talk
-from mlsim.mpi.rules import DONE
+from mlsim.mpi.rules import DONE, Chunk
 from mlsim.mpi.waiting import Patience
 
 __all__ = ["Chunk", "Model", "Setting", "two_level_weights"]
 
 Floats = NDArray[np.float64]
-
-Chunk = tuple[int, int, int]
-"""First iteration, size, scheduling step."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Model(ABC):
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.done: Floats = np.zeros(DONE)
-        self.told_of = memoryview(self.done.data)
+        self.told_of: Any = memoryview(self.done.data)
         self.told = float("nan")
         self._delay = setting.options.injected_delay
 

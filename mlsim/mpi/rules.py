@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
 from mlsim.application.settings import ADDRESS, USER
-from mlsim.application.techniques.adaptive import learn_pieces
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
-    AF,
     STATIC,
     USERS,
-    counts_overhead,
     is_adaptive,
     needs_remaining,
     new_rule,
@@ -28,10 +26,12 @@ from mlsim.application.techniques.rules import (
     reset_rule,
     straightforward_size,
 )
-from mlsim.application.techniques.weighting import learn_chunk
+from mlsim.application.techniques.travelling import NOT_YET, is_turn, learn_done, take_travelling
 
 __all__ = [
     "DONE",
+    "NOT_YET",
+    "Chunk",
     "RecursiveRule",
     "RuleState",
     "StraightforwardRule",
@@ -46,6 +46,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+Chunk = tuple[int, int, int]
+"""First iteration, size, scheduling step."""
 
 SIZE, SECONDS, WAITED, MEAN, BETWEEN, PIECES = range(6)
 DONE = 6
@@ -119,9 +122,7 @@ class RecursiveRule:
         self._n, self._p = n, p
         self._settings = choice.settings()
         self._is_user = choice.code >= USER
-        self.learns = is_adaptive(choice.code)
-        self._is_af = choice.code == AF
-        self._whole = counts_overhead(choice.code)
+        self._address = int(self._settings.parameters[ADDRESS]) if self._is_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
         """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights."""
@@ -151,7 +152,7 @@ class RecursiveRule:
         state = self.state
         if self._is_user:
             # the function lies elsewhere in every process
-            state.rule[USERS] = int(self._settings.parameters[ADDRESS])
+            state.rule[USERS] = self._address
         size = recursive_size(
             state.rule, state.reals, state.weights, state.measured, state.sums, step, remaining, pe
         )
@@ -162,17 +163,33 @@ class RecursiveRule:
 
     def learn(self, pe: int, done: Floats, share: float = 1.0) -> None:
         """Let the technique know of a chunk that was executed in ``share`` of the seconds; none if size 0."""
-        size = int(done[SIZE])
-        if size == 0:
-            return
         state = self.state
-        if self._is_af:
-            between = float(done[BETWEEN]) * share * share
-            mean = float(done[MEAN]) * share
-            learn_pieces(state.measured, state.sums, pe, size, int(done[PIECES]), mean, between)
-        else:
-            seconds = float(done[SECONDS]) + (float(done[WAITED]) if self._whole else 0.0)
-            learn_chunk(state.measured, state.sums, state.weights, pe, size, seconds * share)
+        learn_done(self.choice.code, state.measured, state.sums, state.weights, pe, done, share)
+
+    def take(self, block: Ints, turn: int, pe: int, done: Floats) -> Chunk | None:
+        """Take a chunk from a block that travels, which the rule's state is a part of, and seal it.
+
+        Parameters
+        ----------
+        block, turn, done
+            See :func:`mlsim.application.techniques.travelling.take_travelling`.
+        pe
+            The one that asks.
+
+        Returns
+        -------
+        tuple or None
+            First iteration, size, step; the size is ``NOT_YET`` if it is not the turn. None: nothing is left.
+        """
+        first, size, step = take_travelling(
+            block, turn, self._p, self.choice.code, self._n, pe, done, self._address
+        )
+        if size > 0 or size == NOT_YET:
+            return first, size, step
+        if size == 0 and first >= self._n:
+            return None
+        self._settings.trouble[:] = step, pe, size
+        raise self.choice.wrong_size(self._settings, self._n, self._p)
 
 
 class StraightforwardRule:
@@ -223,13 +240,13 @@ def is_static(choice: Choice) -> bool:
     return choice.code == STATIC
 
 
-def put_done(done: memoryview, size: int, seconds: float, squares: float, pieces: int, waited: float) -> None:
+def put_done(done: Any, size: int, seconds: float, squares: float, pieces: int, waited: float) -> None:
     """Write what an executed chunk took to ``DONE`` numbers.
 
     Parameters
     ----------
     done
-        Of float64[DONE], overwritten.
+        float64[DONE], or a memoryview of them, which is quicker; overwritten.
     size, seconds, pieces
         Iterations, time, and in how many pieces it was executed.
     squares
@@ -268,6 +285,9 @@ def warm_up() -> None:
         if adaptive:
             rule.learn(0, np.ones(DONE))
             publish_node(state, state, 0)
+        block = np.zeros(RuleState.words(2, adaptive) + 2, np.int64)
+        rule.take(block, 0, 0, np.zeros(DONE))
+        is_turn(block, 0)
         if not needs_lock(choice):
             StraightforwardRule(choice, 8, 2, np.ones(2), 0).size(0)
 
