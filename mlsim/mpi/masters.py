@@ -191,6 +191,7 @@ class CentralizedModel(Model):
         if self._rank > 0:
             self._worker = Worker(comm, 0, setting.tag)
             return
+        self.answers = True
         self._base = 1 if dedicated else 0
         self._desk = Desk(comm, setting.tag, options.service_order, DONE)
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])

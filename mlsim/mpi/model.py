@@ -58,6 +58,8 @@ class Model(ABC):
         Iterations after which the rank's own chunks have a break; 0: none.
     only_serves
         Whether the rank executes no chunks.
+    answers
+        Whether others wait for this rank's answers.
     serving
         Seconds that it served others.
     talk
@@ -67,6 +69,7 @@ class Model(ABC):
     learns = False
     piece = 0
     only_serves = False
+    answers = False
     serving = 0.0
     talk: Talk | None = None
 

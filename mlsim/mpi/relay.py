@@ -23,6 +23,8 @@ __all__ = ["Relay"]
 
 Ints = NDArray[np.int64]
 
+_SHORT = 128
+
 
 class Relay:
     """One rank's part.
@@ -49,6 +51,7 @@ class Relay:
         self._one, self._ticket = array("q", [1]), array("q", [0])
         self._buffers = [[place, 1, MPI.INT64_T] for place in (self._one, self._ticket)]
         self._whole = [self.block, len(self.block), MPI.INT64_T]
+        self._is_long = words > _SHORT
         self._head = [self.block[:1], 1, MPI.INT64_T]
 
     @staticmethod
@@ -71,18 +74,19 @@ class Relay:
 
     def wait(self, ticket: int, tries: int) -> None:
         """Wait until the block may be that of the ticket, which it has not been, and read it."""
-        ahead = ticket - int(self.block[TURN])
-        while ahead > 0:
-            # those further behind look less often
-            for _ in range(min(ahead, 64)):
-                self._patience.pause(tries)
+        self._pause(ticket, tries)
+        while self._is_long and int(self.block[TURN]) < ticket:
             tries += 1
             self._win.Get(self._head, self._holder, 1)
             self._win.Flush(self._holder)
-            ahead = ticket - int(self.block[TURN])
-        self._patience.pause(tries)
+            self._pause(ticket, tries)
         self._win.Get(self._whole, self._holder, 1)
         self._win.Flush(self._holder)
+
+    def _pause(self, ticket: int, tries: int) -> None:
+        """Pass a moment; those further behind look less often."""
+        for _ in range(min(max(ticket - int(self.block[TURN]), 1), 64)):
+            self._patience.pause(tries)
 
     def hand_on(self) -> None:
         """Write the block, sealed for the next turn."""

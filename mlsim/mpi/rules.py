@@ -24,7 +24,7 @@ from mlsim.application.techniques.rules import (
     new_rule,
     recursive_size,
     reset_rule,
-    straightforward_size,
+    straightforward_sizes,
 )
 from mlsim.application.techniques.travelling import NOT_YET, is_turn, learn_done, take_travelling
 
@@ -55,6 +55,7 @@ DONE = 6
 """Numbers that tell of a chunk that was executed: its size, the seconds it took, the seconds between asking
 for it and starting it, mean iteration time, Σ n_j·(x_j − mean)² over its pieces, how many these are."""
 
+_SIZES_AHEAD = 16
 _RULE = 12
 _ROWS = 5
 
@@ -215,14 +216,24 @@ class StraightforwardRule:
         self._guide = new_guide(FRACTION_WORDS)
         settings = self._settings
         reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+        # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
+        self._ahead = _SIZES_AHEAD if 2 * p <= _SIZES_AHEAD and choice.code < USER else 1
+        self._sizes: list[int] = []
+        self._first = self._stop = 0
 
     def size(self, step: int) -> int:
-        """Size chunk ``step``."""
-        size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
-        if size < 1 and self._n > 0:
-            self._settings.trouble[:] = step, self._pe, size
+        """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
+        if not self._first <= step < self._stop:
+            self._calculate(step)
+        return self._sizes[step - self._first]
+
+    def _calculate(self, step: int) -> None:
+        sizes = np.empty(self._ahead, np.int64)
+        straightforward_sizes(self._rule, self._reals, self._guide, self._weights, step, self._pe, sizes)
+        self._sizes, self._first, self._stop = sizes.tolist(), step, step + self._ahead
+        if sizes[0] < 1 and self._n > 0:
+            self._settings.trouble[:] = step, self._pe, sizes[0]
             raise self._choice.wrong_size(self._settings, self._n, self._p)
-        return size
 
 
 def needs_lock(choice: Choice) -> bool:

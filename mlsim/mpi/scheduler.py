@@ -127,10 +127,14 @@ class LoopScheduler:
     def __enter__(self) -> LoopScheduler:
         if self._closed:
             raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
-        serve_while_waiting(self._model.serve)
+        self._serve_while_waiting()
         self._wait_for_all()
         self._notes = Notes(_now(), bool(self._record))
         return self
+
+    def _serve_while_waiting(self) -> None:
+        if self._model.answers:
+            serve_while_waiting(self._model.serve)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         if self._iterated:
@@ -217,7 +221,7 @@ class LoopScheduler:
             self._end_run(kind, error, where)
             return
         if not np.isfinite(self._model.told):
-            serve_while_waiting(self._model.serve)
+            self._serve_while_waiting()
             self._model.leave()
             self._told(_now())
             stop_serving(self._model.serve)

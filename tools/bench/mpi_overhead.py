@@ -1,9 +1,10 @@
 """What a chunk costs on MPI: python tools/bench/mpi_overhead.py [ranks [claims [technique,...]]].
 
 Loops whose iterations do nothing, so that all time is scheduling; each is repeated until its ranks have
-asked so many times (20,000), and costs are of a rank's time for each time that it asks. `bare` is a pair of
+asked so many times (10,000), and costs are of a rank's time for each time that it asks. `bare` is a pair of
 Fetch_and_op with Flush, what DCA cannot do without: after each loop as many of them, by the same ranks at the
-same time. All MPIs that are found are measured.
+same time. `bare turns` are the accesses of an adaptive technique, with nothing calculated. All MPIs that are
+found are measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import resource
 import sys
+import time
 from pathlib import Path
 
 from mlsim.mpi.launch import find_launchers, launch
@@ -23,7 +25,7 @@ NEEDED = {
 }
 OTHERS = (("cca", "SS"), ("hdca", "GSS+SS"), ("hmw", "GSS+SS"))
 ITERATIONS = 20_000
-MOST_LOOPS = 2_000
+MOST_LOOPS = 1_000
 
 
 def on_ranks(claims: int, techniques: list[str]) -> None:
@@ -42,66 +44,96 @@ def on_ranks(claims: int, techniques: list[str]) -> None:
 
 
 def _measured(comm, window, model: str, technique: str, claims: int) -> list:
-    """Give the figures of a technique: the median of five parts, each with bare pairs before and after it."""
+    """Give the figures of a technique: the first quartile of its loops, as others may have had the cores."""
     import numpy as np
+    from mpi4py import MPI
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    parts = [_part(comm, window, model, technique, claims // 5) for _ in range(5)]
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    parts = np.array(comm.allgather(parts)).mean(axis=0)
-    cost, bare, asked, loops = parts.T
-    ratio = float(np.median(cost / bare))
-    mean_chunks = asked.sum() * comm.size / loops.sum() - comm.size
-    return [model, technique, mean_chunks, np.median(cost) * 1e6, np.median(bare) * 1e6, ratio, grown]
+    asked, spent, bare, turns = np.array(_loops(comm, window, model, technique, claims)).T
+    grown = comm.allreduce(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, MPI.MAX)
+    cost = comm.allreduce(float(np.percentile(spent / asked, 25))) / comm.size
+    pair = comm.allreduce(float(np.percentile(bare / asked, 25))) / comm.size
+    own = comm.allreduce(float(np.percentile(turns / asked, 25))) / comm.size
+    total = comm.allreduce(int(asked.sum()))
+    chunks = total / len(asked) - comm.size
+    return [model, technique, total, chunks, cost * 1e6, pair * 1e6, own * 1e6, grown]
 
 
-def _part(comm, window, model: str, technique: str, claims: int) -> tuple[float, float, int, int]:
-    """Give seconds a claim and a bare pair, and how many claims and loops there were, on this rank."""
+def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[int, float, float, float]]:
+    """Give, of every loop, how often this rank asked, and the seconds of that, bare pairs, and bare turns."""
     from mpi4py import MPI
 
     from mlsim.mpi import LoopScheduler
+    from mlsim.mpi.options import LoopOptions, chosen
+    from mlsim.mpi.rules import learns
+    from mlsim.mpi.waiting import Patience
+    from mlsim.mpi.window import bare_pair
 
-    bare = _bare(comm, window)
-    spent, asked, loops, everyone = 0.0, 0, 0, 0
-    while everyone < claims and loops < MOST_LOOPS:
-        n = claims if technique == "SS" else ITERATIONS
-        options = NEEDED.get(technique, {})
+    patience = Patience("spin", comm.size)
+    options = NEEDED.get(technique, {})
+    loops, everyone = [], 0
+    in_turns = model == "dca" and learns(chosen(LoopOptions(n=1, technique=technique), comm.size)[0])
+    n = ITERATIONS // 20 if "SS" in technique.split("+") else ITERATIONS
+    while everyone < claims and len(loops) < MOST_LOOPS:
         with LoopScheduler(comm, n=n, technique=technique, model=model, wait="spin", **options) as loop:
             for _ in loop:
                 pass
         report = loop.report()
-        spent += report.busy + report.overhead
-        asked += report.chunks + 1
-        loops += 1
-        everyone = comm.allreduce(asked, MPI.SUM)
-    return spent / asked, (bare + _bare(comm, window)) / 2, asked, loops
+        asked = report.chunks + 1
+        patience.until(comm.Ibarrier().Test)  # as the loop begins
+        bare = bare_pair(window, asked) * asked
+        turns = _bare_turns(comm, patience, asked) if in_turns else 0.0
+        loops.append((asked, report.busy + report.overhead, bare, turns))
+        everyone += comm.allreduce(asked, MPI.SUM)
+    return loops
 
 
-def _bare(comm, window) -> float:
-    """Give the seconds of a bare pair, all ranks at once."""
-    from mlsim.mpi.window import bare_pair
+def _bare_turns(comm, patience, repetitions: int) -> float:
+    """Give the seconds of taking turns alone: an adaptive technique that calculates nothing."""
+    from mlsim.application.techniques.travelling import is_turn, seal
+    from mlsim.mpi.context import Context
+    from mlsim.mpi.relay import Relay
+    from mlsim.mpi.rules import RuleState
 
-    comm.Barrier()
-    bare_pair(window, 200)
-    comm.Barrier()
-    return comm.allreduce(bare_pair(window, 3_000)) / comm.size
+    words = RuleState.words(comm.size, True)
+    context = Context.of(comm, None)
+    window = context.window(Relay.words(words))
+    relay = Relay(window, words, patience)
+    if comm.rank == 0:
+        relay.begin()
+    patience.until(comm.Ibarrier().Test)
+    begin = time.perf_counter()
+    for _ in range(repetitions):
+        ticket = relay.ask()
+        tries = 0
+        while not is_turn(relay.block, ticket):
+            relay.wait(ticket, tries)
+            tries += 1
+        seal(relay.block, ticket + 1)
+        relay.hand_on()
+    seconds = time.perf_counter() - begin
+    patience.until(comm.Ibarrier().Test)
+    context.put_back(window)
+    return seconds
 
 
 def main() -> None:
     ranks = int(sys.argv[1]) if len(sys.argv) > 1 else 2
-    claims = int(sys.argv[2]) if len(sys.argv) > 2 else 20_000
+    claims = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
     techniques = sys.argv[3].split(",") if len(sys.argv) > 3 else []
     program = [str(Path(__file__)), "--on-ranks", str(claims), ",".join(techniques)]
     for launcher in find_launchers().values():
         told = json.loads(launch(launcher.with_ranks(ranks), program, quiet=True).strip().splitlines()[-1])
         print(f"{told['library'].splitlines()[0]}, {ranks} ranks, no work in the iterations, ", end="")
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        print("| model | technique | chunks a loop | µs a chunk | bare pair µs | ratio | memory grown kB |")
-        print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
-        for model, technique, chunks, cost, bare, ratio, grown in told["rows"]:
+        print("| model | technique | asked | chunks a loop | µs a chunk | bare pair | ratio ", end="")
+        print("| bare turns | ratio | memory grown kB |")
+        print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for model, technique, asked, chunks, cost, bare, turns, grown in told["rows"]:
+            own = f"{turns:.2f} | {cost / turns:.2f}" if turns else "|"
             print(
-                f"| {model} | {technique} | {chunks:,.0f} | {cost:.2f} | {bare:.2f} | {ratio:.2f} "
-                f"| {grown:,} |"
+                f"| {model} | {technique} | {asked:,} | {chunks:,.0f} | {cost:.2f} | {bare:.2f} "
+                f"| {cost / bare:.2f} | {own} | {grown:,} |"
             )
 
 
