@@ -41,11 +41,15 @@ class Desk:
         ``fifo`` or ``lowest-rank``.
     words
         Numbers in a request.
+    talk
+        To note requests in.
     """
 
-    def __init__(self, comm: MPI.Intracomm, tag: int, order: str, words: int) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm, tag: int, order: str, words: int, talk: Talk | None = None
+    ) -> None:
         self._comm, self._tag, self._lowest = comm, tag, order == "lowest-rank"
-        self._words = words
+        self._words, self._talk = words, talk
         self._status = MPI.Status()
         self._reply = np.zeros(3, np.int64)
         self._left: list[int] = []
@@ -67,8 +71,10 @@ class Desk:
             comm.Recv(numbers, source, tag)
             if numbers[0] == _LEAVES:
                 self._left.append(source)
-            else:
-                self.waiting.append((source, numbers))
+                continue
+            self.waiting.append((source, numbers))
+            if self._talk is not None:
+                self._talk.received(source)
         return bool(self.waiting)
 
     def put(self, rank: int, numbers: Floats) -> None:
@@ -193,7 +199,7 @@ class CentralizedModel(Model):
             return
         self.answers = True
         self._base = 1 if dedicated else 0
-        self._desk = Desk(comm, setting.tag, options.service_order, DONE)
+        self._desk = Desk(comm, setting.tag, options.service_order, DONE, self.talk)
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
         self._to_tell = set(range(1, comm.size))
         if not dedicated and comm.size > 1:

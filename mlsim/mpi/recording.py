@@ -72,17 +72,18 @@ def gather_requests(layout: Layout, clock: Clock, talk: Talk | None, told: Gathe
     if talk is None:
         return None
     comm = layout.comm
-    sent, answered, begun = (clock.aligned(times) - told.origin for times in talk.moments())
+    sent, received, answered, begun = (clock.aligned(times) - told.origin for times in talk.moments())
     everyone = comm.gather(sent)
     if everyone is None:
         return None
-    whom, sizes = talk.numbers()
-    asked = np.zeros(len(whom))
+    who, whom, sizes = talk.numbers()
+    asked, had = np.zeros(len(whom)), np.zeros(len(whom))
     for rank, times in enumerate(everyone):
         asked[whom == rank] = times
+        had[whom == rank] = received[who == rank]
     pe_of = np.empty(comm.size, np.int64)
     pe_of[np.lexsort((np.arange(comm.size), layout.nodes))] = np.arange(comm.size)
-    return Requests(pe_of[whom], asked, answered, iterations_begun(asked, answered, begun, sizes))
+    return Requests(pe_of[whom], asked, had, answered, iterations_begun(asked, answered, begun, sizes))
 
 
 def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:

@@ -80,6 +80,7 @@ def _write_requests(path: Path, requests: Requests) -> None:
         {
             "pe": requests.pe,
             "sent_time": requests.sent,
+            "received_time": requests.received,
             "answered_time": requests.answered,
             "master_iterations": requests.master_iterations,
         }

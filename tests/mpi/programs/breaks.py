@@ -9,6 +9,7 @@ import time
 from mpi4py import MPI
 
 from mlsim.mpi import LoopScheduler
+from mlsim.mpi.requests import iterations_begun
 
 comm = MPI.COMM_WORLD
 met = False
@@ -24,4 +25,10 @@ while not met:  # a loop whose workers lose their cores for long may have none
 chunks = comm.gather(loop.report().chunks)
 if comm.rank == 0:
     loop.write(sys.argv[2])
-    print(json.dumps({"pieces": own, "chunks": chunks, "ranks": comm.size}))
+    _, received, answered, begun = loop._model.talk.moments()
+    who, whom, sizes = loop._model.talk.numbers()
+    kept = [
+        int(iterations_begun(received[who == rank], answered[whom == rank], begun, sizes).sum())
+        for rank in range(1, comm.size)
+    ]
+    print(json.dumps({"pieces": own, "noted": sizes.tolist(), "chunks": chunks, "kept": kept}))
