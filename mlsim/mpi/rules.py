@@ -7,6 +7,7 @@ rank's own, lie in memory that a node shares, or travel to and from a window.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,7 @@ from mlsim.application.techniques.rules import (
     new_rule,
     recursive_size,
     reset_rule,
+    straightforward_size,
     straightforward_sizes,
 )
 from mlsim.application.techniques.travelling import NOT_YET, is_turn, learn_done, take_travelling
@@ -206,7 +208,14 @@ class StraightforwardRule:
         float64[p], of sum p.
     pe
         The one that asks.
+
+    Attributes
+    ----------
+    size
+        Gives the size of a chunk from its step.
     """
+
+    size: Callable[[int], int]
 
     def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
         self._choice, self._n, self._p, self._pe = choice, n, p, pe
@@ -216,24 +225,26 @@ class StraightforwardRule:
         self._guide = new_guide(FRACTION_WORDS)
         settings = self._settings
         reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
-        # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
-        self._ahead = _SIZES_AHEAD if 2 * p <= _SIZES_AHEAD and choice.code < USER else 1
         self._sizes: list[int] = []
         self._first = self._stop = 0
+        # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
+        self.size = self._known if 2 * p <= _SIZES_AHEAD and choice.code < USER else self._calculated
 
-    def size(self, step: int) -> int:
+    def _known(self, step: int) -> int:
         """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
         if not self._first <= step < self._stop:
-            self._calculate(step)
+            sizes = np.empty(_SIZES_AHEAD, np.int64)
+            straightforward_sizes(self._rule, self._reals, self._guide, self._weights, step, self._pe, sizes)
+            self._sizes, self._first, self._stop = sizes.tolist(), step, step + _SIZES_AHEAD
         return self._sizes[step - self._first]
 
-    def _calculate(self, step: int) -> None:
-        sizes = np.empty(self._ahead, np.int64)
-        straightforward_sizes(self._rule, self._reals, self._guide, self._weights, step, self._pe, sizes)
-        self._sizes, self._first, self._stop = sizes.tolist(), step, step + self._ahead
-        if sizes[0] < 1 and self._n > 0:
-            self._settings.trouble[:] = step, self._pe, sizes[0]
+    def _calculated(self, step: int) -> int:
+        """Size chunk ``step``."""
+        size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
+        if size < 1 and self._n > 0:
+            self._settings.trouble[:] = step, self._pe, size
             raise self._choice.wrong_size(self._settings, self._n, self._p)
+        return size
 
 
 def needs_lock(choice: Choice) -> bool:
@@ -300,7 +311,8 @@ def warm_up() -> None:
         rule.take(block, 0, 0, np.zeros(DONE))
         is_turn(block, 0)
         if not needs_lock(choice):
-            StraightforwardRule(choice, 8, 2, np.ones(2), 0).size(0)
+            for p in (2, _SIZES_AHEAD):
+                StraightforwardRule(choice, 8, p, np.ones(p), 0).size(0)
 
 
 def publish_node(own: RuleState, known: RuleState, node: int) -> None:
