@@ -31,6 +31,8 @@ from mlsim.scenario.words import ExecutionModel, Technique
 
 __all__ = ["LoopScheduler"]
 
+_INTERRUPTED = 130
+
 _now = time.perf_counter
 
 
@@ -235,6 +237,8 @@ class LoopScheduler:
         if comm.size == 1:
             return
         sys.stdout.flush()
+        if isinstance(error, KeyboardInterrupt):
+            comm.Abort(_INTERRUPTED)
         if not isinstance(error, SystemExit):
             text = "".join(traceback.format_exception(kind, error, where))
             place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"

@@ -72,7 +72,9 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
     patience = Patience("spin", comm.size)
     options = NEEDED.get(technique, {})
     loops, everyone = [], 0
-    in_turns = model == "dca" and learns(chosen(LoopOptions(n=1, technique=technique), comm.size)[0])
+    in_turns = model == "dca" and learns(
+        chosen(LoopOptions(n=1, technique=technique, **options), comm.size)[0]
+    )
     n = ITERATIONS // 20 if "SS" in technique.split("+") else ITERATIONS
     while everyone < claims and len(loops) < MOST_LOOPS:
         with LoopScheduler(comm, n=n, technique=technique, model=model, wait="spin", **options) as loop:
