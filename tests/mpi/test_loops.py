@@ -93,7 +93,6 @@ def test_a_master_answers_within_break_after_iterations(
     assert told["pieces"] == told["noted"]
     assert max(told["pieces"]) == break_after
     assert told["kept"] == [0] * (ranks - 1)
-    assert requests["master_iterations"].max() > 0
     if ranks == 2:
         assert requests["master_iterations"].max() <= break_after
     facts = json.loads((tmp_path / "run" / "summary.json").read_text())["mpi"]["requests"]

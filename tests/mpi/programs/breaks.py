@@ -11,6 +11,14 @@ from mpi4py import MPI
 from mlsim.mpi import LoopScheduler
 from mlsim.mpi.requests import iterations_begun
 
+
+def met_at_work(loop):
+    """Tell whether a request was sent while the master executed a chunk."""
+    chunks, sent = loop.records.chunks, loop.requests.sent[:, None]
+    own = chunks.pe == 0
+    return bool(((sent > chunks.start[own]) & (sent < chunks.end[own])).any())
+
+
 comm = MPI.COMM_WORLD
 met = False
 while not met:  # a loop whose workers lose their cores for long may have none
@@ -21,7 +29,7 @@ while not met:  # a loop whose workers lose their cores for long may have none
         for _, size in loop:
             own.append(size)
             time.sleep(size * (2e-3 if comm.rank == 0 else 1e-4))
-    met = comm.bcast(comm.rank == 0 and loop.requests.master_iterations.max() > 0)
+    met = comm.bcast(comm.rank == 0 and met_at_work(loop))
 chunks = comm.gather(loop.report().chunks)
 if comm.rank == 0:
     loop.write(sys.argv[2])
