@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -87,14 +88,25 @@ class _StoppedError(BaseException):
         self.number = number
 
 
+_signals: list[int] = []
+_RESEND_SECONDS = 0.05
+
+
 def _stop(number: int, _: Any) -> NoReturn:
+    _signals.append(number)
     raise _StoppedError(number)
 
 
 def _stop_again(unraisable: Any) -> None:
-    """Send the signal once more where Python ignored its exception, as it does in finalizers."""
+    """Send the signal once more where Python ignored its exception, as in finalizers and C's callbacks.
+
+    Not from here: what is raised in this function is ignored as well.
+    """
     if isinstance(unraisable.exc_value, _StoppedError):
-        os.kill(os.getpid(), unraisable.exc_value.number)
+        arguments = (os.getpid(), unraisable.exc_value.number)
+        timer = threading.Timer(_RESEND_SECONDS, os.kill, arguments)
+        timer.daemon = True
+        timer.start()
     else:
         sys.__unraisablehook__(unraisable)
 
@@ -108,13 +120,23 @@ def main() -> NoReturn:
     try:
         app()
     except _StoppedError as stopped:
-        print("mlsim: interrupted; nothing half-written is left", file=sys.stderr)
-        code = 128 + stopped.number
-    except MlsimError as error:
-        print(f"mlsim: {error}", file=sys.stderr)
-        code = error.exit_code
+        code = _interrupted(stopped.number)
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
+    except Exception as error:
+        if _signals:
+            # LLVM's callbacks drop exceptions; the compiler then stumbles over what they have not done.
+            code = _interrupted(_signals[0])
+        elif isinstance(error, MlsimError):
+            print(f"mlsim: {error}", file=sys.stderr)
+            code = error.exit_code
+        else:
+            raise
     sys.exit(code)
+
+
+def _interrupted(number: int) -> int:
+    print("mlsim: interrupted; nothing half-written is left", file=sys.stderr)
+    return 128 + number

@@ -64,6 +64,7 @@ def run(
     from mlsim.experiment import load_loop
     from mlsim.experiment.rundir import check_target
     from mlsim.mpi.launch import launch, launcher_of
+    from mlsim.mpi.options import MODELS
     from mlsim.scenario import parse_overrides
 
     if work not in ("compute", "sleep", "spin"):
@@ -71,6 +72,12 @@ def run(
     loop = load_loop(scenario, parse_overrides(set_ or []))
     if out is not None and repetitions == 1:
         check_target(out)
+    model = loop.application.execution.model.value
+    if model not in MODELS:
+        raise InputError(
+            f"{scenario}: application.execution.model: {model} cannot be run on MPI; allowed: "
+            f"{', '.join(MODELS)}"
+        )
     profile = loop.application.costs.profile.value
     computes = work == "compute" and profile in ("mandelbrot", "psia")
     program = ["-m", f"mlsim.mpi.apps.{profile if computes else 'synthetic'}", "--scenario", str(scenario)]
@@ -124,7 +131,8 @@ def _print_machine(measured: dict[str, float | int | str]) -> None:
         table.add_row("bandwidth", f"{float(measured['bandwidth']) / 1e9:.2f} GB/s")
     console = Console()
     console.print(
-        f"{measured['library']}: {measured['ranks']} ranks on {measured['machines']} machines",
+        f"{' '.join(str(measured['library']).split())}: {measured['ranks']} ranks on "
+        f"{measured['machines']} {'machine' if measured['machines'] == 1 else 'machines'}",
         highlight=False,
     )
     console.print(table)

@@ -57,6 +57,8 @@ def _measure(layout: Layout) -> tuple[float, float]:
     """Give a reading of this machine's clock, and by how much it is ahead of rank 0's then."""
     comm, result = layout.comm, (now(), 0.0)
     others = [rank for rank in np.unique(layout.machines).tolist() if rank != layout.machines[0]]
+    if not others:
+        return result  # one machine, one clock
     for rank in others:
         if comm.rank == 0:
             _answer(comm, rank)

@@ -39,7 +39,7 @@ class Context:
         self.layout = Layout.of(comm, ranks_per_node)
         self._loops = 0
         self._windows: dict[tuple[bool, int], list[Window]] = {}
-        self._in_use: list[Window] = []
+        self._in_use: dict[Window, tuple[bool, int]] = {}
         _warm_up_in_turns(self.layout)
 
     @staticmethod
@@ -66,27 +66,39 @@ class Context:
 
     def window(self, words: int) -> Window:
         """Give a window at rank 0; its numbers are 0 once all ranks have met after this."""
-        return self._get(False, words, lambda room: Window(self.layout.comm, room))
+        return self._get(False, words, self._make_window)
+
+    def _make_window(self, room: int) -> Window:
+        """Make a window at rank 0: on one machine in shared memory.
+
+        Open MPI before 5.0 lets the windows of sub-communicators meet in one file, if they are made at the
+        same time on a machine (https://github.com/open-mpi/ompi/issues/9492); not those in shared memory.
+        """
+        layout = self.layout
+        one_machine = layout.machine.size == layout.comm.size
+        return (SharedWindow if one_machine else Window)(layout.comm, room)
 
     def shared_window(self, words: int) -> SharedWindow:
         """Give a window in memory that the node shares; as above, its numbers are 0 after a meeting."""
-        window = self._get(True, words, lambda room: SharedWindow(self.layout.local, room))
-        assert isinstance(window, SharedWindow), "windows are kept by kind"
+        window = self._get(True, words, self._make_shared_window)
+        assert isinstance(window, SharedWindow), "they are kept apart"
         return window
+
+    def _make_shared_window(self, room: int) -> Window:
+        return SharedWindow(self.layout.local, room)
 
     def _get(self, shared: bool, words: int, make: Callable[[int], Window]) -> Window:
         room = max(_SMALLEST, 1 << (words - 1).bit_length())
-        free = self._windows.setdefault((shared, room), [])
+        key = shared, room
+        free = self._windows.setdefault(key, [])
         window = free.pop() if free else make(room)
         window.clear()
-        self._in_use.append(window)
+        self._in_use[window] = key
         return window
 
     def put_back(self, window: Window) -> None:
         """Keep a window for the next loop; no rank may use it any more."""
-        key = (isinstance(window, SharedWindow), window.words)
-        self._windows[key].append(window)
-        self._in_use.remove(window)
+        self._windows[self._in_use.pop(window)].append(window)
 
     @property
     def is_idle(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mlsim.mpi.model import Chunk, Model, Setting
 from mlsim.mpi.queues import loop_queue
-from mlsim.mpi.rules import RecursiveRule, learns
+from mlsim.mpi.rules import learns
 
 __all__ = ["DistributedModel"]
 
@@ -20,22 +20,18 @@ class DistributedModel(Model):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         comm, choice = setting.layout.comm, setting.outer
-        self._rank, self._had_one = comm.rank, False
+        self._had_one = False
         self.learns = learns(choice)
         self.piece = (setting.options.break_after or 0) if comm.rank == 0 else 0
         self._queue = loop_queue(setting, choice, comm.size, comm.rank, choice.weights)
 
     def claim(self) -> Chunk | None:
         """Take a chunk from the loop's queue."""
-        chunk = self._queue.take(self._tell_measured, self._had_one)
+        chunk = self._queue.take(self.done, None, self._had_one)
         self._had_one = True
         if chunk is None:
             self._note_told()
         return chunk
-
-    def _tell_measured(self, rule: RecursiveRule) -> None:
-        if self.learns:
-            rule.learn(self._rank, self.done)
 
     def serve(self) -> None:
         """Let MPI answer others' accesses, where the network does not by itself."""

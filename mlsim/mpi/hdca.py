@@ -11,7 +11,7 @@ import numpy as np
 
 from mlsim.mpi.model import Chunk, Model, Setting, two_level_weights
 from mlsim.mpi.queues import loop_queue
-from mlsim.mpi.rules import RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
 from mlsim.mpi.window import TicketLock, make_lock
 
 __all__ = ["HierarchicalModel"]
@@ -47,6 +47,7 @@ class HierarchicalModel(Model):
             self._inner.begin(0, members, within[layout.node])
             self._own.weights[:] = between
             self._shared.sync()
+        self._nothing = np.zeros(DONE)
         self._queue = loop_queue(setting, setting.outer, nodes, layout.node, between)
 
     def claim(self) -> Chunk | None:
@@ -80,7 +81,8 @@ class HierarchicalModel(Model):
         if self._flags[_EXHAUSTED]:
             return False
         state, numbers = self._state, self._state.numbers
-        chunk = self._queue.take(self._publish, bool(numbers[state.refills]))
+        publish = self._publish if self._outer_learns else None
+        chunk = self._queue.take(self._nothing, publish, bool(numbers[state.refills]))
         if chunk is None:
             self._flags[_EXHAUSTED] = 1
             return False
@@ -90,9 +92,8 @@ class HierarchicalModel(Model):
         self._inner.refill(size, self._members, self._node, int(numbers[state.refills]))
         return True
 
-    def _publish(self, rule: RecursiveRule) -> None:
-        if self._outer_learns:
-            publish_node(self._own, rule.state, self._node)
+    def _publish(self, known: RuleState) -> None:
+        publish_node(self._own, known, self._node)
 
     def serve(self) -> None:
         """Let MPI answer others' accesses, where the network does not by itself."""

@@ -41,6 +41,7 @@ class HierarchicalMasterModel(Model):
         if layout.local.rank > 0:
             self._worker = Worker(layout.local, 0, setting.tag)
             return
+        self.answers = True
         top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
         self._local = _LocalMaster(self, within[layout.node], between, top)
         if not self.only_serves and layout.comm.size > 1:

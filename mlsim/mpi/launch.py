@@ -16,6 +16,7 @@ from mlsim.errors import InputError, MlsimError
 __all__ = ["Launcher", "find_launchers", "launch", "launcher_of"]
 
 _VARIABLE = "MLSIM_MPIEXEC"
+_SECONDS_TO_END_ALONE, _SECONDS_TO_END = 1.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -128,17 +129,29 @@ def launch(
     """
     command = [*launcher.words, sys.executable, *program]
     environment = {**os.environ, **launcher.environment}
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE if quiet else None,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise MlsimError(f"{' '.join(launcher.words)}: not done after {timeout} s, and ended") from error
-    if done.returncode != 0:
-        raise MlsimError(f"{' '.join(launcher.words)}: the run ended with exit code {done.returncode}")
-    return done.stdout or ""
+    output = subprocess.PIPE if quiet else None
+    with subprocess.Popen(command, env=environment, stdout=output, text=True) as process:
+        try:
+            told, _ = process.communicate(timeout=timeout)
+        except BaseException as error:
+            _end(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                words = " ".join(launcher.words)
+                raise MlsimError(f"{words}: not done after {timeout} s, and ended") from error
+            raise
+    if process.returncode != 0:
+        raise MlsimError(f"{' '.join(launcher.words)}: the run ended with exit code {process.returncode}")
+    return told or ""
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a launcher, which ends its ranks and clears up after them, if it is given the time.
+
+    A Ctrl-C in a terminal has reached it as well.
+    """
+    for seconds, end in ((_SECONDS_TO_END_ALONE, process.terminate), (_SECONDS_TO_END, process.kill)):
+        try:
+            process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            end()
+    process.communicate()

@@ -2,7 +2,8 @@
 
 A request carries what the asker's last chunk took (``DONE`` numbers, and what a node measured), a reply first
 iteration, size and step of a chunk; size 0 is "no more". A rank that leaves its loop early says so with a
-request of another tag, which has no reply.
+request for less than nothing, which has no reply: in a message of the same tag, so that a single probe, and
+MPICH takes in a single message at a probe, finds whatever came first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from mlsim.mpi.model import Chunk, Model, Setting
+from mlsim.mpi.requests import Talk
 from mlsim.mpi.rules import DONE, RecursiveRule, RuleState, delay, is_static, learns
 
 __all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
@@ -21,7 +23,9 @@ __all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_REQUEST, _REPLY, _LEAVE = 1, 2, 3
+_REQUEST, _REPLY = 1, 2
+_LEAVES = -1.0
+_PROBES = 2
 
 
 class Desk:
@@ -37,27 +41,40 @@ class Desk:
         ``fifo`` or ``lowest-rank``.
     words
         Numbers in a request.
+    talk
+        To note requests in.
     """
 
-    def __init__(self, comm: MPI.Intracomm, tag: int, order: str, words: int) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm, tag: int, order: str, words: int, talk: Talk | None = None
+    ) -> None:
         self._comm, self._tag, self._lowest = comm, tag, order == "lowest-rank"
-        self._words = words
+        self._words, self._talk = words, talk
         self._status = MPI.Status()
         self._reply = np.zeros(3, np.int64)
         self._left: list[int] = []
         self.waiting: list[tuple[int, Floats]] = []
 
     def look(self) -> bool:
-        """Receive the requests that are there; tell whether any waits."""
-        status, comm = self._status, self._comm
-        for tag in (_REQUEST, _LEAVE):
-            while comm.Iprobe(MPI.ANY_SOURCE, self._tag + tag, status):
-                numbers, source = np.empty(self._words), status.Get_source()
-                comm.Recv(numbers, source, self._tag + tag)
-                if tag == _LEAVE:
-                    self._left.append(source)
-                else:
-                    self.waiting.append((source, numbers))
+        """Receive the requests that are there; tell whether any waits.
+
+        Nothing is there when two probes in a row find nothing: Open MPI over UCX looks among the messages
+        that it has, and only then takes in those that have arrived.
+        """
+        status, comm, tag, in_vain = self._status, self._comm, self._tag + _REQUEST, 0
+        while in_vain < _PROBES:
+            if not comm.Iprobe(MPI.ANY_SOURCE, tag, status):
+                in_vain += 1
+                continue
+            in_vain = 0
+            numbers, source = np.empty(self._words), status.Get_source()
+            comm.Recv(numbers, source, tag)
+            if numbers[0] == _LEAVES:
+                self._left.append(source)
+                continue
+            self.waiting.append((source, numbers))
+            if self._talk is not None:
+                self._talk.received(source)
         return bool(self.waiting)
 
     def put(self, rank: int, numbers: Floats) -> None:
@@ -118,7 +135,7 @@ class Worker:
 
     def leave(self, words: int) -> None:
         """Say that no more requests will come."""
-        self._comm.Send(np.zeros(words), self._master, self._tag + _LEAVE)
+        self._comm.Send(np.full(words, _LEAVES), self._master, self._tag + _REQUEST)
 
 
 class MasterQueue:
@@ -175,11 +192,14 @@ class CentralizedModel(Model):
         self._worker: Worker | None = None
         self._own: Chunk | None = None
         self._own_answered = False
+        if setting.record:
+            self.talk = Talk()
         if self._rank > 0:
             self._worker = Worker(comm, 0, setting.tag)
             return
+        self.answers = True
         self._base = 1 if dedicated else 0
-        self._desk = Desk(comm, setting.tag, options.service_order, DONE)
+        self._desk = Desk(comm, setting.tag, options.service_order, DONE, self.talk)
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
         self._to_tell = set(range(1, comm.size))
         if not dedicated and comm.size > 1:
@@ -190,6 +210,8 @@ class CentralizedModel(Model):
         patience = self.setting.patience
         if self._worker is not None:
             self._worker.ask(self.done)
+            if self.talk is not None:
+                self.talk.sent()
             patience.until(self._worker.has_reply)
             chunk = self._worker.reply()
             if chunk is None:
@@ -229,8 +251,8 @@ class CentralizedModel(Model):
                 self._note_told()
             return
         self._desk.reply(rank, chunk)
-        if self.setting.record:
-            self.replies.append((rank, time.perf_counter()))
+        if self.talk is not None:
+            self.talk.answered(rank)
         if chunk is None:
             self._to_tell.discard(rank)
 

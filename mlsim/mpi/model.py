@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +14,13 @@ from mlsim.application.choice import Choice, scaled
 from mlsim.mpi.context import Context
 from mlsim.mpi.layout import Layout
 from mlsim.mpi.options import LoopOptions
-from mlsim.mpi.rules import DONE
+from mlsim.mpi.requests import Talk
+from mlsim.mpi.rules import DONE, Chunk
 from mlsim.mpi.waiting import Patience
 
 __all__ = ["Chunk", "Model", "Setting", "two_level_weights"]
 
 Floats = NDArray[np.float64]
-
-Chunk = tuple[int, int, int]
-"""First iteration, size, scheduling step."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,8 @@ class Model(ABC):
     ----------
     done
         float64[DONE]: what the rank's last chunk took; written by the scheduler where ``learns``.
+    told_of
+        The same numbers, quicker to write one by one.
     learns
         Whether anybody wants to know it.
     told
@@ -57,23 +58,27 @@ class Model(ABC):
         Iterations after which the rank's own chunks have a break; 0: none.
     only_serves
         Whether the rank executes no chunks.
+    answers
+        Whether others wait for this rank's answers.
     serving
         Seconds that it served others.
-    replies
-        Of a master, if the loop is recorded: whom it answered, and when by its own clock.
+    talk
+        What is noted of requests and replies, if the loop is recorded and its model is CCA.
     """
 
     learns = False
     piece = 0
     only_serves = False
+    answers = False
     serving = 0.0
+    talk: Talk | None = None
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.done: Floats = np.zeros(DONE)
+        self.told_of: Any = memoryview(self.done.data)
         self.told = float("nan")
         self._delay = setting.options.injected_delay
-        self.replies: list[tuple[int, float]] = []
 
     @abstractmethod
     def claim(self) -> Chunk | None:

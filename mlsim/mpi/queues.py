@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
+from mlsim.application.techniques.travelling import is_turn
 from mlsim.mpi.model import Chunk, Setting
+from mlsim.mpi.relay import Relay
 from mlsim.mpi.rules import (
+    NOT_YET,
     RecursiveRule,
     RuleState,
     StraightforwardRule,
@@ -18,11 +21,13 @@ from mlsim.mpi.rules import (
     learns,
     needs_lock,
 )
-from mlsim.mpi.window import TicketLock, make_lock
+from mlsim.mpi.window import PollingLock
+from mlsim.scenario.words import LockOrder
 
-__all__ = ["LockedQueue", "LoopQueue", "StepQueue", "loop_queue"]
+__all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "loop_queue"]
 
 Floats = NDArray[np.float64]
+Publish = Callable[[RuleState], None]
 
 _STEP, _POSITION = 0, 1
 
@@ -51,13 +56,13 @@ class StepQueue:
         """Give the window back."""
         self._context.put_back(self._window)
 
-    def take(self, tell: Callable[[RecursiveRule], None], had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it; None if nothing is left.
 
         Parameters
         ----------
-        tell
-            Not called: the technique learns nothing.
+        done, publish
+            Not looked at: the technique learns nothing.
         had_one
             Whether this PE, or node, had a chunk before.
         """
@@ -74,62 +79,117 @@ class StepQueue:
         return first, (size if first + size <= n else n - first), step
 
 
-class LockedQueue:
+class RelayQueue:
     """For techniques that need what is left, or what others measured.
 
-    All that the technique remembers is in the window; whoever takes a chunk holds the lock from reading it to
-    writing it back.
+    All that the technique remembers is in the window, and goes from rank to rank (see :class:`Relay`).
     """
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        options, words = setting.options, RuleState.words(p, learns(choice))
+        self._delay, self._pe = options.injected_delay, pe
+        self._context = setting.context
+        self._window = setting.context.window(Relay.words(words))
+        self._relay = Relay(self._window, words, setting.patience)
+        self._block = self._relay.block
+        self._state = RuleState(self._block[1:-1], p, learns(choice))
+        self._rule = RecursiveRule(choice, self._state, options.n, p)
+        self._rule.begin(options.n, p, weights)
+        if setting.layout.comm.rank == 0:
+            self._relay.begin()
+
+    def free(self) -> None:
+        """Give the window back."""
+        self._context.put_back(self._window)
+
+    def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Wait for this rank's turn, size and claim; None if nothing is left.
+
+        Parameters
+        ----------
+        done
+            What this rank executed, for techniques that learn; of size 0: nothing.
+        publish
+            Called in this rank's turn, to let the technique know what a node has measured.
+        had_one
+            Not read: chunks are in order of the turns.
+        """
+        relay, block = self._relay, self._block
+        ticket = relay.ask()
+        tries = 0
+        if publish is not None:
+            while not is_turn(block, ticket):
+                relay.wait(ticket, tries)
+                tries += 1
+            publish(self._state)
+        turn = ticket if publish is None else -1
+        while (chunk := self._rule.take(block, turn, self._pe, done)) is not None and chunk[1] == NOT_YET:
+            relay.wait(ticket, tries)
+            tries += 1
+        if self._delay and chunk is not None:
+            delay(self._delay)
+        relay.hand_on()
+        return chunk
+
+
+class LockedQueue:
+    """As :class:`RelayQueue`, under a lock that whoever finds it free takes."""
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
         comm = setting.layout.comm
         self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
-        words = RuleState.words(p, learns(choice))
-        self._window = setting.context.window(TicketLock.WORDS + words)
-        self._lock = make_lock(setting.options.lock, self._window, 0, setting.patience)
-        self._state = RuleState(np.zeros(words, np.int64), p, learns(choice))
+        self._learns = learns(choice)
+        words = RuleState.words(p, self._learns)
+        self._window = setting.context.window(PollingLock.WORDS + words)
+        self._lock = PollingLock(self._window, 0, setting.patience)
+        self._state = RuleState(np.zeros(words, np.int64), p, self._learns)
         self._rule = RecursiveRule(choice, self._state, self._n, p)
         self._rule.begin(self._n, p, weights)
         if comm.rank == 0:
-            self._window.write(TicketLock.WORDS, self._state.block)
+            self._window.write(PollingLock.WORDS, self._state.block)
         self._context = setting.context
 
     def free(self) -> None:
         """Give the window back."""
         self._context.put_back(self._window)
 
-    def take(self, tell: Callable[[RecursiveRule], None], had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Read, size and claim under the lock; None if nothing is left.
 
         Parameters
         ----------
-        tell
-            Called under the lock, to let the technique know what has been measured.
+        done, publish
+            As in :meth:`RelayQueue.take`, under the lock.
         had_one
             Not read: chunks are in order of the claims.
         """
         state, numbers = self._state, self._state.numbers
         self._lock.acquire()
         try:
-            self._window.read(TicketLock.WORDS, state.block)
+            self._window.read(PollingLock.WORDS, state.block)
             first, step = int(numbers[state.position]), int(numbers[state.step])
             if first >= self._n:
                 return None
-            tell(self._rule)
+            if publish is not None:
+                publish(state)
+            elif self._learns:
+                self._rule.learn(self._pe, done)
             size = self._rule.size(step, self._n - first, self._pe)
             if self._delay:
                 delay(self._delay)
             numbers[state.position], numbers[state.step] = first + size, step + 1
-            self._window.write(TicketLock.WORDS, state.block)
+            self._window.write(PollingLock.WORDS, state.block)
         finally:
             self._lock.release()
         return first, size, step
 
 
-LoopQueue = StepQueue | LockedQueue
+LoopQueue = StepQueue | RelayQueue | LockedQueue
 
 
 def loop_queue(setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> LoopQueue:
     """Make the queue that a technique needs; all ranks must call this."""
-    kind = LockedQueue if needs_lock(choice) else StepQueue
+    if not needs_lock(choice):
+        return StepQueue(setting, choice, p, pe, weights)
+    kind = LockedQueue if setting.options.lock == LockOrder.POLLING else RelayQueue
     return kind(setting, choice, p, pe, weights)

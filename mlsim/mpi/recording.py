@@ -16,9 +16,10 @@ from mlsim.mpi.clock import Clock
 from mlsim.mpi.layout import Layout
 from mlsim.mpi.notes import Notes
 from mlsim.mpi.report import Gathered, LoopTotals
+from mlsim.mpi.requests import Requests, Talk, iterations_begun
 from mlsim.record import Jobs, JobState, Messages, Nodes, Occupancy, Records, empty
 
-__all__ = ["gather_records"]
+__all__ = ["gather_records", "gather_requests"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +57,33 @@ def gather_records(layout: Layout, clock: Clock, notes: Notes, told: Gathered) -
         pes=recorder.pes(),
         messages=empty(Messages),
     )
+
+
+def gather_requests(layout: Layout, clock: Clock, talk: Talk | None, told: Gathered) -> Requests | None:
+    """Collect on rank 0 what the master of CCA was asked; all ranks must call this.
+
+    The k-th answer to a rank is that to its k-th request: a rank has one request at a time.
+
+    Returns
+    -------
+    Requests or None
+        On rank 0, if anything was noted.
+    """
+    if talk is None:
+        return None
+    comm = layout.comm
+    sent, received, answered, begun = (clock.aligned(times) - told.origin for times in talk.moments())
+    everyone = comm.gather(sent)
+    if everyone is None:
+        return None
+    who, whom, sizes = talk.numbers()
+    asked, had = np.zeros(len(whom)), np.zeros(len(whom))
+    for rank, times in enumerate(everyone):
+        asked[whom == rank] = times
+        had[whom == rank] = received[who == rank]
+    pe_of = np.empty(comm.size, np.int64)
+    pe_of[np.lexsort((np.arange(comm.size), layout.nodes))] = np.arange(comm.size)
+    return Requests(pe_of[whom], asked, had, answered, iterations_begun(asked, answered, begun, sizes))
 
 
 def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:

@@ -7,51 +7,57 @@ rank's own, lie in memory that a node shares, or travel to and from a window.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
 from mlsim.application.settings import ADDRESS, USER
-from mlsim.application.techniques.adaptive import learn_pieces
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
-    AF,
     STATIC,
     USERS,
-    counts_overhead,
     is_adaptive,
     needs_remaining,
     new_rule,
     recursive_size,
     reset_rule,
     straightforward_size,
+    straightforward_sizes,
 )
-from mlsim.application.techniques.weighting import learn_chunk
+from mlsim.application.techniques.travelling import NOT_YET, is_turn, learn_done, take_travelling
 
 __all__ = [
     "DONE",
+    "NOT_YET",
+    "Chunk",
     "RecursiveRule",
     "RuleState",
     "StraightforwardRule",
-    "add_done",
     "delay",
     "is_static",
     "learns",
     "needs_lock",
     "publish_node",
+    "put_done",
     "warm_up",
 ]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+Chunk = tuple[int, int, int]
+"""First iteration, size, scheduling step."""
+
 SIZE, SECONDS, WAITED, MEAN, BETWEEN, PIECES = range(6)
 DONE = 6
 """Numbers that tell of a chunk that was executed: its size, the seconds it took, the seconds between asking
 for it and starting it, mean iteration time, Σ n_j·(x_j − mean)² over its pieces, how many these are."""
 
+_SIZES_AHEAD = 16
 _RULE = 12
 _ROWS = 5
 
@@ -119,9 +125,7 @@ class RecursiveRule:
         self._n, self._p = n, p
         self._settings = choice.settings()
         self._is_user = choice.code >= USER
-        self.learns = is_adaptive(choice.code)
-        self._is_af = choice.code == AF
-        self._whole = counts_overhead(choice.code)
+        self._address = int(self._settings.parameters[ADDRESS]) if self._is_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
         """Prepare for a loop of ``n`` iterations and ``p`` PEs, or nodes, with these weights."""
@@ -151,7 +155,7 @@ class RecursiveRule:
         state = self.state
         if self._is_user:
             # the function lies elsewhere in every process
-            state.rule[USERS] = int(self._settings.parameters[ADDRESS])
+            state.rule[USERS] = self._address
         size = recursive_size(
             state.rule, state.reals, state.weights, state.measured, state.sums, step, remaining, pe
         )
@@ -162,17 +166,33 @@ class RecursiveRule:
 
     def learn(self, pe: int, done: Floats, share: float = 1.0) -> None:
         """Let the technique know of a chunk that was executed in ``share`` of the seconds; none if size 0."""
-        size = int(done[SIZE])
-        if size == 0:
-            return
         state = self.state
-        if self._is_af:
-            between = float(done[BETWEEN]) * share * share
-            mean = float(done[MEAN]) * share
-            learn_pieces(state.measured, state.sums, pe, size, int(done[PIECES]), mean, between)
-        else:
-            seconds = float(done[SECONDS]) + (float(done[WAITED]) if self._whole else 0.0)
-            learn_chunk(state.measured, state.sums, state.weights, pe, size, seconds * share)
+        learn_done(self.choice.code, state.measured, state.sums, state.weights, pe, done, share)
+
+    def take(self, block: Ints, turn: int, pe: int, done: Floats) -> Chunk | None:
+        """Take a chunk from a block that travels, which the rule's state is a part of, and seal it.
+
+        Parameters
+        ----------
+        block, turn, done
+            See :func:`mlsim.application.techniques.travelling.take_travelling`.
+        pe
+            The one that asks.
+
+        Returns
+        -------
+        tuple or None
+            First iteration, size, step; the size is ``NOT_YET`` if it is not the turn. None: nothing is left.
+        """
+        first, size, step = take_travelling(
+            block, turn, self._p, self.choice.code, self._n, pe, done, self._address
+        )
+        if size > 0 or size == NOT_YET:
+            return first, size, step
+        if size == 0 and first >= self._n:
+            return None
+        self._settings.trouble[:] = step, pe, size
+        raise self.choice.wrong_size(self._settings, self._n, self._p)
 
 
 class StraightforwardRule:
@@ -188,7 +208,14 @@ class StraightforwardRule:
         float64[p], of sum p.
     pe
         The one that asks.
+
+    Attributes
+    ----------
+    size
+        Gives the size of a chunk from its step.
     """
+
+    size: Callable[[int], int]
 
     def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
         self._choice, self._n, self._p, self._pe = choice, n, p, pe
@@ -198,8 +225,20 @@ class StraightforwardRule:
         self._guide = new_guide(FRACTION_WORDS)
         settings = self._settings
         reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+        self._sizes: list[int] = []
+        self._first = self._stop = 0
+        # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
+        self.size = self._known if 2 * p <= _SIZES_AHEAD and choice.code < USER else self._calculated
 
-    def size(self, step: int) -> int:
+    def _known(self, step: int) -> int:
+        """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
+        if not self._first <= step < self._stop:
+            sizes = np.empty(_SIZES_AHEAD, np.int64)
+            straightforward_sizes(self._rule, self._reals, self._guide, self._weights, step, self._pe, sizes)
+            self._sizes, self._first, self._stop = sizes.tolist(), step, step + _SIZES_AHEAD
+        return self._sizes[step - self._first]
+
+    def _calculated(self, step: int) -> int:
         """Size chunk ``step``."""
         size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
         if size < 1 and self._n > 0:
@@ -223,25 +262,24 @@ def is_static(choice: Choice) -> bool:
     return choice.code == STATIC
 
 
-def add_done(done: Floats, sizes: list[int], seconds: list[float], waited: float) -> None:
-    """Sum up the pieces of an executed chunk.
+def put_done(done: Any, size: int, seconds: float, squares: float, pieces: int, waited: float) -> None:
+    """Write what an executed chunk took to ``DONE`` numbers.
 
     Parameters
     ----------
     done
-        float64[DONE], overwritten.
-    sizes, seconds
-        Iterations and time of each piece.
+        float64[DONE], or a memoryview of them, which is quicker; overwritten.
+    size, seconds, pieces
+        Iterations, time, and in how many pieces it was executed.
+    squares
+        Σ t_j²/n_j over the pieces, of n_j iterations and t_j seconds; less seconds²/size it is
+        Σ n_j·(t_j/n_j − mean)².
     waited
         Seconds between asking for the chunk and starting it.
     """
-    size, total = sum(sizes), sum(seconds)
-    mean = total / size if size else 0.0
-    between = 0.0
-    for iterations, time_taken in zip(sizes, seconds, strict=True):
-        deviation = time_taken / iterations - mean
-        between += iterations * deviation * deviation
-    done[:] = size, total, waited, mean, between, len(sizes)
+    mean = seconds / size
+    done[SIZE], done[SECONDS], done[WAITED], done[MEAN] = size, seconds, waited, mean
+    done[BETWEEN], done[PIECES] = max(squares - seconds * mean, 0.0), pieces
 
 
 def delay(seconds: float) -> None:
@@ -269,8 +307,12 @@ def warm_up() -> None:
         if adaptive:
             rule.learn(0, np.ones(DONE))
             publish_node(state, state, 0)
+        block = np.zeros(RuleState.words(2, adaptive) + 2, np.int64)
+        rule.take(block, 0, 0, np.zeros(DONE))
+        is_turn(block, 0)
         if not needs_lock(choice):
-            StraightforwardRule(choice, 8, 2, np.ones(2), 0).size(0)
+            for p in (2, _SIZES_AHEAD):
+                StraightforwardRule(choice, 8, p, np.ones(p), 0).size(0)
 
 
 def publish_node(own: RuleState, known: RuleState, node: int) -> None:

@@ -13,13 +13,16 @@ from mlsim.experiment.machines import REFERENCE_SPEED
 from mlsim.experiment.result import Result
 from mlsim.experiment.rundir import check_target, complete_or_gone, write_files, write_json
 from mlsim.mpi.options import LoopOptions
+from mlsim.mpi.requests import Requests
 from mlsim.record import Records
 from mlsim.scenario import Scenario, from_mapping
 
 __all__ = ["scenario_of", "write_run"]
 
 
-def write_run(directory: Path, records: Records, options: LoopOptions, name: str) -> None:
+def write_run(
+    directory: Path, records: Records, requests: Requests | None, options: LoopOptions, name: str
+) -> None:
     """Write tables, summary, pictures and an OTF2 trace.
 
     Parameters
@@ -28,6 +31,8 @@ def write_run(directory: Path, records: Records, options: LoopOptions, name: str
         Must not exist.
     records
         Of :func:`gather_records`.
+    requests
+        Of :func:`gather_requests`.
     options, name
         Of the loop.
 
@@ -46,13 +51,40 @@ def write_run(directory: Path, records: Records, options: LoopOptions, name: str
     summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
     summary["loop"] = loop_facts(records, options.technique, options.model)
     summary["mpi"] = {"library": MPI.Get_library_version().split("\n")[0].strip("\0 "), "real": True}
+    if requests is not None:
+        summary["mpi"]["requests"] = _facts(requests)
     with complete_or_gone(directory) as partial:
+        if requests is not None:
+            _write_requests(partial / "requests.parquet", requests)
         write_files(partial, Result(scenario, summary, records), before_summary=lambda: None)
         if len(records.chunks.job):
             title = f"{name}: {options.technique} {options.model}"
             draw_pes(partial / "pes.png", records, title)
             draw_chunk_sizes(partial / "chunk-sizes.png", [chunk_curve(records.chunks, title)], title)
         write_json(partial / "versions.json", _versions())
+
+
+def _facts(requests: Requests) -> dict[str, int | float]:
+    waits = requests.answered - requests.sent
+    return {
+        "count": len(waits),
+        "most_master_iterations": int(requests.master_iterations.max(initial=0)),
+        "longest_wait": float(waits.max(initial=0.0)),
+    }
+
+
+def _write_requests(path: Path, requests: Requests) -> None:
+    import polars as pl
+
+    pl.DataFrame(
+        {
+            "pe": requests.pe,
+            "sent_time": requests.sent,
+            "received_time": requests.received,
+            "answered_time": requests.answered,
+            "master_iterations": requests.master_iterations,
+        }
+    ).write_parquet(path, compression="zstd")
 
 
 def _versions() -> dict[str, str]:

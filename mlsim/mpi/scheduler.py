@@ -23,12 +23,15 @@ from mlsim.mpi.options import LoopOptions, chosen
 from mlsim.mpi.rca.reporter import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.report import Gathered, LoopReport, gather
-from mlsim.mpi.rules import add_done
+from mlsim.mpi.requests import Requests
+from mlsim.mpi.rules import put_done
 from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
 from mlsim.scenario.words import ExecutionModel, Technique
 
 __all__ = ["LoopScheduler"]
+
+_INTERRUPTED = 130
 
 _now = time.perf_counter
 
@@ -89,7 +92,7 @@ class LoopScheduler:
         self._record = record
         self._report: LoopReport | None = None
         self._records: Records | None = None
-        self._replies: list[tuple[int, float]] = []
+        self._requests: Requests | None = None
         self._iterated = self._left_early = False
         self._closed = True
         self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
@@ -126,10 +129,14 @@ class LoopScheduler:
     def __enter__(self) -> LoopScheduler:
         if self._closed:
             raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
-        serve_while_waiting(self._model.serve)
+        self._serve_while_waiting()
         self._wait_for_all()
         self._notes = Notes(_now(), bool(self._record))
         return self
+
+    def _serve_while_waiting(self) -> None:
+        if self._model.answers:
+            serve_while_waiting(self._model.serve)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         if self._iterated:
@@ -142,11 +149,13 @@ class LoopScheduler:
         model, notes, claim, now = self._model, self._notes, self._model.claim, _now
         measures = model.learns
         pieces = self.options.pieces if measures and self._times_iterations() else 1
+        breaks = model.piece > 0
+        begins = model.talk.begins if breaks and model.talk is not None else None
         requested = notes.begin = now()
         while (chunk := claim()) is not None:
             start = now()
             first, size, _ = chunk
-            if not measures and model.piece == 0:
+            if not measures and not breaks:
                 try:
                     yield first, size
                 except GeneratorExit:
@@ -156,26 +165,32 @@ class LoopScheduler:
                 notes.add(chunk, requested, start, end, end - start)
             else:
                 length = _piece(size, pieces, model.piece)
-                sizes: list[int] = []
-                seconds: list[float] = []
+                busy = squares = 0.0
+                parts = 0
                 position, stop = first, first + size
+                begun = start
                 while position < stop:
                     part = min(length, stop - position)
-                    begun = now()
+                    if begins is not None:
+                        begins(begun, part)
                     try:
                         yield position, part
                     except GeneratorExit:
                         self._leave_early(chunk, requested, start)
                         raise
                     end = now()
-                    sizes.append(part)
-                    seconds.append(end - begun)
+                    seconds = end - begun
+                    busy += seconds
+                    squares += seconds * seconds / part
+                    parts += 1
                     position += part
-                    if model.piece and position < stop:
+                    begun = end
+                    if breaks and position < stop:
                         model.serve()
-                notes.add(chunk, requested, start, end, sum(seconds))
+                        begun = now()
+                notes.add(chunk, requested, start, end, busy)
                 if measures:
-                    add_done(model.done, sizes, seconds, start - requested)
+                    put_done(model.told_of, size, busy, squares, parts, start - requested)
             requested = end
         self._told(requested)
 
@@ -208,7 +223,7 @@ class LoopScheduler:
             self._end_run(kind, error, where)
             return
         if not np.isfinite(self._model.told):
-            serve_while_waiting(self._model.serve)
+            self._serve_while_waiting()
             self._model.leave()
             self._told(_now())
             stop_serving(self._model.serve)
@@ -222,6 +237,8 @@ class LoopScheduler:
         if comm.size == 1:
             return
         sys.stdout.flush()
+        if isinstance(error, KeyboardInterrupt):
+            comm.Abort(_INTERRUPTED)
         if not isinstance(error, SystemExit):
             text = "".join(traceback.format_exception(kind, error, where))
             place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
@@ -239,13 +256,10 @@ class LoopScheduler:
         self._report = all_told.report
         self._history.add(all_told)
         if self._record:
-            from mlsim.mpi.recording import gather_records
+            from mlsim.mpi.recording import gather_records, gather_requests
 
             self._records = gather_records(layout, self._clock, self._notes, all_told)
-            self._replies = [
-                (rank, float(self._clock.aligned(np.array([moment]))[0]) - all_told.origin)
-                for rank, moment in self._model.replies
-            ]
+            self._requests = gather_requests(layout, self._clock, self._model.talk, all_told)
         self._model.free()
         self._rca.free()
         self._closed = True
@@ -286,9 +300,9 @@ class LoopScheduler:
         return self._records
 
     @property
-    def replies(self) -> list[tuple[int, float]]:
-        """Whom the master of CCA answered, and when, in s from the first request; on rank 0, if recorded."""
-        return self._replies
+    def requests(self) -> Requests | None:
+        """Every request to the master and what it did until its answer; on rank 0, if recorded, under CCA."""
+        return self._requests
 
     def write(self, directory: str | Path) -> None:
         """Write the records as a run directory, with tables, summary and OTF2 trace; on rank 0.
@@ -309,7 +323,7 @@ class LoopScheduler:
 
         if self._records is None:
             raise InputError("LoopScheduler: nothing to write; give record=True, and write on rank 0")
-        write_run(Path(directory), self._records, self.options, self.name)
+        write_run(Path(directory), self._records, self._requests, self.options, self.name)
 
 
 class _History:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from array import array
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = ["Lock", "SharedWindow", "TicketLock", "Window", "make_lock"]
 Ints = NDArray[np.int64]
 
 _WORD = 8
+_SUM = MPI.SUM
 
 
 class Window:
@@ -38,17 +40,22 @@ class Window:
 
     Attributes
     ----------
-    words
+    words, holder
         As given.
+    handle
+        MPI's own.
     """
 
     def __init__(self, comm: MPI.Intracomm, words: int, holder: int = 0) -> None:
-        self._win = self._allocate(comm, words if comm.rank == holder else 0)
-        self._comm, self._holder, self.words = comm, holder, words
+        self.handle = self._win = self._allocate(comm, words if comm.rank == holder else 0)
+        self._comm, self.holder, self.words = comm, holder, words
+        self._holder = holder
         self._win.Lock_all(MPI.MODE_NOCHECK)
-        self._given, self._got = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        # Quicker to read and write than NumPy's arrays, one number at a time.
+        self._given, self._got = array("q", [0]), array("q", [0])
         # Buffers are described once: mpi4py would look at the arrays again for every access.
-        self._buffers = [[array, 1, MPI.INT64_T] for array in (self._given, self._got)]
+        self._buffers = [[place, 1, MPI.INT64_T] for place in (self._given, self._got)]
+        self._fetch_and_op, self._flush = self._win.Fetch_and_op, self._win.Flush
 
     @staticmethod
     def _allocate(comm: MPI.Intracomm, words: int) -> MPI.Win:
@@ -63,22 +70,23 @@ class Window:
     def fetch_add(self, place: int, value: int) -> int:
         """Add to a number; give what it was."""
         self._given[0] = value
-        self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.SUM)
-        self._win.Flush(self._holder)
-        return int(self._got[0])
+        given, got = self._buffers
+        self._fetch_and_op(given, got, self._holder, place, _SUM)
+        self._flush(self._holder)
+        return self._got[0]
 
     def fetch(self, place: int) -> int:
         """Read a number."""
         self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.NO_OP)
         self._win.Flush(self._holder)
-        return int(self._got[0])
+        return self._got[0]
 
     def fetch_replace(self, place: int, value: int) -> int:
         """Write a number; give what it was."""
         self._given[0] = value
         self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.REPLACE)
         self._win.Flush(self._holder)
-        return int(self._got[0])
+        return self._got[0]
 
     def read(self, place: int, block: Ints) -> None:
         """Read numbers from ``place`` on; under a lock."""
@@ -164,6 +172,8 @@ class TicketLock:
 
 class PollingLock:
     """A lock that whoever finds it free takes (what Eleliemy 2021, §4.4, saw of Intel MPI)."""
+
+    WORDS = 2
 
     def __init__(self, window: Window, place: int, patience: Patience) -> None:
         self._window, self._place, self._patience = window, place, patience

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
 from mlsim.mpi.notes import Notes
+from mlsim.mpi.requests import iterations_begun
+from mlsim.mpi.rules import DONE, put_done
 from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
@@ -42,6 +44,22 @@ def test_pieces_estimate_the_variance_of_iterations() -> None:
     variance = measured[2, 0] / (measured[0, 0] - 1.0)
     assert measured[1, 0] == pytest.approx(costs.mean())
     assert variance == pytest.approx(costs.var(), rel=0.1)
+
+
+def test_a_chunk_in_pieces_is_summed_up() -> None:
+    sizes, seconds = np.array([3, 3, 1]), np.array([0.3, 0.6, 0.05])
+    done = np.zeros(DONE)
+    put_done(memoryview(done.data), 7, seconds.sum(), (seconds**2 / sizes).sum(), 3, 0.01)
+    mean = seconds.sum() / 7
+    between = (sizes * (seconds / sizes - mean) ** 2).sum()
+    np.testing.assert_allclose(done, [7, seconds.sum(), 0.01, mean, between, 3])
+
+
+def test_iterations_that_a_master_begins_before_it_answers() -> None:
+    begun, sizes = np.array([1.0, 2.0, 3.0]), np.array([4, 5, 6])
+    sent, answered = np.array([0.5, 1.5, 1.5, 2.0, 3.5]), np.array([0.9, 2.5, 9.0, 3.5, 4.0])
+    assert iterations_begun(sent, answered, begun, sizes).tolist() == [0, 5, 11, 6, 0]
+    assert iterations_begun(sent, answered, np.zeros(0), np.zeros(0, np.int64)).tolist() == [0] * 5
 
 
 def test_notes_keep_rows_only_when_asked() -> None:

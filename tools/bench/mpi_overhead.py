@@ -1,78 +1,146 @@
-"""What a chunk costs on MPI: python tools/bench/mpi_overhead.py [ranks [chunks]].
+"""What a chunk costs on MPI: python tools/bench/mpi_overhead.py [ranks [claims [technique,...]]].
 
-Loops of SS whose iterations do nothing, so that all time is scheduling. `bare` is a pair of Fetch_and_op with
-Flush by the same ranks at the same time in the same run: what DCA cannot do without.
+Loops whose iterations do nothing, so that all time is scheduling; each is repeated until its ranks have
+asked so many times (10,000), and costs are of a rank's time for each time that it asks. `bare` is a pair of
+Fetch_and_op with Flush, what DCA cannot do without: after each loop as many of them, by the same ranks at the
+same time. `bare turns` are the accesses of an adaptive technique, with nothing calculated. All MPIs that are
+found are measured.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+import time
 from pathlib import Path
 
-from mlsim.mpi.launch import launch, launcher_of
+from mlsim.mpi.launch import find_launchers, launch
 
-MODELS = (("dca", "SS"), ("dca", "GSS"), ("dca", "AF"), ("cca", "SS"), ("hdca", "GSS+SS"), ("hmw", "GSS+SS"))
+NEEDED = {
+    "FSC": {"sigma": 1e-6, "h": 1e-6},
+    "TAP": {"sigma": 1e-6, "mu": 1e-6},
+    "FAC": {"sigma": 1e-6, "mu": 1e-6},
+}
+OTHERS = (("cca", "SS"), ("hdca", "GSS+SS"), ("hmw", "GSS+SS"))
+ITERATIONS = 20_000
+MOST_LOOPS = 1_000
 
 
-def on_ranks(chunks: int) -> None:
+def on_ranks(claims: int, techniques: list[str]) -> None:
     from mpi4py import MPI
 
-    from mlsim.mpi import LoopScheduler
+    from mlsim.application.catalogue import TECHNIQUES
     from mlsim.mpi.context import Context
 
     comm = MPI.COMM_WORLD
-    context = Context.of(comm, None)
-    window = context.window(2)
-    rows = []
-    for model, technique in MODELS:
-        n = chunks if (model, technique) == ("dca", "SS") else min(chunks, 20_000)
-        bare = _bare(comm, window)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with LoopScheduler(comm, n=n, technique=technique, model=model, wait="spin") as loop:
-            for _ in loop:
-                pass
-        grown = comm.allreduce(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, MPI.MAX)
-        bare = (bare + _bare(comm, window)) / 2  # before and after: machines are not always as busy
-        report = loop.report()
-        if report.loop is not None:
-            steps = report.loop.steps
-            # there is no work, so all the ranks' time is scheduling
-            cost = comm.size * report.loop.t_loop / steps
-            rows.append([model, technique, steps, cost * 1e6, bare * 1e6, steps / report.loop.t_loop, grown])
-    context.put_back(window)
+    window = Context.of(comm, None).window(2)
+    chosen = [("dca", name) for name in techniques or TECHNIQUES]
+    rows = [_measured(comm, window, *pair, claims) for pair in (*chosen, *(() if techniques else OTHERS))]
+    Context.of(comm, None).put_back(window)
     if comm.rank == 0:
         print(json.dumps({"library": MPI.Get_library_version().split(",")[0].strip("\0\n "), "rows": rows}))
 
 
-def _bare(comm, window) -> float:
-    """Give the seconds of a bare pair, all ranks at once."""
+def _measured(comm, window, model: str, technique: str, claims: int) -> list:
+    """Give the figures of a technique: the first quartile of its loops, as others may have had the cores."""
+    import numpy as np
+    from mpi4py import MPI
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    asked, spent, bare, turns = np.array(_loops(comm, window, model, technique, claims)).T
+    grown = comm.allreduce(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, MPI.MAX)
+    cost = comm.allreduce(float(np.percentile(spent / asked, 25))) / comm.size
+    pair = comm.allreduce(float(np.percentile(bare / asked, 25))) / comm.size
+    own = comm.allreduce(float(np.percentile(turns / asked, 25))) / comm.size
+    total = comm.allreduce(int(asked.sum()))
+    chunks = total / len(asked) - comm.size
+    return [model, technique, total, chunks, cost * 1e6, pair * 1e6, own * 1e6, grown]
+
+
+def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[int, float, float, float]]:
+    """Give, of every loop, how often this rank asked, and the seconds of that, bare pairs, and bare turns."""
+    from mpi4py import MPI
+
+    from mlsim.mpi import LoopScheduler
+    from mlsim.mpi.options import LoopOptions, chosen
+    from mlsim.mpi.rules import learns
+    from mlsim.mpi.waiting import Patience
     from mlsim.mpi.window import bare_pair
 
-    comm.Barrier()
-    bare_pair(window, 1000)
-    comm.Barrier()
-    return comm.allreduce(bare_pair(window, 20_000)) / comm.size
+    patience = Patience("spin", comm.size)
+    options = NEEDED.get(technique, {})
+    loops, everyone = [], 0
+    in_turns = model == "dca" and learns(
+        chosen(LoopOptions(n=1, technique=technique, **options), comm.size)[0]
+    )
+    n = ITERATIONS // 20 if "SS" in technique.split("+") else ITERATIONS
+    while everyone < claims and len(loops) < MOST_LOOPS:
+        with LoopScheduler(comm, n=n, technique=technique, model=model, wait="spin", **options) as loop:
+            for _ in loop:
+                pass
+        report = loop.report()
+        asked = report.chunks + 1
+        patience.until(comm.Ibarrier().Test)  # as the loop begins
+        bare = bare_pair(window, asked) * asked
+        turns = _bare_turns(comm, patience, asked) if in_turns else 0.0
+        loops.append((asked, report.busy + report.overhead, bare, turns))
+        everyone += comm.allreduce(asked, MPI.SUM)
+    return loops
+
+
+def _bare_turns(comm, patience, repetitions: int) -> float:
+    """Give the seconds of taking turns alone: an adaptive technique that calculates nothing."""
+    from mlsim.application.techniques.travelling import is_turn, seal
+    from mlsim.mpi.context import Context
+    from mlsim.mpi.relay import Relay
+    from mlsim.mpi.rules import RuleState
+
+    words = RuleState.words(comm.size, True)
+    context = Context.of(comm, None)
+    window = context.window(Relay.words(words))
+    relay = Relay(window, words, patience)
+    if comm.rank == 0:
+        relay.begin()
+    patience.until(comm.Ibarrier().Test)
+    begin = time.perf_counter()
+    for _ in range(repetitions):
+        ticket = relay.ask()
+        tries = 0
+        while not is_turn(relay.block, ticket):
+            relay.wait(ticket, tries)
+            tries += 1
+        seal(relay.block, ticket + 1)
+        relay.hand_on()
+    seconds = time.perf_counter() - begin
+    patience.until(comm.Ibarrier().Test)
+    context.put_back(window)
+    return seconds
 
 
 def main() -> None:
     ranks = int(sys.argv[1]) if len(sys.argv) > 1 else 2
-    chunks = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
-    program = [str(Path(__file__)), "--on-ranks", str(chunks)]
-    told = json.loads(launch(launcher_of([], ranks), program, quiet=True).strip().splitlines()[-1])
-    print(f"{told['library'].splitlines()[0]}, {ranks} ranks, no work in the iterations")
-    print("| model | technique | chunks | µs a chunk | bare pair µs | ratio | chunks/s | memory grown kB |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for model, technique, steps, cost, bare, rate, grown in told["rows"]:
-        print(
-            f"| {model} | {technique} | {steps:,} | {cost:.2f} | {bare:.2f} | {cost / bare:.2f} | "
-            f"{rate:,.0f} | {grown:,} |"
-        )
+    claims = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
+    techniques = sys.argv[3].split(",") if len(sys.argv) > 3 else []
+    program = [str(Path(__file__)), "--on-ranks", str(claims), ",".join(techniques)]
+    for launcher in find_launchers().values():
+        told = json.loads(launch(launcher.with_ranks(ranks), program, quiet=True).strip().splitlines()[-1])
+        print(f"{told['library'].splitlines()[0]}, {ranks} ranks, no work in the iterations, ", end="")
+        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        print("| model | technique | asked | chunks a loop | µs a chunk | bare pair | ratio ", end="")
+        print("| bare turns | ratio | memory grown kB |")
+        print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for model, technique, asked, chunks, cost, bare, turns, grown in told["rows"]:
+            own = f"{turns:.2f} | {cost / turns:.2f}" if turns else "|"
+            print(
+                f"| {model} | {technique} | {asked:,} | {chunks:,.0f} | {cost:.2f} | {bare:.2f} "
+                f"| {cost / bare:.2f} | {own} | {grown:,} |"
+            )
 
 
 if __name__ == "__main__":
     if "--on-ranks" in sys.argv:
-        on_ranks(int(sys.argv[-1]))
+        on_ranks(int(sys.argv[-2]), [word for word in sys.argv[-1].split(",") if word])
     else:
         main()

@@ -79,6 +79,7 @@ __all__ = [
     "recursive_size",
     "reset_rule",
     "straightforward_size",
+    "straightforward_sizes",
 ]
 
 Floats = NDArray[np.float64]
@@ -381,6 +382,15 @@ def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats
     else:
         size = _by_step(rule, i, n, p)
     return min(max(size, int(rule[MIN_CHUNK])), n)
+
+
+@kernel
+def straightforward_sizes(
+    rule: Ints, reals: Floats, guide: Ints, weights: Floats, i: int, pe: int, sizes: Ints
+) -> None:
+    """Size the chunks from ``i`` on, as many as ``sizes`` has places."""
+    for k in range(len(sizes)):
+        sizes[k] = straightforward_size(rule, reals, guide, weights, i + k, pe)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Records a loop under CCA whose master has long chunks, with a log of the master's own iterations."""
+"""Records loops under CCA with a slow master, until one has requests that meet it at work."""
 
 from __future__ import annotations
 
@@ -9,28 +9,34 @@ import time
 from mpi4py import MPI
 
 from mlsim.mpi import LoopScheduler
+from mlsim.mpi.requests import iterations_begun
+
+
+def met_at_work(loop):
+    """Tell whether a request was sent while the master executed a chunk."""
+    chunks, sent = loop.records.chunks, loop.requests.sent[:, None]
+    own = chunks.pe == 0
+    return bool(((sent > chunks.start[own]) & (sent < chunks.end[own])).any())
+
 
 comm = MPI.COMM_WORLD
-starts = []
-with LoopScheduler(
-    comm, n=240, technique="FAC2", model="cca", break_after=int(sys.argv[1]), record=True
-) as loop:
-    origin = time.perf_counter()
-    for _, size in loop:
-        if comm.rank == 0:
-            starts.append((time.perf_counter(), size))
-        time.sleep(size * 5e-3)
+met = False
+while not met:  # a loop whose workers lose their cores for long may have none
+    own = []
+    with LoopScheduler(
+        comm, n=300, technique="FAC2", model="cca", break_after=int(sys.argv[1]), record=True
+    ) as loop:
+        for _, size in loop:
+            own.append(size)
+            time.sleep(size * (2e-3 if comm.rank == 0 else 1e-4))
+    met = comm.bcast(comm.rank == 0 and met_at_work(loop))
+chunks = comm.gather(loop.report().chunks)
 if comm.rank == 0:
-    chunks = loop.records.chunks
-    begin = chunks.start[chunks.pe == 0][0]
-    print(
-        json.dumps(
-            {
-                "iterations": [[t - starts[0][0] + begin, size] for t, size in starts],
-                "requests": [
-                    [int(pe), float(asked)] for pe, asked in zip(chunks.pe, chunks.requested, strict=True)
-                ],
-                "replies": loop.replies,
-            }
-        )
-    )
+    loop.write(sys.argv[2])
+    _, received, answered, begun = loop._model.talk.moments()
+    who, whom, sizes = loop._model.talk.numbers()
+    kept = [
+        int(iterations_begun(received[who == rank], answered[whom == rank], begun, sizes).sum())
+        for rank in range(1, comm.size)
+    ]
+    print(json.dumps({"pieces": own, "noted": sizes.tolist(), "chunks": chunks, "kept": kept}))

@@ -14,6 +14,7 @@ from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
 from mlsim.mpi import LoopScheduler
+from mlsim.mpi.waiting import Patience
 from mlsim.mpi.window import Window
 from mlsim.scenario import ParametersConfig
 
@@ -46,17 +47,24 @@ def once(comm, n, technique="GSS", model="dca", work=None, **options):
             hits[start : start + size] += 1
             if work is not None:
                 work(start, size)
-    total = np.zeros(n, np.int64)
-    comm.Allreduce(hits, total)
-    assert (total == 1).all(), (n, technique, model, options, total.min(), total.max())
-    check_report(comm, loop, n)
+    report = loop.report()
+    *total, executed, steps = summed(comm, [*hits, report.executed, report.chunks])
+    assert set(total) <= {1}, (n, technique, model, options, total)
+    assert executed == n
+    check_report(comm, loop, n, steps)
     return loop
 
 
-def check_report(comm, loop, n):
+def summed(comm, numbers):
+    """Add up whole numbers of all ranks, without taking the others' cores while waiting."""
+    mine = np.array(numbers, np.int64)
+    total = np.zeros_like(mine)
+    Patience("auto", comm.size).until(comm.Iallreduce(mine, total).Test)
+    return total.tolist()
+
+
+def check_report(comm, loop, n, steps):
     report = loop.report()
-    assert comm.allreduce(report.executed) == n
-    steps = comm.allreduce(report.chunks)
     assert 0.0 <= report.busy <= report.told + 1e-3
     assert report.finish <= report.told + 1e-3
     if comm.rank == 0:
@@ -122,6 +130,11 @@ def sub_communicators():
     for model in ("cca", "dca", "hdca", "hmw"):
         once(half, 100 + 10 * (WORLD.rank % 2), "FAC2", model)
     half.Free()
+    for _ in range(20 if WORLD.size == 4 else 0):
+        # Their windows are made at the same time; Open MPI 4.1 lets some of them meet in one file.
+        half = WORLD.Split(WORLD.rank % 2)
+        once(half, 100 + 10 * (WORLD.rank % 2), "FAC2", "dca")
+        half.Free()
     once(MPI.COMM_SELF, 10 + WORLD.rank, "AF", "cca")
 
 
@@ -147,9 +160,7 @@ def two_at_once():
                         open_ways.discard(row)
                     else:
                         hits[row, chunk[0] : chunk[0] + chunk[1]] += 1
-        total = np.zeros_like(hits)
-        WORLD.Allreduce(hits, total)
-        assert (total == 1).all(), (first_model, second_model)
+        assert set(summed(WORLD, hits.ravel())) == {1}, (first_model, second_model)
 
 
 def leaving_early():
@@ -161,7 +172,7 @@ def leaving_early():
                 executed += size
                 if WORLD.rank == WORLD.size - 1 and WORLD.size > 1:
                     break
-        assert WORLD.allreduce(executed) == 400, model
+        assert summed(WORLD, [executed]) == [400], model
         if WORLD.size > 1 and WORLD.rank == WORLD.size - 1:
             assert executed <= 1
 

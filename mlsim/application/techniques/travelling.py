@@ -1,0 +1,138 @@
+"""A technique whose memory travels: a block of 8-byte numbers that the ranks of a real run hand on.
+
+The block is ``[turn, step, position, end, refills, rule..., reals..., seal]``. Who reads it while another
+writes it may get a mixture of two states; the seal tells, since it depends on all numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.application.techniques.adaptive import learn_pieces
+from mlsim.application.techniques.rules import AF, USERS, counts_overhead, is_adaptive, recursive_size
+from mlsim.application.techniques.weighting import learn_chunk
+
+__all__ = ["NOT_YET", "is_turn", "learn_done", "seal", "take_travelling"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TURN, STEP, POSITION, RULE, REALS = 0, 1, 2, 5, 17
+SIZE, SECONDS, WAITED, MEAN, BETWEEN, PIECES = range(6)
+NOT_YET = -(1 << 62)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def _seal_of(block: Ints) -> int:
+    """Mix all numbers but the last one."""
+    mixed = np.uint64(len(block))
+    for k in range(len(block) - 1):
+        mixed = (mixed ^ np.uint64(block[k])) * _FACTOR
+        mixed ^= mixed >> np.uint64(29)
+    return np.int64(mixed)  # type: ignore[return-value]  # an int to kernels
+
+
+@kernel
+def seal(block: Ints, turn: int) -> None:
+    """Make the block the one of a turn."""
+    block[TURN] = turn
+    block[len(block) - 1] = _seal_of(block)
+
+
+@kernel
+def is_turn(block: Ints, turn: int) -> bool:
+    """Tell whether the block is whole, and of this turn."""
+    return bool(block[TURN] == turn and block[len(block) - 1] == _seal_of(block))
+
+
+@kernel
+def learn_done(
+    code: int,
+    measured: Floats,
+    sums: Floats,
+    weights: Floats,
+    pe: int,
+    done: Floats,
+    share: float,
+) -> None:
+    """Let an adaptive technique know of an executed chunk.
+
+    Parameters
+    ----------
+    code
+        The technique.
+    measured, sums, weights
+        Its statistics, of five rows, and weights.
+    pe
+        Who executed the chunk.
+    done
+        float64[6]: size, or 0 for no chunk; seconds it took; seconds between asking for it and starting it;
+        mean iteration time; Σ n_j·(x_j − mean)² over its pieces; how many these are.
+    share
+        Part of the seconds that counts.
+    """
+    size = int(done[SIZE])
+    if size == 0:
+        return
+    if code == AF:
+        between = done[BETWEEN] * share * share
+        learn_pieces(measured, sums, pe, size, int(done[PIECES]), done[MEAN] * share, between)
+    else:
+        seconds = done[SECONDS] + (done[WAITED] if counts_overhead(code) else 0.0)
+        learn_chunk(measured, sums, weights, pe, size, seconds * share)
+
+
+@kernel
+def take_travelling(
+    block: Ints, turn: int, p: int, code: int, n: int, pe: int, done: Floats, address: int
+) -> tuple[int, int, int]:
+    """Take a chunk for a PE, and make the block that of the next turn.
+
+    Parameters
+    ----------
+    block
+        Changed, unless it is not that of ``turn``.
+    turn
+        Whose it has to be; -1: it is known to be right.
+    p, code, n, pe
+        PEs, technique, iterations, and who asks.
+    done
+        As in :func:`learn_done`: what the PE executed since.
+    address
+        Of a technique of the user, in this process.
+
+    Returns
+    -------
+    tuple
+        First iteration, size and step; size is ``NOT_YET`` if it is not the turn, 0 if nothing is left, and
+        also below 1 where a technique of the user gave that.
+    """
+    if turn >= 0 and not is_turn(block, turn):
+        return 0, NOT_YET, 0
+    step, first = block[STEP], block[POSITION]
+    size = 0
+    if first < n:
+        columns = p if is_adaptive(code) else 1
+        width = 1
+        while width < columns:
+            width *= 2
+        rule = block[RULE:REALS]
+        reals = block[REALS : len(block) - 1].view(np.float64)
+        at = 1 + p
+        weights = reals[1:at]
+        measured = reals[at : at + 5 * columns].reshape(5, columns)
+        at += 5 * columns
+        sums = reals[at : at + 4 * width].reshape(2, 2 * width)
+        if is_adaptive(code):
+            learn_done(code, measured, sums, weights, pe, done, 1.0)
+        if address != 0:
+            rule[USERS] = address
+        size = recursive_size(rule, reals[:1], weights, measured, sums, step, n - first, pe)
+        if size > 0:
+            block[POSITION] = first + size
+            block[STEP] = step + 1
+    seal(block, block[TURN] + 1)
+    return first, size, step
