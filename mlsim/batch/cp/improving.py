@@ -38,17 +38,21 @@ def improve(
     weights: Floats,
     keep_free: Floats,
     scarcity: Floats,
+    dislike: Floats,
+    keep_start: NDArray[np.bool_],
     base_count: Ints,
     base_first: Ints,
     base_steps: Ints,
     base_times: Ints,
     base_room: Ints,
+    base_kind: Ints,
     members: Ints,
     count: Ints,
     first: Ints,
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
 ) -> float:
     """Swap and move jobs in an order, and keep what lowers the cost.
 
@@ -64,11 +68,11 @@ def improve(
         Jobs; changed to the best order found.
     cost
         Cost of ``order``.
-    units, durations, requests, weights, keep_free, scarcity
+    units, durations, requests, weights, keep_free, scarcity, dislike, keep_start
         As for :func:`~mlsim.batch.cp.profiles.list_schedule`.
-    base_count, base_first, base_steps, base_times, base_room, members
+    base_count, base_first, base_steps, base_times, base_room, base_kind, members
         Profiles before anything is planned.
-    count, first, n_steps, times, room
+    count, first, n_steps, times, room, kind
         Room to work in.
 
     Returns
@@ -98,7 +102,20 @@ def improve(
         else:
             trial[j + 1 : i + 1] = order[j:i]
             trial[j] = job
-        reset(base_count, base_first, base_steps, base_times, base_room, count, first, n_steps, times, room)
+        reset(
+            base_count,
+            base_first,
+            base_steps,
+            base_times,
+            base_room,
+            base_kind,
+            count,
+            first,
+            n_steps,
+            times,
+            room,
+            kind,
+        )
         found = list_schedule(
             trial,
             units,
@@ -107,12 +124,15 @@ def improve(
             weights,
             keep_free,
             scarcity,
+            dislike,
+            keep_start,
             cost,
             count,
             first,
             n_steps,
             times,
             room,
+            kind,
             members,
             starts,
             nobody,
@@ -130,16 +150,19 @@ def reset(
     base_steps: Ints,
     base_times: Ints,
     base_room: Ints,
+    base_kind: Ints,
     count: Ints,
     first: Ints,
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
 ) -> None:
     """Copy the profiles to where they may be changed."""
     count[:] = 0
     for c in range(base_count.size):
         count[c], first[c], n_steps[c] = base_count[c], base_first[c], base_steps[c]
+        kind[c] = base_kind[c]
         for k in range(base_steps[c]):
             times[c, k] = base_times[c, k]
             room[c, k] = base_room[c, k]

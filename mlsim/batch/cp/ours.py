@@ -44,6 +44,8 @@ _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""
 _WORK = 2_000_000
 """Steps of profiles that local search may look at in a pass; about 5 ms."""
+_LONG_WAIT = 0.5
+"""Wait over estimate from which a job's start is kept though estimates are wrong."""
 
 Goal = str
 
@@ -89,13 +91,15 @@ class _Task:
     weights: Floats
     keep_free: Floats
     scarcity: Floats
+    dislike: Floats
     fixed: int
-    work: tuple[Ints, Ints, Ints, Ints, Ints]
+    keep_start: NDArray[np.bool_]
+    work: tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """Schedule an order; gives its cost."""
         base = self.base
-        reset(base.count, base.first, base.n_steps, base.times, base.room, *self.work)
+        reset(base.count, base.first, base.n_steps, base.times, base.room, base.kind, *self.work)
         return float(
             list_schedule(
                 order,
@@ -105,6 +109,8 @@ class _Task:
                 self.weights,
                 self.keep_free,
                 self.scarcity,
+                self.dislike,
+                self.keep_start,
                 bound,
                 *self.work,
                 base.members,
@@ -129,11 +135,14 @@ class _Task:
                 self.weights,
                 self.keep_free,
                 self.scarcity,
+                self.dislike,
+                self.keep_start,
                 base.count,
                 base.first,
                 base.n_steps,
                 base.times,
                 base.room,
+                base.kind,
                 base.members,
                 *self.work,
             )
@@ -211,8 +220,9 @@ class Cp:
         part = part.without_resources(needed_resources(part))
         reduced = Reduced(part, rows, len(queued))
         running = part.running
-        pooled = is_pool(part)
-        base = pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining)
+        kind, dislike = self._kinds(instance, rows)
+        pooled = is_pool(part) and not dislike.any()
+        base = pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kind)
         requests = np.ones_like(part.queued.request) if pooled else part.queued.request
         capacity = part.capacity.sum(axis=0)
         if pooled:
@@ -229,9 +239,40 @@ class Cp:
             weights,
             self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
             1.0 / np.maximum(capacity, 1),
+            dislike,
             fixed,
+            self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
             _work_space(base, len(rows)),
         )
+
+    def _kinds(self, instance: Instance, rows: Ints) -> tuple[Ints, Floats]:
+        """Tell nodes apart by the types that they have.
+
+        Returns
+        -------
+        kind : ndarray of int64, shape (N,)
+            Of each node.
+        dislike : ndarray of float64, shape (n, K)
+            How little each job should be on nodes of each kind. On a node with a type that it does not
+            ask for a job is in the way of those that do: the share of arrivals that ask for it counts.
+        """
+        has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
+        wanted = np.zeros(len(instance.resources))
+        if self.experience is not None:
+            wanted = self.experience.share_that_asks(len(wanted))
+        idle = (instance.queued.request[rows] == 0)[:, None, :] & has[None, :, :]
+        return kind.reshape(-1).astype(np.int64), np.ascontiguousarray(idle @ wanted, np.float64)
+
+    def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
+        """Tell for which jobs the others make way, if they cannot start now.
+
+        For all, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
+        and a job's start is kept only once it has waited half as long as it is expected to take.
+        """
+        trusted = self.experience is None or self.experience.trust > 0
+        keep = np.full(len(duration), trusted) | (waited >= _LONG_WAIT * duration)
+        keep[:fixed] = True
+        return keep
 
     def _weights(self, duration: Ints, share: Floats) -> Floats:
         """Give what a second of waiting costs."""
@@ -375,7 +416,7 @@ def _shares(instance: Instance) -> Floats:
     return shares
 
 
-def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Make arrays that hold the profiles after so many jobs have been placed."""
     nodes = int(base.count.sum())
     classes = min(base.n_classes + 2 * jobs, nodes)
@@ -387,4 +428,5 @@ def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints
         np.zeros(classes, np.int64),
         np.zeros((classes, steps), np.int64),
         np.zeros((classes, steps, resources), np.int64),
+        np.zeros(classes, np.int64),
     )
