@@ -309,6 +309,7 @@ def _metric(result: Result, key: str, source: Path) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, int | float):
-        parts = f" but of {', '.join(f'{key}.{part}' for part in value)}" if isinstance(value, Mapping) else ""
+        keys = [f"{key}.{part}" for part in value] if isinstance(value, Mapping) else []
+        parts = f" but of {', '.join(keys)}" if keys else ""
         raise InputError(f"{source}: metrics: {key}: not the name of a number{parts}")
     return float(value)

@@ -1,12 +1,11 @@
-"""``cp``: list schedules on classes of nodes, local search, and CP-SAT where a proof is in reach.
+"""``cp``: list schedules on classes of nodes, and CP-SAT where a proof is in reach.
 
 A pass goes through these steps and ends at the first that settles it:
 
 1. nothing can start now: nothing is planned;
 2. list schedules in a few orders, the order of the plan before among them; the best is the plan. If every
    job in it starts as early as it could alone, no plan is better;
-3. local search over orders;
-4. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
+3. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
    and the order of its starts is one more list schedule.
 
 Jobs are placed around each other in time, so a wide job has its start reserved; one that has waited
@@ -24,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.cp.filter import Reduced, needed_resources
-from mlsim.batch.cp.improving import improve, reset
 from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.learning import Experience
 from mlsim.batch.cp.model import Scheduling
@@ -32,7 +30,7 @@ from mlsim.batch.cp.packing import first_that_fit
 from mlsim.batch.cp.plan import LATER, Plan, objective_of
 from mlsim.batch.cp.planner import Solve, place_by_best_fit
 from mlsim.batch.cp.pooling import is_pool, pool_of
-from mlsim.batch.cp.profiles import NEVER, Profiles, alone, list_schedule, profiles_of
+from mlsim.batch.cp.profiles import NEVER, Profiles, alone, list_schedule, profiles_of, reset
 from mlsim.batch.cp.solving import Control, Status, solve
 
 __all__ = ["Cp", "CpOptions", "Goal"]
@@ -42,8 +40,6 @@ Floats = NDArray[np.float64]
 
 _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""
-_WORK = 2_000_000
-"""Steps of profiles that local search may look at in a pass; about 5 ms."""
 _LONG_WAIT = 0.5
 """Wait over estimate from which a job's start is kept though estimates are wrong."""
 
@@ -64,8 +60,6 @@ class CpOptions:
         Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted.
     patience
         Seconds after which a waiting job comes first.
-    rounds
-        Orders that local search tries at most.
     solve_jobs
         CP-SAT is asked if there are no more jobs than this; 0: never.
     """
@@ -74,8 +68,7 @@ class CpOptions:
     by_size: bool = False
     headroom: float = 0.05
     patience: float = 432_000.0
-    rounds: int = 100
-    solve_jobs: int = 12
+    solve_jobs: int = 0
 
 
 @dataclass(slots=True)
@@ -116,35 +109,6 @@ class _Task:
                 base.members,
                 starts,
                 nodes,
-            )
-        )
-
-    def improve(self, order: Ints, cost: float, rounds: int, seed: int) -> float:
-        """Improve an order in place; gives the new cost."""
-        base = self.base
-        return float(
-            improve(
-                rounds,
-                self.fixed,
-                seed,
-                order,
-                cost,
-                self.units,
-                self.durations,
-                self.requests,
-                self.weights,
-                self.keep_free,
-                self.scarcity,
-                self.dislike,
-                self.keep_start,
-                base.count,
-                base.first,
-                base.n_steps,
-                base.times,
-                base.room,
-                base.kind,
-                base.members,
-                *self.work,
             )
         )
 
@@ -312,14 +276,8 @@ class Cp:
         extra: dict[str, Any] = {}
         if cost <= least * (1 + 1e-12):
             status = Status.OPTIMAL
-        elif n - task.fixed > 1:
-            steps = int(base.n_steps.sum()) * n
-            rounds = min(self.options.rounds, _WORK // max(steps, 1))
-            cost = task.improve(order, cost, rounds, self.control.seed + 1)
-            if cost <= least * (1 + 1e-12):
-                status = Status.OPTIMAL
-            elif n <= self.options.solve_jobs:
-                order, cost, status, extra = self._ask(task, order, cost, earliest, least)
+        elif n - task.fixed > 1 and n <= self.options.solve_jobs:
+            order, cost, status, extra = self._ask(task, order, cost, earliest, least)
         task.schedule(order, starts, nobody)
         plan = self._placed(task, order, starts)
         jobs = task.reduced.instance.queued.job_id

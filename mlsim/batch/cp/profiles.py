@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlsim._jit import kernel
 from mlsim.batch.cp.instance import Instance
 
-__all__ = ["Profiles", "alone", "list_schedule", "profiles_of"]
+__all__ = ["Profiles", "alone", "list_schedule", "profiles_of", "reset"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -358,6 +358,31 @@ def alone(
             0, units[job], durations[job], requests[job], count.size, count, n_steps, times, room, candidates
         )
     return starts
+
+
+@kernel
+def reset(
+    base_count: Ints,
+    base_first: Ints,
+    base_steps: Ints,
+    base_times: Ints,
+    base_room: Ints,
+    base_kind: Ints,
+    count: Ints,
+    first: Ints,
+    n_steps: Ints,
+    times: Ints,
+    room: Ints,
+    kind: Ints,
+) -> None:
+    """Copy the profiles to where they may be changed."""
+    count[:] = 0
+    for c in range(base_count.size):
+        count[c], first[c], n_steps[c] = base_count[c], base_first[c], base_steps[c]
+        kind[c] = base_kind[c]
+        for k in range(base_steps[c]):
+            times[c, k] = base_times[c, k]
+            room[c, k] = base_room[c, k]
 
 
 @kernel

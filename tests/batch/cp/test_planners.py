@@ -22,7 +22,7 @@ from tests.batch.cp.instances import best_cost, instance, worked_example
 
 IN_MODEL = [Dispatcher.PCP19, Dispatcher.PCP4, Dispatcher.PCP21, Dispatcher.PCP21S]
 EVERY = list(MEANINGS)
-QUICK = CpConfig(time_limit=0.5, time_limit_max=1.0)
+QUICK = CpConfig(time_limit=0.5, time_limit_max=1.0, solve_jobs=12)
 
 quickly = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -215,7 +215,7 @@ def test_a_wide_job_that_has_waited_comes_first():
     """Short jobs would fill the machine for ever; past the patience the wide job has its start reserved."""
     jobs = [(-1000.0, 4, [1], 50), *((0.0, 1, [1], 10) for _ in range(30))]
     problem = instance([[1]] * 4, [(0, 1, [1], 5)], jobs)
-    eager = CpConfig(patience=500.0, rounds=20)
+    eager = CpConfig(patience=500.0)
     plan, _ = plan_of(Dispatcher.CP, problem, eager)
     assert plan.start[0] == 5
     assert plan.starting() == []
