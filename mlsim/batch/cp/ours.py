@@ -1,4 +1,4 @@
-"""``cp``: list schedules on classes of nodes, and CP-SAT where a proof is in reach.
+"""``cp``: list schedules on classes of nodes, and on request CP-SAT.
 
 A pass goes through these steps and ends at the first that settles it:
 
@@ -8,8 +8,9 @@ A pass goes through these steps and ends at the first that settles it:
 3. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
    and the order of its starts is one more list schedule.
 
-Jobs are placed around each other in time, so a wide job has its start reserved; one that has waited
-longer than ``patience`` comes first in every order until it starts, so that nothing delays it.
+Where estimates can be trusted, jobs are placed around each other in time, so a wide job has its start
+reserved; elsewhere only jobs that have waited long have theirs. One that has waited longer than ``patience``
+comes first in every order until it starts, so that nothing delays it.
 """
 
 from __future__ import annotations
