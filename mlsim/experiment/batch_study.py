@@ -22,6 +22,7 @@ repetitions: order               # tables show the mean over this axis, least an
 metrics:                         # title in the tables: key of summary.json
   makespan (s): makespan
   utilization: utilization.busy
+  fallbacks: cp.fallbacks?       # with ?, runs whose summary has no such key leave the cell empty
 relative: {rca: off}             # the first metric is also shown divided by that of this combination
 reference: source.csv            # what others found: a column an axis, and some of the titles of metrics
 pictures:                        # an axis that a picture does not name makes one picture each
@@ -299,8 +300,10 @@ def _simulated(
 
 def _metric(result: Result, key: str, source: Path) -> float:
     value: Any = result.summary
-    for part in key.split("."):
+    for part in key.removesuffix("?").split("."):
         if not isinstance(value, Mapping) or part not in value:
+            if key.endswith("?"):
+                return math.nan
             raise InputError(f"{source}: metrics: {key}: not in the summary of {result.scenario.name}")
         value = value[part]
     if value is None:

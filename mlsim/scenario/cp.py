@@ -124,15 +124,15 @@ class CpConfig(Section):
         description="Wait (s) after which the job that has waited longest gets the first reservation, so "
         "that it cannot starve. Default: 5 days. Read by cp.",
     )
-    rounds: Natural = Field(100, description="Orders that local search tries at most. Read by cp.")
     solve_jobs: Natural = Field(
-        12,
-        description="The solver is asked where no more jobs than this are planned for; 0: never. Read by cp.",
+        0,
+        description="CP-SAT is asked, too, where no more jobs than this are planned for; 0: never, as it has "
+        "not made slowdowns smaller (scenarios/studies/cp). Read by cp.",
     )
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
         """Give the dispatchers that read a key, for keys that not all read."""
-        ours = dict.fromkeys(("goal", "by_size", "headroom", "patience", "rounds", "solve_jobs"), _OURS)
+        ours = dict.fromkeys(("goal", "by_size", "headroom", "patience", "solve_jobs"), _OURS)
         return ours | dict.fromkeys(("ewt", "default_ewt"), _EARLY)
 
     def broken_rules(self) -> Iterator[BrokenRule]:

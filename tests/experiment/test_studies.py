@@ -190,6 +190,24 @@ class TestEspRca:
         assert without.mean() == pytest.approx(13_000, rel=0.06)
 
 
+class TestCp:
+    """Galleguillos 2020, chs. 5 and 6; Galleguillos, Kiziltan and Soto 2021."""
+
+    def test_cp_beats_easy_on_eurora_with_right_estimates(self):
+        easy, cp = (summary("cp", "Eurora-like", "R", name) for name in ("EASY-SAF", "cp"))
+        assert easy["jobs"]["completed"] == cp["jobs"]["completed"] == 6000
+        assert cp["slowdown"]["mean"] < easy["slowdown"]["mean"]
+        assert cp["cp"]["fallbacks"] == 0
+
+    def test_the_models_of_the_sources_run(self):
+        cases = load_batch_study(STUDIES / "cp" / "models.yaml").cases
+        (scenario,) = [run for point, run in cases if [*point.labels.values()] == ["KIT-like", "L2", "pcp4"]]
+        select = scenario.workload.select.model_copy(update={"first": 10})
+        workload = scenario.workload.model_copy(update={"select": select})
+        done = run(scenario.model_copy(update={"workload": workload})).summary
+        assert (done["jobs"]["completed"], done["cp"]["fallbacks"]) == (10, 0)
+
+
 @pytest.mark.logs
 class TestTwoLevel:
     """Eleliemy 2021, §3.5."""

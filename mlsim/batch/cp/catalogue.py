@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["MEANINGS", "control_for", "make_planner"]
 
 MEANINGS = {
-    Dispatcher.CP: "list schedules on classes of nodes, local search and CP-SAT; ours",
+    Dispatcher.CP: "list schedules on classes of nodes, on request CP-SAT; ours",
     Dispatcher.HCP19: "times on pooled resources by CP, then best-fit (HCP'19, HCP3)",
     Dispatcher.PCP19: "times and nodes by CP, an optional interval a unit and node (PCP'19, PCP3)",
     Dispatcher.PCP4: "times and nodes by CP, a count of units a job and node (PCP4)",
@@ -71,7 +71,6 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
             config.by_size,
             config.headroom,
             config.patience,
-            config.rounds,
             config.solve_jobs,
         )
         return Cp(control, config.jobs, options)

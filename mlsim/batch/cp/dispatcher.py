@@ -130,6 +130,7 @@ class _Rows:
     def record(self) -> Solves:
         """Give the table."""
         kinds = {"Ints": np.int64, "Floats": np.float64, "NDArray[np.int8]": np.int8}
+        # mypy takes the values above for classes of numbers, which a bool is not in NumPy.
         kinds["NDArray[np.bool_]"] = np.bool_  # type: ignore[assignment]
         return Solves(
             **{

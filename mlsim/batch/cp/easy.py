@@ -56,6 +56,7 @@ def easy(instance: Instance) -> Plan:
         if box >= 0:
             later[running.node[box]] += running.request[box] * running.units[box]
         else:
+            # Who has started has nodes; the list's type cannot say so.
             _hold(nodes[job], -queued.request[job], later)  # type: ignore[arg-type]
         if _fits(int(queued.units[head]), queued.request[head], later):
             shadow = end

@@ -40,8 +40,10 @@ class Experience:
         self._began: dict[int, float] = {}
         self._right = 0.0
         self._seen = 0.0
+        self._before = -np.inf  # time of the pass before
         self._arrivals = np.zeros(_N_BINS)
         self._newest = -1
+        self._asked: Floats = np.zeros(1)
 
     def observe(self, view: StateView) -> None:
         """Take note of the jobs that have gone and of those that have come since the last pass."""
@@ -50,30 +52,47 @@ class Experience:
         for number in [number for number in self.expected if number not in now_running]:
             began = self._began.pop(number)
             estimate = self.expected.pop(number) - began
-            run_time = max(view.now - began, 1.0)
-            self._seen = self._seen * _FORGET + 1.0
-            self._right = self._right * _FORGET + (0.5 <= estimate / run_time <= 2.0)
+            # It ended after the pass before and not after this one. Where that leaves open whether the
+            # estimate was right, nothing is learned.
+            least, most = max(self._before - began, 1.0), max(view.now - began, 1.0)
+            right = 0.5 * most <= estimate <= 2.0 * least
+            if right or estimate < 0.5 * least or estimate > 2.0 * most:
+                self._seen = self._seen * _FORGET + 1.0
+                self._right = self._right * _FORGET + right
         for number, row in now_running.items():
             if number not in self.expected:
                 self.expected[number] = float(running.expected_end[row])
                 self._began[number] = float(running.start_time[row])
+        self._before = view.now
         new = view.waiting.number > self._newest
         if new.any():
             self._newest = int(view.waiting.number[new].max())
             for place in _bins(view.waiting.estimate[new]).tolist():
                 self._arrivals *= _FORGET
                 self._arrivals[place] += 1.0
+            for asked in view.waiting.request[new] > 0:
+                self._asked = self._asked * _FORGET + asked
 
     @property
     def trust(self) -> float:
         """How far to trust estimates, 0 to 1.
 
-        0 where at most half of the jobs that ended ran within a factor of 2 of their estimate, and before
-        20 have ended.
+        0 where less than nine in ten of the jobs that ended ran within a factor of 2 of their estimate, and
+        before 20 have ended; 1 where all did.
         """
         if self._seen < 20.0:
             return 0.0
-        return max(2.0 * self._right / self._seen - 1.0, 0.0)
+        return max(10.0 * self._right / self._seen - 9.0, 0.0)
+
+    def share_that_asks(self, resources: int) -> Floats:
+        """Give for each resource type the share of arrivals that ask for it.
+
+        Where nodes are given whole, an instance has ``node`` before the types of the view, for which all
+        ask.
+        """
+        share: Floats = np.ones(resources)
+        share[resources - len(self._asked) :] = self._asked / max(self._arrivals.sum(), 1.0)
+        return share
 
     def share_much_shorter(self, durations: Ints) -> Floats:
         """Give for each duration the share of arrivals that are at least 90 times shorter."""

@@ -1,16 +1,16 @@
-"""``cp``: list schedules on classes of nodes, local search, and CP-SAT where a proof is in reach.
+"""``cp``: list schedules on classes of nodes, and on request CP-SAT.
 
 A pass goes through these steps and ends at the first that settles it:
 
 1. nothing can start now: nothing is planned;
 2. list schedules in a few orders, the order of the plan before among them; the best is the plan. If every
    job in it starts as early as it could alone, no plan is better;
-3. local search over orders;
-4. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
+3. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
    and the order of its starts is one more list schedule.
 
-Jobs are placed around each other in time, so a wide job has its start reserved; one that has waited
-longer than ``patience`` comes first in every order until it starts, so that nothing delays it.
+Where estimates can be trusted, jobs are placed around each other in time, so a wide job has its start
+reserved; elsewhere only jobs that have waited long have theirs. One that has waited longer than ``patience``
+comes first in every order until it starts, so that nothing delays it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.cp.filter import Reduced, needed_resources
-from mlsim.batch.cp.improving import improve, reset
 from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.learning import Experience
 from mlsim.batch.cp.model import Scheduling
@@ -32,7 +31,7 @@ from mlsim.batch.cp.packing import first_that_fit
 from mlsim.batch.cp.plan import LATER, Plan, objective_of
 from mlsim.batch.cp.planner import Solve, place_by_best_fit
 from mlsim.batch.cp.pooling import is_pool, pool_of
-from mlsim.batch.cp.profiles import NEVER, Profiles, alone, list_schedule, profiles_of
+from mlsim.batch.cp.profiles import NEVER, Profiles, alone, list_schedule, profiles_of, reset
 from mlsim.batch.cp.solving import Control, Status, solve
 
 __all__ = ["Cp", "CpOptions", "Goal"]
@@ -42,8 +41,8 @@ Floats = NDArray[np.float64]
 
 _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""
-_WORK = 2_000_000
-"""Steps of profiles that local search may look at in a pass; about 5 ms."""
+_LONG_WAIT = 0.5
+"""Wait over estimate from which a job's start is kept though estimates are wrong."""
 
 Goal = str
 
@@ -62,8 +61,6 @@ class CpOptions:
         Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted.
     patience
         Seconds after which a waiting job comes first.
-    rounds
-        Orders that local search tries at most.
     solve_jobs
         CP-SAT is asked if there are no more jobs than this; 0: never.
     """
@@ -72,8 +69,7 @@ class CpOptions:
     by_size: bool = False
     headroom: float = 0.05
     patience: float = 432_000.0
-    rounds: int = 100
-    solve_jobs: int = 12
+    solve_jobs: int = 0
 
 
 @dataclass(slots=True)
@@ -89,13 +85,15 @@ class _Task:
     weights: Floats
     keep_free: Floats
     scarcity: Floats
+    dislike: Floats
     fixed: int
-    work: tuple[Ints, Ints, Ints, Ints, Ints]
+    keep_start: NDArray[np.bool_]
+    work: tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """Schedule an order; gives its cost."""
         base = self.base
-        reset(base.count, base.first, base.n_steps, base.times, base.room, *self.work)
+        reset(base.count, base.first, base.n_steps, base.times, base.room, base.kind, *self.work)
         return float(
             list_schedule(
                 order,
@@ -105,37 +103,13 @@ class _Task:
                 self.weights,
                 self.keep_free,
                 self.scarcity,
+                self.dislike,
+                self.keep_start,
                 bound,
                 *self.work,
                 base.members,
                 starts,
                 nodes,
-            )
-        )
-
-    def improve(self, order: Ints, cost: float, rounds: int, seed: int) -> float:
-        """Improve an order in place; gives the new cost."""
-        base = self.base
-        return float(
-            improve(
-                rounds,
-                self.fixed,
-                seed,
-                order,
-                cost,
-                self.units,
-                self.durations,
-                self.requests,
-                self.weights,
-                self.keep_free,
-                self.scarcity,
-                base.count,
-                base.first,
-                base.n_steps,
-                base.times,
-                base.room,
-                base.members,
-                *self.work,
             )
         )
 
@@ -211,8 +185,9 @@ class Cp:
         part = part.without_resources(needed_resources(part))
         reduced = Reduced(part, rows, len(queued))
         running = part.running
-        pooled = is_pool(part)
-        base = pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining)
+        kind, dislike = self._kinds(instance, rows)
+        pooled = is_pool(part) and not dislike.any()
+        base = pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kind)
         requests = np.ones_like(part.queued.request) if pooled else part.queued.request
         capacity = part.capacity.sum(axis=0)
         if pooled:
@@ -229,9 +204,40 @@ class Cp:
             weights,
             self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
             1.0 / np.maximum(capacity, 1),
+            dislike,
             fixed,
+            self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
             _work_space(base, len(rows)),
         )
+
+    def _kinds(self, instance: Instance, rows: Ints) -> tuple[Ints, Floats]:
+        """Tell nodes apart by the types that they have.
+
+        Returns
+        -------
+        kind : ndarray of int64, shape (N,)
+            Of each node.
+        dislike : ndarray of float64, shape (n, K)
+            How little each job should be on nodes of each kind. On a node with a type that it does not
+            ask for a job is in the way of those that do: the share of arrivals that ask for it counts.
+        """
+        has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
+        wanted = np.zeros(len(instance.resources))
+        if self.experience is not None:
+            wanted = self.experience.share_that_asks(len(wanted))
+        idle = (instance.queued.request[rows] == 0)[:, None, :] & has[None, :, :]
+        return kind.reshape(-1).astype(np.int64), np.ascontiguousarray(idle @ wanted, np.float64)
+
+    def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
+        """Tell for which jobs the others make way, if they cannot start now.
+
+        For all, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
+        and a job's start is kept only once it has waited half as long as it is expected to take.
+        """
+        trusted = self.experience is None or self.experience.trust > 0
+        keep = np.full(len(duration), trusted) | (waited >= _LONG_WAIT * duration)
+        keep[:fixed] = True
+        return keep
 
     def _weights(self, duration: Ints, share: Floats) -> Floats:
         """Give what a second of waiting costs."""
@@ -271,14 +277,8 @@ class Cp:
         extra: dict[str, Any] = {}
         if cost <= least * (1 + 1e-12):
             status = Status.OPTIMAL
-        elif n - task.fixed > 1:
-            steps = int(base.n_steps.sum()) * n
-            rounds = min(self.options.rounds, _WORK // max(steps, 1))
-            cost = task.improve(order, cost, rounds, self.control.seed + 1)
-            if cost <= least * (1 + 1e-12):
-                status = Status.OPTIMAL
-            elif n <= self.options.solve_jobs:
-                order, cost, status, extra = self._ask(task, order, cost, earliest, least)
+        elif n - task.fixed > 1 and n <= self.options.solve_jobs:
+            order, cost, status, extra = self._ask(task, order, cost, earliest, least)
         task.schedule(order, starts, nobody)
         plan = self._placed(task, order, starts)
         jobs = task.reduced.instance.queued.job_id
@@ -375,7 +375,7 @@ def _shares(instance: Instance) -> Floats:
     return shares
 
 
-def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Make arrays that hold the profiles after so many jobs have been placed."""
     nodes = int(base.count.sum())
     classes = min(base.n_classes + 2 * jobs, nodes)
@@ -387,4 +387,5 @@ def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints
         np.zeros(classes, np.int64),
         np.zeros((classes, steps), np.int64),
         np.zeros((classes, steps, resources), np.int64),
+        np.zeros(classes, np.int64),
     )

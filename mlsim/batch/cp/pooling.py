@@ -45,7 +45,7 @@ def pool_of(instance: Instance, remaining: Ints) -> Profiles:
         held = instance.running.request[:, 0] * instance.running.units
         more = np.bincount(place, weights=held, minlength=len(ends)).astype(np.int64)
     else:
-        nodes = profiles_of(instance, remaining)
+        nodes = profiles_of(instance, remaining, np.zeros(instance.n_nodes, np.int64))
         slots = nodes.room[:, :, 0] // size
         used = np.arange(slots.shape[1]) < nodes.n_steps[:, None]
         rises = np.diff(slots, axis=1, prepend=0) * nodes.count[:, None]
@@ -57,5 +57,5 @@ def pool_of(instance: Instance, remaining: Ints) -> Profiles:
     room = np.cumsum(np.concatenate(([free], more))).astype(np.int64)
     one = np.ones(1, np.int64)
     return Profiles(
-        one, np.zeros(1, np.int64), one * len(times), times[None, :], room[None, :, None], one * 0
+        one, np.zeros(1, np.int64), one * len(times), times[None, :], room[None, :, None], one * 0, one * 0
     )

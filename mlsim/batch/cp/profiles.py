@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from mlsim._jit import kernel
 from mlsim.batch.cp.instance import Instance
 
-__all__ = ["Profiles", "alone", "list_schedule", "profiles_of"]
+__all__ = ["Profiles", "alone", "list_schedule", "profiles_of", "reset"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NEVER = np.iinfo(np.int64).max // 4
+_DISLIKED = 1e6
+"""What dislike counts for, against what is free; no more is free on a node than all there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Profiles:
         When each step begins: seconds from now, 0 first.
     room : ndarray of int64, shape (C, S, R)
         Free on each node of the class.
+    kind : ndarray of int64, shape (C,)
+        Which of the rows of what nodes have, all types counted, the nodes of the class have.
     members : ndarray of int64, shape (N,)
         Nodes, class by class.
     """
@@ -45,6 +49,7 @@ class Profiles:
     n_steps: Ints
     times: Ints
     room: Ints
+    kind: Ints
     members: Ints
 
     @property
@@ -53,7 +58,7 @@ class Profiles:
         return len(self.count)
 
 
-def profiles_of(instance: Instance, remaining: Ints) -> Profiles:
+def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
     """Group the nodes of an instance by what is free on them from now on.
 
     Parameters
@@ -62,6 +67,8 @@ def profiles_of(instance: Instance, remaining: Ints) -> Profiles:
         With the resource types that matter.
     remaining
         Seconds until each running box is expected to end.
+    kind
+        Of each node; nodes of different kinds are never in one class.
     """
     running = instance.running
     amounts = running.request * running.units[:, None]
@@ -76,7 +83,7 @@ def profiles_of(instance: Instance, remaining: Ints) -> Profiles:
     steps = np.zeros(instance.n_nodes, np.int64)
     _fill(instance.free, running.node[order], remaining[order], amounts[order], steps, times, room)
     # Nodes with the same bytes are alike; steps that are not used are all zero.
-    rows = np.column_stack((instance.capacity, steps, times, room.reshape(instance.n_nodes, -1)))
+    rows = np.column_stack((kind, instance.capacity, steps, times, room.reshape(instance.n_nodes, -1)))
     _, example, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     which = which.reshape(-1)
     # Classes in the order of their first nodes.
@@ -89,6 +96,7 @@ def profiles_of(instance: Instance, remaining: Ints) -> Profiles:
         steps[example],
         np.ascontiguousarray(times[example]),
         np.ascontiguousarray(room[example]),
+        kind[example],
         np.argsort(which, kind="stable"),
     )
 
@@ -217,6 +225,7 @@ def _split(
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
 ) -> None:
     """Leave ``kept`` nodes in a class; the others become the class behind the last."""
     new = n_classes
@@ -226,6 +235,7 @@ def _split(
     n_steps[new] = n
     times[new, :n] = times[c, :n]
     room[new, :n] = room[c, :n]
+    kind[new] = kind[c]
     count[c] = kept
 
 
@@ -272,10 +282,12 @@ def _place(
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
+    dislike: Floats,
     members: Ints,
     nodes: Ints,
 ) -> int:
-    """Place a job that fits, best-fit: the fullest nodes first; gives the new number of classes."""
+    """Place a job that fits, the least disliked nodes first, then the fullest; gives how many classes."""
     load = np.full(n_classes, np.inf)
     fits = np.zeros(n_classes, np.int64)
     for c in range(n_classes):
@@ -284,7 +296,7 @@ def _place(
             k = 0
             while k + 1 < n_steps[c] and times[c, k + 1] <= at:
                 k += 1
-            load[c] = 0.0
+            load[c] = _DISLIKED * dislike[kind[c]]
             for r in range(request.size):
                 load[c] += room[c, k, r] * scarcity[r]
     left = units
@@ -302,7 +314,7 @@ def _place(
             rest = min(fits[c], left - full * fits[c])
         if full > 0:
             if full < count[c]:
-                _split(c, full, n_classes, count, first, n_steps, times, room)
+                _split(c, full, n_classes, count, first, n_steps, times, room, kind)
                 other = n_classes
                 n_classes += 1
             else:
@@ -317,7 +329,7 @@ def _place(
             other = c
         if rest > 0:
             if count[other] > 1:
-                _split(other, 1, n_classes, count, first, n_steps, times, room)
+                _split(other, 1, n_classes, count, first, n_steps, times, room, kind)
                 n_classes += 1
             _take(other, rest, at, duration, request, n_steps, times, room)
             if nodes.size > 0:
@@ -349,6 +361,31 @@ def alone(
 
 
 @kernel
+def reset(
+    base_count: Ints,
+    base_first: Ints,
+    base_steps: Ints,
+    base_times: Ints,
+    base_room: Ints,
+    base_kind: Ints,
+    count: Ints,
+    first: Ints,
+    n_steps: Ints,
+    times: Ints,
+    room: Ints,
+    kind: Ints,
+) -> None:
+    """Copy the profiles to where they may be changed."""
+    count[:] = 0
+    for c in range(base_count.size):
+        count[c], first[c], n_steps[c] = base_count[c], base_first[c], base_steps[c]
+        kind[c] = base_kind[c]
+        for k in range(base_steps[c]):
+            times[c, k] = base_times[c, k]
+            room[c, k] = base_room[c, k]
+
+
+@kernel
 def list_schedule(
     order: Ints,
     units: Ints,
@@ -357,12 +394,15 @@ def list_schedule(
     weights: Floats,
     keep_free: Floats,
     scarcity: Floats,
+    dislike: Floats,
+    keep_start: NDArray[np.bool_],
     bound: float,
     count: Ints,
     first: Ints,
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
     members: Ints,
     starts: Ints,
     nodes: Ints,
@@ -379,9 +419,14 @@ def list_schedule(
         What must be left free in all, of each type, by a job that starts now.
     scarcity : ndarray, shape (R,)
         How much one of each type counts for best-fit.
+    dislike : ndarray, shape (n, K)
+        How little each job should be on nodes of each kind.
+    keep_start : ndarray of bool, shape (n,)
+        Whether later jobs of the order make way for a start that is not now. Where they do not, the
+        start given is the one that the job could have at its place in the order.
     bound
         Give up as soon as the cost reaches this.
-    count, first, n_steps, times, room, members
+    count, first, n_steps, times, room, kind, members
         A copy of the profiles with room for new classes and steps; changed.
     starts
         Receives the start of each job.
@@ -430,7 +475,10 @@ def list_schedule(
         if at >= NEVER or cost >= bound:
             return np.inf
         here = nobody
-        if at == 0:
+        if at > 0:
+            if not keep_start[job]:
+                continue
+        else:
             for r in range(n_resources):
                 pool[r] -= units[job] * requests[job, r]
             if nodes.size > 0:
@@ -448,6 +496,8 @@ def list_schedule(
             n_steps,
             times,
             room,
+            kind,
+            dislike[job],
             members,
             here,
         )

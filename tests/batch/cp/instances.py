@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
 from mlsim.batch.cp.instance import Instance, Queued, Running
+from mlsim.batch.view import RunningJobs, StateView, WaitingJobs
 
 
 def table(rows, width: int) -> np.ndarray:
@@ -51,6 +53,19 @@ def worked_example() -> Instance:
         ("cores", "memory", "gpu", "mic"),
         now=10.0,
     )
+
+
+def arrival(number: int, request: list[int]) -> StateView:
+    """A view with one job that waits."""
+    one, nobody = np.ones(1, np.int64), np.empty(0, np.int64)
+    table_of = dict.fromkeys(("user", "group", "executable", "queue", "partition"), one)
+    nodes = np.ones((1, len(request)), np.int64)
+    names = tuple(f"r{k}" for k in range(len(request)))
+    waiting = WaitingJobs(
+        one * number, one * number, one * 0.0, one * 10.0, one, one, table(request, len(request)), **table_of
+    )
+    empty = {field.name: nobody for field in fields(RunningJobs)}
+    return StateView(0.0, names, nodes, nodes, False, waiting, RunningJobs(**empty))
 
 
 def best_cost(instance: Instance, pooled: bool = False) -> float:

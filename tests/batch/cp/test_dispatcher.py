@@ -149,7 +149,8 @@ def test_experience_trusts_right_estimates_only():
         experience, number = Experience(), 0
         for _ in range(30):
             for end in ends:
-                experience.observe(view(0.0, [], [(number, 0.0, 100.0, 0, 1)]))
+                for now in (0.0, 0.6 * end):
+                    experience.observe(view(now, [], [(number, 0.0, 100.0, 0, 1)]))
                 experience.observe(view(end, [], []))
                 number += 1
         assert experience.trust == pytest.approx(trust)
@@ -159,7 +160,8 @@ def test_long_jobs_leave_room_for_much_shorter_ones():
     """Half of the arrivals are 90 times shorter, and estimates have been right: 25 % stay free."""
     dispatcher = CpDispatcher.of(Dispatcher.CP, CpConfig(headroom=0.25), 0)
     for number in range(30):
-        dispatcher._experience.observe(view(0.0, [], [(number, 0.0, 100.0, 0, 1)]))
+        for now in (0.0, 60.0):
+            dispatcher._experience.observe(view(now, [], [(number, 0.0, 100.0, 0, 1)]))
         dispatcher._experience.observe(view(100.0, [(number, 100.0, 10.0, 1)], []))
     long = (40, 100.0, 10_000.0, 13)
     assert dispatcher.dispatch(view(100.0, [long], [(39, 0.0, 500.0, 0, 1)])) == []
