@@ -56,6 +56,7 @@ class StepQueue:
         """Give the window back."""
         self._context.put_back(self._window)
 
+    # Queues take the same arguments; each reads those that it needs.
     def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it; None if nothing is left.
 
@@ -102,6 +103,7 @@ class RelayQueue:
         """Give the window back."""
         self._context.put_back(self._window)
 
+    # Queues take the same arguments; each reads those that it needs.
     def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Wait for this rank's turn, size and claim; None if nothing is left.
 
@@ -153,6 +155,7 @@ class LockedQueue:
         """Give the window back."""
         self._context.put_back(self._window)
 
+    # Queues take the same arguments; each reads those that it needs.
     def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Read, size and claim under the lock; None if nothing is left.
 
