@@ -66,6 +66,9 @@ from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 
 __all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey", "workload_of"]
 
+_MANY_JOBS = 10_000
+"""From so many on it is worth a tenth of a second to begin a simulation with little memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -278,7 +281,8 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         applications = loops = _LoopApplications(batch, scenario, machine, log)
     else:
         applications = _RigidApplications(batch)
-    give_back()
+    if workload.n_jobs >= _MANY_JOBS:
+        give_back()
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
     if loops is not None:
@@ -313,7 +317,8 @@ def _replayed(
 ) -> Outcome:
     """Simulate in compiled code."""
     batch = Replay(machine, scenario.batch, requests, tell)
-    give_back()
+    if workload.n_jobs >= _MANY_JOBS:
+        give_back()
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks))
     return Outcome(
