@@ -275,6 +275,20 @@ COINCIDENCES["a message that would have come after the end, before a returned no
     ),
 )
 
+COINCIDENCES["a node comes back whose PE heard, after it had left, that there was no more work"] = Study(
+    rows=(Row(0, 16, 64, 3, 1), Row(3.25, 0.5, 4, 2, 2)),
+    costs=(*[1.0] * 8, 3.0, *[1.0] * 7, 110.0),
+    platform=Platform((1,) * 3, (1.0, 1.0, 2.0), between=0.5),
+    rules=Rules(
+        {"technique": "TSS", "atomic": 0.125, "delay": 0.125},
+        rca=True,
+        latency=0.125,
+        requests=True,
+        answer="always",
+        reclaim=True,
+    ),
+)
+
 
 @needs_requests
 @pytest.mark.parametrize("what", COINCIDENCES)

@@ -347,10 +347,22 @@ class LoopApplication:
         times[0] = 0.0
         return times
 
-    def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """One message a node, in order of time; at equal times in the order of the nodes."""
+    def _idle_times(self) -> Floats:
+        """When each node has run out of work, from the loop's start on.
+
+        A node whose PEs had been told so before it came back is idle as soon as it is there.
+        """
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.told, first_pe)
+        for k, node in enumerate(self._nodes.node.tolist() if self._left else ()):
+            turns = self._left.get(node, [])
+            if len(turns) > 1:
+                idle[k] = max(idle[k], turns[len(turns) // 2 * 2 - 1] - self.began)
+        return idle
+
+    def _idle_nodes(self) -> tuple[NodeIdle, ...]:
+        """One message a node, in order of time; at equal times in the order of the nodes."""
+        idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
         if outcome.rows is None and (self._config.execution.model in TWO_LEVELS or self._left):
