@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-__all__ = ["N_COUNTS", "N_RULES", "Arrays"]
+from mlsim._jit import kernel, pointer
+
+__all__ = ["N_COUNTS", "N_RULES", "Arrays", "arrays_at", "places_of"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # Places in the array of counts.
 QUEUED, RUNNING, FREE, USED_ROWS, HINT, EARLY, SEGMENTS = range(7)
@@ -55,19 +61,71 @@ class Arrays(NamedTuple):
         Receives the slots of the jobs that start, in order.
     """
 
-    rules: NDArray[np.int64]
-    parameters: NDArray[np.float64]
-    floats: NDArray[np.float64]
-    ints: NDArray[np.int64]
-    queue: NDArray[np.int64]
-    spare: NDArray[np.int64]
-    running: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    free: NDArray[np.int64]
-    cores: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    times: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    profile_times: NDArray[np.float64]
-    profile_free: NDArray[np.int64]
-    started: NDArray[np.int64]
+    rules: Ints
+    parameters: Floats
+    floats: Floats
+    ints: Ints
+    queue: Ints
+    spare: Ints
+    running: Ints
+    counts: Ints
+    free: Ints
+    cores: Ints
+    rows: Ints
+    times: Floats
+    shares: Floats
+    profile_times: Floats
+    profile_free: Ints
+    started: Ints
+
+
+def places_of(arrays: Arrays) -> Ints:
+    """Give where the arrays are in memory, for :func:`arrays_at`: address and shape of each."""
+    places = np.zeros((len(arrays), 3), np.int64)
+    for k, array in enumerate(arrays):
+        assert array.flags.c_contiguous
+        places[k, 0], places[k, 1 : 1 + array.ndim] = array.ctypes.data, array.shape
+    return places
+
+
+@kernel(inline="always")
+def arrays_at(places: Ints) -> Arrays:
+    """Find the arrays again, inside a kernel; somebody must own them meanwhile."""
+    return Arrays(
+        rules=_ints(places[0]),
+        parameters=_floats(places[1]),
+        floats=_float_columns(places[2]),
+        ints=_int_columns(places[3]),
+        queue=_ints(places[4]),
+        spare=_ints(places[5]),
+        running=_ints(places[6]),
+        counts=_ints(places[7]),
+        free=_ints(places[8]),
+        cores=_ints(places[9]),
+        rows=_int_columns(places[10]),
+        times=_float_columns(places[11]),
+        shares=_float_columns(places[12]),
+        profile_times=_floats(places[13]),
+        profile_free=_ints(places[14]),
+        started=_ints(places[15]),
+    )
+
+
+@kernel(inline="always")
+def _ints(place: Ints) -> Ints:
+    return carray(pointer(place[0]), (place[1],), np.int64)
+
+
+@kernel(inline="always")
+def _int_columns(place: Ints) -> Ints:
+    return carray(pointer(place[0]), (place[1], place[2]), np.int64)
+
+
+@kernel(inline="always")
+def _floats(place: Ints) -> Floats:
+    return carray(pointer(place[0]), (place[1],), np.float64)
+
+
+@kernel(inline="always")
+def _float_columns(place: Ints) -> Floats:
+    return carray(pointer(place[0]), (place[1], place[2]), np.float64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any
 
 import simpy
@@ -90,12 +90,24 @@ class Clock(simpy.Environment):
         """Have ``close`` called once, when the current time is over."""
         self._asked = True
 
-    def step(self) -> None:
-        """Handle the next event; close its time if it was the last and somebody asked for that."""
-        super().step()
-        if self._asked and (not self._queue or self._queue[0][0] > self._now):
-            self._asked = False
-            self._close()
+    def run(self) -> None:  # type: ignore[override]  # nothing here stops at a time
+        """Handle all events, closing a time when its last has been handled if somebody asked for that.
+
+        Does what SimPy's ``run`` and ``step`` do, in one loop: with two calls for each event that is as much
+        work as all that events do.
+        """
+        queue = self._queue
+        while queue:
+            now, _, _, event = heappop(queue)
+            self._now = now
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise event._value  # a process has failed
+            if self._asked and (not queue or queue[0][0] > now):
+                self._asked = False
+                self._close()
 
     @property
     def time(self) -> float:

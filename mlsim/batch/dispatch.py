@@ -17,6 +17,7 @@ from mlsim.batch.arrays import (
     RESERVATIONS,
     RUNNING,
     Arrays,
+    arrays_at,
 )
 from mlsim.batch.backfill import backfill, start_short_jobs
 from mlsim.batch.queue import enqueue, order_queue
@@ -26,7 +27,6 @@ from mlsim.batch.table import EXPECTED, PLANNED, UNITS
 
 __all__ = ["enter_queue", "happen", "instant"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -105,22 +105,7 @@ def instant(
     last: int,
     arrivals: Ints,
     released: Ints,
-    rules: Ints,
-    parameters: Floats,
-    floats: Floats,
-    ints: Ints,
-    queue: Ints,
-    spare: Ints,
-    running: Ints,
-    counts: Ints,
-    free: Ints,
-    cores: Ints,
-    rows: Ints,
-    times: Floats,
-    shares: Floats,
-    profile_times: Floats,
-    profile_free: Ints,
-    started: Ints,
+    places: Ints,
 ) -> int:
     """Handle everything that happens to the batch level at one time, then make a pass.
 
@@ -135,31 +120,13 @@ def instant(
     released
         Cores of each node released since the last pass, which go to short jobs first; empty where there are
         none or they are like any others.
-    rules, parameters, ..., started
-        State of the batch level, the fields of :class:`mlsim.batch.arrays.Arrays`; changed in place. They
-        come one by one because a call from Python takes arrays more quickly than a tuple of them.
+    places
+        Where the state of the batch level is (:func:`mlsim.batch.arrays.places_of`), which is changed.
 
     Returns
     -------
     int
         How many jobs start.
     """
-    s = Arrays(
-        borrowed(rules),
-        borrowed(parameters),
-        borrowed(floats),
-        borrowed(ints),
-        borrowed(queue),
-        borrowed(spare),
-        borrowed(running),
-        borrowed(counts),
-        borrowed(free),
-        borrowed(cores),
-        borrowed(rows),
-        borrowed(times),
-        borrowed(shares),
-        borrowed(profile_times),
-        borrowed(profile_free),
-        borrowed(started),
-    )
+    s = arrays_at(places)
     return happen(now, n_ended, borrowed(ended), first, last, borrowed(arrivals), borrowed(released), s)

@@ -294,6 +294,9 @@ class BatchSystem:
         With an interval of backfilling only, passes between its times start jobs in order.
         """
         now = self.clock.time
+        if self._interval == 0:
+            self._pass(now)
+            return
         is_between = self._is_between(now)
         if self._starts_between:
             self.state.look_behind(not is_between)
@@ -306,8 +309,6 @@ class BatchSystem:
 
     def _is_between(self, now: float) -> bool:
         """Whether this is none of the interval's times; has the next one come, if none is planned."""
-        if self._interval == 0:
-            return False
         if self._next_pass < now:
             self._next_pass = math.ceil(now / self._interval) * self._interval
             if self._next_pass > now:
@@ -317,38 +318,32 @@ class BatchSystem:
 
     def _pass(self, now: float) -> None:
         """Let jobs end and arrive, then start what can start."""
-        if self.state.holds_back:
+        state = self.state
+        if self._outages is not None and state.holds_back:
             self.settle()
-        released = _NOTHING
-        if self._short_first and self.releases is not None:
-            released = self.releases.released_now()
-        waiting = self.state.n_waiting + self._last_arrival - self._first_arrival
+        released = self.releases.released_now() if self._short_first and self.releases else _NOTHING
+        waiting = 0 if self._pass_log is None else state.n_waiting + self._last_arrival - self._first_arrival
         began = wall_clock()
         if self._rejects:
             n_started = self._turn_away()
         else:
-            n_started = self.state.happen(
+            n_started = state.happen(
                 now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, released
             )
         seconds = wall_clock() - began
         self.pass_times.append(seconds)
         if self._pass_log is not None:
-            self._pass_log.note(now, waiting, n_started, self.state, seconds)
+            self._pass_log.note(now, waiting, n_started, state, seconds)
         self._first_arrival = self._last_arrival
         if self._ending:
             self._leave(self._ending)
             self._ending.clear()
-        if self.state.rejected:
-            for slot, reason in self.state.rejected:
+        if state.rejected:
+            for slot, reason in state.rejected:
                 self._reject([slot], reason)
-            self.state.rejected.clear()
+            state.rejected.clear()
         if n_started:
-            if self._dispatch_times is not None:
-                self._dispatch_times.note(self.state.started[:n_started], self.state.table, seconds)
-            for slot in self.state.started[:n_started].tolist():
-                self.plan(slot, now, self.applications.launch(slot, now))
-            if self.state.n_rows > self.state.row_limit:
-                self.state.make_room()
+            self._launch(state.started[:n_started], now, seconds)
         if self.releases is not None:
             self.releases.after_pass(now)
         if self.asking is not None:
@@ -356,7 +351,16 @@ class BatchSystem:
         if self._outages is not None:
             self._outages.after_pass(now, n_started)
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
-            self._report(Progress(now, self._n_finished, self.state.n_waiting))
+            self._report(Progress(now, self._n_finished, state.n_waiting))
+
+    def _launch(self, slots: Ints, now: float, seconds: float) -> None:
+        """Start the applications of the jobs that a pass of so many seconds has given nodes to."""
+        if self._dispatch_times is not None:
+            self._dispatch_times.note(slots, self.state.table, seconds)
+        for slot in slots.tolist():
+            self.plan(slot, now, self.applications.launch(slot, now))
+        if self.state.n_rows > self.state.row_limit:
+            self.state.make_room()
 
     def _set_power_cap(self, event: Event) -> None:
         self.state.set_power_cap(event.subject)

@@ -9,7 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch import arrays as at
-from mlsim.batch.arrays import EARLY, FREE, HINT, N_COUNTS, N_RULES, QUEUED, RUNNING, USED_ROWS, Arrays
+from mlsim.batch.arrays import (
+    EARLY,
+    FREE,
+    HINT,
+    N_COUNTS,
+    N_RULES,
+    QUEUED,
+    RUNNING,
+    USED_ROWS,
+    Arrays,
+    places_of,
+)
 from mlsim.batch.backfill import reserve
 from mlsim.batch.dispatch import enter_queue, instant
 from mlsim.batch.fairshare import N_SHARES, Accounts
@@ -244,11 +255,11 @@ class BatchState:
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
-        if self.holds_back and self._rules[at.PER_EVENT]:
+        if len(self._held_back) and self._rules[at.PER_EVENT]:
             self._end_what_is_due(now)
         for k, slot in enumerate(ended):
             self._ended[k] = slot
-        return instant(now, len(ended), self._ended, first, last, arrivals, released, *self.arrays)
+        return instant(now, len(ended), self._ended, first, last, arrivals, released, self._places)
 
     def look_behind(self, looks: bool) -> None:
         """Let the next passes backfill, or only start jobs from the queue's head."""
@@ -429,6 +440,7 @@ class BatchState:
             profile_free=self._profile[1],
             started=self.started,
         )
+        self._places = places_of(self.arrays)
 
 
 _NOBODY = np.empty((N_SHARES, 0))

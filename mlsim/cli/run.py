@@ -54,6 +54,7 @@ def run(
 ) -> None:
     """Simulate FILE and write its results."""
     from mlsim import _jit
+    from mlsim._memory import keep_little, load_for_good
     from mlsim.cli.progress import progress_bar
     from mlsim.experiment import run as run_scenario
     from mlsim.experiment.rundir import next_directory
@@ -68,6 +69,8 @@ def run(
     if not (quiet or json_):
         for remark in remarks(scenario):
             print(f"mlsim: note: {remark}", file=sys.stderr)
+    keep_little()
+    load_for_good("mlsim.cosim")
     target = out or next_directory(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         _run_both(scenario, target, json_, quiet)
