@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import numba
+from llvmlite import ir
 from numba.core import config, event, types
 from numba.extending import intrinsic
 
-__all__ = ["borrowed", "compile_seconds", "inner_kernel", "kernel", "pointer", "quiet"]
+__all__ = ["borrowed", "compile_seconds", "inner_kernel", "kernel", "latest", "pointer", "quiet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Array = TypeVar("Array")
@@ -188,6 +189,22 @@ pointer: Callable[[int], Any] = intrinsic(_pointer)  # type: ignore[assignment]
 
 A call from Python takes 0.1 us for each array. Where that is much, as in a pass over a short queue, a
 kernel takes the addresses of many arrays as one array; the caller must go on owning them.
+"""
+
+
+def _latest(_typing: Any, address: Any) -> Any:
+
+    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.load_atomic(place, "acquire", 8)
+
+    return types.int64(address), make
+
+
+latest: Callable[[int], int] = intrinsic(_latest)  # type: ignore[assignment]
+"""Read an int64 at an address that another process may write meanwhile, anew at every call.
+
+What that process wrote before it can be read after that.
 """
 
 

@@ -24,13 +24,15 @@ class DistributedModel(Model):
         self.learns = learns(choice)
         self.piece = (setting.options.break_after or 0) if comm.rank == 0 else 0
         self._queue = loop_queue(setting, choice, comm.size, comm.rank, choice.weights)
+        self._take = self._queue.take
 
     def claim(self) -> Chunk | None:
         """Take a chunk from the loop's queue."""
-        chunk = self._queue.take(self.done, None, self._had_one)
-        self._had_one = True
+        chunk = self._take(self.done, None, self._had_one)
         if chunk is None:
             self._note_told()
+        else:
+            self._had_one = True
         return chunk
 
     def serve(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlsim.mpi.model import Chunk, Model, Setting, two_level_weights
 from mlsim.mpi.queues import loop_queue
-from mlsim.mpi.rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.rules import NOTHING, RecursiveRule, RuleState, delay, learns, publish_node
 from mlsim.mpi.window import TicketLock, make_lock
 
 __all__ = ["HierarchicalModel"]
@@ -47,7 +47,6 @@ class HierarchicalModel(Model):
             self._inner.begin(0, members, within[layout.node])
             self._own.weights[:] = between
             self._shared.sync()
-        self._nothing = np.zeros(DONE)
         self._queue = loop_queue(setting, setting.outer, nodes, layout.node, between)
 
     def claim(self) -> Chunk | None:
@@ -82,7 +81,7 @@ class HierarchicalModel(Model):
             return False
         state, numbers = self._state, self._state.numbers
         publish = self._publish if self._outer_learns else None
-        chunk = self._queue.take(self._nothing, publish, bool(numbers[state.refills]))
+        chunk = self._queue.take(NOTHING, publish, bool(numbers[state.refills]))
         if chunk is None:
             self._flags[_EXHAUSTED] = 1
             return False

@@ -51,7 +51,7 @@ class HierarchicalMasterModel(Model):
         """Ask, and wait; masters serve meanwhile, and to the end once they have no more work themselves."""
         until = self.setting.patience.until
         if self._worker is not None:
-            self._worker.ask(self.done)
+            self._worker.ask(np.array(self.done))
             until(self._worker.has_reply)
             chunk = self._worker.reply()
             if chunk is None:
@@ -60,7 +60,7 @@ class HierarchicalMasterModel(Model):
         local = self._local
         assert local is not None, "who has no master is one"
         if not self.only_serves and not np.isfinite(self.told):
-            local.ask(self.done)
+            local.ask(np.array(self.done))
             until(lambda: self.serve() and local.has_answer)
             if local.answer is not None:
                 return local.answer

@@ -209,7 +209,7 @@ class CentralizedModel(Model):
         """Ask, and wait; the master serves meanwhile, and to the end once it has no more work itself."""
         patience = self.setting.patience
         if self._worker is not None:
-            self._worker.ask(self.done)
+            self._worker.ask(np.array(self.done))
             if self.talk is not None:
                 self.talk.sent()
             patience.until(self._worker.has_reply)
@@ -218,7 +218,7 @@ class CentralizedModel(Model):
                 self._note_told()
             return chunk
         if not self.only_serves and not np.isfinite(self.told):
-            self._desk.put(0, self.done)
+            self._desk.put(0, np.array(self.done))
             self._own_answered = False
             patience.until(lambda: self.serve() and self._own_answered)
             if self._own is not None:

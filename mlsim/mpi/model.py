@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from mlsim.mpi.context import Context
 from mlsim.mpi.layout import Layout
 from mlsim.mpi.options import LoopOptions
 from mlsim.mpi.requests import Talk
-from mlsim.mpi.rules import DONE, Chunk
+from mlsim.mpi.rules import NOTHING, Chunk
 from mlsim.mpi.waiting import Patience
 
 __all__ = ["Chunk", "Model", "Setting", "two_level_weights"]
@@ -47,9 +46,7 @@ class Model(ABC):
     Attributes
     ----------
     done
-        float64[DONE]: what the rank's last chunk took; written by the scheduler where ``learns``.
-    told_of
-        The same numbers, quicker to write one by one.
+        What the rank's last chunk took; set by the scheduler where ``learns``.
     learns
         Whether anybody wants to know it.
     told
@@ -75,8 +72,7 @@ class Model(ABC):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.done: Floats = np.zeros(DONE)
-        self.told_of: Any = memoryview(self.done.data)
+        self.done = NOTHING
         self.told = float("nan")
         self._delay = setting.options.injected_delay
 

@@ -30,6 +30,8 @@ class Notes:
         Chunks begun, iterations executed.
     busy, overhead
         Executing chunks; between asking and starting or being told, and serving others.
+    keeps_rows
+        Whether a row is kept for every chunk.
     begin, finish, told
         Readings of the clock: when it first asked, ended its last chunk, was told that there is no more.
     """
@@ -38,21 +40,32 @@ class Notes:
         self.chunks = self.executed = 0
         self.busy = self.overhead = 0.0
         self.begin = self.finish = self.told = begin
-        self._numbers: array[int] | None = array("q") if record else None
-        self._times = array("d")
+        self.keeps_rows = record
+        self._numbers, self._times = array("q"), array("d")
 
     def add(
         self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
     ) -> None:
         """Note an executed chunk, of which ``busy`` seconds were not spent at breaks."""
-        self.chunks += 1
-        self.executed += chunk[1]
+        self.add_up(1, chunk[1], busy, end)
+        if self.keeps_rows:
+            self.keep(chunk, requested, start, end)
+
+    def add_up(self, chunks: int, executed: int, busy: float, finish: float) -> None:
+        """Note so many executed chunks, the last of which ended at ``finish``."""
+        self.chunks += chunks
+        self.executed += executed
         self.busy += busy
-        self.overhead += end - requested - busy
-        self.finish = end
-        if self._numbers is not None:
-            self._numbers.extend(chunk)
-            self._times.extend((requested, start, end))
+        self.finish = max(self.finish, finish)
+
+    def close(self, rest: float) -> None:
+        """Sum up the overhead: what was not work until the last chunk ended, and ``rest`` after it."""
+        self.overhead = self.finish - self.begin - self.busy + rest
+
+    def keep(self, chunk: tuple[int, int, int], requested: float, start: float, end: float) -> None:
+        """Keep the row of a chunk."""
+        self._numbers.extend(chunk)
+        self._times.extend((requested, start, end))
 
     def totals(self) -> Floats:
         """Give one number for each of ``COLUMNS``."""

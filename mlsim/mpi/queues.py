@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from mlsim.application.choice import Choice
 from mlsim.application.techniques.travelling import is_turn
 from mlsim.mpi.model import Chunk, Setting
-from mlsim.mpi.relay import Relay
+from mlsim.mpi.relay import RELAY_WORDS, relay_on
 from mlsim.mpi.rules import (
     NOT_YET,
+    Done,
     RecursiveRule,
     RuleState,
     StraightforwardRule,
@@ -57,7 +58,7 @@ class StepQueue:
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
-    def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it; None if nothing is left.
 
         Parameters
@@ -90,13 +91,15 @@ class RelayQueue:
         options, words = setting.options, RuleState.words(p, learns(choice))
         self._delay, self._pe = options.injected_delay, pe
         self._context = setting.context
-        self._window = setting.context.window(Relay.words(words))
-        self._relay = Relay(self._window, words, setting.patience)
+        self._n = options.n
+        self._window = setting.context.window(words + RELAY_WORDS)
+        self._relay = relay_on(self._window, words, setting.patience)
         self._block = self._relay.block
         self._state = RuleState(self._block[1:-1], p, learns(choice))
         self._rule = RecursiveRule(choice, self._state, options.n, p)
-        self._rule.begin(options.n, p, weights)
+        self._take = self._rule.taker(self._block, pe, self._relay.LOOKS)
         if setting.layout.comm.rank == 0:
+            self._rule.begin(options.n, p, weights)
             self._relay.begin()
 
     def free(self) -> None:
@@ -104,34 +107,45 @@ class RelayQueue:
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
-    def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Wait for this rank's turn, size and claim; None if nothing is left.
 
         Parameters
         ----------
         done
-            What this rank executed, for techniques that learn; of size 0: nothing.
+            What this rank executed, for techniques that learn.
         publish
             Called in this rank's turn, to let the technique know what a node has measured.
         had_one
             Not read: chunks are in order of the turns.
         """
-        relay, block = self._relay, self._block
-        ticket = relay.ask()
+        relay, take = self._relay, self._take
+        turn = ticket = relay.ask()
+        if publish is not None or self._delay:
+            self._prepare(ticket, publish)
+            turn = -1
+        chunk = take(turn, *done)
         tries = 0
-        if publish is not None:
-            while not is_turn(block, ticket):
-                relay.wait(ticket, tries)
-                tries += 1
-            publish(self._state)
-        turn = ticket if publish is None else -1
-        while (chunk := self._rule.take(block, turn, self._pe, done)) is not None and chunk[1] == NOT_YET:
+        while chunk[1] == NOT_YET:
             relay.wait(ticket, tries)
             tries += 1
-        if self._delay and chunk is not None:
-            delay(self._delay)
+            chunk = take(turn, *done)
         relay.hand_on()
-        return chunk
+        if chunk[1] > 0:
+            return chunk
+        self._rule.check_nothing(*chunk, self._pe)
+        return None
+
+    def _prepare(self, ticket: int, publish: Publish | None) -> None:
+        """Wait for the turn of a ticket, and do what is to be done in it before a chunk is taken."""
+        tries = 0
+        while not is_turn(self._block, ticket):
+            self._relay.wait(ticket, tries)
+            tries += 1
+        if publish is not None:
+            publish(self._state)
+        if self._delay and self._state.numbers[self._state.position] < self._n:
+            delay(self._delay)
 
 
 class LockedQueue:
@@ -156,7 +170,7 @@ class LockedQueue:
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
-    def take(self, done: Floats, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Read, size and claim under the lock; None if nothing is left.
 
         Parameters

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +31,10 @@ from mlsim.application.techniques.travelling import NOT_YET, is_turn, learn_done
 
 __all__ = [
     "DONE",
+    "NOTHING",
     "NOT_YET",
     "Chunk",
+    "Done",
     "RecursiveRule",
     "RuleState",
     "StraightforwardRule",
@@ -42,7 +43,6 @@ __all__ = [
     "learns",
     "needs_lock",
     "publish_node",
-    "put_done",
     "warm_up",
 ]
 
@@ -52,10 +52,14 @@ Ints = NDArray[np.int64]
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
 
-SIZE, SECONDS, WAITED, MEAN, BETWEEN, PIECES = range(6)
-DONE = 6
-"""Numbers that tell of a chunk that was executed: its size, the seconds it took, the seconds between asking
-for it and starting it, mean iteration time, Σ n_j·(x_j − mean)² over its pieces, how many these are."""
+Done = tuple[int, float, float, float, int]
+"""What an executed chunk took: its size, its seconds, the seconds between asking for it and starting it,
+Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many these are."""
+
+NOTHING: Done = (0, 0.0, 0.0, 0.0, 0)
+"""No chunk."""
+
+DONE = len(NOTHING)
 
 _SIZES_AHEAD = 16
 _RULE = 12
@@ -164,35 +168,51 @@ class RecursiveRule:
             raise self.choice.wrong_size(self._settings, self._n, self._p)
         return int(size)
 
-    def learn(self, pe: int, done: Floats, share: float = 1.0) -> None:
-        """Let the technique know of a chunk that was executed in ``share`` of the seconds; none if size 0."""
-        state = self.state
-        learn_done(self.choice.code, state.measured, state.sums, state.weights, pe, done, share)
+    def learn(self, pe: int, done: Done | Floats, share: float = 1.0) -> None:
+        """Let the technique know of a chunk that was executed, of whose seconds ``share`` counts."""
+        state, code = self.state, self.choice.code
+        size, seconds, waited, squares, pieces = done
+        learn_done(
+            code,
+            state.measured,
+            state.sums,
+            state.weights,
+            pe,
+            share,
+            int(size),
+            float(seconds),
+            float(waited),
+            float(squares),
+            int(pieces),
+        )
 
-    def take(self, block: Ints, turn: int, pe: int, done: Floats) -> Chunk | None:
-        """Take a chunk from a block that travels, which the rule's state is a part of, and seal it.
+    def taker(self, block: Ints, pe: int, looks: int) -> Callable[..., Chunk]:
+        """Give what takes chunks for a PE from a block that travels, and seals it.
 
         Parameters
         ----------
-        block, turn, done
-            See :func:`mlsim.application.techniques.travelling.take_travelling`.
-        pe
-            The one that asks.
+        block
+            As in :func:`mlsim.application.techniques.travelling.take_travelling`; the rule's state is a part
+            of it.
+        pe, looks
+            The one that asks, and how often to look whether it is its turn.
 
         Returns
         -------
-        tuple or None
-            First iteration, size, step; the size is ``NOT_YET`` if it is not the turn. None: nothing is left.
+        callable
+            Takes the turn that it has to be (-1: it is) and the numbers of what the PE executed; gives first
+            iteration, size, step. The size is ``NOT_YET`` if it is not the turn; other sizes below 1 are for
+            :meth:`check_nothing`.
         """
-        first, size, step = take_travelling(
-            block, turn, self._p, self.choice.code, self._n, pe, done, self._address
-        )
-        if size > 0 or size == NOT_YET:
-            return first, size, step
-        if size == 0 and first >= self._n:
-            return None
-        self._settings.trouble[:] = step, pe, size
-        raise self.choice.wrong_size(self._settings, self._n, self._p)
+        # A partial, as a call of Python's own would take as long as half of the work.
+        fixed = block, self._p, self.choice.code, self._n, pe, self._address, looks
+        return partial(take_travelling, *fixed)
+
+    def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
+        """Raise, if something was left of which a technique gave a chunk of a size below 1."""
+        if size < 0 or first < self._n:
+            self._settings.trouble[:] = step, pe, size
+            raise self.choice.wrong_size(self._settings, self._n, self._p)
 
 
 class StraightforwardRule:
@@ -262,26 +282,6 @@ def is_static(choice: Choice) -> bool:
     return choice.code == STATIC
 
 
-def put_done(done: Any, size: int, seconds: float, squares: float, pieces: int, waited: float) -> None:
-    """Write what an executed chunk took to ``DONE`` numbers.
-
-    Parameters
-    ----------
-    done
-        float64[DONE], or a memoryview of them, which is quicker; overwritten.
-    size, seconds, pieces
-        Iterations, time, and in how many pieces it was executed.
-    squares
-        Σ t_j²/n_j over the pieces, of n_j iterations and t_j seconds; less seconds²/size it is
-        Σ n_j·(t_j/n_j − mean)².
-    waited
-        Seconds between asking for the chunk and starting it.
-    """
-    mean = seconds / size
-    done[SIZE], done[SECONDS], done[WAITED], done[MEAN] = size, seconds, waited, mean
-    done[BETWEEN], done[PIECES] = max(squares - seconds * mean, 0.0), pieces
-
-
 def delay(seconds: float) -> None:
     """Compute for so long: what ``injected_delay`` adds to a chunk calculation."""
     end = time.perf_counter() + seconds
@@ -305,10 +305,10 @@ def warm_up() -> None:
         rule.size(0, 8, 0)
         rule.refill(8, 2, 0, 1)
         if adaptive:
-            rule.learn(0, np.ones(DONE))
+            rule.learn(0, (1, 1.0, 1.0, 0.0, 1))
             publish_node(state, state, 0)
         block = np.zeros(RuleState.words(2, adaptive) + 2, np.int64)
-        rule.take(block, 0, 0, np.zeros(DONE))
+        rule.taker(block, 0, 1)(0, *NOTHING)
         is_turn(block, 0)
         if not needs_lock(choice):
             for p in (2, _SIZES_AHEAD):

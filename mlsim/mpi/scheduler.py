@@ -24,7 +24,6 @@ from mlsim.mpi.rca.reporter import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.report import Gathered, LoopReport, gather
 from mlsim.mpi.requests import Requests
-from mlsim.mpi.rules import put_done
 from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
 from mlsim.scenario.words import ExecutionModel, Technique
@@ -142,60 +141,118 @@ class LoopScheduler:
         if self._iterated:
             raise InputError("LoopScheduler: iterated a second time; make a new one for every loop")
         self._iterated = True
-        return self._chunks()
+        if self._model.piece > 0:
+            return self._chunks_with_breaks()
+        return self._timed_pieces() if self._times_iterations() else self._whole_chunks()
 
-    def _chunks(self) -> Iterator[tuple[int, int]]:
-        """Yield first iteration and size of every chunk, or of the pieces of one."""
+    # The next two add up in local variables: a call for each chunk would be a tenth of what it costs.
+
+    def _whole_chunks(self) -> Iterator[tuple[int, int]]:
+        """Yield first iteration and size of every chunk."""
         model, notes, claim, now = self._model, self._notes, self._model.claim, _now
-        measures = model.learns
-        pieces = self.options.pieces if measures and self._times_iterations() else 1
-        breaks = model.piece > 0
-        begins = model.talk.begins if breaks and model.talk is not None else None
-        requested = notes.begin = now()
-        while (chunk := claim()) is not None:
-            start = now()
-            first, size, _ = chunk
-            if not measures and not breaks:
+        measures, keeps_rows = model.learns, notes.keeps_rows
+        chunks = executed = 0
+        busy = 0.0
+        requested = end = notes.begin = now()
+        try:
+            while (chunk := claim()) is not None:
+                start = now()
+                first, size, _ = chunk
                 try:
                     yield first, size
                 except GeneratorExit:
                     self._leave_early(chunk, requested, start)
                     raise
                 end = now()
-                notes.add(chunk, requested, start, end, end - start)
-            else:
-                length = _piece(size, pieces, model.piece)
-                busy = squares = 0.0
-                parts = 0
-                position, stop = first, first + size
-                begun = start
-                while position < stop:
-                    part = min(length, stop - position)
-                    if begins is not None:
-                        begins(begun, part)
-                    try:
-                        yield position, part
-                    except GeneratorExit:
-                        self._leave_early(chunk, requested, start)
-                        raise
-                    end = now()
-                    seconds = end - begun
-                    busy += seconds
-                    squares += seconds * seconds / part
-                    parts += 1
-                    position += part
-                    begun = end
-                    if breaks and position < stop:
-                        model.serve()
-                        begun = now()
-                notes.add(chunk, requested, start, end, busy)
+                chunks += 1
+                executed += size
+                busy += end - start
                 if measures:
-                    put_done(model.told_of, size, busy, squares, parts, start - requested)
+                    model.done = size, end - start, start - requested, 0.0, 1
+                if keeps_rows:
+                    notes.keep(chunk, requested, start, end)
+                requested = end
+        finally:
+            notes.add_up(chunks, executed, busy, end)
+        self._told(requested)
+
+    def _timed_pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield first iteration and size of the pieces of every chunk, for a technique that times them."""
+        model, notes, claim, now = self._model, self._notes, self._model.claim, _now
+        pieces, keeps_rows = self.options.pieces, notes.keeps_rows
+        chunks = executed = 0
+        busy = 0.0
+        requested = end = notes.begin = now()
+        try:
+            while (chunk := claim()) is not None:
+                start = begun = now()
+                position, size, _ = chunk
+                length = part = -(-size // pieces) if pieces else 1
+                stop = position + size
+                squares, parts = 0.0, 0
+                try:
+                    while position < stop:
+                        if position + length > stop:
+                            part = stop - position
+                        yield position, part
+                        end = now()
+                        squares += (end - begun) * (end - begun) / part
+                        parts += 1
+                        position += part
+                        begun = end
+                except GeneratorExit:
+                    self._leave_early(chunk, requested, start)
+                    raise
+                chunks += 1
+                executed += size
+                busy += end - start
+                model.done = size, end - start, start - requested, squares, parts
+                if keeps_rows:
+                    notes.keep(chunk, requested, start, end)
+                requested = end
+        finally:
+            notes.add_up(chunks, executed, busy, end)
+        self._told(requested)
+
+    def _chunks_with_breaks(self) -> Iterator[tuple[int, int]]:
+        """Yield the pieces of every chunk, for a rank that serves others between them."""
+        model, notes, claim, now = self._model, self._notes, self._model.claim, _now
+        pieces = self.options.pieces if self._times_iterations() else 1
+        begins = None if model.talk is None else model.talk.begins
+        requested = notes.begin = now()
+        while (chunk := claim()) is not None:
+            start = begun = end = now()
+            position, size, _ = chunk
+            length = min(-(-size // pieces) if pieces else 1, model.piece)
+            stop = position + size
+            busy = squares = 0.0
+            parts = 0
+            while position < stop:
+                part = min(length, stop - position)
+                if begins is not None:
+                    begins(begun, part)
+                try:
+                    yield position, part
+                except GeneratorExit:
+                    self._leave_early(chunk, requested, start)
+                    raise
+                end = now()
+                seconds = end - begun
+                busy += seconds
+                squares += seconds * seconds / part
+                parts += 1
+                position += part
+                if position < stop:
+                    model.serve()
+                    begun = now()
+            notes.add(chunk, requested, start, end, busy)
+            if model.learns:
+                model.done = size, busy, start - requested, squares, parts
             requested = end
         self._told(requested)
 
     def _times_iterations(self) -> bool:
-        return Technique.AF in self.options.technique.split("+")
+        return self._model.learns and Technique.AF in self.options.technique.split("+")
 
     def _leave_early(self, chunk: tuple[int, int, int], requested: float, start: float) -> None:
         """Note a chunk that the body left with ``break``; counts as executed."""
@@ -209,7 +266,7 @@ class LoopScheduler:
         notes.told = model.told
         waited = notes.told - requested
         # A master that executes nothing works while it serves; the rest of the time it is idle.
-        notes.overhead += model.serving if model.only_serves else waited
+        notes.close(model.serving if model.only_serves else waited)
         self._rca.rank_ended()
 
     def __exit__(
@@ -418,9 +475,3 @@ def _make(setting: Setting) -> Model:
     from mlsim.mpi.dca import DistributedModel
 
     return DistributedModel(setting)
-
-
-def _piece(size: int, pieces: int, breaks: int) -> int:
-    """Give the length of a chunk's pieces: as many as are to be timed, none beyond the next break."""
-    length = 1 if pieces == 0 else -(-size // pieces)
-    return min(length, breaks) if breaks else length

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
+from mlsim.application.techniques.rules import AF
+from mlsim.application.techniques.travelling import learn_done
 from mlsim.mpi.notes import Notes
 from mlsim.mpi.requests import iterations_begun
-from mlsim.mpi.rules import DONE, put_done
 from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
@@ -46,13 +47,20 @@ def test_pieces_estimate_the_variance_of_iterations() -> None:
     assert variance == pytest.approx(costs.var(), rel=0.1)
 
 
-def test_a_chunk_in_pieces_is_summed_up() -> None:
+def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     sizes, seconds = np.array([3, 3, 1]), np.array([0.3, 0.6, 0.05])
-    done = np.zeros(DONE)
-    put_done(memoryview(done.data), 7, seconds.sum(), (seconds**2 / sizes).sum(), 3, 0.01)
     mean = seconds.sum() / 7
-    between = (sizes * (seconds / sizes - mean) ** 2).sum()
-    np.testing.assert_allclose(done, [7, seconds.sum(), 0.01, mean, between, 3])
+    ours, our_sums, theirs, their_sums = (
+        np.zeros((5, 1)),
+        np.zeros((2, 2)),
+        np.zeros((5, 1)),
+        np.zeros((2, 2)),
+    )
+    learn_pieces(theirs, their_sums, 0, 7, 3, mean, (sizes * (seconds / sizes - mean) ** 2).sum())
+    squares = (seconds**2 / sizes).sum()
+    learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, 7, seconds.sum(), 0.01, squares, 3)
+    np.testing.assert_allclose(ours, theirs)
+    np.testing.assert_allclose(our_sums, their_sums)
 
 
 def test_iterations_that_a_master_begins_before_it_answers() -> None:
@@ -69,7 +77,8 @@ def test_notes_keep_rows_only_when_asked() -> None:
         notes.add((5, 2, 3), 3.0, 3.0, 4.0, 1.0)
         numbers, moments = notes.rows()
         assert len(numbers) == len(moments) == rows
-        assert (notes.chunks, notes.executed, notes.busy, notes.overhead) == (2, 7, 2.25, 0.75)
+        notes.close(0.5)
+        assert (notes.chunks, notes.executed, notes.busy, notes.overhead) == (2, 7, 2.25, 1.25)
     assert numbers.tolist() == [[0, 5, 0], [5, 2, 3]]
     assert moments[0].tolist() == [1.0, 1.5, 3.0]
 

@@ -23,6 +23,8 @@ NEEDED = {
     "TAP": {"sigma": 1e-6, "mu": 1e-6},
     "FAC": {"sigma": 1e-6, "mu": 1e-6},
 }
+ONE_PIECE = "AF pieces=1"
+"""AF has the body execute a chunk in up to 16 pieces, each of which takes a tenth of a microsecond."""
 OTHERS = (("cca", "SS"), ("hdca", "GSS+SS"), ("hmw", "GSS+SS"))
 ITERATIONS = 20_000
 MOST_LOOPS = 1_000
@@ -36,7 +38,7 @@ def on_ranks(claims: int, techniques: list[str]) -> None:
 
     comm = MPI.COMM_WORLD
     window = Context.of(comm, None).window(2)
-    chosen = [("dca", name) for name in techniques or TECHNIQUES]
+    chosen = [("dca", name) for name in techniques or [*TECHNIQUES, ONE_PIECE]]
     rows = [_measured(comm, window, *pair, claims) for pair in (*chosen, *(() if techniques else OTHERS))]
     Context.of(comm, None).put_back(window)
     if comm.rank == 0:
@@ -71,6 +73,8 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
 
     patience = Patience("spin", comm.size)
     options = NEEDED.get(technique, {})
+    if technique == ONE_PIECE:
+        technique, options = "AF", {"pieces": 1}
     loops, everyone = [], 0
     in_turns = model == "dca" and learns(
         chosen(LoopOptions(n=1, technique=technique, **options), comm.size)[0]
@@ -94,13 +98,13 @@ def _bare_turns(comm, patience, repetitions: int) -> float:
     """Give the seconds of taking turns alone: an adaptive technique that calculates nothing."""
     from mlsim.application.techniques.travelling import is_turn, seal
     from mlsim.mpi.context import Context
-    from mlsim.mpi.relay import Relay
+    from mlsim.mpi.relay import RELAY_WORDS, relay_on
     from mlsim.mpi.rules import RuleState
 
     words = RuleState.words(comm.size, True)
     context = Context.of(comm, None)
-    window = context.window(Relay.words(words))
-    relay = Relay(window, words, patience)
+    window = context.window(words + RELAY_WORDS)
+    relay = relay_on(window, words, patience)
     if comm.rank == 0:
         relay.begin()
     patience.until(comm.Ibarrier().Test)

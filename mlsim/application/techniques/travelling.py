@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import kernel, latest
 from mlsim.application.techniques.adaptive import learn_pieces
 from mlsim.application.techniques.rules import AF, USERS, counts_overhead, is_adaptive, recursive_size
 from mlsim.application.techniques.weighting import learn_chunk
@@ -20,19 +20,24 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TURN, STEP, POSITION, RULE, REALS = 0, 1, 2, 5, 17
-SIZE, SECONDS, WAITED, MEAN, BETWEEN, PIECES = range(6)
 NOT_YET = -(1 << 62)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
 def _seal_of(block: Ints) -> int:
-    """Mix all numbers but the last one."""
-    mixed = np.uint64(len(block))
-    for k in range(len(block) - 1):
-        mixed = (mixed ^ np.uint64(block[k])) * _FACTOR
-        mixed ^= mixed >> np.uint64(29)
-    return np.int64(mixed)  # type: ignore[return-value]  # an int to kernels
+    """Mix all numbers but the last one: every other one together, as a step waits for the step before."""
+    even = np.uint64(len(block))
+    odd = _FACTOR
+    last = len(block) - 1
+    for k in range(0, last - 1, 2):
+        even = (even ^ np.uint64(block[k])) * _FACTOR
+        odd = (odd ^ np.uint64(block[k + 1])) * _FACTOR
+        even ^= even >> np.uint64(29)
+        odd ^= odd >> np.uint64(29)
+    if last % 2 == 1:
+        even = (even ^ np.uint64(block[last - 1])) * _FACTOR
+    return np.int64(even ^ (odd * _FACTOR))  # type: ignore[return-value]  # an int to kernels
 
 
 @kernel
@@ -55,8 +60,12 @@ def learn_done(
     sums: Floats,
     weights: Floats,
     pe: int,
-    done: Floats,
     share: float,
+    size: int,
+    seconds: float,
+    waited: float,
+    squares: float,
+    pieces: int,
 ) -> None:
     """Let an adaptive technique know of an executed chunk.
 
@@ -68,26 +77,42 @@ def learn_done(
         Its statistics, of five rows, and weights.
     pe
         Who executed the chunk.
-    done
-        float64[6]: size, or 0 for no chunk; seconds it took; seconds between asking for it and starting it;
-        mean iteration time; Σ n_j·(x_j − mean)² over its pieces; how many these are.
     share
         Part of the seconds that counts.
+    size
+        Iterations; 0: there was no chunk.
+    seconds, waited
+        What it took, and the time between asking for it and starting it.
+    squares, pieces
+        Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds, and how many these are. Less
+        seconds²/size the first is Σ n_j·(x_j − mean)², with x_j = t_j/n_j.
     """
-    size = int(done[SIZE])
     if size == 0:
         return
     if code == AF:
-        between = done[BETWEEN] * share * share
-        learn_pieces(measured, sums, pe, size, int(done[PIECES]), done[MEAN] * share, between)
+        mean = seconds / size
+        between = max(squares - seconds * mean, 0.0)
+        learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
     else:
-        seconds = done[SECONDS] + (done[WAITED] if counts_overhead(code) else 0.0)
-        learn_chunk(measured, sums, weights, pe, size, seconds * share)
+        lost = waited if counts_overhead(code) else 0.0
+        learn_chunk(measured, sums, weights, pe, size, (seconds + lost) * share)
 
 
 @kernel
 def take_travelling(
-    block: Ints, turn: int, p: int, code: int, n: int, pe: int, done: Floats, address: int
+    block: Ints,
+    p: int,
+    code: int,
+    n: int,
+    pe: int,
+    address: int,
+    looks: int,
+    turn: int,
+    done_size: int,
+    seconds: float,
+    waited: float,
+    squares: float,
+    pieces: int,
 ) -> tuple[int, int, int]:
     """Take a chunk for a PE, and make the block that of the next turn.
 
@@ -95,14 +120,17 @@ def take_travelling(
     ----------
     block
         Changed, unless it is not that of ``turn``.
-    turn
-        Whose it has to be; -1: it is known to be right.
     p, code, n, pe
         PEs, technique, iterations, and who asks.
-    done
-        As in :func:`learn_done`: what the PE executed since.
     address
         Of a technique of the user, in this process.
+    looks
+        How often to look whether the turn has come, where others write to the block: a call from Python for
+        each look takes longer than the turn of another.
+    turn
+        Whose it has to be; -1: it is known to be right.
+    done_size, seconds, waited, squares, pieces
+        What the PE executed since, as in :func:`learn_done`.
 
     Returns
     -------
@@ -110,8 +138,11 @@ def take_travelling(
         First iteration, size and step; size is ``NOT_YET`` if it is not the turn, 0 if nothing is left, and
         also below 1 where a technique of the user gave that.
     """
-    if turn >= 0 and not is_turn(block, turn):
-        return 0, NOT_YET, 0
+    if turn >= 0:
+        while looks > 0 and latest(block.ctypes.data + 8 * TURN) != turn:
+            looks -= 1
+        if not is_turn(block, turn):
+            return 0, NOT_YET, 0
     step, first = block[STEP], block[POSITION]
     size = 0
     if first < n:
@@ -127,7 +158,7 @@ def take_travelling(
         at += 5 * columns
         sums = reals[at : at + 4 * width].reshape(2, 2 * width)
         if is_adaptive(code):
-            learn_done(code, measured, sums, weights, pe, done, 1.0)
+            learn_done(code, measured, sums, weights, pe, 1.0, done_size, seconds, waited, squares, pieces)
         if address != 0:
             rule[USERS] = address
         size = recursive_size(rule, reals[:1], weights, measured, sums, step, n - first, pe)
