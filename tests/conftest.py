@@ -6,8 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from tests.effort import THOROUGH
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Whether a commit passes depends on the commit alone; a thorough run draws examples that nobody has tried.
+settings.register_profile("same examples", derandomize=not THOROUGH)
+settings.load_profile("same examples")
 
 
 @pytest.fixture(scope="session")
