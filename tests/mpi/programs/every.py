@@ -14,6 +14,7 @@ from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
 from mlsim.mpi import LoopScheduler
+from mlsim.mpi.context import Context
 from mlsim.mpi.waiting import Patience
 from mlsim.mpi.window import Window
 from mlsim.scenario import ParametersConfig
@@ -98,6 +99,7 @@ def options_count():
     once(WORLD, 100, "AF", "dca", lock="polling", pieces=0)
     once(WORLD, 100, "AF", "cca", break_after=3, pieces=4, wait="spin" if WORLD.size < 3 else "sleep")
     once(WORLD, 60, "SS", "dca", injected_delay=1e-4, break_after=1, min_chunk=3)
+    once(WORLD, 60, "AWF-C", "dca", injected_delay=1e-4)
     once(WORLD, 60, "GSS", "hmw", injected_delay=1e-4, ranks_per_node=2)
 
 
@@ -209,6 +211,21 @@ def windows_are_left_alone_while_ranks_compute():
     assert len(counted) == 2 * (loop.report().chunks + 1)
 
 
+def as_across_machines():
+    """Windows that other machines reach are in no shared memory; the queues do without."""
+    make = Context._make_window
+    Context._make_window = lambda self, room: Window(self.layout.comm, room)
+    try:
+        apart = WORLD.Dup()
+        for model, options in MODELS[1:3]:
+            for technique in ("SS", "GSS", "AF", "AWF-B", "AWF-E"):
+                once(apart, 101, technique, model, **options)
+        once(apart, 60, "AF", "dca", injected_delay=1e-4)
+        apart.Free()
+    finally:
+        Context._make_window = make
+
+
 def wrong_arguments():
     for options, part in (
         ({"technique": "GSSS"}, "not known"),
@@ -246,6 +263,7 @@ for check in (
     leaving_early,
     awf_learns_from_time_step_to_time_step,
     windows_are_left_alone_while_ranks_compute,
+    as_across_machines,
     wrong_arguments,
     a_technique_of_the_user,
 ):
