@@ -1,4 +1,6 @@
 import io
+import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib
@@ -12,17 +14,19 @@ from mlsim.analysis.plots import (
     draw_gantt,
     draw_utilization,
     gantt,
+    utilization,
     utilization_over_time,
     write_picture,
 )
 from mlsim.analysis.plots.bins import binned_average
 from mlsim.analysis.plots.boxes import boxes
 from mlsim.analysis.plots.gantt import job_colours
-from mlsim.analysis.plots.raster import FAINTEST, rasterise
+from mlsim.analysis.plots.raster import FAINTEST, Raster
 from mlsim.analysis.plots.style import DPI, job_palette, time_axis
 from mlsim.analysis.plots.utilization import allocated_share, busy_share, waiting_jobs
 from mlsim.errors import OutputError
-from mlsim.record import Chunks, Jobs, Occupancy, Records
+from mlsim.record import Chunks, Jobs, Occupancy, Records, blocks
+from mlsim.record.blocks import rows_of
 from tests.reference import metrics as slow
 from tests.reference.runs import JOBS, STAYS, Job, Stay, loops_of, records_of, rejected
 
@@ -187,7 +191,9 @@ def paint(rectangles, shape=(4, 6)):
     left, right, top, bottom, weight = (np.array(column, float) for column in zip(*rectangles, strict=True))
     palette = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     colour = np.arange(len(rectangles)) % 2
-    return rasterise(left, right, top, bottom, weight, colour, palette, shape)
+    raster = Raster(shape)
+    raster.paint(left, right, top, bottom, weight, colour)
+    return raster.image(palette)
 
 
 def test_pixels_take_the_colour_of_the_largest_part():
@@ -288,6 +294,29 @@ def test_busy_follows_the_chunks_where_there_are_any():
     records = records_of([Job(0, 0, 10, 2, 2)], [Stay(0, 0, 1, 2, 0, 10)], [2], chunks=chunks, loops=loops)
     axis = time_axis(records.jobs)
     assert busy_share(records, axis, 5) == pytest.approx([1, 1, 0.5, 0.5, 0.5])
+
+
+def test_many_jobs_are_drawn_some_after_the_other(monkeypatch):
+    records = random_run(300, 40)
+    order = np.argsort(records.occupancy.start, kind="stable")
+    records = replace(records, occupancy=rows_of(records.occupancy, order))
+
+    def drawn():
+        axis = time_axis(records.jobs)
+        shares = [share(records, axis, 50) for share in (allocated_share, busy_share, waiting_jobs)]
+        pixels = io.BytesIO()
+        gantt(records, "many").savefig(pixels, format="png", dpi=DPI)
+        return axis, np.stack(shares), pixels.getvalue()
+
+    # the package has a function of the module's name
+    monkeypatch.setattr(sys.modules["mlsim.analysis.plots.gantt"], "_BY_CORE_ROWS", 0)
+    axis, shares, pixels = drawn()
+    monkeypatch.setattr(blocks, "LONG_ROWS", 0)
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(utilization, "BLOCK_ROWS", 37)
+    assert drawn()[0] == axis
+    np.testing.assert_allclose(drawn()[1], shares, atol=1e-12)
+    assert drawn()[2] == pixels
 
 
 def test_shares_average_to_the_metrics():

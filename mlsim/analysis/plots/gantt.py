@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim.analysis.plots.boxes import Boxes, boxes
 from mlsim.analysis.plots.pixels import Pixels
-from mlsim.analysis.plots.raster import rasterise
+from mlsim.analysis.plots.raster import Raster
 from mlsim.analysis.plots.style import (
     INK,
     WIDTH,
@@ -22,7 +25,9 @@ from mlsim.analysis.plots.style import (
     picture_style,
     time_axis,
 )
-from mlsim.record import Nodes, Records
+from mlsim.record import Nodes, Occupancy, Records
+from mlsim.record.blocks import blocks_of, n_rows
+from mlsim.record.growing import let_go
 
 __all__ = ["gantt", "job_colours"]
 
@@ -35,6 +40,8 @@ _NAMED = 40
 """Nodes are named up to so many of them, numbered beyond."""
 _CORE_BAND = 4
 """Bands of at least so many pixels show which cores a job held."""
+_BY_CORE_ROWS = 1_000_000
+"""Up to so many stays: cores are numbered for all at once."""
 _LABELLED = 400
 """Jobs are labelled up to so many of them."""
 _DIGIT, _LINE = 10, 18
@@ -66,12 +73,13 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     height = _height(len(nodes.name))
     left = _left_margin(nodes)
     shape = (height, WIDTH - left - _RIGHT)
-    rectangles = boxes(records, by_core=height >= _CORE_BAND * len(nodes.name))
+    by_core = height >= _CORE_BAND * len(nodes.name) and n_rows(records.occupancy) <= _BY_CORE_ROWS
     with picture_style():
         figure = canvas(_TOP + height + _BOTTOM)
         axes = axes_at(figure, left, _TOP, shape[1], height)
-        _draw_boxes(axes, axis, records, rectangles, shape)
-        _draw_labels(axes, axis, records, rectangles, shape)
+        _draw_boxes(axes, axis, records, by_core, shape)
+        if len(records.jobs.job_id) <= _LABELLED:
+            _draw_labels(axes, axis, records, boxes(records, by_core), shape)
         _draw_releases(axes, axis, records, shape)
         _label_nodes(axes, nodes)
         axis.label(axes)
@@ -99,29 +107,35 @@ def _pixels(axis: TimeAxis, times: Floats, width: int) -> Floats:
     return (times - axis.begin) / (axis.end - axis.begin) * width
 
 
-def _draw_boxes(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shape: tuple[int, int]) -> None:
+def _draw_boxes(axes: Axes, axis: TimeAxis, records: Records, by_core: bool, shape: tuple[int, int]) -> None:
     """Paint the rectangles as one image that fills the axes pixel by pixel."""
-    held, nodes = records.occupancy, len(records.nodes.name)
-    scale = shape[0] / max(nodes, 1)
-    image = rasterise(
-        _pixels(axis, held.start[what.row], shape[1]),
-        _pixels(axis, held.end[what.row], shape[1]),
-        what.top * scale,
-        what.bottom * scale,
-        what.weight,
-        job_colours(records.jobs.job_id)[held.job[what.row]],
-        job_palette(),
-        shape,
-    )
+    raster, scale = Raster(shape), shape[0] / max(len(records.nodes.name), 1)
+    for held, what in _layouts(records, by_core):
+        raster.paint(
+            _pixels(axis, held.start[what.row], shape[1]),
+            _pixels(axis, held.end[what.row], shape[1]),
+            what.top * scale,
+            what.bottom * scale,
+            what.weight,
+            job_colours(records.jobs.job_id[held.job[what.row]]),
+        )
     corner = axes.get_window_extent()
-    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+    axes.add_artist(Pixels(raster.image(job_palette()), round(corner.x0), round(corner.y0)))
+
+
+def _layouts(records: Records, by_core: bool) -> Iterator[tuple[Occupancy, Boxes]]:
+    """Yield stays and their rectangles, some at a time where there are very many."""
+    if by_core:
+        yield records.occupancy, boxes(records, by_core)
+        return
+    for held in blocks_of(records.occupancy):
+        yield held, boxes(replace(records, occupancy=held), by_core)
+        let_go(records.jobs.job_id)
 
 
 def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shape: tuple[int, int]) -> None:
     """Write job identifiers into the largest rectangle of each job, where they fit."""
     held, jobs = records.occupancy, records.jobs
-    if len(jobs.job_id) > _LABELLED:
-        return
     job = held.job[what.row]
     begin, end = np.maximum(held.start, axis.begin), np.minimum(held.end, axis.end)
     width = _pixels(axis, end - begin + axis.begin, shape[1])[what.row]

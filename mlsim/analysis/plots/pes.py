@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlsim.analysis.metrics import percent_imbalance
 from mlsim.analysis.plots.pixels import Pixels
-from mlsim.analysis.plots.raster import rasterise
+from mlsim.analysis.plots.raster import Raster
 from mlsim.analysis.plots.style import (
     INK,
     WIDTH,
@@ -94,18 +94,17 @@ def _paint(
     chunks = records.chunks
     across, band = shape[1] / axis.end, shape[0] / pes
     top = chunks.pe.astype(np.float64) * band
-    image = rasterise(
+    raster = Raster(shape)
+    raster.paint(
         chunks.start * across,
         chunks.end * across,
         top,
         top + band,
         np.ones(len(top)),
         _colours(chunks.size.astype(np.float64), *sizes),
-        scale_palette(),
-        shape,
     )
     corner = axes.get_window_extent()
-    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+    axes.add_artist(Pixels(raster.image(scale_palette()), round(corner.x0), round(corner.y0)))
 
 
 def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 
-__all__ = ["FAINTEST", "rasterise"]
+__all__ = ["FAINTEST", "Raster"]
 
 Floats = NDArray[np.float64]
 
@@ -18,17 +18,8 @@ _GAP = 0.5
 _SEPARATED = 4.0
 
 
-def rasterise(
-    left: Floats,
-    right: Floats,
-    top: Floats,
-    bottom: Floats,
-    weight: Floats,
-    colour: NDArray[np.int64],
-    palette: Floats,
-    shape: tuple[int, int],
-) -> NDArray[np.uint8]:
-    """Paint rectangles on white.
+class Raster:
+    """Rectangles painted on white.
 
     A pixel takes the colour of the rectangle that covers most of it, fainter the less of it is covered by
     all of them together. Rectangles of at least 4 by 4 pixels keep half a pixel clear at the right and below,
@@ -36,29 +27,42 @@ def rasterise(
 
     Parameters
     ----------
-    left, right, top, bottom
-        Edges in pixels from the upper left corner; what lies outside is cut off.
-    weight
-        Share of its area that a rectangle covers, in (0, 1].
-    colour
-        Row of the palette.
-    palette
-        RGB in [0, 1], (colours, 3).
     shape
         Height and width in pixels.
-
-    Returns
-    -------
-    numpy.ndarray
-        RGB bytes, (height, width, 3).
     """
-    covered = np.zeros(shape, np.float32)
-    most = np.zeros(shape, np.float32)
-    winner = np.zeros(shape, np.uint8)
-    _paint(left, right, top, bottom, weight, colour, covered, most, winner)
-    image = np.empty((*shape, 3), np.uint8)
-    _blend(covered, winner, palette, image)
-    return image
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._covered = np.zeros(shape, np.float32)
+        self._most = np.zeros(shape, np.float32)
+        self._winner = np.zeros(shape, np.uint8)
+
+    def paint(
+        self,
+        left: Floats,
+        right: Floats,
+        top: Floats,
+        bottom: Floats,
+        weight: Floats,
+        colour: NDArray[np.int64],
+    ) -> None:
+        """Add rectangles.
+
+        Parameters
+        ----------
+        left, right, top, bottom
+            Edges in pixels from the upper left corner; what lies outside is cut off.
+        weight
+            Share of its area that a rectangle covers, in (0, 1].
+        colour
+            Row of the palette.
+        """
+        _paint(left, right, top, bottom, weight, colour, self._covered, self._most, self._winner)
+
+    def image(self, palette: Floats) -> NDArray[np.uint8]:
+        """Give RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
+        image = np.empty((*self._covered.shape, 3), np.uint8)
+        _blend(self._covered, self._winner, palette, image)
+        return image
 
 
 @kernel

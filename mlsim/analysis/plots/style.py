@@ -6,6 +6,7 @@ No picture depends on the user's matplotlib settings or on the time of day.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
 from mlsim.record import Jobs
+from mlsim.record.blocks import value_blocks
 
 __all__ = [
     "BLUE",
@@ -95,9 +97,13 @@ def picture_style() -> AbstractContextManager[None]:
 
 def time_axis(jobs: Jobs) -> TimeAxis:
     """From the first submission to the last end, in s, min, h or d, whichever fits the span."""
-    times = np.concatenate([jobs.submit_time, jobs.end_time[~np.isnan(jobs.end_time)]])
-    begin = float(times.min()) if len(times) else 0.0
-    end = max(float(times.max()) if len(times) else 0.0, begin + 1.0)
+    first, last = np.inf, -np.inf
+    for times in chain(value_blocks(jobs.submit_time), value_blocks(jobs.end_time)):
+        # NaN where a job was turned away
+        first = float(np.fmin.reduce(times, initial=first))
+        last = float(np.fmax.reduce(times, initial=last))
+    begin = first if first < np.inf else 0.0
+    end = max(last, begin + 1.0)
     unit, seconds = next((unit, seconds) for limit, unit, seconds in _UNITS if end - begin < limit)
     return TimeAxis(begin, end, unit, seconds)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,6 +25,7 @@ from mlsim.analysis.plots.style import (
 )
 from mlsim.analysis.words import number, share
 from mlsim.record import Records
+from mlsim.record.blocks import BLOCK_ROWS, is_long, record_blocks
 from mlsim.record.derived import waiting_spans
 
 __all__ = ["allocated_share", "busy_share", "utilization_over_time", "waiting_jobs"]
@@ -62,8 +65,12 @@ def utilization_over_time(records: Records, title: str) -> Figure:
 
 def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """Share of the machine's cores that jobs held, averaged over each bin of the time axis."""
-    held = records.occupancy
-    return _share_of_machine(records, held.start, held.end, held.count * held.cores, axis, bins)
+
+    def held_cores(part: Records) -> Floats:
+        held = part.occupancy
+        return _binned(held.start, held.end, held.count * held.cores, axis, bins)
+
+    return _share_of_machine(records, held_cores)
 
 
 def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
@@ -72,27 +79,43 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
     (:func:`mlsim.analysis.metrics.busy_seconds`) are spread evenly over the core-seconds it held.
     """
-    held, chunks, jobs = records.occupancy, records.chunks, records.jobs
-    n_jobs = len(jobs.job_id)
-    allocated = allocated_seconds(held, n_jobs)
-    intensity = np.divide(busy_seconds(records), allocated, out=np.zeros(n_jobs), where=allocated > 0)
-    intensity[chunks.job] = 0.0
-    weight = held.count * held.cores * intensity[held.job]
-    spread = _share_of_machine(records, held.start, held.end, weight, axis, bins)
-    return spread + _share_of_machine(records, chunks.start, chunks.end, 1.0, axis, bins)
+
+    def busy_cores(part: Records) -> Floats:
+        held, chunks, n_jobs = part.occupancy, part.chunks, len(part.jobs.job_id)
+        allocated = allocated_seconds(held, n_jobs)
+        intensity = np.divide(busy_seconds(part), allocated, out=np.zeros(n_jobs), where=allocated > 0)
+        intensity[chunks.job] = 0.0
+        weight = held.count * held.cores * intensity[held.job]
+        spread = _binned(held.start, held.end, weight, axis, bins)
+        return spread + _binned(chunks.start, chunks.end, 1.0, axis, bins)
+
+    return _share_of_machine(records, busy_cores)
 
 
 def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """Jobs in the queue, averaged over each bin of the time axis."""
-    begin, end = waiting_spans(records.jobs, records.attempts)
-    return binned_average(begin, end, 1.0, (axis.begin, axis.end), bins)
+
+    def waiting(part: Records) -> Floats:
+        return _binned(*waiting_spans(part.jobs, part.attempts), 1.0, axis, bins)
+
+    return _summed(records, waiting)
 
 
-def _share_of_machine(
-    records: Records, begin: Floats, end: Floats, cores: ArrayLike, axis: TimeAxis, bins: int
-) -> Floats:
+def _binned(begin: Floats, end: Floats, weight: ArrayLike, axis: TimeAxis, bins: int) -> Floats:
+    return binned_average(begin, end, weight, (axis.begin, axis.end), bins)
+
+
+def _summed(records: Records, of_part: Callable[[Records], Floats]) -> Floats:
+    """Add up what some jobs after the other contribute, where there are very many."""
+    if not is_long(records.jobs) or len(records.loops.job):
+        return of_part(records)
+    parts: Floats = np.sum([of_part(part) for part in record_blocks(records, BLOCK_ROWS)], axis=0)
+    return parts
+
+
+def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats]) -> Floats:
     """Cores in use as a share of all; rounding errors of the sums do not leave [0, 1]."""
-    used = binned_average(begin, end, cores, (axis.begin, axis.end), bins)
+    used = _summed(records, used_cores)
     return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
