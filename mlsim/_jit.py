@@ -22,7 +22,17 @@ from llvmlite import ir
 from numba.core import config, event, types
 from numba.extending import intrinsic
 
-__all__ = ["borrowed", "compile_seconds", "inner_kernel", "kernel", "latest", "pointer", "quiet"]
+__all__ = [
+    "borrowed",
+    "compile_seconds",
+    "fetch_add",
+    "inner_kernel",
+    "kernel",
+    "load_acquire",
+    "pointer",
+    "quiet",
+    "store_release",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Array = TypeVar("Array")
@@ -192,20 +202,41 @@ kernel takes the addresses of many arrays as one array; the caller must go on ow
 """
 
 
-def _latest(_typing: Any, address: Any) -> Any:
+def _place(builder: Any, address: Any) -> Any:
+    return builder.inttoptr(address, ir.IntType(64).as_pointer())
+
+
+def _load_acquire(_typing: Any, address: Any) -> Any:
 
     def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.load_atomic(place, "acquire", 8)
+        return builder.load_atomic(_place(builder, arguments[0]), "acquire", 8)
 
     return types.int64(address), make
 
 
-latest: Callable[[int], int] = intrinsic(_latest)  # type: ignore[assignment]
-"""Read an int64 at an address that another process may write meanwhile, anew at every call.
+def _store_release(_typing: Any, address: Any, value: Any) -> Any:
 
-What that process wrote before it can be read after that.
-"""
+    def make(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        builder.store_atomic(arguments[1], _place(builder, arguments[0]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(address, value), make
+
+
+def _fetch_add(_typing: Any, address: Any, value: Any) -> Any:
+
+    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.atomic_rmw("add", _place(builder, arguments[0]), arguments[1], "acq_rel")
+
+    return types.int64(address, value), make
+
+
+load_acquire: Callable[[int], int] = intrinsic(_load_acquire)  # type: ignore[assignment]
+"""Read, in a kernel, an int64 at an address that another process may write; see :data:`store_release`."""
+store_release: Callable[[int, int], None] = intrinsic(_store_release)  # type: ignore[assignment]
+"""Write an int64 at an address; who reads it with :data:`load_acquire` sees all that was written before."""
+fetch_add: Callable[[int, int], int] = intrinsic(_fetch_add)  # type: ignore[assignment]
+"""Add to an int64 at an address, and give what it was; nobody comes in between."""
 
 
 def compile_seconds() -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
-from mlsim.application.techniques.travelling import is_turn
+from mlsim.application.techniques.travelling import KNOWN
 from mlsim.mpi.model import Chunk, Setting
 from mlsim.mpi.relay import RELAY_WORDS, relay_on
 from mlsim.mpi.rules import (
@@ -94,10 +94,9 @@ class RelayQueue:
         self._n = options.n
         self._window = setting.context.window(words + RELAY_WORDS)
         self._relay = relay_on(self._window, words, setting.patience)
-        self._block = self._relay.block
-        self._state = RuleState(self._block[1:-1], p, learns(choice))
+        self._state = RuleState(self._relay.block[1:-1], p, learns(choice))
         self._rule = RecursiveRule(choice, self._state, options.n, p)
-        self._take = self._rule.taker(self._block, pe, self._relay.LOOKS)
+        self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
         if setting.layout.comm.rank == 0:
             self._rule.begin(options.n, p, weights)
             self._relay.begin()
@@ -120,32 +119,30 @@ class RelayQueue:
             Not read: chunks are in order of the turns.
         """
         relay, take = self._relay, self._take
-        turn = ticket = relay.ask()
-        if publish is not None or self._delay:
-            self._prepare(ticket, publish)
-            turn = -1
+        turn = relay.ask() if publish is None and not self._delay else self._prepare(publish)
         chunk = take(turn, *done)
         tries = 0
         while chunk[1] == NOT_YET:
-            relay.wait(ticket, tries)
+            relay.wait(chunk[0], tries)
             tries += 1
-            chunk = take(turn, *done)
+            chunk = take(chunk[0], *done)
         relay.hand_on()
         if chunk[1] > 0:
             return chunk
         self._rule.check_nothing(*chunk, self._pe)
         return None
 
-    def _prepare(self, ticket: int, publish: Publish | None) -> None:
-        """Wait for the turn of a ticket, and do what is to be done in it before a chunk is taken."""
-        tries = 0
-        while not is_turn(self._block, ticket):
+    def _prepare(self, publish: Publish | None) -> int:
+        """Wait for this rank's turn, and do what is to be done in it before a chunk is taken."""
+        ticket, tries = self._relay.draw(), 0
+        while not self._relay.has_turn(ticket):
             self._relay.wait(ticket, tries)
             tries += 1
         if publish is not None:
             publish(self._state)
         if self._delay and self._state.numbers[self._state.position] < self._n:
             delay(self._delay)
+        return KNOWN
 
 
 class LockedQueue:

@@ -6,20 +6,28 @@ own until it writes them back with the next turn (one more flush). The standard 
 gives that meets a ``Put``; a seal over all the numbers tells a mixture from a state (see
 ``techniques/travelling.py``).
 
-Where all ranks see the numbers in their own memory, they change them in place: what is left is the ticket,
-half a round trip. The seal then tells whether the last one has finished.
+Where all ranks see the numbers in their own memory, they draw tickets and change the numbers in place, by the
+processor's own atomics.
 """
 
 from __future__ import annotations
 
 from array import array
-from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mlsim.application.techniques.travelling import TURN, seal
+from mlsim.application.techniques.travelling import (
+    DRAW,
+    TURN,
+    draw_ticket,
+    is_turn,
+    is_turn_shared,
+    seal,
+    take_shared,
+    take_travelling,
+)
 from mlsim.mpi.waiting import Patience
 from mlsim.mpi.window import SharedWindow, Window
 
@@ -55,16 +63,16 @@ class Relay:
     ----------
     block
         int64[words + 2]: turn, the numbers, seal.
-    LOOKS
-        How often it is worth looking at it again without doing anything.
+    memory
+        What :attr:`kernel` takes: the block.
     """
 
-    LOOKS = 0
+    kernel = staticmethod(take_travelling)
 
     def __init__(self, window: Window, words: int, patience: Patience) -> None:
         self._patience, self._window = patience, window
         self._win, self._holder = window.handle, window.holder
-        self.block = np.zeros(words + 2, np.int64)
+        self.memory = self.block = np.zeros(words + 2, np.int64)
         self._one, self._ticket = array("q", [1]), array("q", [0])
         self._buffers = [[place, 1, MPI.INT64_T] for place in (self._one, self._ticket)]
         self._whole = [self.block, len(self.block), MPI.INT64_T]
@@ -83,6 +91,12 @@ class Relay:
         self._win.Get(self._whole, self._holder, 1)
         self._win.Flush(self._holder)
         return self._ticket[0]
+
+    draw = ask
+
+    def has_turn(self, ticket: int) -> bool:
+        """Tell whether the block is that of a ticket."""
+        return is_turn(self.block, ticket)
 
     def wait(self, ticket: int, tries: int) -> None:
         """Wait until the block may be that of the ticket, which it has not been, and read it."""
@@ -112,40 +126,40 @@ class SharedRelay:
     Attributes
     ----------
     block
-        int64[words + 2]: as there, but of all ranks; to be changed by the one whose turn it is. To seal it
-        for the next turn is to hand it on.
-    hand_on
-        Lets the others see the block, which has been sealed.
-    LOOKS
-        As there: about two microseconds, in which another rank takes its turn if it has a core.
+        int64[words + 2]: as there, but of all ranks; to be changed by the one whose turn it is.
+    memory
+        What :attr:`kernel` takes: the number of the next ticket, and the block.
     """
 
-    LOOKS = 2_000
+    kernel = staticmethod(take_shared)
 
     def __init__(self, window: SharedWindow, words: int, patience: Patience) -> None:
         self._window, self._patience = window, patience
-        self.block = window.memory[1 : words + RELAY_WORDS]
-        self._one, self._ticket = array("q", [1]), array("q", [0])
-        one, ticket = ([place, 1, MPI.INT64_T] for place in (self._one, self._ticket))
-        self._draw = partial(window.handle.Fetch_and_op, one, ticket, window.holder, 0, MPI.SUM)
-        self._flush = partial(window.handle.Flush, window.holder)
-        self.hand_on = self._sync = window.handle.Sync
+        self.memory = window.memory[: words + RELAY_WORDS]
+        self.block = self.memory[1:]
 
     def begin(self) -> None:
-        """Write the block for the first turn, on one rank, before anybody asks."""
-        seal(self.block, 0)
-        self._sync()
+        """Let others see the block, on one rank, before anybody asks; its turn is 0, as it was cleared."""
+        self._window.sync()
 
     def ask(self) -> int:
-        """Draw a ticket; it may not be the block's turn yet, or not be seen to be."""
-        self._draw()
-        self._flush()
-        return self._ticket[0]
+        """Leave it to the kernel to draw a ticket."""
+        return DRAW
+
+    def draw(self) -> int:
+        """Draw a ticket; its turn may not have come yet."""
+        return draw_ticket(self.memory)
+
+    def has_turn(self, ticket: int) -> bool:
+        """Tell whether it is the turn of a ticket."""
+        return is_turn_shared(self.memory, ticket)
 
     def wait(self, ticket: int, tries: int) -> None:
-        """Pass a moment until the block may be that of the ticket, and see what others have written."""
+        """Pass a moment until it may be the turn of a ticket."""
         _pause(self._patience, self.block, ticket, tries)
-        self._sync()
+
+    def hand_on(self) -> None:
+        """Do nothing: the kernel has let the next turn come."""
 
 
 def relay_on(window: Window, words: int, patience: Patience) -> Relay | SharedRelay:

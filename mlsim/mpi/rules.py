@@ -27,7 +27,16 @@ from mlsim.application.techniques.rules import (
     straightforward_size,
     straightforward_sizes,
 )
-from mlsim.application.techniques.travelling import NOT_YET, is_turn, learn_done, take_travelling
+from mlsim.application.techniques.travelling import (
+    KNOWN,
+    NOT_YET,
+    draw_ticket,
+    is_turn,
+    is_turn_shared,
+    learn_done,
+    take_shared,
+    take_travelling,
+)
 
 __all__ = [
     "DONE",
@@ -186,27 +195,25 @@ class RecursiveRule:
             int(pieces),
         )
 
-    def taker(self, block: Ints, pe: int, looks: int) -> Callable[..., Chunk]:
-        """Give what takes chunks for a PE from a block that travels, and seals it.
+    def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
+        """Give what takes chunks for a PE from a block that travels, of which the rule's state is a part.
 
         Parameters
         ----------
-        block
-            As in :func:`mlsim.application.techniques.travelling.take_travelling`; the rule's state is a part
-            of it.
-        pe, looks
-            The one that asks, and how often to look whether it is its turn.
+        kernel, memory
+            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.techniques.travelling`, and what
+            it takes.
+        pe
+            The one that asks.
 
         Returns
         -------
         callable
-            Takes the turn that it has to be (-1: it is) and the numbers of what the PE executed; gives first
-            iteration, size, step. The size is ``NOT_YET`` if it is not the turn; other sizes below 1 are for
-            :meth:`check_nothing`.
+            Takes a turn and the numbers of what the PE executed. What it gives as size is for
+            :meth:`check_nothing` if it is below 1 and not ``NOT_YET``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
-        fixed = block, self._p, self.choice.code, self._n, pe, self._address, looks
-        return partial(take_travelling, *fixed)
+        return partial(kernel, memory, self._p, self.choice.code, self._n, pe, self._address)
 
     def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
         """Raise, if something was left of which a technique gave a chunk of a size below 1."""
@@ -307,9 +314,12 @@ def warm_up() -> None:
         if adaptive:
             rule.learn(0, (1, 1.0, 1.0, 0.0, 1))
             publish_node(state, state, 0)
-        block = np.zeros(RuleState.words(2, adaptive) + 2, np.int64)
-        rule.taker(block, 0, 1)(0, *NOTHING)
+        memory = np.zeros(RuleState.words(2, adaptive) + 3, np.int64)
+        block = memory[1:]
+        rule.taker(take_travelling, block, 0)(KNOWN, *NOTHING)
+        rule.taker(take_shared, memory, 0)(KNOWN, *NOTHING)
         is_turn(block, 0)
+        is_turn_shared(memory, draw_ticket(memory))
         if not needs_lock(choice):
             for p in (2, _SIZES_AHEAD):
                 StraightforwardRule(choice, 8, p, np.ones(p), 0).size(0)

@@ -2,9 +2,8 @@
 
 Loops whose iterations do nothing, so that all time is scheduling; each is repeated until its ranks have
 asked so many times (10,000), and costs are of a rank's time for each time that it asks. `bare` is a pair of
-Fetch_and_op with Flush, what DCA cannot do without: after each loop as many of them, by the same ranks at the
-same time. `bare turns` are the accesses of an adaptive technique, with nothing calculated. All MPIs that are
-found are measured.
+Fetch_and_op with Flush, what DCA needs for a chunk whose size follows from the step: after each loop as many
+of them, by the same ranks at the same time. All MPIs that are found are measured.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import json
 import os
 import resource
 import sys
-import time
 from pathlib import Path
 
 from mlsim.mpi.launch import find_launchers, launch
@@ -51,23 +49,20 @@ def _measured(comm, window, model: str, technique: str, claims: int) -> list:
     from mpi4py import MPI
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    asked, spent, bare, turns = np.array(_loops(comm, window, model, technique, claims)).T
+    asked, spent, bare = np.array(_loops(comm, window, model, technique, claims)).T
     grown = comm.allreduce(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, MPI.MAX)
     cost = comm.allreduce(float(np.percentile(spent / asked, 25))) / comm.size
     pair = comm.allreduce(float(np.percentile(bare / asked, 25))) / comm.size
-    own = comm.allreduce(float(np.percentile(turns / asked, 25))) / comm.size
     total = comm.allreduce(int(asked.sum()))
     chunks = total / len(asked) - comm.size
-    return [model, technique, total, chunks, cost * 1e6, pair * 1e6, own * 1e6, grown]
+    return [model, technique, total, chunks, cost * 1e6, pair * 1e6, grown]
 
 
-def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[int, float, float, float]]:
-    """Give, of every loop, how often this rank asked, and the seconds of that, bare pairs, and bare turns."""
+def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[int, float, float]]:
+    """Give, of every loop, how often this rank asked, and the seconds of that and of as many bare pairs."""
     from mpi4py import MPI
 
     from mlsim.mpi import LoopScheduler
-    from mlsim.mpi.options import LoopOptions, chosen
-    from mlsim.mpi.rules import learns
     from mlsim.mpi.waiting import Patience
     from mlsim.mpi.window import bare_pair
 
@@ -76,9 +71,6 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
     if technique == ONE_PIECE:
         technique, options = "AF", {"pieces": 1}
     loops, everyone = [], 0
-    in_turns = model == "dca" and learns(
-        chosen(LoopOptions(n=1, technique=technique, **options), comm.size)[0]
-    )
     n = ITERATIONS // 20 if "SS" in technique.split("+") else ITERATIONS
     while everyone < claims and len(loops) < MOST_LOOPS:
         with LoopScheduler(comm, n=n, technique=technique, model=model, wait="spin", **options) as loop:
@@ -88,39 +80,9 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
         asked = report.chunks + 1
         patience.until(comm.Ibarrier().Test)  # as the loop begins
         bare = bare_pair(window, asked) * asked
-        turns = _bare_turns(comm, patience, asked) if in_turns else 0.0
-        loops.append((asked, report.busy + report.overhead, bare, turns))
+        loops.append((asked, report.busy + report.overhead, bare))
         everyone += comm.allreduce(asked, MPI.SUM)
     return loops
-
-
-def _bare_turns(comm, patience, repetitions: int) -> float:
-    """Give the seconds of taking turns alone: an adaptive technique that calculates nothing."""
-    from mlsim.application.techniques.travelling import is_turn, seal
-    from mlsim.mpi.context import Context
-    from mlsim.mpi.relay import RELAY_WORDS, relay_on
-    from mlsim.mpi.rules import RuleState
-
-    words = RuleState.words(comm.size, True)
-    context = Context.of(comm, None)
-    window = context.window(words + RELAY_WORDS)
-    relay = relay_on(window, words, patience)
-    if comm.rank == 0:
-        relay.begin()
-    patience.until(comm.Ibarrier().Test)
-    begin = time.perf_counter()
-    for _ in range(repetitions):
-        ticket = relay.ask()
-        tries = 0
-        while not is_turn(relay.block, ticket):
-            relay.wait(ticket, tries)
-            tries += 1
-        seal(relay.block, ticket + 1)
-        relay.hand_on()
-    seconds = time.perf_counter() - begin
-    patience.until(comm.Ibarrier().Test)
-    context.put_back(window)
-    return seconds
 
 
 def main() -> None:
@@ -132,14 +94,14 @@ def main() -> None:
         told = json.loads(launch(launcher.with_ranks(ranks), program, quiet=True).strip().splitlines()[-1])
         print(f"{told['library'].splitlines()[0]}, {ranks} ranks, no work in the iterations, ", end="")
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        print("| model | technique | asked | chunks a loop | µs a chunk | bare pair | ratio ", end="")
-        print("| bare turns | ratio | memory grown kB |")
-        print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-        for model, technique, asked, chunks, cost, bare, turns, grown in told["rows"]:
-            own = f"{turns:.2f} | {cost / turns:.2f}" if turns else "|"
+        print(
+            "| model | technique | asked | chunks a loop | µs a chunk | bare pair | ratio | memory grown kB |"
+        )
+        print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for model, technique, asked, chunks, cost, bare, grown in told["rows"]:
             print(
                 f"| {model} | {technique} | {asked:,} | {chunks:,.0f} | {cost:.2f} | {bare:.2f} "
-                f"| {cost / bare:.2f} | {own} | {grown:,} |"
+                f"| {cost / bare:.2f} | {grown:,} |"
             )
 
 

@@ -1,7 +1,8 @@
 """A technique whose memory travels: a block of 8-byte numbers that the ranks of a real run hand on.
 
-The block is ``[turn, step, position, end, refills, rule..., reals..., seal]``. Who reads it while another
-writes it may get a mixture of two states; the seal tells, since it depends on all numbers.
+The block is ``[turn, step, position, end, refills, rule..., reals..., seal]``. Who reads a copy while another
+writes may get a mixture of two states; the seal tells, since it depends on all numbers. Where all see the
+block itself it needs no seal: its turn is written last.
 """
 
 from __future__ import annotations
@@ -9,18 +10,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel, latest
+from mlsim._jit import fetch_add, kernel, load_acquire, store_release
 from mlsim.application.techniques.adaptive import learn_pieces
 from mlsim.application.techniques.rules import AF, USERS, counts_overhead, is_adaptive, recursive_size
 from mlsim.application.techniques.weighting import learn_chunk
 
-__all__ = ["NOT_YET", "is_turn", "learn_done", "seal", "take_travelling"]
+__all__ = [
+    "DRAW",
+    "KNOWN",
+    "NOT_YET",
+    "draw_ticket",
+    "is_turn",
+    "is_turn_shared",
+    "learn_done",
+    "seal",
+    "take_shared",
+    "take_travelling",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TURN, STEP, POSITION, RULE, REALS = 0, 1, 2, 5, 17
 NOT_YET = -(1 << 62)
+KNOWN, DRAW = -1, -2
+"""In place of a turn: it has come; a ticket is to be drawn for it."""
+_LOOKS = 2_000
+"""About two microseconds, in which another rank takes its turn, if it has a core."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -98,51 +114,21 @@ def learn_done(
         learn_chunk(measured, sums, weights, pe, size, (seconds + lost) * share)
 
 
-@kernel
-def take_travelling(
+@kernel(inline="always")
+def _take(
     block: Ints,
     p: int,
     code: int,
     n: int,
     pe: int,
     address: int,
-    looks: int,
-    turn: int,
     done_size: int,
     seconds: float,
     waited: float,
     squares: float,
     pieces: int,
 ) -> tuple[int, int, int]:
-    """Take a chunk for a PE, and make the block that of the next turn.
-
-    Parameters
-    ----------
-    block
-        Changed, unless it is not that of ``turn``.
-    p, code, n, pe
-        PEs, technique, iterations, and who asks.
-    address
-        Of a technique of the user, in this process.
-    looks
-        How often to look whether the turn has come, where others write to the block: a call from Python for
-        each look takes longer than the turn of another.
-    turn
-        Whose it has to be; -1: it is known to be right.
-    done_size, seconds, waited, squares, pieces
-        What the PE executed since, as in :func:`learn_done`.
-
-    Returns
-    -------
-    tuple
-        First iteration, size and step; size is ``NOT_YET`` if it is not the turn, 0 if nothing is left, and
-        also below 1 where a technique of the user gave that.
-    """
-    if turn >= 0:
-        while looks > 0 and latest(block.ctypes.data + 8 * TURN) != turn:
-            looks -= 1
-        if not is_turn(block, turn):
-            return 0, NOT_YET, 0
+    """Take a chunk in one's turn."""
     step, first = block[STEP], block[POSITION]
     size = 0
     if first < n:
@@ -165,5 +151,103 @@ def take_travelling(
         if size > 0:
             block[POSITION] = first + size
             block[STEP] = step + 1
-    seal(block, block[TURN] + 1)
     return first, size, step
+
+
+@kernel
+def take_travelling(
+    block: Ints,
+    p: int,
+    code: int,
+    n: int,
+    pe: int,
+    address: int,
+    turn: int,
+    done_size: int,
+    seconds: float,
+    waited: float,
+    squares: float,
+    pieces: int,
+) -> tuple[int, int, int]:
+    """Take a chunk for a PE, and make the block that of the next turn.
+
+    Parameters
+    ----------
+    block
+        Changed, unless it is not that of ``turn``.
+    p, code, n, pe
+        PEs, technique, iterations, and who asks.
+    address
+        Of a technique of the user, in this process.
+    turn
+        Whose it has to be, or ``KNOWN``.
+    done_size, seconds, waited, squares, pieces
+        What the PE executed since, as in :func:`learn_done`.
+
+    Returns
+    -------
+    tuple
+        First iteration, size and step; size is 0 if nothing is left, and also below 1 where a technique of
+        the user gave that. If it is not the turn: the turn and ``NOT_YET``.
+    """
+    if turn != KNOWN and not is_turn(block, turn):
+        return turn, NOT_YET, 0
+    chunk = _take(block, p, code, n, pe, address, done_size, seconds, waited, squares, pieces)
+    seal(block, block[TURN] + 1)
+    return chunk
+
+
+@kernel
+def draw_ticket(memory: Ints) -> int:
+    """Draw a ticket for a turn with a block in shared memory, before which is the next ticket's number."""
+    return fetch_add(memory.ctypes.data, 1)
+
+
+@kernel(inline="always")
+def _turn_in(memory: Ints) -> int:
+    return memory.ctypes.data + 8 * (1 + TURN)
+
+
+@kernel
+def is_turn_shared(memory: Ints, turn: int) -> bool:
+    """Tell whether a turn has come with a block in shared memory."""
+    return bool(load_acquire(_turn_in(memory)) == turn)
+
+
+@kernel
+def take_shared(
+    memory: Ints,
+    p: int,
+    code: int,
+    n: int,
+    pe: int,
+    address: int,
+    turn: int,
+    done_size: int,
+    seconds: float,
+    waited: float,
+    squares: float,
+    pieces: int,
+) -> tuple[int, int, int]:
+    """Take a chunk for a PE from a block in shared memory, and let the next turn come.
+
+    Parameters
+    ----------
+    memory
+        ``[ticket, block...]``, which others see and change.
+    turn
+        Whose it has to be, ``KNOWN``, or ``DRAW``.
+
+    Other parameters, and what is returned, as in :func:`take_travelling`.
+    """
+    if turn == DRAW:
+        turn = draw_ticket(memory)
+    if turn != KNOWN:
+        looks = 0
+        while load_acquire(_turn_in(memory)) != turn:
+            looks += 1
+            if looks == _LOOKS:
+                return turn, NOT_YET, 0
+    chunk = _take(memory[1:], p, code, n, pe, address, done_size, seconds, waited, squares, pieces)
+    store_release(_turn_in(memory), memory[1 + TURN] + 1)
+    return chunk
