@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,8 @@ def main(description: str, add: Callable[[argparse.ArgumentParser], None], make:
         Makes it from its options, and from a scenario if there is one.
     """
     comm = MPI.COMM_WORLD
+    # People need no line of our source beside a warning.
+    warnings.showwarning = lambda message, *_: print(message, file=sys.stderr, flush=True)
     try:
         arguments = _parser(description, add).parse_args()
         _run(comm, arguments, make)
