@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel, pointer
 
-__all__ = ["N_COUNTS", "N_RULES", "Arrays", "arrays_at", "places_of"]
+__all__ = [
+    "N_COUNTS",
+    "N_RULES",
+    "Arrays",
+    "arrays_at",
+    "float_columns_at",
+    "floats_at",
+    "int_columns_at",
+    "ints_at",
+    "places_of",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,9 +89,9 @@ class Arrays(NamedTuple):
     started: Ints
 
 
-def places_of(arrays: Arrays) -> Ints:
-    """Give where the arrays are in memory, for :func:`arrays_at`: address and shape of each."""
-    places = np.zeros((len(arrays), 3), np.int64)
+def places_of(arrays: tuple[Floats | Ints, ...]) -> Ints:
+    """Give where arrays are in memory, for :func:`arrays_at` and the like: address and shape of each."""
+    places = np.zeros((len(arrays), 4), np.int64)
     for k, array in enumerate(arrays):
         assert array.flags.c_contiguous
         places[k, 0], places[k, 1 : 1 + array.ndim] = array.ctypes.data, array.shape
@@ -92,40 +102,44 @@ def places_of(arrays: Arrays) -> Ints:
 def arrays_at(places: Ints) -> Arrays:
     """Find the arrays again, inside a kernel; somebody must own them meanwhile."""
     return Arrays(
-        rules=_ints(places[0]),
-        parameters=_floats(places[1]),
-        floats=_float_columns(places[2]),
-        ints=_int_columns(places[3]),
-        queue=_ints(places[4]),
-        spare=_ints(places[5]),
-        running=_ints(places[6]),
-        counts=_ints(places[7]),
-        free=_ints(places[8]),
-        cores=_ints(places[9]),
-        rows=_int_columns(places[10]),
-        times=_float_columns(places[11]),
-        shares=_float_columns(places[12]),
-        profile_times=_floats(places[13]),
-        profile_free=_ints(places[14]),
-        started=_ints(places[15]),
+        rules=ints_at(places[0]),
+        parameters=floats_at(places[1]),
+        floats=float_columns_at(places[2]),
+        ints=int_columns_at(places[3]),
+        queue=ints_at(places[4]),
+        spare=ints_at(places[5]),
+        running=ints_at(places[6]),
+        counts=ints_at(places[7]),
+        free=ints_at(places[8]),
+        cores=ints_at(places[9]),
+        rows=int_columns_at(places[10]),
+        times=float_columns_at(places[11]),
+        shares=float_columns_at(places[12]),
+        profile_times=floats_at(places[13]),
+        profile_free=ints_at(places[14]),
+        started=ints_at(places[15]),
     )
 
 
 @kernel(inline="always")
-def _ints(place: Ints) -> Ints:
+def ints_at(place: Ints) -> Ints:
+    """Find an array of int64 by its row of :func:`places_of`."""
     return carray(pointer(place[0]), (place[1],), np.int64)
 
 
 @kernel(inline="always")
-def _int_columns(place: Ints) -> Ints:
+def int_columns_at(place: Ints) -> Ints:
+    """Find an array of int64 with two dimensions."""
     return carray(pointer(place[0]), (place[1], place[2]), np.int64)
 
 
 @kernel(inline="always")
-def _floats(place: Ints) -> Floats:
+def floats_at(place: Ints) -> Floats:
+    """Find an array of float64."""
     return carray(pointer(place[0]), (place[1],), np.float64)
 
 
 @kernel(inline="always")
-def _float_columns(place: Ints) -> Floats:
+def float_columns_at(place: Ints) -> Floats:
+    """Find an array of float64 with two dimensions."""
     return carray(pointer(place[0]), (place[1], place[2]), np.float64)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-__all__ = ["N_SETTINGS", "Grid"]
+from mlsim._jit import kernel, pointer
+from mlsim.batch.arrays import float_columns_at, floats_at, int_columns_at, ints_at
+
+__all__ = ["N_SETTINGS", "Grid", "grid_at"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -96,3 +100,32 @@ class Grid(NamedTuple):
     power: Ints
     used: Ints
     aside: Ints
+
+
+@kernel(inline="always")
+def grid_at(places: Ints) -> Grid:
+    """Find a grid by :func:`mlsim.batch.arrays.places_of` it, inside a kernel."""
+    return Grid(
+        settings=ints_at(places[0]),
+        request=int_columns_at(places[1]),
+        free=int_columns_at(places[2]),
+        capacity=int_columns_at(places[3]),
+        total=ints_at(places[4]),
+        placed=ints_at(places[5]),
+        room=ints_at(places[6]),
+        heap_nodes=ints_at(places[7]),
+        heap_keys=float_columns_at(places[8]),
+        future=int_columns_at(places[9]),
+        future_total=ints_at(places[10]),
+        refused=int_columns_at(places[11]),
+        owner=ints_at(places[12]),
+        window=int_columns_at(places[13]),
+        profile=carray(pointer(places[14, 0]), (places[14, 1], places[14, 2], places[14, 3]), np.int64),
+        plan=int_columns_at(places[15]),
+        near=int_columns_at(places[16]),
+        links=int_columns_at(places[17]),
+        scarcity=floats_at(places[18]),
+        power=ints_at(places[19]),
+        used=ints_at(places[20]),
+        aside=ints_at(places[21]),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, inner_kernel, kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
@@ -16,11 +16,12 @@ from mlsim.batch.arrays import (
     QUEUED,
     RUNNING,
     Arrays,
+    arrays_at,
 )
 from mlsim.batch.dispatch import enter_queue
 from mlsim.batch.queue import order_queue
 from mlsim.batch.resources.backfilling import backfill, start_if_fits, start_short_jobs
-from mlsim.batch.resources.grid import REFUSED, Grid
+from mlsim.batch.resources.grid import REFUSED, Grid, grid_at
 from mlsim.batch.resources.holding import end_job
 from mlsim.batch.resources.reserving import backfill_conservative, backfill_several
 from mlsim.batch.table import EXPECTED, PLANNED
@@ -28,57 +29,6 @@ from mlsim.batch.table import EXPECTED, PLANNED
 __all__ = ["arrive", "make_pass", "make_reserving_pass", "start_short"]
 
 Ints = NDArray[np.int64]
-
-
-@inner_kernel
-def _lent(s: Arrays) -> Arrays:
-    """Give the same arrays, uncounted: see :data:`mlsim._jit.borrowed`."""
-    return Arrays(
-        borrowed(s.rules),
-        borrowed(s.parameters),
-        borrowed(s.floats),
-        borrowed(s.ints),
-        borrowed(s.queue),
-        borrowed(s.spare),
-        borrowed(s.running),
-        borrowed(s.counts),
-        borrowed(s.free),
-        borrowed(s.cores),
-        borrowed(s.rows),
-        borrowed(s.times),
-        borrowed(s.shares),
-        borrowed(s.profile_times),
-        borrowed(s.profile_free),
-        borrowed(s.started),
-    )
-
-
-@inner_kernel
-def _lent_grid(g: Grid) -> Grid:
-    return Grid(
-        borrowed(g.settings),
-        borrowed(g.request),
-        borrowed(g.free),
-        borrowed(g.capacity),
-        borrowed(g.total),
-        borrowed(g.placed),
-        borrowed(g.room),
-        borrowed(g.heap_nodes),
-        borrowed(g.heap_keys),
-        borrowed(g.future),
-        borrowed(g.future_total),
-        borrowed(g.refused),
-        borrowed(g.owner),
-        borrowed(g.window),
-        borrowed(g.profile),
-        borrowed(g.plan),
-        borrowed(g.near),
-        borrowed(g.links),
-        borrowed(g.scarcity),
-        borrowed(g.power),
-        borrowed(g.used),
-        borrowed(g.aside),
-    )
 
 
 @inner_kernel
@@ -95,10 +45,17 @@ def _free_what_is_due(now: float, s: Arrays, g: Grid) -> None:
 
 @kernel
 def arrive(
-    now: float, n_ended: int, ended: Ints, first: int, last: int, arrivals: Ints, s: Arrays, g: Grid
+    now: float,
+    n_ended: int,
+    ended: Ints,
+    first: int,
+    last: int,
+    arrivals: Ints,
+    places: Ints,
+    grid_places: Ints,
 ) -> None:
-    """Let jobs end and arrive."""
-    s, g = _lent(s), _lent_grid(g)
+    """Let jobs end and arrive; where the state is, see :func:`make_pass`."""
+    s, g = arrays_at(places), grid_at(grid_places)
     for k in range(n_ended):
         end_job(ended[k], now, s, g)
     if s.rules[PER_EVENT]:
@@ -107,13 +64,13 @@ def arrive(
 
 
 @kernel
-def start_short(now: float, part: Ints, ordered: bool, s: Arrays, g: Grid) -> int:
+def start_short(now: float, part: Ints, ordered: bool, places: Ints, grid_places: Ints) -> int:
     """Let short jobs start on what was released since the last pass; give how many do.
 
     ``part`` (nodes, R) is what is free of it. The other parameters are those of :func:`make_pass`, which
     comes next.
     """
-    s, g = _lent(s), _lent_grid(g)
+    s, g = arrays_at(places), grid_at(grid_places)
     if s.counts[QUEUED] == 0:
         return 0
     g.settings[REFUSED] = 0
@@ -123,7 +80,7 @@ def start_short(now: float, part: Ints, ordered: bool, s: Arrays, g: Grid) -> in
 
 
 @kernel
-def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> int:
+def make_pass(now: float, n_started: int, ordered: bool, places: Ints, grid_places: Ints) -> int:
     """Start what can start, with one reservation at most; give how many jobs have started.
 
     Parameters
@@ -134,10 +91,10 @@ def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> 
         How many have started before in this pass.
     ordered
         Whether the queue is in its order already.
-    s, g
-        State of the batch level; changed in place.
+    places, grid_places
+        Where the state of the batch level is (:func:`mlsim.batch.arrays.places_of`), which is changed.
     """
-    s, g = _lent(s), _lent_grid(g)
+    s, g = arrays_at(places), grid_at(grid_places)
     if s.counts[QUEUED] == 0 or s.counts[FREE] == 0:
         return n_started
     g.settings[REFUSED] = 0
@@ -152,9 +109,9 @@ def make_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> 
 
 
 @kernel
-def make_reserving_pass(now: float, n_started: int, ordered: bool, s: Arrays, g: Grid) -> int:
+def make_reserving_pass(now: float, n_started: int, ordered: bool, places: Ints, grid_places: Ints) -> int:
     """Do what :func:`make_pass` does, with more than one reservation."""
-    s, g = _lent(s), _lent_grid(g)
+    s, g = arrays_at(places), grid_at(grid_places)
     conservative = s.rules[BACKFILL] == CONSERVATIVE
     if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and not conservative):
         return n_started

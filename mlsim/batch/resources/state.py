@@ -16,6 +16,7 @@ from mlsim.batch.arrays import (
     QUEUED,
     RESERVATIONS,
     RUNNING,
+    places_of,
 )
 from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.power import PowerCap
@@ -188,7 +189,7 @@ class ResourceState(BatchState):
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
         for k, slot in enumerate(ended):
             self._ended[k] = slot
-        arrive(now, len(ended), self._ended, first, last, arrivals, self.arrays, self.grid)
+        arrive(now, len(ended), self._ended, first, last, arrivals, self._places, self._grid_places)
         self._measure()
         if self._allocator is None:
             return self._make_pass(now, released)
@@ -232,9 +233,9 @@ class ResourceState(BatchState):
         n, ordered = 0, self._policy is not None
         if len(released):
             part = self._part_of_free(released)
-            n, ordered = start_short(now, part, ordered, self.arrays, self.grid), True
+            n, ordered = start_short(now, part, ordered, self._places, self._grid_places), True
         run = make_reserving_pass if self._reserves else make_pass
-        started: int = run(now, n, ordered, self.arrays, self.grid)
+        started: int = run(now, n, ordered, self._places, self._grid_places)
         return started
 
     def _part_of_free(self, released: Ints) -> Ints:
@@ -382,6 +383,7 @@ class ResourceState(BatchState):
             grown[: len(self._plan)] = self._plan
             self._plan = grown
         self.arrays = self.arrays._replace(rows=self.occupancy.ints, times=self.occupancy.floats)
+        self._places = places_of(self.arrays)
         self._make_grid()
 
     def _make_grid(self) -> None:
@@ -394,6 +396,7 @@ class ResourceState(BatchState):
             plan=self._plan,
             **self._scratch,
         )
+        self._grid_places = places_of(self.grid)
 
     def _reserve_segments(self) -> None:
         """Let the profile be long enough: a segment for each running job, two for each waiting."""
