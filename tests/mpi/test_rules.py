@@ -9,9 +9,20 @@ from hypothesis import strategies as st
 
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
 from mlsim.application.techniques.rules import AF
-from mlsim.application.techniques.travelling import learn_done
+from mlsim.application.techniques.travelling import (
+    DRAW,
+    NOT_YET,
+    draw_ticket,
+    is_turn_shared,
+    learn_done,
+    seal,
+    take_shared,
+    take_travelling,
+)
 from mlsim.mpi.notes import Notes
+from mlsim.mpi.options import LoopOptions, chosen
 from mlsim.mpi.requests import iterations_begun
+from mlsim.mpi.rules import NOTHING, RecursiveRule, RuleState
 from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
@@ -61,6 +72,48 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, 7, seconds.sum(), 0.01, squares, 3)
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_allclose(our_sums, their_sums)
+
+
+@pytest.mark.parametrize("technique", ["AF", "AWF-B", "AWF-E"])
+def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(technique: str) -> None:
+    n, p = 1000, 3
+    choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
+    words = RuleState.words(p, True)
+    memory, block = np.zeros(words + 3, np.int64), np.zeros(words + 2, np.int64)
+    takers = []
+    for kernel, numbers, own in ((take_shared, memory, memory[1:]), (take_travelling, block, block)):
+        rule = RecursiveRule(choice, RuleState(own[1:-1], p, True), n, p)
+        rule.begin(n, p, np.ones(p))
+        takers.append([rule.taker(kernel, numbers, pe) for pe in range(p)])
+    seal(block, 0)
+    random, turn, done = np.random.default_rng(3), 0, [NOTHING] * p
+    while True:
+        pe = int(random.integers(p))
+        chunk = takers[1][pe](turn, *done[pe])
+        assert takers[0][pe](DRAW, *done[pe]) == chunk
+        turn += 1
+        if chunk[1] == 0:
+            break
+        seconds = chunk[1] * (pe + 1) * random.uniform(0.5, 1.0)
+        done[pe] = chunk[1], seconds, 0.01, seconds**2 / chunk[1] * 1.1, 4
+    assert chunk[0] == n
+    assert turn > p
+
+
+def test_who_draws_too_early_waits_for_the_turn() -> None:
+    choice = chosen(LoopOptions(n=100, technique="AF"), 2)[0]
+    memory = np.zeros(RuleState.words(2, True) + 3, np.int64)
+    rule = RecursiveRule(choice, RuleState(memory[2:-1], 2, True), 100, 2)
+    rule.begin(100, 2, np.ones(2))
+    first, second = draw_ticket(memory), draw_ticket(memory)
+    take = rule.taker(take_shared, memory, 0)
+    assert (first, second) == (0, 1)
+    assert take(second, *NOTHING)[:2] == (second, NOT_YET)
+    assert take(DRAW, *NOTHING)[:2] == (2, NOT_YET)
+    assert is_turn_shared(memory, first)
+    assert take(first, *NOTHING)[0] == 0
+    assert is_turn_shared(memory, second)
+    assert take(second, *NOTHING)[0] > 0
 
 
 def test_iterations_that_a_master_begins_before_it_answers() -> None:
