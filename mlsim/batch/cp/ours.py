@@ -95,7 +95,6 @@ class _Task:
     dislike: Floats
     fixed: int
     keep_start: NDArray[np.bool_]
-    urgency: Floats
     work: tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
@@ -217,7 +216,6 @@ class Cp:
             kinds.dislike,
             fixed,
             self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
-            np.ones(len(rows)) if self._trusted else part.priority(),
             _work_space(base, len(rows)),
         )
 
@@ -311,12 +309,10 @@ class Cp:
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
         # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
-        smith = share / task.weights / task.urgency
-        order_before = np.empty(n)
-        order_before[np.lexsort((smith, before))] = np.arange(n)
-        keys = [smith, smith * task.durations, order_before]
+        keys = [share / task.weights, share * task.durations / task.weights, before]
         best, cost = None, math.inf
         for key in keys:
+            key = key.astype(np.float64)
             key[: task.fixed] = -1.0
             order = np.argsort(key, kind="stable")
             found = task.schedule(order, starts, nobody, cost)

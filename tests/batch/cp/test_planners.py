@@ -276,15 +276,6 @@ def test_of_jobs_that_have_waited_long_one_start_is_kept_where_estimates_are_not
     assert planner.plan(problem)[0].starting() == [2]
 
 
-def test_among_like_jobs_who_has_waited_longer_goes_first_where_estimates_are_not_trusted():
-    jobs = [(0.0, 4, [1], 100), (90.0, 4, [1], 90)]
-    problem = instance([[1]] * 4, [], jobs, now=90.0)
-    for experience, starting in ((None, [1]), (Experience(), [0])):
-        planner = make_planner(Dispatcher.CP, CpConfig())
-        planner.experience = experience
-        assert planner.plan(problem)[0].starting() == starting
-
-
 def test_starts_are_kept_where_estimates_are_right_or_the_wait_is_long():
     """A later job ends after the start of a wide one, which it delays unless that start is kept."""
     jobs = [(0.0, 4, [1], 10), (0.0, 1, [1], 1000)]
