@@ -119,6 +119,11 @@ class CpConfig(Section):
         description="Share of the machine that long jobs leave free for jobs 90 times shorter, where such "
         "arrive and estimates have proved right. Read by cp.",
     )
+    reserve: Annotated[float, Number(0, 1)] = Field(
+        0.2,
+        description="Of the nodes with a resource that only some have, this share times the share of "
+        "arrivals that ask for it is kept from jobs that ask for no such resource. Read by cp.",
+    )
     patience: Duration = Field(
         432000.0,
         description="Wait (s) after which the job that has waited longest gets the first reservation, so "
@@ -132,7 +137,7 @@ class CpConfig(Section):
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
         """Give the dispatchers that read a key, for keys that not all read."""
-        ours = dict.fromkeys(("goal", "by_size", "headroom", "patience", "solve_jobs"), _OURS)
+        ours = dict.fromkeys(("goal", "by_size", "headroom", "reserve", "patience", "solve_jobs"), _OURS)
         return ours | dict.fromkeys(("ewt", "default_ewt"), _EARLY)
 
     def broken_rules(self) -> Iterator[BrokenRule]:

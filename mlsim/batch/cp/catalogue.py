@@ -70,6 +70,7 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
             config.goal,
             config.by_size,
             config.headroom,
+            config.reserve,
             config.patience,
             config.solve_jobs,
         )

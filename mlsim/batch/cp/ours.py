@@ -9,8 +9,8 @@ A pass goes through these steps and ends at the first that settles it:
    and the order of its starts is one more list schedule.
 
 Where estimates can be trusted, jobs are placed around each other in time, so a wide job has its start
-reserved; elsewhere only jobs that have waited long have theirs. One that has waited longer than ``patience``
-comes first in every order until it starts, so that nothing delays it.
+reserved; elsewhere only the one that has waited longest for its estimate has. One that has waited longer
+than ``patience`` comes first in every order until it starts, so that nothing delays it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mlsim.batch.cp.filter import Reduced, needed_resources
 from mlsim.batch.cp.instance import Instance
+from mlsim.batch.cp.kinds import Kinds, kinds_of
 from mlsim.batch.cp.learning import Experience
 from mlsim.batch.cp.model import Scheduling
 from mlsim.batch.cp.packing import first_that_fit
@@ -43,6 +44,8 @@ _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""
 _LONG_WAIT = 0.5
 """Wait over estimate from which a job's start is kept though estimates are wrong."""
+_MANY_SHORTER = 0.125
+"""Share of arrivals 90 times shorter from which a job stays off reserved nodes, where estimates are right."""
 
 Goal = str
 
@@ -59,6 +62,9 @@ class CpOptions:
         Whether a job counts as much as the resources it asks for.
     headroom
         Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted.
+    reserve
+        Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it,
+        if all do.
     patience
         Seconds after which a waiting job comes first.
     solve_jobs
@@ -68,6 +74,7 @@ class CpOptions:
     goal: Goal = "slowdown"
     by_size: bool = False
     headroom: float = 0.05
+    reserve: float = 0.2
     patience: float = 432_000.0
     solve_jobs: int = 0
 
@@ -185,9 +192,11 @@ class Cp:
         part = part.without_resources(needed_resources(part))
         reduced = Reduced(part, rows, len(queued))
         running = part.running
-        kind, dislike = self._kinds(instance, rows)
-        pooled = is_pool(part) and not dislike.any()
-        base = pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kind)
+        kinds = self._kinds(instance, rows)
+        pooled = is_pool(part) and not kinds.dislike.any()
+        base = (
+            pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kinds.kind)
+        )
         requests = np.ones_like(part.queued.request) if pooled else part.queued.request
         capacity = part.capacity.sum(axis=0)
         if pooled:
@@ -204,38 +213,38 @@ class Cp:
             weights,
             self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
             1.0 / np.maximum(capacity, 1),
-            dislike,
+            kinds.dislike,
             fixed,
             self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
             _work_space(base, len(rows)),
         )
 
-    def _kinds(self, instance: Instance, rows: Ints) -> tuple[Ints, Floats]:
-        """Tell nodes apart by the types that they have.
+    def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
+        """Tell nodes apart by the types that they have, and by whom they are for."""
+        queued, experience = instance.queued, self.experience
+        n = len(rows)
+        if experience is None:
+            return kinds_of(instance, rows, np.zeros(len(instance.resources)), 0.0, np.zeros(n, np.bool_))
+        yields = instance.now - queued.arrival[rows] <= self.options.patience
+        if experience.trust > 0:
+            yields &= experience.share_much_shorter(queued.duration[rows]) >= _MANY_SHORTER
+        wanted = experience.share_that_asks(len(instance.resources))
+        return kinds_of(instance, rows, wanted, self.options.reserve, yields)
 
-        Returns
-        -------
-        kind : ndarray of int64, shape (N,)
-            Of each node.
-        dislike : ndarray of float64, shape (n, K)
-            How little each job should be on nodes of each kind. On a node with a type that it does not
-            ask for a job is in the way of those that do: the share of arrivals that ask for it counts.
-        """
-        has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
-        wanted = np.zeros(len(instance.resources))
-        if self.experience is not None:
-            wanted = self.experience.share_that_asks(len(wanted))
-        idle = (instance.queued.request[rows] == 0)[:, None, :] & has[None, :, :]
-        return kind.reshape(-1).astype(np.int64), np.ascontiguousarray(idle @ wanted, np.float64)
+    @property
+    def _trusted(self) -> bool:
+        return self.experience is None or self.experience.trust > 0
 
     def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
         """Tell for which jobs the others make way, if they cannot start now.
 
         For all, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
-        and a job's start is kept only once it has waited half as long as it is expected to take.
+        and the start is kept of one job only: that with the longest wait over estimate, from a half on.
         """
-        trusted = self.experience is None or self.experience.trust > 0
-        keep = np.full(len(duration), trusted) | (waited >= _LONG_WAIT * duration)
+        keep = np.full(len(duration), self._trusted)
+        late = waited / duration
+        if not self._trusted and late.max() >= _LONG_WAIT:
+            keep[np.argmax(late)] = True
         keep[:fixed] = True
         return keep
 
@@ -266,7 +275,15 @@ class Cp:
         n = len(task.units)
         base = task.base
         earliest = alone(
-            task.units, task.durations, task.requests, base.count, base.n_steps, base.times, base.room
+            task.units,
+            task.durations,
+            task.requests,
+            base.count,
+            base.n_steps,
+            base.times,
+            base.room,
+            base.kind,
+            task.dislike,
         )
         starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
         if (earliest >= NEVER).any():

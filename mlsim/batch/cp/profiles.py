@@ -178,24 +178,32 @@ def _earliest(
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
+    dislike: Floats,
     candidates: Ints,
 ) -> int:
-    """Give the first time from ``not_before`` at which all units of a job can start."""
+    """Give the first time from ``not_before`` at which all units of a job can start where it may be."""
     if units == 1:
         best: int = NEVER
         for c in range(n_classes):
+            if dislike[kind[c]] == np.inf:
+                continue
             best = _earliest_of_one(c, not_before, duration, request, n_steps, times, room, best)
             if best == not_before:
                 break
         return best
     fit = 0
     for c in range(n_classes):
+        if dislike[kind[c]] == np.inf:
+            continue
         fit += count[c] * min(units, _fit(c, not_before, duration, request, n_steps, times, room))
         if fit >= units:
             return not_before
     # The sum of what fits grows only where a step begins.
     n = 0
     for c in range(n_classes):
+        if dislike[kind[c]] == np.inf:
+            continue
         for k in range(1, n_steps[c]):
             if times[c, k] > not_before:
                 candidates[n] = times[c, k]
@@ -209,6 +217,8 @@ def _earliest(
         before = at
         fit = 0
         for c in range(n_classes):
+            if dislike[kind[c]] == np.inf:
+                continue
             fit += count[c] * min(units, _fit(c, at, duration, request, n_steps, times, room))
             if fit >= units:
                 return at
@@ -291,6 +301,8 @@ def _place(
     load = np.full(n_classes, np.inf)
     fits = np.zeros(n_classes, np.int64)
     for c in range(n_classes):
+        if dislike[kind[c]] == np.inf:
+            continue
         fits[c] = min(units, _fit(c, at, duration, request, n_steps, times, room))
         if fits[c] > 0:
             k = 0
@@ -349,13 +361,26 @@ def alone(
     n_steps: Ints,
     times: Ints,
     room: Ints,
+    kind: Ints,
+    dislike: Floats,
 ) -> Ints:
     """Give when each job could start if no other job waited."""
     starts = np.empty(units.size, np.int64)
     candidates = np.empty(n_steps.sum() + 1, np.int64)
     for job in range(units.size):
         starts[job] = _earliest(
-            0, units[job], durations[job], requests[job], count.size, count, n_steps, times, room, candidates
+            0,
+            units[job],
+            durations[job],
+            requests[job],
+            count.size,
+            count,
+            n_steps,
+            times,
+            room,
+            kind,
+            dislike[job],
+            candidates,
         )
     return starts
 
@@ -420,7 +445,7 @@ def list_schedule(
     scarcity : ndarray, shape (R,)
         How much one of each type counts for best-fit.
     dislike : ndarray, shape (n, K)
-        How little each job should be on nodes of each kind.
+        How little each job should be on nodes of each kind; infinite where it may not be.
     keep_start : ndarray of bool, shape (n,)
         Whether later jobs of the order make way for a start that is not now. Where they do not, the
         start given is the one that the job could have at its place in the order.
@@ -468,6 +493,8 @@ def list_schedule(
             n_steps,
             times,
             room,
+            kind,
+            dislike[job],
             candidates,
         )
         starts[job] = at

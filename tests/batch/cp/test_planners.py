@@ -243,6 +243,39 @@ def test_cp_keeps_off_nodes_with_what_others_ask_for():
     assert planner.plan(problem)[0].nodes[0].tolist() == [1]
 
 
+@pytest.mark.parametrize(
+    ("units", "request_", "reserve", "waited", "start"),
+    [
+        (4, [1, 0], 0.5, 0.0, 50),
+        (4, [1, 0], 0.2, 0.0, 0),  # a fifth of four nodes is none
+        (4, [1, 1], 0.5, 0.0, 0),  # it asks for a GPU
+        (4, [1, 0], 0.5, 11.0, 0),  # it has lost its patience
+        (8, [1, 0], 0.5, 0.0, 50),
+    ],
+)
+def test_cp_keeps_some_nodes_for_those_who_ask_for_what_they_have(units, request_, reserve, waited, start):
+    """All arrivals ask for a GPU; two of four nodes with one are free, and no other. A sixth is down."""
+    nodes = [[4, 4], [4, 4], [4, 4], [4, 4], [4, 0], [0, 0]]
+    boxes = [(node, 4, [1, 0], 50) for node in (0, 1, 4)]
+    problem = instance(nodes, boxes, [(0.0, units, request_, 9)], ("cores", "gpu"), now=waited)
+    planner = make_planner(Dispatcher.CP, CpConfig(reserve=reserve, patience=10.0))
+    planner.experience = Experience()
+    for number in range(4):
+        planner.experience.observe(arrival(number, [1, 1]))
+    assert planner.plan(problem)[0].start.tolist() == [start]
+    wide = instance(nodes, [], [(0.0, 13, [1, 0], 9)], ("cores", "gpu"))
+    assert planner.plan(wide)[0].starting() == [0], "elsewhere it would not fit on an empty machine"
+
+
+def test_of_jobs_that_have_waited_long_one_start_is_kept_where_estimates_are_not_trusted():
+    """Two wide jobs wait; a long one ends before the second, which has waited less, is to start."""
+    jobs = [(0.0, 4, [1], 10), (1.0, 4, [1], 10), (8.0, 1, [1], 16)]
+    problem = instance([[1]] * 5, [(0, 1, [1], 5), (1, 1, [1], 5)], jobs, now=8.0)
+    planner = make_planner(Dispatcher.CP, QUICK)
+    planner.experience = Experience()
+    assert planner.plan(problem)[0].starting() == [2]
+
+
 def test_starts_are_kept_where_estimates_are_right_or_the_wait_is_long():
     """A later job ends after the start of a wide one, which it delays unless that start is kept."""
     jobs = [(0.0, 4, [1], 10), (0.0, 1, [1], 1000)]
