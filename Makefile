@@ -21,6 +21,8 @@ test: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/run_hpc2n.py
 	$(BIN)/python tools/bench/read_swf.py
+	$(BIN)/python tools/bench/passes.py
+	$(BIN)/python tools/bench/replay.py
 	$(BIN)/python tools/bench/loops.py
 	$(BIN)/python tools/bench/otf2_writer.py
 	$(BIN)/python tools/bench/mpi_overhead.py

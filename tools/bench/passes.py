@@ -18,6 +18,7 @@ from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
 from mlsim.workload.jobs import JobBlock
 
 UNITS, QUEUE, PASSES = 512, 900, 200
+NOTHING = np.empty(0, np.int64)  # nodes released early
 WEIGHTS = {"p": 0.5, "wait": 0.3, "area": 0.2}
 DISPATCHERS = {
     "FCFS": {"policy": "FCFS"},
@@ -57,13 +58,13 @@ def state_with_queue(options: dict[str, object]) -> BatchState:
     running = jobs(127, np.zeros(127), rng.integers(20_000, 90_000, 127) * 1.0, np.full(127, 4), 1)
     slots = state.table.admit(running, state.requests.units(running.processors))
     state.make_room()
-    state.happen(0.0, [], slots, 0, 127, 0)
+    state.happen(0.0, [], slots, 0, 127, NOTHING)
     n = QUEUE + PASSES + 20
     submit = np.sort(rng.uniform(1, 9000, n))
     waiting = jobs(n, submit, rng.integers(60, 80_000, n) * 1.0, rng.integers(5, 300, n), 2)
     slots = state.table.admit(waiting, state.requests.units(waiting.processors))
     state.make_room()
-    state.happen(10_000.0, [], slots, 0, QUEUE, 0)
+    state.happen(10_000.0, [], slots, 0, QUEUE, NOTHING)
     return state
 
 
@@ -78,7 +79,7 @@ def measure(options: dict[str, object]) -> np.ndarray:
         now = 10_010.0 + 10.0 * k
         state.table.floats[0, new[k]] = now
         began = time.perf_counter()
-        started = state.happen(now, [], new, k, k + 1, 0)
+        started = state.happen(now, [], new, k, k + 1, NOTHING)
         assert state.n_waiting > 899
         found.append(time.perf_counter() - began)
         assert started == 0, "nothing fits on 4 units"

@@ -9,6 +9,7 @@ workload and walk over all jobs, each the best of several runs, with the kernels
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,16 +44,23 @@ def walk(path: Path) -> int:
     return sum(map(len, open_workload(config, path, machine_processors=1 << 40).blocks()))
 
 
+def known_logs() -> list[Path]:
+    """Give the compressed SWF logs in the directories of MLSIM_TRACES."""
+    places = [Path(place) for place in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if place]
+    return [log for place in places for log in sorted(place.glob("*.swf.gz"))]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG")
+    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="default: those of MLSIM_TRACES")
+    logs = parser.parse_args().logs or known_logs()
     print(
         f"{'log':34} {'jobs':>8} {'MB':>6} {'unpack s':>9} {'parse s':>8} {'Mjobs/s':>8} {'open+walk s':>12}"
     )
-    for path in parser.parse_args().logs:
+    for path in logs:
         jobs = parse(path)
         unpacking = best_of(decompress, path)
         parsing = best_of(parse, path) - unpacking
