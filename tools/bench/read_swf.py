@@ -1,6 +1,6 @@
 """How fast workload logs are read.
 
-Usage: python tools/bench/read_swf.py LOG [LOG ...]
+Usage: python tools/bench/read_swf.py [LOG ...]; without logs, all of MLSIM_TRACES
 
 For every log: seconds to decompress it, to parse it (after decompression), and to open it as a
 workload and walk over all jobs, each the best of several runs, with the kernels compiled before.
