@@ -62,8 +62,11 @@ def _node_boxes(records: Records) -> Boxes:
 def _core_boxes(records: Records) -> Boxes:
     """One rectangle a run of neighbouring cores; nodes held whole join up."""
     held = number_cores(records.nodes, records.jobs, records.occupancy)
-    place = _first_cores(records.nodes)[held.node] + held.core
-    new = (np.diff(place) != 1) | (np.diff(held.row) != 0)
+    # Numbers of 32 bits, as the columns are: there is one for each core of each stay.
+    place = _first_cores(records.nodes).astype(np.int32)[held.node] + held.core
+    new = np.diff(place) != 1
+    new |= np.diff(held.row) != 0
+    del place
     first = np.flatnonzero(np.append(True, new))
     last = np.flatnonzero(np.append(new, True))
     cores = records.nodes.cores

@@ -42,6 +42,8 @@ _CORE_BAND = 4
 """Bands of at least so many pixels show which cores a job held."""
 _BY_CORE_ROWS = 1_000_000
 """Up to so many stays: cores are numbered for all at once."""
+_AT_ONCE = 1 << 16
+"""Rectangles painted at a time: bounds the memory."""
 _LABELLED = 400
 """Jobs are labelled up to so many of them."""
 _DIGIT, _LINE = 10, 18
@@ -111,14 +113,17 @@ def _draw_boxes(axes: Axes, axis: TimeAxis, records: Records, by_core: bool, sha
     """Paint the rectangles as one image that fills the axes pixel by pixel."""
     raster, scale = Raster(shape), shape[0] / max(len(records.nodes.name), 1)
     for held, what in _layouts(records, by_core):
-        raster.paint(
-            _pixels(axis, held.start[what.row], shape[1]),
-            _pixels(axis, held.end[what.row], shape[1]),
-            what.top * scale,
-            what.bottom * scale,
-            what.weight,
-            job_colours(records.jobs.job_id[held.job[what.row]]),
-        )
+        for at in range(0, len(what.row), _AT_ONCE):
+            part = slice(at, at + _AT_ONCE)
+            row = what.row[part]
+            raster.paint(
+                _pixels(axis, held.start[row], shape[1]),
+                _pixels(axis, held.end[row], shape[1]),
+                what.top[part] * scale,
+                what.bottom[part] * scale,
+                what.weight[part],
+                job_colours(records.jobs.job_id[held.job[row]]),
+            )
     corner = axes.get_window_extent()
     axes.add_artist(Pixels(raster.image(job_palette()), round(corner.x0), round(corner.y0)))
 
