@@ -167,6 +167,11 @@ def _forgive_full_disk(compiled: Any) -> None:
     cache.save_overload = save_if_possible
 
 
+def _for_kernels(typed: Callable[..., Any]) -> Any:
+    """Make an intrinsic: numba's stubs know it as the function that types it, not as what kernels call."""
+    return intrinsic(typed)
+
+
 def _borrowed(_typing: Any, array: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -177,8 +182,7 @@ def _borrowed(_typing: Any, array: Any) -> Any:
     return array(array), make
 
 
-# Numba's stubs know an intrinsic as the function that types it, not as what kernels call.
-borrowed: Callable[[Array], Array] = intrinsic(_borrowed)  # type: ignore[assignment]
+borrowed: Callable[[Array], Array] = _for_kernels(_borrowed)
 """Give an array inside a kernel as one that does not own its memory; the caller must go on owning it.
 
 Kernels count the references to every array that they hand to each other, with atomic additions. Where
@@ -194,7 +198,7 @@ def _pointer(_typing: Any, address: Any) -> Any:
     return types.voidptr(address), make
 
 
-pointer: Callable[[int], Any] = intrinsic(_pointer)  # type: ignore[assignment]
+pointer: Callable[[int], Any] = _for_kernels(_pointer)
 """Make an address, for instance an array's ``ctypes.data``, a pointer for ``numba.carray`` inside a kernel.
 
 A call from Python takes 0.1 us for each array. Where that is much, as in a pass over a short queue, a
@@ -231,11 +235,11 @@ def _fetch_add(_typing: Any, address: Any, value: Any) -> Any:
     return types.int64(address, value), make
 
 
-load_acquire: Callable[[int], int] = intrinsic(_load_acquire)  # type: ignore[assignment]
+load_acquire: Callable[[int], int] = _for_kernels(_load_acquire)
 """Read, in a kernel, an int64 at an address that another process may write; see :data:`store_release`."""
-store_release: Callable[[int, int], None] = intrinsic(_store_release)  # type: ignore[assignment]
+store_release: Callable[[int, int], None] = _for_kernels(_store_release)
 """Write an int64 at an address; who reads it with :data:`load_acquire` sees all that was written before."""
-fetch_add: Callable[[int, int], int] = intrinsic(_fetch_add)  # type: ignore[assignment]
+fetch_add: Callable[[int, int], int] = _for_kernels(_fetch_add)
 """Add to an int64 at an address, and give what it was; nobody comes in between."""
 
 

@@ -100,6 +100,7 @@ class Clock(simpy.Environment):
         while queue:
             now, _, _, event = heappop(queue)
             self._now = now
+            # None marks an event as handled, to SimPy; its stubs say that there always is a list.
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
             for callback in callbacks:
                 callback(event)
