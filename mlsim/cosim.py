@@ -258,6 +258,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     workload = _open(scenario, machine, requests)
     requests = replace(requests, per_job="request_columns" in workload.header)
+    _check_traceable(scenario, workload)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
         return _replayed(scenario, machine, requests, workload, tell)
@@ -295,6 +296,24 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         pass_seconds=batch.pass_times.values(),
         application_seconds=loops.seconds if loops else 0.0,
     )
+
+
+def _check_traceable(scenario: Scenario, workload: Workload) -> None:
+    """Check that no job ends, even if none waits, after the clock of a trace does."""
+    if scenario.output.trace is TraceLevel.NONE:
+        return
+    from mlsim.record.otf2 import LATEST
+
+    for block in workload.blocks():
+        late = np.flatnonzero(block.submit_time + block.run_time > LATEST)
+        if len(late):
+            row = late[0]
+            raise InputError(
+                f"{scenario.source}: output.trace: job {block.job_id[row]} of {scenario.workload.path}, "
+                f"submitted at {block.submit_time[row]:.6g} s and running for {block.run_time[row]:.6g} s, "
+                f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
+                "output.trace: none, or a part of the log (workload.select)"
+            )
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
@@ -421,6 +440,7 @@ def survey(scenario: Scenario) -> Survey:
         check_technique(_application(scenario).technique)
     check_plugins(_batch(scenario))
     workload = _open(scenario, machine, requests)
+    _check_traceable(scenario, workload)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
 import runpy
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from mlsim._files import expanded, open_file, resolved
 from mlsim.errors import InputError
 
 __all__ = ["CompiledTechnique", "compile_technique"]
@@ -50,12 +51,10 @@ def compile_technique(file: str, function: str) -> CompiledTechnique:
     InputError
         If there is no such function, it cannot be compiled, or gives something else than a whole number.
     """
-    path = Path(file).expanduser()
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError as error:
-        raise InputError(f"technique {file}:{function}: the file cannot be read: {error.strerror}") from error
-    return _compiled(str(path.resolve()), function, changed)
+    path = expanded(file)
+    with open_file(path, f"technique {function!r}") as opened:
+        changed = os.fstat(opened.fileno()).st_mtime_ns
+    return _compiled(str(resolved(path)), function, changed)
 
 
 @cache

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._files import expanded, is_file, named, read_bytes
 from mlsim.batch.view import WaitingJobs
 from mlsim.errors import InputError
 from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word, user_function
@@ -32,6 +32,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 _MODULE = "mlsim_plugin"
+_MOST_BYTES = 8_000_000
 
 
 class OwnPolicy(Protocol):
@@ -143,14 +144,15 @@ def _from_package(title: str, family: str, name: str) -> Any:
 
 
 def _from_file(title: str, file: str, name: str) -> Any:
-    path = Path(file).expanduser()
-    if not path.is_file():
-        raise InputError(f"{title}: there is no file {path}")
+    path = expanded(file)
+    if not is_file(path):
+        raise InputError(f"{title}: there is no file {named(path)}")
+    source = read_bytes(path, "plugin", _MOST_BYTES)
     module = ModuleType(f"{_MODULE}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where dataclasses look up the names of a class's module
     try:
-        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+        exec(compile(source, str(path), "exec"), vars(module))
     except Exception as error:  # whatever the user's file raises
         raise InputError(f"{title}: the file cannot be executed: {type(error).__name__}: {error}") from error
     kind = vars(module).get(name)

@@ -73,9 +73,11 @@ def _found(log: Path) -> Path:
     """Find the log where it is named, or in a directory of $MLSIM_TRACES."""
     import os
 
+    from mlsim._files import expanded, is_file
+
     directories = [Path(name) for name in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if name]
-    places = [log, *(directory.expanduser() / log for directory in directories)]
-    return next((place for place in places if place.is_file()), log)
+    places = [log, *(expanded(directory) / log for directory in directories)]
+    return next((place for place in places if is_file(place)), log)
 
 
 def _table(rows: dict[str, dict[str, Any]]) -> Table:

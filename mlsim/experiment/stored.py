@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlsim._files import expanded, is_directory, is_file, is_there, named, read_json, read_text, resolved
 from mlsim.errors import InputError
 from mlsim.record import Records
 
 __all__ = ["StoredRun", "find_runs", "name_runs", "read_run", "scenario_differences"]
 
 _SUMMARY = "summary.json"
+_MOST_BYTES = 64_000_000
 
 
 @dataclass(frozen=True)
@@ -50,25 +51,25 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
         If a path holds no run; the message says what it is instead, and what to try.
     """
     found: list[Path] = []
-    for path in map(Path, paths):
+    for path in map(expanded, paths):
         for directory in _runs_at(path):
-            if directory.resolve() in [other.resolve() for other in found]:
+            if resolved(directory) in [resolved(other) for other in found]:
                 raise InputError(f"{directory}: given twice; name each run once")
             found.append(directory)
     return found
 
 
 def _runs_at(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"{path}: there is no such directory.{_known_runs(path)}")
-    if not path.is_dir():
+    if not is_there(path):
+        raise InputError(f"{named(path)}: there is no such directory.{_known_runs(path)}")
+    if not is_directory(path):
         raise InputError(f"{path}: a file; give the directory of a run, which `mlsim run --out` names")
-    if (path / _SUMMARY).is_file():
+    if is_file(path / _SUMMARY):
         return [path]
     inside = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
     if inside:
         return inside
-    if (path / "study.yaml").is_file():
+    if is_file(path / "study.yaml"):
         raise InputError(
             f"{path}: the results of a study, which keeps no runs; its numbers are in runs.csv or loops.csv, "
             "and table.md"
@@ -103,7 +104,7 @@ def name_runs(directories: Sequence[Path]) -> list[str]:
     return ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
 
 
-def read_run(directory: Path, label: str | None = None) -> StoredRun:
+def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
     """Read a run back.
 
     Parameters
@@ -120,6 +121,7 @@ def read_run(directory: Path, label: str | None = None) -> StoredRun:
     """
     from mlsim.record.reading import read_tables
 
+    directory = expanded(directory)
     summary = _read_summary(directory)
     return StoredRun(
         label or name_runs([directory])[0],
@@ -134,10 +136,7 @@ def _read_summary(directory: Path) -> dict[str, Any]:
     from mlsim.analysis import SCHEMA_VERSION
 
     path = directory / _SUMMARY
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    summary = read_json(path, "summary", _MOST_BYTES)
     if not isinstance(summary, dict) or "schema_version" not in summary:
         raise InputError(f"{path}: no summary of mlsim; there is no schema_version in it")
     if summary["schema_version"] != SCHEMA_VERSION:
@@ -153,16 +152,15 @@ def _read_summary(directory: Path) -> dict[str, Any]:
 
 
 def _read_scenario(path: Path) -> dict[str, Any]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from mlsim.scenario.source import parse_text
 
-    try:
-        scenario = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (OSError, YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(scenario, dict):
+    document = parse_text(read_text(path, "scenario", _MOST_BYTES), str(path))
+    for problem in document.problems:
+        place = f"{path}:{problem.line}" if problem.line else str(path)
+        raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
+    if not isinstance(document.value, dict):
         raise InputError(f"{path}: no scenario")
-    return scenario
+    return document.value
 
 
 def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis
 from mlsim.scenario.hints import nearest
@@ -16,7 +17,8 @@ __all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
 
 def file_of(path: str | Path) -> Path:
     """Give the study file that a path means: itself, or ``study.yaml`` in a directory."""
-    return Path(path) / "study.yaml" if Path(path).is_dir() else Path(path)
+    place = expanded(path)
+    return place / "study.yaml" if is_directory(place) else place
 
 
 def file_text(file: Path) -> str:
@@ -28,11 +30,11 @@ def file_text(file: Path) -> str:
         If it cannot be read.
     """
     try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: there is no such file; a study is a directory with study.yaml") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from error
+        return read_text(file, "study")
+    except InputError as error:
+        if is_there(file):
+            raise
+        raise InputError(f"{error}; a study is a directory with study.yaml") from error
 
 
 def mapping(text: str, file: Path, keys: Sequence[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from mlsim._files import read_text
 from mlsim.errors import InputError
 from mlsim.scenario import EdgeConfig
 
@@ -44,7 +45,7 @@ def edges_of(configs: Iterable[EdgeConfig]) -> list[Edge]:
     ]
 
 
-def read_edges(path: Path) -> list[Edge]:
+def read_edges(path: str | Path) -> list[Edge]:
     """Read a file of links, one a line: ``from,to`` or ``from,to,latency,bandwidth``.
 
     Latencies and bandwidths are written as in a scenario: ``500 ns``, or a number in s or bit/s; an empty
@@ -56,11 +57,8 @@ def read_edges(path: Path) -> list[Edge]:
     InputError
         If the file cannot be read, or a line is no link; the message has the line's number.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path}: the edge list cannot be read: {reason}") from error
+    path = Path(path)
+    lines = read_text(path, "edge list").splitlines()
     edges = []
     for number, line in enumerate(lines, 1):
         cells = [cell.strip() for cell in line.split(",")]

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._files import is_there
+from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.record.tables import (
     Attempts,
@@ -75,7 +77,7 @@ _OPTIONAL: dict[str, type[Any]] = {
 """Tables that have a file only where they have rows."""
 
 
-def read_tables(directory: Path, without: Collection[str] = ()) -> Records:
+def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records:
     """Read the tables of a run.
 
     Columns that tables have no use for are not read, so that further ones do no harm.
@@ -93,12 +95,13 @@ def read_tables(directory: Path, without: Collection[str] = ()) -> Records:
         If a table is missing, is no Parquet file, lacks a column or holds what no run writes; the message
         names file and column.
     """
+    directory = Path(directory)
     jobs = _read(directory / "jobs.parquet", Jobs)
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
         name: _read(path, table, numbers)
         for name, table in _OPTIONAL.items()
-        if name not in without and (path := directory / f"{name}.parquet").exists()
+        if name not in without and is_there(path := directory / f"{name}.parquet")
     }
     return Records(
         nodes=_read_nodes(directory / "nodes.parquet"),
@@ -123,13 +126,14 @@ def _read_rejections(path: Path) -> Rejections:
     if "reason" not in _schema(path):
         return Rejections.none()
     reason = _series(path, "reason")
-    rows = reason.is_not_null().arg_true()
-    reasons = reason.gather(rows).cast(pl.String)
-    words = reasons.unique(maintain_order=True).to_list()
-    if not words:
-        return Rejections.none()
-    codes = reasons.replace_strict(words, list(range(len(words))), return_dtype=pl.Int32)
-    return Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
+    with refusing_damage(f"{path}: column 'reason' holds what no run writes"):
+        rows = reason.is_not_null().arg_true()
+        reasons = reason.gather(rows).cast(pl.String)
+        words = reasons.unique(maintain_order=True).to_list()
+        if not words:
+            return Rejections.none()
+        codes = reasons.replace_strict(words, list(range(len(words))), return_dtype=pl.Int32)
+        return Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
 
 
 @dataclass(frozen=True)
@@ -195,25 +199,19 @@ def _read(path: Path, table: type[Table], numbers: _Numbers | None = None) -> Ta
 
 
 def _schema(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
+    if not is_there(path):
         raise InputError(f"{path}: there is no such file; a run writes one")
-    try:
-        return pl.read_parquet_schema(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as Parquet: {error}") from error
+    return read_schema(path, path)
 
 
 def _series(path: Path, name: str) -> pl.Series:
-    try:
-        return pl.read_parquet(path, columns=[name]).to_series()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: column {name!r} cannot be read: {error}") from error
+    return read_columns(path, path, [name]).to_series()
 
 
 def _column(path: Path, table: type, name: str, kind: str) -> Any:
     """Read one column in the type that its table has."""
     series = _series(path, name)
-    try:
+    with refusing_damage(f"{path}: column {name!r} holds what no run writes"):
         if (table, name) in _CODES:
             words = [member.name.lower().replace("_", "-") for member in _CODES[table, name]]
             return series.cast(pl.Enum(words)).to_physical().cast(pl.Int8).to_numpy(writable=True)
@@ -225,5 +223,3 @@ def _column(path: Path, table: type, name: str, kind: str) -> Any:
         dtype = types.get(kind, pl.Int64)
         unknown = False if dtype is pl.Boolean else _UNKNOWN
         return series.cast(dtype).fill_null(unknown).to_numpy(writable=True)
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{path}: column {name!r} holds what no run writes: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from mlsim._files import expanded, is_directory, is_there, named, read_text
 from mlsim.errors import InputError
 from mlsim.scenario.dumping import plain
 from mlsim.scenario.hints import shown
@@ -43,7 +44,7 @@ def load(path: str | Path, overrides: Mapping[str, object] | None = None) -> Sce
         If there is no such file, or it is not YAML, or does not describe a scenario. The message lists all
         problems, each with file, line, key, what was found and what is allowed.
     """
-    file = Path(path)
+    file = expanded(path)
     text = _read(file)
     return _build(parse_text(text, str(path)), str(path), file.stem, file.parent, overrides)
 
@@ -94,24 +95,14 @@ def _without_empty(value: Any) -> Any:
 
 
 def _read(path: Path) -> str:
+    if is_directory(path):
+        raise InputError(f"{named(path)}: is a directory; name a scenario file in it{_scenarios_in(path)}")
     try:
-        if path.is_file() and path.stat().st_size > _MOST_BYTES:
-            size = path.stat().st_size / 1e6
-            raise InputError(f"{path}: {size:.0f} MB is too large for a scenario file; is it a workload?")
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file{_similar_file(path)}") from error
-    except IsADirectoryError as error:
-        raise InputError(
-            f"{path}: is a directory; name a scenario file in it{_scenarios_in(path)}"
-        ) from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        byte = error.object[error.start]
-        message = f"{path}:{line}: not UTF-8 text (byte 0x{byte:02x}); is this a scenario file?"
-        raise InputError(message) from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        return read_text(path, "scenario file", _MOST_BYTES)
+    except InputError as error:
+        if is_there(path):
+            raise
+        raise InputError(f"{error}{_similar_file(path)}") from error
 
 
 def _build(
@@ -170,12 +161,15 @@ def _similar_file(path: Path) -> str:
 
     try:
         names = [item.name for item in path.parent.iterdir()]
-    except OSError:
-        return f" (and no directory {path.parent})"
+    except (OSError, ValueError):
+        return f" (and no directory {named(path.parent)})"
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
     return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
 def _scenarios_in(path: Path) -> str:
-    names = sorted(item.name for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
+    try:
+        names = sorted(item.name for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
+    except OSError:
+        return ""  # it may not be looked into
     return f": {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
+from mlsim._files import expanded, is_directory, is_file, named
 from mlsim.errors import InputError
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import split_technique, user_function
@@ -36,10 +37,10 @@ def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path
     InputError
         If it is nowhere; the message lists where it was looked up and files with a similar name.
     """
-    wanted = Path(path).expanduser()
+    wanted = expanded(path)
     places = list(_places(scenario, wanted))
     for directory, _ in places:
-        if (directory / wanted).is_file():
+        if is_file(directory / wanted):
             return directory / wanted
     raise InputError(_not_found(scenario, wanted, places, key))
 
@@ -82,15 +83,15 @@ def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
     yield scenario.directory, "beside the scenario file"
     for directory in os.environ.get(VARIABLE, "").split(os.pathsep):
         if directory:
-            yield Path(directory).expanduser(), f"from ${VARIABLE}"
+            yield expanded(directory), f"from ${VARIABLE}"
     yield Path("traces"), "in the current directory"
 
 
 def _not_found(scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str) -> str:
-    lines = [f"{scenario.source}: {key}: there is no file '{wanted}'; looked for"]
+    lines = [f"{scenario.source}: {key}: there is no file '{named(wanted)}'; looked for"]
     for directory, reason in places:
         path = directory / wanted
-        lines.append(f"  {path} ({reason}{'; a directory' if path.is_dir() else ''})")
+        lines.append(f"  {named(path)} ({reason}{'; a directory' if is_directory(path) else ''})")
     similar = _similar(wanted, [directory for directory, _ in places])
     if similar:
         lines.append(f"did you mean {' or '.join(similar)}?")
@@ -104,7 +105,14 @@ def _similar(wanted: Path, directories: list[Path]) -> list[str]:
     found: dict[str, None] = {}
     for directory in directories:
         folder = (directory / wanted).parent
-        names = [item.name for item in folder.iterdir() if item.is_file()] if folder.is_dir() else []
+        names = _files_in(folder)
         for name in get_close_matches(wanted.name, names, n=2, cutoff=0.6):
             found[str(folder / name)] = None
     return list(found)[:3]
+
+
+def _files_in(folder: Path) -> list[str]:
+    try:
+        return [item.name for item in folder.iterdir() if is_file(item)]
+    except (OSError, ValueError):
+        return []  # there is none, or it may not be looked into

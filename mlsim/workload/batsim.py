@@ -39,6 +39,7 @@ Source: the documentation of Batsim, "Workload". A file is held in memory as a w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +49,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, typed_column
-from mlsim.workload.compression import read_chunks
+from mlsim.workload.compression import read_whole
+from mlsim.workload.exact import SURE_DIGITS, check_distinct
 from mlsim.workload.fields import Field, LoopField
 from mlsim.workload.header import Header, is_header
 from mlsim.workload.log import LogBlock
@@ -73,6 +76,7 @@ _HOMOGENEOUS = (
 _TOTAL = ("parallel_homogeneous_total", "msg_par_hg_tot")
 _EACH_STRATEGIES = ("defined_amount_used_for_each_value", "DefinedAmountsUsedForEachValue")
 _SPREAD_STRATEGIES = ("defined_amount_spread_uniformly", "DefinedAmountsSpreadUniformly")
+_LONG_TIME = re.compile(r'"subtime"\s*:\s*[-+.\deE]{' + str(SURE_DIGITS + 1) + "}")
 _FIELDS = {"id": "job_id", "subtime": "submit_time", "res": "processors", "walltime": "walltime"}
 _OTHERS = [name for name in KNOWN if name not in (*_FIELDS.values(), "estimate", "run_time")]
 
@@ -86,7 +90,7 @@ class BatsimLog:
     broken_lines: int
 
 
-def read_batsim(path: Path, rates: Rates | None = None, *, lenient: bool = False) -> BatsimLog:
+def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool = False) -> BatsimLog:
     """Read a Batsim workload, compressed or not.
 
     Parameters
@@ -104,7 +108,9 @@ def read_batsim(path: Path, rates: Rates | None = None, *, lenient: bool = False
         The file cannot be read, is not of the form of a Batsim workload, or has a job of a profile that is
         missing, cannot be used or is of an unknown type.
     """
-    content = _content(path)
+    path = Path(path)
+    text = decode(read_whole(path), path, "workload")
+    content = _content(path, text)
     jobs, profiles = content["jobs"], content["profiles"]
     if not jobs:
         raise InputError(f"{path}: holds no job")
@@ -138,6 +144,9 @@ def read_batsim(path: Path, rates: Rates | None = None, *, lenient: bool = False
         complain(key, fits, "a whole number from 1 up" if key == "res" else KNOWN[name].expected)
         columns[KNOWN[name]] = values
         sound &= fits
+    if _LONG_TIME.search(text):
+        written = [str(job.get("subtime", "")) for job in json.loads(text, parse_float=str)["jobs"]]
+        check_distinct(str(path), written, columns[Field.SUBMIT_TIME], names.__getitem__)
     requests = list(dict.fromkeys(key for job in jobs for key in job if is_request(key)))
     amounts = {key: _series(job.get(key) for job in jobs) for key in requests}
     asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain)
@@ -149,16 +158,16 @@ def read_batsim(path: Path, rates: Rates | None = None, *, lenient: bool = False
         columns[Field.RUN_TIME, row] = run_times.of(
             names[row], jobs[row].get("profile"), int(columns[Field.REQUESTED_PROCESSORS, row])
         )
+    fits = ~sound | Field.RUN_TIME.allows(columns[Field.RUN_TIME])
+    if not fits.all():
+        row = int(np.argmin(fits))
+        found = f"runs for {columns[Field.RUN_TIME, row]:g} s; expected {Field.RUN_TIME.expected}"
+        raise InputError(f"{path}: job {names[row]}: profile {str(jobs[row]['profile'])[:60]} {found}")
     return BatsimLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
 
 
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(b"".join(read_chunks(path)))
-    except UnicodeDecodeError as err:
-        raise InputError(f"{path}: is not UTF-8 text; save the file as UTF-8") from err
-    except ValueError as err:
-        raise InputError(f"{path}: cannot be read as JSON: {err}") from err
+def _content(path: Path, text: str) -> dict[str, Any]:
+    content = json_of(text, named(path))
     expected = "expected an object with a list 'jobs' and an object 'profiles', as Batsim has it"
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no JSON object; {expected}")

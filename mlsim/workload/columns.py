@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,7 @@ _LOOP = {field.name.lower(): field for field in LoopField}
 KNOWN: dict[str, Field | LoopField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
 """Column of the log for each name that is understood."""
 
+_SHOWN_NAMES, _SHOWN_LETTERS = 40, 60
 _NEVER_EMPTY = (Field.JOB_ID, Field.SUBMIT_TIME)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _WHOLE = r"^[+-]?[0-9]{1,15}$"
@@ -57,9 +59,9 @@ def check_names(place: str, names: Sequence[str]) -> None:
     InputError
         A column is missing, or there twice.
     """
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise InputError(f"{place}: column {', '.join(twice)} is there twice")
+        raise InputError(f"{place}: column {_some(twice)} is there twice")
     missing = [name for name in _REQUIRED if name not in names]
     estimates = [name for name in _ALIASES if name in names]
     if len(estimates) != 1:
@@ -67,14 +69,23 @@ def check_names(place: str, names: Sequence[str]) -> None:
     if len(estimates) > 1:
         raise InputError(f"{place}: columns walltime and estimate mean the same; keep one of them")
     if missing:
-        hints = [near for name in missing for near in difflib.get_close_matches(name, names, 1)]
+        hints = [
+            near for name in missing for near in difflib.get_close_matches(name, names[:_SHOWN_NAMES], 1)
+        ]
         hint = f"\n  is {', '.join(hints)} meant?" if hints else ""
         raise InputError(
             f"{place}: column {', '.join(missing)} is missing\n"
-            f"  found: {', '.join(names)}\n"
+            f"  found: {_some(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
             f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, units, request_<resource>{hint}"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Give names for a message, no more than one can read."""
+    shown = [name if len(name) <= _SHOWN_LETTERS else name[:_SHOWN_LETTERS] + "..." for name in names]
+    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(shown[:_SHOWN_NAMES]) + more
 
 
 def text_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, Mask]:

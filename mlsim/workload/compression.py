@@ -17,12 +17,16 @@ from typing import IO, Any, Protocol, cast
 
 import zstandard
 
+from mlsim._files import expanded, most_held, named, open_file, reason_of
 from mlsim.errors import InputError
 
-__all__ = ["compressed_writer", "compression_of", "read_chunks"]
+__all__ = ["compressed_writer", "compression_of", "read_chunks", "read_whole"]
 
 _READ_BYTES = 1 << 17  # compressed; typical logs grow about eightfold
 _PLAIN_BYTES = 1 << 20
+_STEP_BYTES = 1 << 20  # what one step may give, decompressed
+_XZ_MEMORY = 1 << 29  # the strongest preset takes an eighth of it
+_ZSTANDARD_BYTES = 1 << 11  # of four bytes Zstandard can make 128 KB, so of this much 64 MB
 
 
 class _Decompressor(Protocol):
@@ -32,7 +36,9 @@ class _Decompressor(Protocol):
     def eof(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+_Steps = Callable[[Any, bytes], Iterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +46,39 @@ class _Format:
     name: str
     magic: bytes
     suffix: str
+    read_bytes: int
     decompressor: Callable[[], _Decompressor]
+    steps: _Steps
     writer: Callable[[IO[bytes]], IO[bytes]]
 
 
 def _zstandard_decompressor() -> _Decompressor:
     return cast(_Decompressor, zstandard.ZstdDecompressor().decompressobj())
+
+
+def _xz_decompressor() -> _Decompressor:
+    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+
+
+def _gzip_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    """Decompress some bytes, never more than `_STEP_BYTES` at once."""
+    found = decompressor.decompress(data, _STEP_BYTES)
+    yield found
+    while not decompressor.eof and (decompressor.unconsumed_tail or len(found) == _STEP_BYTES):
+        found = decompressor.decompress(decompressor.unconsumed_tail, _STEP_BYTES)
+        yield found
+
+
+def _library_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    """Do the same with Python's decompressors of bzip2 and xz, which keep what they have not consumed."""
+    yield decompressor.decompress(data, _STEP_BYTES)
+    while not (decompressor.eof or decompressor.needs_input):
+        yield decompressor.decompress(b"", _STEP_BYTES)
+
+
+def _zstandard_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    """Decompress all at once: what is read of such files at a time is little enough."""
+    yield decompressor.decompress(data)
 
 
 def _gzip_writer(file: IO[bytes]) -> IO[bytes]:
@@ -66,10 +99,22 @@ def _zstandard_writer(file: IO[bytes]) -> IO[bytes]:
 
 
 _FORMATS = (
-    _Format("gzip", b"\x1f\x8b", ".gz", lambda: zlib.decompressobj(wbits=31), _gzip_writer),
-    _Format("bzip2", b"BZh", ".bz2", bz2.BZ2Decompressor, _bzip2_writer),
-    _Format("xz", b"\xfd7zXZ\x00", ".xz", lzma.LZMADecompressor, _xz_writer),
-    _Format("Zstandard", b"\x28\xb5\x2f\xfd", ".zst", _zstandard_decompressor, _zstandard_writer),
+    _Format(
+        *("gzip", b"\x1f\x8b", ".gz", _READ_BYTES),
+        *(lambda: zlib.decompressobj(wbits=31), _gzip_steps, _gzip_writer),
+    ),
+    _Format(
+        *("bzip2", b"BZh", ".bz2", _READ_BYTES),
+        *(bz2.BZ2Decompressor, _library_steps, _bzip2_writer),
+    ),
+    _Format(
+        *("xz", b"\xfd7zXZ\x00", ".xz", _READ_BYTES),
+        *(_xz_decompressor, _library_steps, _xz_writer),
+    ),
+    _Format(
+        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst", _ZSTANDARD_BYTES),
+        *(_zstandard_decompressor, _zstandard_steps, _zstandard_writer),
+    ),
 )
 _FOREIGN = {b"\x1f\x9d": "compress (.Z)", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7-Zip"}
 _ERRORS: tuple[type[Exception], ...] = (
@@ -86,7 +131,7 @@ def _format_of(head: bytes) -> _Format | None:
     return next((known for known in _FORMATS if head.startswith(known.magic)), None)
 
 
-def compression_of(path: Path) -> str:
+def compression_of(path: str | Path) -> str:
     """Name the compression of a file by its first bytes: gzip, bzip2, xz, Zstandard or plain.
 
     Raises
@@ -94,12 +139,13 @@ def compression_of(path: Path) -> str:
     InputError
         The file cannot be read, or is packed in a way that is not supported.
     """
-    with _open(path) as file:
+    path = expanded(path)
+    with open_file(path, "workload") as file:
         known = _format_of(_head(path, file))
     return known.name if known else "plain"
 
 
-def read_chunks(path: Path) -> Iterator[bytes]:
+def read_chunks(path: str | Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file piece by piece, in constant memory.
 
     Raises
@@ -107,12 +153,33 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     InputError
         The file cannot be read, ends in the middle of the compressed data, or is corrupt.
     """
-    with _open(path) as file:
+    path = expanded(path)
+    with open_file(path, "workload") as file:
         known = _format_of(_head(path, file))
         if known is None:
             yield from _pieces(path, file, _PLAIN_BYTES)
         else:
-            yield from _decompressed(path, _pieces(path, file, _READ_BYTES), known)
+            yield from _joined(_decompressed(path, _pieces(path, file, known.read_bytes), known))
+
+
+def read_whole(path: str | Path) -> bytes:
+    """Give all decompressed bytes of a file, if they are not more than can be held.
+
+    Raises
+    ------
+    InputError
+        As for :func:`read_chunks`; also if there is more than :func:`mlsim._files.most_held` says.
+    """
+    pieces, size, most = [], 0, most_held()
+    for piece in read_chunks(path):
+        size += len(piece)
+        if size > most:
+            raise InputError(
+                f"{named(path)}: is more than {most / 1e6:,.0f} MB when decompressed, which this format "
+                "would need in memory at once\n  convert it to SWF, which is read piece by piece, or cut it"
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
@@ -123,17 +190,6 @@ def compressed_writer(path: Path, file: IO[bytes]) -> IO[bytes]:
     """
     known = next((known for known in _FORMATS if known.suffix == path.suffix.lower()), None)
     return known.writer(file) if known else file
-
-
-def _open(path: Path) -> IO[bytes]:
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file")
-    if not path.is_file():
-        raise InputError(f"{path}: is not a regular file; a workload is a file, compressed or not")
-    try:
-        return path.open("rb")
-    except OSError as err:
-        raise InputError(f"{path}: cannot be read: {err.strerror or err}") from err
 
 
 def _head(path: Path, file: IO[bytes]) -> bytes:
@@ -155,7 +211,7 @@ def _pieces(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
         try:
             piece = file.read(size)
         except OSError as err:
-            raise InputError(f"{path}: cannot be read: {err.strerror or err}") from err
+            raise InputError(f"{named(path)}: {reason_of(err)}") from err
         if not piece:
             return
         yield piece
@@ -172,7 +228,7 @@ def _decompressed(path: Path, pieces: Iterator[bytes], known: _Format) -> Iterat
                 if not rest:
                     break
                 decompressor = known.decompressor()
-            yield _step(path, decompressor, rest, known)
+            yield from _stepped(path, decompressor, rest, known)
             rest = decompressor.unused_data if decompressor.eof else b""
     if not decompressor.eof:
         raise InputError(
@@ -180,9 +236,23 @@ def _decompressed(path: Path, pieces: Iterator[bytes], known: _Format) -> Iterat
         )
 
 
-def _step(path: Path, decompressor: _Decompressor, data: bytes, known: _Format) -> bytes:
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small pieces, of which each would cost its reader some time."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _STEP_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if size:
+        yield b"".join(held)
+
+
+def _stepped(path: Path, decompressor: _Decompressor, data: bytes, known: _Format) -> Iterator[bytes]:
     try:
-        return decompressor.decompress(data)
+        yield from known.steps(decompressor, data)
     except _ERRORS as err:
         raise InputError(
             f"{path}: the compressed data ({known.name}) is corrupt: {err}\n"

@@ -35,16 +35,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._files import decode
+from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, check_names, text_column
-from mlsim.workload.compression import read_chunks
-from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.compression import read_whole
+from mlsim.workload.exact import SURE_DIGITS, check_distinct
+from mlsim.workload.fields import SCHEDULED, Field, LoopField
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -78,7 +82,7 @@ class _Records:
     broken_lines: int
 
 
-def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
+def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
     """Read a CSV workload, compressed or not.
 
     Parameters
@@ -95,10 +99,12 @@ def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
         broken: another number of cells than there are columns, or a cell that is no number where
         one is needed or makes no sense in its column.
     """
-    records = _records(path, _text(path), lenient)
-    cells = pl.read_csv(
-        io.BytesIO(records.text.encode()), has_header=False, new_columns=records.names, infer_schema=False
-    ).select(pl.all().str.strip_chars())
+    path = Path(path)
+    records = _records(path, decode(read_whole(path), path, "workload"), lenient)
+    with refusing_damage(f"{path}: cannot be read as CSV"):
+        cells = pl.read_csv(
+            io.BytesIO(records.text.encode()), has_header=False, new_columns=records.names, infer_schema=False
+        ).select(pl.all().str.strip_chars())
     if cells.height != records.lines.size:
         raise InputError(f"{path}: cannot be read as CSV; is a quote opened and never closed?")
     columns = np.full((len(Field) + len(LoopField), cells.height), -1.0)
@@ -107,7 +113,9 @@ def read_csv(path: Path, *, lenient: bool = False) -> CsvLog:
     for name in (name for name in records.names if name in KNOWN):
         values, fits = text_column(name, cells[name], header)
         if not lenient:
-            _complain(path, name, cells[name], fits, records.lines)
+            _complain(path, name, cells, fits, records.lines)
+        if KNOWN[name] is Field.SUBMIT_TIME:
+            _check_submits(path, cells, values, records.lines)
         columns[KNOWN[name]] = values
         sound &= fits
     requests = [name for name in records.names if is_request(name)]
@@ -139,15 +147,6 @@ def _require(
         f"expected {what}\n"
         "  to skip and count such lines, set workload.lenient: true"
     )
-
-
-def _text(path: Path) -> str:
-    data = b"".join(read_chunks(path))
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as err:
-        line = data.count(b"\n", 0, err.start) + 1
-        raise InputError(f"{path}:{line}: is not UTF-8 text; save the file as UTF-8") from err
 
 
 def _records(path: Path, text: str, lenient: bool) -> _Records:
@@ -182,12 +181,22 @@ def _numbered(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}:{reader.line_num}: cannot be read as CSV: {err}") from err
 
 
-def _complain(path: Path, name: str, cells: pl.Series, fits: Mask, lines: Ints) -> None:
+def _check_submits(path: Path, cells: pl.DataFrame, values: Floats, lines: Ints) -> None:
+    """Check that submit times of more digits than a float64 has stay different."""
+    texts = cells["submit_time"].fill_null("")
+    if (texts.str.len_bytes() > SURE_DIGITS).any():
+        check_distinct(
+            str(path), texts.to_list(), values, lambda row: f"{cells['job_id'][row]} (line {lines[row]})"
+        )
+
+
+def _complain(path: Path, name: str, cells: pl.DataFrame, fits: Mask, lines: Ints) -> None:
     if fits.all():
         return
     row = int(np.argmin(fits))
-    found = str(cells[row])[:60] if cells[row] else "an empty cell"
+    found = str(cells[name][row])[:60] if cells[name][row] else "an empty cell"
+    job = f" (job {str(cells['job_id'][row])[:20]})" if KNOWN[name] in SCHEDULED else ""
     raise InputError(
-        f"{path}:{lines[row]}: broken line: {name} is {found!r}; expected {KNOWN[name].expected}\n"
+        f"{path}:{lines[row]}: broken line{job}: {name} is {found!r}; expected {KNOWN[name].expected}\n"
         "  to skip and count such lines, set workload.lenient: true"
     )

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST_WHOLE", "Field", "LoopField"]
+__all__ = ["LARGEST_WHOLE", "SCHEDULED", "Field", "LoopField"]
 
 
 class Field(IntEnum):
@@ -53,7 +53,9 @@ class Field(IntEnum):
         if self is Field.JOB_ID:
             return "a whole number from 0 up"
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
-            return "seconds from 0 up, or -1 for unknown"
+            return "seconds from 0 up, or -1 for unknown, below 2^53"
+        if self is Field.REQUESTED_TIME:
+            return "a decimal number of seconds below 2^53, or -1 for unknown"
         return "a whole number" if self.is_whole else "a finite decimal number"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -65,6 +67,8 @@ class Field(IntEnum):
             fits &= values >= 0
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
             fits &= (values >= 0) | (values == -1)
+        if self in SCHEDULED:
+            fits &= values < LARGEST_WHOLE
         return fits
 
 
@@ -104,5 +108,8 @@ _MEASURES = frozenset(
         Field.THINK_TIME,
     }
 )
+
+SCHEDULED = (Field.SUBMIT_TIME, Field.RUN_TIME, Field.REQUESTED_TIME)
+"""Times that a simulation adds up: from 2^53 s on (285 million years) not even whole seconds differ."""
 
 LARGEST_WHOLE = 2.0**53  # up to here every whole number is a float64 of its own

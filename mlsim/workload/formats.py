@@ -25,7 +25,7 @@ _LONGEST_LINE = 1 << 20
 _PARQUET_MAGIC = b"PAR1"
 
 
-def format_of(path: Path) -> WorkloadFormat:
+def format_of(path: str | Path) -> WorkloadFormat:
     """Tell the format of a log by its first bytes, after decompression.
 
     Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with a
@@ -72,9 +72,9 @@ class LogReader:
     """
 
     def __init__(
-        self, path: Path, log_format: WorkloadFormat, *, lenient: bool, rates: Rates | None = None
+        self, path: str | Path, log_format: WorkloadFormat, *, lenient: bool, rates: Rates | None = None
     ) -> None:
-        self.path = path
+        self.path = Path(path)
         self.header: Header = {}
         self.broken_lines = 0
         self.jobs = 0

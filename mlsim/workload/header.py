@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+
+from mlsim._files import json_of
+from mlsim.errors import InputError
 
 __all__ = [
     "Header",
@@ -87,8 +89,8 @@ def _line(key: str, value: str) -> str:
 def header_of_json(text: str) -> Header | None:
     """Read a header written as JSON; None if it is no object of texts and lists of texts."""
     try:
-        header = json.loads(text)
-    except ValueError:
+        header = json_of(text, "header")
+    except InputError:
         return None
     return header if is_header(header) else None
 

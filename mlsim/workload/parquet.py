@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
 
@@ -19,9 +18,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._files.parquet import read_columns, read_metadata, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, check_names, typed_column
-from mlsim.workload.compression import read_chunks
+from mlsim.workload.compression import read_whole
 from mlsim.workload.fields import Field, LoopField
 from mlsim.workload.header import Header, header_of_json
 from mlsim.workload.log import LogBlock
@@ -45,7 +45,7 @@ class ParquetLog:
         self.broken_lines = broken_lines
 
 
-def read_parquet(path: Path, *, lenient: bool = False) -> ParquetLog:
+def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     """Read a Parquet workload, which may be compressed once more as a file.
 
     Parameters
@@ -60,16 +60,14 @@ def read_parquet(path: Path, *, lenient: bool = False) -> ParquetLog:
     InputError
         The file cannot be read, a required column is missing, or (unless `lenient`) a value makes no sense.
     """
-    content = b"".join(read_chunks(path))
-    try:
-        names = list(pl.read_parquet_schema(io.BytesIO(content)))
-        check_names(str(path), names)
-        known = [name for name in names if name in KNOWN]
-        requests = [name for name in names if is_request(name)]
-        table = pl.read_parquet(io.BytesIO(content), columns=known + requests)
-        metadata = pl.read_parquet_metadata(io.BytesIO(content)).get(_METADATA, "{}")
-    except (pl.exceptions.PolarsError, OSError) as err:
-        raise InputError(f"{path}: cannot be read as Parquet: {err}") from err
+    path = Path(path)
+    content = read_whole(path)
+    names = list(read_schema(content, path))
+    check_names(str(path), names)
+    known = [name for name in names if name in KNOWN]
+    requests = [name for name in names if is_request(name)]
+    table = read_columns(content, path, known + requests)
+    metadata = read_metadata(content, path).get(_METADATA, "{}")
     if not table.height:
         raise InputError(f"{path}: holds no job")
     header = header_of_json(metadata)
@@ -108,14 +106,9 @@ def read_parquet(path: Path, *, lenient: bool = False) -> ParquetLog:
     return ParquetLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
 
 
-@contextmanager
-def _as_needed(path: Path, name: str, table: pl.DataFrame) -> Iterator[None]:
-    try:
-        yield
-    except pl.exceptions.PolarsError as err:
-        raise InputError(
-            f"{path}: column {name} is of type {table[name].dtype}; expected numbers or texts"
-        ) from err
+def _as_needed(path: Path, name: str, table: pl.DataFrame) -> AbstractContextManager[None]:
+    found = str(table[name].dtype)[:40]
+    return refusing_damage(f"{path}: column {name} is of type {found}; expected numbers or texts")
 
 
 def write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:

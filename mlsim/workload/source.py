@@ -15,6 +15,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from mlsim.errors import InputError
 from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig
 from mlsim.scenario.hints import nearest
@@ -120,6 +122,10 @@ class _Pass:
         return block
 
     @property
+    def path(self) -> Path:
+        return self._reader.path
+
+    @property
     def streams(self) -> bool:
         return self._reader.streams
 
@@ -154,7 +160,7 @@ class _Pass:
 
 def open_workload(
     config: WorkloadConfig,
-    path: Path,
+    path: str | Path,
     machine_processors: int,
     resources: tuple[str, ...] | None = None,
     rates: Rates | None = None,
@@ -180,6 +186,7 @@ def open_workload(
     InputError
         The file is missing, unreadable or broken, or no job is left.
     """
+    path = Path(path)
 
     def new_pass() -> _Pass:
         return _Pass(config, path, machine_processors, resources, rates)
@@ -200,7 +207,7 @@ def open_workload(
     except TooDisorderedError:
         survey = new_pass()
         return _held_workload(survey, list(survey.surveyed()), selection, factor)
-    return survey.workload(span, lambda: _cut(span, walk(), factor))
+    return survey.workload(span, lambda: _cut(span, walk(), factor, path))
 
 
 def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
@@ -253,7 +260,7 @@ def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection, 
     if not jobs.is_ordered():
         jobs = jobs.select(jobs.arrival_order())
     span = find_span(selection, lambda: [jobs])
-    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor)))
+    taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, survey.path)))
 
     def again() -> Iterator[JobBlock]:
         return (taken.select(slice(at, at + BLOCK_JOBS)) for at in range(0, len(taken), BLOCK_JOBS))
@@ -261,13 +268,25 @@ def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection, 
     return survey.workload(span, again)
 
 
-def _cut(span: Span, blocks: Iterator[JobBlock], factor: float) -> Iterator[JobBlock]:
+def _cut(span: Span, blocks: Iterator[JobBlock], factor: float, path: Path) -> Iterator[JobBlock]:
     """Yield the jobs of the span, the first one at time 0, so many times as fast."""
     missing = span.jobs
     for block in blocks:
         rows = rows_in(span, block)[:missing]
         if rows.size:
             missing -= rows.size
-            yield block.select(rows).shifted(-span.origin).with_load(factor)
+            yield _resolved(block.select(rows).shifted(-span.origin).with_load(factor), path)
         if missing == 0:
             return
+
+
+def _resolved(block: JobBlock, path: Path) -> JobBlock:
+    """Check that so far from the first job no run time is too short to be told."""
+    lost = (block.run_time > 0.0) & (block.submit_time + block.run_time == block.submit_time)
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise InputError(
+            f"{path}: job {block.job_id[row]}: its run time of {block.run_time[row]:g} s is too short to be "
+            f"told {block.submit_time[row]:.6g} s after the first job; cut the log with workload.select"
+        )
+    return block

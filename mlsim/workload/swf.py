@@ -22,9 +22,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._files import named
 from mlsim._memory import let_go_of_compiler
 from mlsim.errors import InputError
 from mlsim.workload.compression import read_chunks
+from mlsim.workload.exact import SURE_DIGITS, check_distinct
 from mlsim.workload.fields import Field
 from mlsim.workload.header import Header, add_directive
 from mlsim.workload.swf_state import COLUMNS, FULL, LINE, LOOK, POSITION, ROW, STATE_LENGTH, WIDTH
@@ -97,14 +99,15 @@ class SwfReader:
     """
 
     def __init__(
-        self, path: Path, *, lenient: bool = False, extras: bool = False, block_jobs: int = BLOCK_JOBS
+        self, path: str | Path, *, lenient: bool = False, extras: bool = False, block_jobs: int = BLOCK_JOBS
     ) -> None:
-        self.path = path
+        self.path = Path(path)
         self.header: Header = {}
         self.broken_lines = 0
         self._lenient = lenient
         self._wants_extras = extras
         self._extras: list[tuple[str, ...]] = []
+        self._submits: dict[int, str] = {}  # row to text, of the rows that the kernel would not read
         self._columns = np.empty((COLUMNS, block_jobs))
         self._lines = np.empty(block_jobs, np.int64)
         self._tails = np.empty((block_jobs, 2), np.int64)
@@ -138,8 +141,19 @@ class SwfReader:
     def _take_block(self) -> SwfBlock:
         rows = int(self._state[ROW])
         self._state[ROW] = 0
+        self._check_submits(rows)
         extras, self._extras = self._extras, []
         return SwfBlock(self._columns[:, :rows].copy(), self._lines[:rows].copy(), extras)
+
+    def _check_submits(self, rows: int) -> None:
+        """Check that submit times of more digits than a float64 has stay different."""
+        submits, self._submits = self._submits, {}
+        if submits:
+            texts = [submits.get(row, "") for row in range(rows)]
+            check_distinct(named(self.path), texts, self._columns[Field.SUBMIT_TIME, :rows], self._job_at)
+
+    def _job_at(self, row: int) -> str:
+        return f"{self._columns[Field.JOB_ID, row]:.0f} (line {self._lines[row]})"
 
     def _collect_extras(self, text: bytes, first_row: int) -> None:
         if self._wants_extras:
@@ -167,6 +181,8 @@ class SwfReader:
             row = int(state[ROW])
             self._columns[:, row] = [float(word) for word in words[:COLUMNS]]
             self._lines[row] = state[LINE]
+            if len(words[Field.SUBMIT_TIME]) > SURE_DIGITS:
+                self._submits[row] = words[Field.SUBMIT_TIME].decode()
             if self._wants_extras:
                 self._extras.append(tuple(_as_text(word) for word in words[COLUMNS:]))
             state[WIDTH] = len(words)
@@ -177,7 +193,7 @@ class SwfReader:
             raise InputError(_message(self.path, int(state[LINE]), problem, line))
 
 
-def read_swf(path: Path, *, lenient: bool = False, extras: bool = False) -> tuple[Header, SwfBlock]:
+def read_swf(path: str | Path, *, lenient: bool = False, extras: bool = False) -> tuple[Header, SwfBlock]:
     """Read a whole log into memory: its header and all its jobs.
 
     Raises

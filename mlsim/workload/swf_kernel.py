@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.workload.fields import LARGEST_WHOLE, Field
+from mlsim.workload.fields import LARGEST_WHOLE, SCHEDULED, Field
 from mlsim.workload.swf_state import COLUMNS, END, FULL, LINE, LOOK, POSITION, ROW, WIDTH
 
 __all__ = ["scan"]
@@ -28,11 +28,14 @@ _TAB, _CARRIAGE_RETURN = 9, 13
 _SEMICOLON, _PLUS, _MINUS, _DOT, _ZERO, _NINE = 59, 43, 45, 46, 48, 57
 _SMALL_E, _CAPITAL_E = 101, 69
 
-_MANTISSA_LIMIT = 2**53  # a mantissa and a power of ten below these make one correctly rounded operation
+# A mantissa up to 2^53 and a power of ten up to 10^22 make one correctly rounded operation; mantissas up to
+# 2^52 of one power make different numbers, which :mod:`mlsim.workload.exact` relies on.
+_MANTISSA_LIMIT = 2**52
 _EXPONENT_LIMIT = 22
 _POWERS = np.array([10.0**power for power in range(_EXPONENT_LIMIT + 1)])
 _WHOLE = np.array([field.is_whole for field in Field])
 _SUBMIT, _RUN, _ID = int(Field.SUBMIT_TIME), int(Field.RUN_TIME), int(Field.JOB_ID)
+_SCHEDULED = np.array([field in SCHEDULED for field in Field])
 
 
 @kernel
@@ -103,6 +106,8 @@ def _number(text: Bytes, at: int) -> tuple[float, int]:
 @kernel
 def _allowed(column: int, value: float) -> bool:
     """Tell whether the column allows the value, as `Field.allows` does."""
+    if _SCHEDULED[column] and value >= LARGEST_WHOLE:
+        return False
     if column in (_SUBMIT, _RUN):
         return value >= 0.0 or value == -1.0
     if _WHOLE[column] and (value != np.floor(value) or abs(value) > LARGEST_WHOLE):

@@ -30,7 +30,7 @@ def test_csv_files(tmp_path: Path, text: str) -> None:
         ("costs.csv", b"cost\n1\n-2\n", r"costs.csv:3: the cost of iteration 1 is -2.0 \(1 of 2"),
         ("costs.csv", b"1,2,\n3,nan\n", "costs.csv:2: the cost of iteration 3 is nan"),
         ("costs.csv", b"inf\n", "iteration 0 is inf"),
-        ("costs.csv", b"\xff\xfe", "not a text file"),
+        ("costs.csv", b"\xff\xfe", "not UTF-8 text"),
         ("costs.npy", b"1\n", "not a NumPy file"),
         ("costs.npy", b"", "not a NumPy file"),
         ("costs.txt", b"1\n", "allowed: .npy, .csv"),
@@ -52,7 +52,7 @@ def test_npy_files_of_another_shape_or_type(tmp_path: Path, values: np.ndarray[A
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="there is no such file"):
         read_costs(tmp_path / "costs.csv")
 
 

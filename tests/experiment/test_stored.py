@@ -203,5 +203,5 @@ def test_a_comparison_that_cannot_be_written_leaves_nothing(runs, tmp_path, monk
 def test_a_broken_scenario_is_named(runs, tmp_path):
     shutil.copytree(runs / "saf", tmp_path / "saf")
     (tmp_path / "saf" / "scenario.yaml").write_text("a: [")
-    with pytest.raises(InputError, match=r"scenario\.yaml: cannot be read"):
+    with pytest.raises(InputError, match=r"scenario\.yaml:1: not valid YAML"):
         read_run(tmp_path / "saf")

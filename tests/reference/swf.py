@@ -37,6 +37,8 @@ def numbers(words: list[str]) -> list[float] | None:
         return None
     if any(row[column] % 1 or abs(row[column]) > 2**53 for column in WHOLE_COLUMNS):
         return None
+    if any(row[column] >= 2**53 for column in (1, 3, 8)):
+        return None
     if row[0] < 0 or any(row[column] < 0 and row[column] != -1 for column in (1, 3)):
         return None
     return row

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._files import expanded, named, read_text
+from mlsim._files.npy import read_npy
 from mlsim.errors import InputError
 
 __all__ = ["read_costs"]
@@ -25,14 +27,12 @@ def read_costs(path: str | Path) -> Floats:
         If the file cannot be read, holds something else, nothing, or a cost that is negative or not
         finite; the message names the file and the iteration, in a ``.csv`` file also the line.
     """
-    path = Path(path)
+    path = expanded(path)
     readers = {".npy": _read_npy, ".csv": _read_csv}
     if path.suffix.lower() not in readers:
-        raise InputError(f"{path}: costs in a file of type '{path.suffix}'; allowed: {', '.join(readers)}")
-    try:
-        costs, lines = readers[path.suffix.lower()](path)
-    except OSError as error:
-        raise InputError(f"{path}: the costs cannot be read: {error.strerror}") from error
+        found = f"costs in a file of type '{path.suffix[:20]}'"
+        raise InputError(f"{named(path)}: {found}; allowed: {', '.join(readers)}")
+    costs, lines = readers[path.suffix.lower()](path)
     if not len(costs):
         raise InputError(f"{path}: holds no costs; allowed: one cost for every iteration, 1 or more")
     wrong = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0.0)))
@@ -47,13 +47,10 @@ def read_costs(path: str | Path) -> Floats:
 
 
 def _read_npy(path: Path) -> tuple[Floats, list[int]]:
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: not a NumPy file of numbers: {error}") from error
-    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iuf":
-        shape = getattr(values, "shape", "several arrays")
-        raise InputError(f"{path}: holds {shape}; allowed: one column of real numbers")
+    values = read_npy(path, "column of costs")
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        found = f"an array of shape {values.shape} and type {str(values.dtype)[:40]}"
+        raise InputError(f"{path}: holds {found}; allowed: one column of real numbers")
     return values.astype(np.float64), []
 
 
@@ -61,10 +58,7 @@ def _read_csv(path: Path) -> tuple[Floats, list[int]]:
     """Read the numbers, and the line that each is on."""
     costs: list[float] = []
     places: list[int] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file: {error}") from error
+    lines = read_text(path, "column of costs").splitlines()
     for number, line in enumerate(lines, start=1):
         fields = [field.strip() for field in line.split(",")]
         values = [_number(field) for field in fields if field]
@@ -73,7 +67,9 @@ def _read_csv(path: Path) -> tuple[Floats, list[int]]:
             places.extend([number] * len(values))
         elif number > 1 or any(value is not None for value in values):
             word = next(field for field in fields if field and _number(field) is None)
-            raise InputError(f"{path}:{number}: {word!r} is not a number; allowed: costs in s, 0 or more")
+            raise InputError(
+                f"{path}:{number}: {word[:40]!r} is not a number; allowed: costs in s, 0 or more"
+            )
     return np.array(costs, dtype=np.float64), places
 
 

@@ -20,6 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._files import read_bytes
+from mlsim.errors import InputError
+
 __all__ = ["cache_directory", "recalled"]
 
 Ints = NDArray[np.int64]
@@ -66,9 +69,9 @@ def _fingerprint(key: bytes, content: bytes | memoryview) -> bytes:
 def _read(path: Path, key: bytes) -> Ints | None:
     """Give the counts of a file; None if there is none, or it is not whole, or holds something else."""
     try:
-        data = path.read_bytes()
-    except OSError:
-        return None
+        data = read_bytes(path, "count")
+    except InputError:
+        return None  # not there, or not to be read: counted again
     content = memoryview(data)[_DIGEST:]
     if data[:_DIGEST] != _fingerprint(key, content):
         return None

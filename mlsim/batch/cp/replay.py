@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from mlsim._files import expanded, json_of, named, open_file, reason_of
 from mlsim.batch.cp.catalogue import make_planner
 from mlsim.batch.cp.filter import reduce
 from mlsim.batch.cp.instance import Instance
@@ -24,6 +25,7 @@ from mlsim.scenario import CpConfig, Dispatcher
 __all__ = ["Group", "Replayed", "group_of", "read_instances", "replay", "writer_of"]
 
 _SAME_OBJECTIVE = 1e-6
+_LONGEST_LINE = 256_000_000
 """Relative difference up to which objectives count as the same."""
 _SAME_TIME = 0.05
 """Relative difference up to which times count as the same."""
@@ -82,7 +84,7 @@ def writer_of(path: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def read_instances(path: Path) -> Iterator[Instance]:
+def read_instances(path: str | Path) -> Iterator[Instance]:
     """Read a file of instances.
 
     Raises
@@ -90,22 +92,33 @@ def read_instances(path: Path) -> Iterator[Instance]:
     InputError
         If the file cannot be read or a line is no instance; the message names the line.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                place = f"{path}, line {number}"
-                try:
-                    data = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise InputError(f"{place}: not JSON: {error}") from error
-                if not isinstance(data, dict):
-                    raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
-                yield Instance.from_json(data, place)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    path = expanded(path)
+    for number, line in enumerate(_lines(path), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            data = json_of(line, place)
+            if not isinstance(data, dict):
+                raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
+            yield Instance.from_json(data, place)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, decompressed if its name ends in .gz."""
+    with open_file(path, "file of instances", stream=True) as raw:
+        file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        try:
+            while line := file.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE:
+                    raise InputError(
+                        f"{named(path)}: has a line of {_LONGEST_LINE / 1e6:.0f} MB; is it a dump?"
+                    )
+                yield line.decode("utf-8")
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{named(path)}: the compressed data is corrupt: {error}") from error
+        except OSError as error:
+            raise InputError(f"{named(path)}: {reason_of(error)}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{named(path)}: not UTF-8 text; is it a dump?") from error
 
 
 def replay(

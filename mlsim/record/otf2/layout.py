@@ -7,18 +7,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.errors import OutputError
 from mlsim.record.cores import HeldCores, number_cores
 from mlsim.record.otf2.grouping import group
 from mlsim.record.tables import Jobs, Nodes, Occupancy
 
-__all__ = ["Layout", "lay_out", "nanoseconds"]
+__all__ = ["LATEST", "Layout", "lay_out", "nanoseconds"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+LATEST = 9.2e9
+"""Where the clock of a trace ends [s]: it counts nanoseconds in 63 bits."""
+
 
 def nanoseconds(seconds: Floats) -> Ints:
-    """Convert times to the ticks of the trace's clock, rounding to the nearest."""
+    """Convert times to the ticks of the trace's clock, rounding to the nearest.
+
+    Raises
+    ------
+    OutputError
+        If a time is later than :data:`LATEST`.
+    """
+    latest = float(np.max(seconds, initial=0.0))
+    if latest > LATEST:
+        raise OutputError(
+            f"the trace cannot be written: something happens at {latest:.6g} s, and the nanoseconds of a "
+            f"trace end at {LATEST:.1e} s (292 years); try output.trace: none"
+        )
     return np.rint(seconds * 1e9).astype(np.int64)
 
 

@@ -1,0 +1,203 @@
+"""Files opened for reading: regular ones, of bounded size; paths that cannot be any say why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from mlsim._files.memory import memory_limit
+from mlsim.errors import InputError
+
+__all__ = [
+    "expanded",
+    "is_directory",
+    "is_file",
+    "is_there",
+    "most_held",
+    "named",
+    "open_file",
+    "read_bytes",
+    "reason_of",
+    "resolved",
+]
+
+_LONGEST_NAME = 300
+_HELD_SHARE = 8
+"""A file that is held as a whole may take this part of the memory: parsed, it takes several times as much."""
+_OWN = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def named(path: str | Path) -> str:
+    """Give a path for a message: on one line and not longer than one can read."""
+    text = str(path)
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    half = _LONGEST_NAME // 2
+    return text if len(text) <= _LONGEST_NAME else f"{text[:half]}...{text[-half:]} ({len(text)} letters)"
+
+
+def expanded(path: str | Path) -> Path:
+    """Give a path with ``~`` and ``~user`` replaced by home directories.
+
+    Raises
+    ------
+    InputError
+        If there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{named(path)}: there is no such user, or no home directory is known") from error
+
+
+def resolved(path: Path) -> Path:
+    """Give a path without symbolic links.
+
+    Raises
+    ------
+    InputError
+        If it cannot be any: a loop of links, a name that is too long.
+    """
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{named(path)}: {reason_of(error)}") from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file; a path that cannot be looked at is none."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_directory(path: Path) -> bool:
+    """Whether there is a directory; a path that cannot be looked at is none."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything; nothing is at a path that cannot be looked at."""
+    return _mode(path) != 0
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.stat(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def most_held() -> int:
+    """Give the size in bytes up to which a file is held in memory as a whole: an eighth of the memory."""
+    return memory_limit() // _HELD_SHARE
+
+
+def open_file(path: Path, what: str = "file", *, stream: bool = False) -> BinaryIO:
+    """Open a regular file; never waits for a pipe, nor reads a device without an end.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    what
+        What the file should be, for messages: "workload".
+    stream
+        Whether this process' own standard input and descriptors (``/dev/stdin``, ``/dev/fd/3``) may be read
+        too, whatever they are.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is of another kind, or must not be read.
+    """
+    descriptor = -1
+    try:
+        own = stream and _OWN.fullmatch(str(path)) is not None
+        if not own:
+            _check_kind(path, os.stat(path).st_mode, what)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if own else os.O_NONBLOCK))
+        _check_kind(path, os.fstat(descriptor).st_mode, what, stream=own)
+        return os.fdopen(descriptor, "rb")
+    except (OSError, ValueError) as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise InputError(f"{named(path)}: {reason_of(error)}") from error
+    except InputError:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise
+
+
+def _check_kind(path: Path, mode: int, what: str, *, stream: bool = False) -> None:
+    kind = stat.S_IFMT(mode)
+    if kind != stat.S_IFREG and (not stream or kind == stat.S_IFDIR):
+        found = _KINDS.get(kind, "of another kind")
+        raise InputError(f"{named(path)}: is {found}, not a regular file with a {what}")
+
+
+def reason_of(error: Exception) -> str:
+    """Say why a path cannot be used, in words."""
+    if isinstance(error, RuntimeError):
+        return "is a loop of symbolic links"
+    if isinstance(error, UnicodeError):
+        return "is no name that files can have here"
+    if not isinstance(error, OSError):
+        return "has a NUL byte in it; is no name of a file"
+    match error.errno:
+        case errno.ENOENT:
+            return "there is no such file"
+        case errno.ENOTDIR:
+            return "there is no such file: a part of its path is no directory"
+        case errno.ELOOP:
+            return "is a loop of symbolic links"
+        case errno.ENAMETOOLONG:
+            return "the name is too long"
+        case _:
+            return f"cannot be read: {error.strerror or error}"
+
+
+def read_bytes(path: Path, what: str = "file", most: int | None = None, *, stream: bool = True) -> bytes:
+    """Read a file as a whole.
+
+    Parameters
+    ----------
+    path, what, stream
+        As for :func:`open_file`.
+    most
+        Bytes it may have; by default :func:`most_held`.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is larger.
+    """
+    most = most_held() if most is None else most
+    with open_file(path, what, stream=stream) as file:
+        try:
+            status = os.fstat(file.fileno())
+            size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+            content = b"" if size > most else _read(file, most + 1)
+        except OSError as error:
+            raise InputError(f"{named(path)}: {reason_of(error)}") from error
+    if max(size, len(content)) > most:
+        found = f"{size / 1e6:,.0f} MB" if size else "this"
+        raise InputError(f"{named(path)}: {found} is too large for a {what}; allowed: {most / 1e6:,.0f} MB")
+    return content
+
+
+def _read(file: BinaryIO, most: int) -> bytes:
+    """Read to the end, at most so much; a pipe gives some at a time."""
+    pieces = []
+    while most > 0 and (piece := file.read(min(most, 1 << 20))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)

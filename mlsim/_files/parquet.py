@@ -1,0 +1,107 @@
+"""Parquet files: the one place where they are read, and where what makes Polars panic becomes an error.
+
+Polars is written in Rust. A damaged file may make a part of it *panic*: that is no ``Exception`` in Python,
+and its text goes straight to the process' standard error. Here it is caught, and its text is held back.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import polars as pl
+
+from mlsim._files.opening import named, open_file
+from mlsim.errors import InputError
+
+__all__ = ["read_columns", "read_metadata", "read_schema", "refusing_damage"]
+
+T = TypeVar("T")
+Source = Path | bytes
+_LONGEST_REASON = 200
+
+
+def read_schema(source: Source, place: Path) -> Mapping[str, Any]:
+    """Give the columns of a file and their types.
+
+    Parameters
+    ----------
+    source
+        The file, or what it holds.
+    place
+        What messages begin with.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read as Parquet.
+    """
+    return _read(source, place, pl.read_parquet_schema)
+
+
+def read_metadata(source: Source, place: Path) -> Mapping[str, str]:
+    """Give the texts that a file has in its metadata; see :func:`read_schema`."""
+    return _read(source, place, pl.read_parquet_metadata)
+
+
+def read_columns(source: Source, place: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """Read some columns; see :func:`read_schema`."""
+    return _read(source, place, lambda file: pl.read_parquet(file, columns=list(columns)))
+
+
+def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:
+    if isinstance(source, Path):
+        open_file(source, "table in Parquet").close()  # pipes, devices and what must not be read
+    with refusing_damage(f"{named(place)}: cannot be read as Parquet"):
+        return reader(source if isinstance(source, Path) else io.BytesIO(source))
+
+
+@contextmanager
+def refusing_damage(message: str) -> Iterator[None]:
+    """Turn whatever Polars raises, panics included, into an InputError that begins with a message."""
+    try:
+        with _held_stderr() as held:
+            try:
+                yield
+            except BaseException as error:
+                if isinstance(error, pl.exceptions.PanicException):
+                    held.truncate(0)  # the panic's own text
+                raise
+    except pl.exceptions.PanicException as error:
+        raise InputError(f"{message}: the file is damaged ({_first_line(error)})") from error
+    except (pl.exceptions.PolarsError, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{message}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_LONGEST_REASON]
+
+
+@contextmanager
+def _held_stderr() -> Iterator[IO[bytes]]:
+    """Have what is written to standard error go to a file for a while; what is left in it is written then."""
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        try:
+            there = os.dup(2)
+        except OSError:
+            yield held  # no standard error, nothing to hold back
+            return
+        os.dup2(held.fileno(), 2)
+        try:
+            yield held
+        finally:
+            os.dup2(there, 2)
+            os.close(there)
+            held.seek(0)
+            if text := held.read():
+                with suppress(OSError):
+                    os.write(2, text)

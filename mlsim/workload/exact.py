@@ -1,0 +1,76 @@
+"""Times as they are written, held against the float64 that they become: two that become one are an error.
+
+A float64 has 53 binary digits. So 10^15 + 0.01 and 10^15 + 0.02 are one number, and two jobs submitted then
+would be taken for submitted at once, in whatever order ties have. Times that differ by less than 1 ns are
+taken for the same: no clock is as fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+
+__all__ = ["SURE_DIGITS", "check_distinct"]
+
+Floats = NDArray[np.float64]
+
+SURE_DIGITS = 15
+"""Decimal numbers of so many digits are all different as float64."""
+_FINEST = Decimal("1e-9")
+
+
+def check_distinct(place: str, texts: Sequence[str], values: Floats, job: Callable[[int], object]) -> None:
+    """Check that submit times which are written differently stay different.
+
+    Parameters
+    ----------
+    place
+        What the message begins with.
+    texts
+        As they are written, decimal numbers; an empty one stands for what its float64 is in short.
+    values
+        What they are as float64.
+    job
+        What the message calls the job of a row.
+
+    Raises
+    ------
+    InputError
+        If two of them become one; the message names both.
+    """
+    found = _merged(texts, values)
+    if found is not None:
+        one, other = min(found), max(found)
+        raise InputError(
+            f"{place}: jobs {job(one)} and {job(other)}: submit_time {_shown(texts, values, one)} and "
+            f"{_shown(texts, values, other)} cannot be told apart: so far from 0 both become "
+            f"{float(values[one])!r}\n  subtract the first submit time from all, or round them"
+        )
+
+
+def _merged(texts: Sequence[str], values: Floats) -> tuple[int, int] | None:
+    """Find two times that are written differently and are one float64."""
+    order = np.argsort(values, kind="stable")
+    for place in np.flatnonzero(np.diff(values[order]) == 0).tolist():
+        one, other = int(order[place]), int(order[place + 1])
+        if texts[one] != texts[other]:
+            difference = _exact(texts[one], values[one]) - _exact(texts[other], values[other])
+            if abs(difference) >= _FINEST:
+                return one, other
+    return None
+
+
+def _exact(text: str, value: float) -> Decimal:
+    try:
+        return Decimal(text or repr(float(value)))
+    except InvalidOperation:
+        return Decimal(float(value))  # no number; that is for the column's own check
+
+
+def _shown(texts: Sequence[str], values: Floats, row: int) -> str:
+    return texts[row][:60] or repr(float(values[row]))
