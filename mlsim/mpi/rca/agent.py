@@ -31,6 +31,7 @@ _CLOSE_SECONDS = 1.0
 _BACKLOG = 256
 """Connections that are accepted in a row; fewer than may be open, so that none is dropped unread."""
 _MOST_NONCES = 1_000_000
+_ENDS = f"{BUSY}: the agent ends"
 
 
 class Agent:
@@ -76,6 +77,7 @@ class Agent:
         self._more = asyncio.Event()
         self.taken = self.refused = 0
         self._server: asyncio.Server | None = None
+        self._ends = False
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Begin to listen; give the address, whose port was chosen if it was 0.
@@ -116,7 +118,8 @@ class Agent:
         """
         if self._server is not None:
             self._server.close()
-        self._connections.drop_silent(f"{BUSY}: the agent ends")
+        self._ends = True
+        self._connections.drop_silent(_ENDS)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
             for task in self._tasks:
@@ -136,6 +139,8 @@ class Agent:
                 await asyncio.wait_for(writer.drain(), _READ_SECONDS)
         except (OSError, TimeoutError) as error:
             self._refuse(connection, type(error).__name__)
+        except asyncio.CancelledError:  # by close alone, and there is nothing more to do
+            self._refuse(connection, "the agent ended first")
         finally:
             self._connections.remove(connection)
             self._tasks.discard(task)
@@ -145,6 +150,8 @@ class Agent:
 
     async def _answer(self, connection: Connection, reader: asyncio.StreamReader) -> bytes:
         try:
+            if self._ends:  # it came with the last ones
+                raise RefusedError(_ENDS)
             self._connections.add(connection)
             line = await self._line(reader)
             connection.silent = False
