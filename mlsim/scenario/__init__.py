@@ -3,7 +3,7 @@
 from mlsim.scenario.amounts import Quantity
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
-from mlsim.scenario.catalogue import Option, options
+from mlsim.scenario.catalogue import Option, dotted_keys, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.cp import CpConfig
@@ -137,6 +137,7 @@ __all__ = [
     "Word",
     "WorkloadConfig",
     "WorkloadFormat",
+    "dotted_keys",
     "dump",
     "from_mapping",
     "installed_names",

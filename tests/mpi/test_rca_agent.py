@@ -98,21 +98,20 @@ class Load:
     def __init__(self, agent: Listening, threads: int = 4) -> None:
         self._agent, self._silent = agent, []  # type: ignore[var-annotated]
         self.flows = threading.Semaphore(0)
-        self._threads = [threading.Thread(target=self._press, args=(row,)) for row in range(threads)]
+        self._threads = [threading.Thread(target=self._press) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
-    def _press(self, row: int) -> None:
+    def _press(self) -> None:
         lines = (line_of, lambda: b"junk\n", lambda: b"x" * (2 * LONGEST) + b"\n")
-        try:
-            while True:
+        while self._agent.process.poll() is None:
+            try:
                 for line in lines:
                     self._agent.answer(line())
                 self._silent.append(self._agent.connect())
                 self.flows.release()
-        except OSError:
-            if self._agent.process.poll() is None:
-                self._press(row)  # one connection was dropped; go on
+            except OSError:
+                continue  # one connection was dropped
 
     def wait(self, rounds: int) -> None:
         for _ in range(rounds):
