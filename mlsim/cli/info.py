@@ -39,13 +39,22 @@ def check(
     resolved: Annotated[
         bool, typer.Option("--resolved", help="Print the scenario with every default filled in.")
     ] = False,
+    plugins: Annotated[
+        bool,
+        typer.Option(
+            "--plugins", help="Execute the code that FILE names: make its classes, compile its techniques."
+        ),
+    ] = False,
 ) -> None:
-    """Check FILE, and that the files it names are there and can be read, without simulating."""
+    """Check FILE, and that the files it names are there and can be read, without simulating.
+
+    Code that it names is parsed, and not executed unless --plugins is given.
+    """
     from mlsim.cosim import survey
     from mlsim.scenario import dump, load, parse_overrides
 
     scenario = load(file, parse_overrides(set_ or []))
-    found = survey(scenario)
+    found = survey(scenario, plugins)
     if resolved:
         print(dump(scenario), end="")
         return
