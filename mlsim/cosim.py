@@ -48,6 +48,7 @@ from mlsim.platform import Machine, machine_of
 from mlsim.platform.power import power_of
 from mlsim.record import Chunks, JobState, Loops, Messages, NodePower, Nodes, PEs, Records, empty
 from mlsim.scenario import (
+    PLUGIN_KEYS,
     ApplicationConfig,
     ApplicationModel,
     BatchConfig,
@@ -57,6 +58,7 @@ from mlsim.scenario import (
     Mapping,
     Scenario,
     TraceLevel,
+    check_code,
     located_plugin,
     located_technique,
     replay_obstacle,
@@ -425,8 +427,15 @@ class Survey:
     notes: dict[str, int]
 
 
-def survey(scenario: Scenario) -> Survey:
+def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     """Read everything that a scenario names, without simulating.
+
+    Parameters
+    ----------
+    scenario
+        Which.
+    plugins
+        Whether the user's own code is executed: classes made, techniques compiled. Otherwise it is parsed.
 
     Raises
     ------
@@ -437,8 +446,10 @@ def survey(scenario: Scenario) -> Survey:
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     if scenario.application.model is ApplicationModel.LOOP:
         _cost_profiles(scenario, machine)
+    check_code(scenario)
+    check_plugins(_batch(scenario), execute=plugins)
+    if plugins and scenario.application.model is ApplicationModel.LOOP:
         check_technique(_application(scenario).technique)
-    check_plugins(_batch(scenario))
     workload = _open(scenario, machine, requests)
     _check_traceable(scenario, workload)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
@@ -464,8 +475,7 @@ def _application(scenario: Scenario) -> ApplicationConfig:
 
 def _batch(scenario: Scenario) -> BatchConfig:
     """Give the batch level with files of the user's own plugins as they were found."""
-    keys = ("dispatcher", "policy", "allocator", "predictor")
-    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in keys})
+    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in PLUGIN_KEYS})
 
 
 def _open(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:

@@ -98,18 +98,42 @@ def make_plugin(family: str, name: str) -> Any:
     return plugin
 
 
-def check_plugins(config: BatchConfig) -> None:
-    """Make every plugin that a scenario names, to see whether it can be.
+def check_plugins(config: BatchConfig, execute: bool) -> None:
+    """Check the plugins that a scenario names.
+
+    Parameters
+    ----------
+    config
+        The scenario's, with files as they were found.
+    execute
+        Whether each is made. Otherwise no code of theirs is executed, and of installed ones it is checked
+        that their names can be used; for files see :func:`mlsim.scenario.check_code`.
 
     Raises
     ------
     InputError
-        If one cannot be.
+        If one cannot be made or used.
     """
     for family in FAMILIES:
         name = getattr(config, family)
-        if not isinstance(name, Word):
+        if isinstance(name, Word):
+            continue
+        if execute:
             make_plugin(family, name)
+        elif user_function(name) is None:
+            _check_name(family, name)
+
+
+def _check_name(family: str, name: str) -> None:
+    """Check that one installed package offers a plugin, without importing it."""
+    group, _, words = FAMILIES[family]
+    title, points = f"{family} {name}", sorted(entry_points(group=group), key=lambda point: point.value)
+    for point in points:
+        if point.name == name:
+            if clash := _clash(point, points, words):
+                raise InputError(f"{title}: {clash}")
+            return
+    raise InputError(f"{title}: no installed package offers it in the group {group}")
 
 
 def installed(family: str) -> Iterator[tuple[str, str, str]]:
@@ -121,15 +145,22 @@ def installed(family: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _trouble(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) -> str:
+    if clash := _clash(point, points, words):
+        return clash
+    try:
+        point.load()
+    except Exception as error:  # whatever the package raises
+        return f"cannot be imported: {type(error).__name__}: {error}"
+    return ""
+
+
+def _clash(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) -> str:
+    """Say why a name cannot be used, whatever is behind it."""
     if point.name.casefold() in (word.casefold() for word in words):
         return "its name is one of mlsim's own"
     same = [other.value for other in points if other.name == point.name]
     if len(same) > 1:
         return f"its name is there {len(same)} times: {', '.join(same)}"
-    try:
-        point.load()
-    except Exception as error:  # whatever the package raises
-        return f"cannot be imported: {type(error).__name__}: {error}"
     return ""
 
 

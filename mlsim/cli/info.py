@@ -39,13 +39,22 @@ def check(
     resolved: Annotated[
         bool, typer.Option("--resolved", help="Print the scenario with every default filled in.")
     ] = False,
+    plugins: Annotated[
+        bool,
+        typer.Option(
+            "--plugins", help="Execute the code that FILE names: make its classes, compile its techniques."
+        ),
+    ] = False,
 ) -> None:
-    """Check FILE, and that the files it names are there and can be read, without simulating."""
+    """Check FILE, and that the files it names are there and can be read, without simulating.
+
+    Code that it names is parsed, and not executed unless --plugins is given.
+    """
     from mlsim.cosim import survey
     from mlsim.scenario import dump, load, parse_overrides
 
     scenario = load(file, parse_overrides(set_ or []))
-    found = survey(scenario)
+    found = survey(scenario, plugins)
     if resolved:
         print(dump(scenario), end="")
         return
@@ -56,11 +65,27 @@ def check(
     print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
 
 
-def schema() -> None:
-    """Print the JSON schema of scenario files, for editors."""
-    from mlsim.scenario import json_schema
+class FileKind(StrEnum):
+    """What a YAML file is for."""
 
-    print(json.dumps(json_schema(), indent=2))
+    SCENARIO = "scenario"
+    LOOP = "loop"
+    STUDY = "study"
+
+
+def schema(
+    for_: Annotated[
+        FileKind,
+        typer.Option(
+            "--for",
+            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study.",
+        ),
+    ] = FileKind.SCENARIO,
+) -> None:
+    """Print the JSON schema of scenario files, or of loops or studies, for editors."""
+    from mlsim.experiment.schemas import schema_of
+
+    print(json.dumps(schema_of(for_.value), indent=2))
 
 
 def list_(
@@ -166,4 +191,4 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
             ]
         case Listing.OPTIONS:
-            return ("key", "allowed", "default", "meaning"), [tuple(map(str, row)) for row in options()]
+            return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]

@@ -45,6 +45,12 @@ def listen(
             show_default=False,
         ),
     ] = None,
+    hook_timeout: Annotated[
+        float, typer.Option(min=0.001, help="Longest time that one hook may take, in s; then it is ended.")
+    ] = 60.0,
+    hooks_at_once: Annotated[
+        int, typer.Option(min=1, max=1000, help="Hooks that run at the same time; others wait.")
+    ] = 4,
     count: Annotated[
         int | None, typer.Option(min=1, help="End after so many messages taken.", show_default=False)
     ] = None,
@@ -53,14 +59,18 @@ def listen(
         bool, typer.Option("--any-host", help="Allow an address that other machines can reach.")
     ] = False,
 ) -> None:
-    """Receive NodeIdle messages of real runs until interrupted."""
-    import asyncio
+    """Receive NodeIdle messages of real runs until interrupted.
+
+    SIGTERM, SIGINT and SIGHUP end it and its hooks within some seconds; exit code 128 + number of the signal.
+    """
     import logging
+    import math
     import shlex
     import sys
 
     from mlsim.errors import InputError
     from mlsim.mpi.rca.agent import Agent
+    from mlsim.mpi.rca.service import serve
     from mlsim.mpi.rca.wire import address_of, find_secret
 
     host, port = address_of(address)
@@ -69,21 +79,23 @@ def listen(
             f"--address {address}: other machines can reach it; messages are signed but not encrypted; "
             "give --any-host if that is meant, or 127.0.0.1:PORT"
         )
+    for option, seconds in (("--max-age", max_age), ("--hook-timeout", hook_timeout)):
+        if not math.isfinite(seconds):
+            raise InputError(f"{option} {seconds}; allowed: a number of seconds")
     try:
         words = shlex.split(hook or "")
     except ValueError as error:
         raise InputError(f"--hook {hook}: {error}") from error
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    agent = Agent(find_secret(secret_file), records, words, max_age)
+    agent = Agent(find_secret(secret_file), records, words, max_age, hook_timeout, hooks_at_once)
 
-    async def serve() -> None:
-        place = await agent.listen(host, port)
-        print(f"listening on {place[0]}:{place[1]}", flush=True)
-        while count is None or agent.taken < count:
-            await asyncio.sleep(0.05)
-        await agent.close()
+    def listening(host: str, port: int) -> None:
+        print(f"listening on {host}:{port}", flush=True)
 
-    asyncio.run(serve())
+    number = serve(agent, host, port, count, listening)
+    logging.getLogger("mlsim.rca").info("ended: %d taken, %d refused", agent.taken, agent.refused)
+    if number:
+        raise typer.Exit(128 + number)
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,11 +14,11 @@ from mlsim.experiment.grid import Axis, matches
 from mlsim.experiment.result import Result
 from mlsim.experiment.study_file import entries, one_of
 
-__all__ = ["Balance", "PictureSpec", "balance_of", "busy_curve", "picture_of"]
+__all__ = ["PICTURE_KEYS", "Balance", "PictureSpec", "balance_of", "busy_curve", "picture_of"]
 
 Floats = NDArray[np.float64]
 
-_KEYS = {
+PICTURE_KEYS = {
     "utilization": ("lines", "panels", "where"),
     "balance": ("lines", "panels", "where"),
     "metric": ("along", "lines", "panels", "where", "relative", "metric"),
@@ -79,10 +79,10 @@ def picture_of(value: object, axes: Sequence[Axis], place: str) -> PictureSpec:
         If it has another shape; the message begins with ``place``.
     """
     if not isinstance(value, dict) or "kind" not in value:
-        raise InputError(f"{place}: {value!r}; allowed: mappings with kind, one of {', '.join(_KEYS)}")
-    kind = one_of(value["kind"], list(_KEYS), f"{place}: kind")
+        raise InputError(f"{place}: {value!r}; allowed: mappings with kind, one of {', '.join(PICTURE_KEYS)}")
+    kind = one_of(value["kind"], list(PICTURE_KEYS), f"{place}: kind")
     for key in value:
-        one_of(key, ["kind", *_KEYS[kind]], f"{place}: {kind}")
+        one_of(key, ["kind", *PICTURE_KEYS[kind]], f"{place}: {kind}")
     names = [axis.name for axis in axes]
     chosen = {
         key: one_of(value[key], names, f"{place}: {key}")
@@ -90,7 +90,7 @@ def picture_of(value: object, axes: Sequence[Axis], place: str) -> PictureSpec:
         if key in value
     }
     for key in ("lines", "along"):
-        if key in _KEYS[kind] and key not in chosen:
+        if key in PICTURE_KEYS[kind] and key not in chosen:
             raise InputError(f"{place}: {kind}: {key}: missing; allowed: {', '.join(names)}")
     (where,) = entries([value.get("where", {})], axes, f"{place}: where")
     return PictureSpec(

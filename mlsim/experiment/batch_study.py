@@ -49,9 +49,9 @@ from mlsim.experiment.result import Result
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
 from mlsim.scenario import Scenario, load
 
-__all__ = ["BatchStudy", "RunRow", "is_batch_study", "load_batch_study", "run_batch_study"]
+__all__ = ["KEYS", "BatchStudy", "RunRow", "is_batch_study", "load_batch_study", "run_batch_study"]
 
-_KEYS = (
+KEYS = (
     *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions"),
     *("metrics", "relative", "reference", "pictures"),
 )
@@ -154,7 +154,7 @@ def load_batch_study(path: str | Path) -> BatchStudy:
     """
     file = file_of(path)
     text = file_text(file)
-    content = mapping(text, file, _KEYS)
+    content = mapping(text, file, KEYS)
     one_of(content.get("of"), ["runs"], f"{file}: of")
     axes = axes_of(content["vary"], f"{file}: vary")
     names = [axis.name for axis in axes]

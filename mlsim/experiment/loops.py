@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mlsim.analysis.plots import Curve
 
 __all__ = [
+    "LEFT_ASIDE",
     "LoopResult",
     "choices",
     "load_loop",
@@ -43,6 +44,9 @@ _STAND_IN: dict[str, object] = {
     "batch": None,
     "coordination": None,
 }
+
+LEFT_ASIDE = tuple(_STAND_IN)
+"""Sections of a scenario that a loop alone does not read."""
 
 SCHEMA_VERSION = 1
 

@@ -33,9 +33,9 @@ from mlsim.experiment.loops import LoopResult, load_loop, run_loop
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
 from mlsim.scenario import Scenario
 
-__all__ = ["Study", "StudyRow", "load_study", "run_study"]
+__all__ = ["KEYS", "Study", "StudyRow", "load_study", "run_study"]
 
-_KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "reference", "timelines")
+KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "reference", "timelines")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def load_study(path: str | Path) -> Study:
     """
     file = file_of(path)
     text = file_text(file)
-    content = mapping(text, file, _KEYS)
+    content = mapping(text, file, KEYS)
     one_of(content.get("of", "loops"), ["loops"], f"{file}: of")
     axes = axes_of(content["vary"], f"{file}: vary")
     names = [axis.name for axis in axes]

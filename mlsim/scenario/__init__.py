@@ -3,7 +3,7 @@
 from mlsim.scenario.amounts import Quantity
 from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
-from mlsim.scenario.catalogue import Option, options
+from mlsim.scenario.catalogue import Option, dotted_keys, options
 from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.cp import CpConfig
@@ -17,7 +17,7 @@ from mlsim.scenario.loading import from_mapping, load, loads
 from mlsim.scenario.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.output import OutputConfig
 from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import located_plugin, located_technique, resolve_path
+from mlsim.scenario.paths import PLUGIN_KEYS, check_code, located_plugin, located_technique, resolve_path
 from mlsim.scenario.perturbation import PerturbationConfig
 from mlsim.scenario.platform import NodeGroup, PlatformConfig
 from mlsim.scenario.plugins import installed_names
@@ -72,6 +72,7 @@ from mlsim.scenario.workload import CleaningConfig, DatesConfig, SelectConfig, W
 __all__ = [
     "CORES",
     "MEMORY",
+    "PLUGIN_KEYS",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -137,6 +138,8 @@ __all__ = [
     "Word",
     "WorkloadConfig",
     "WorkloadFormat",
+    "check_code",
+    "dotted_keys",
     "dump",
     "from_mapping",
     "installed_names",

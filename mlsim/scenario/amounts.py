@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from mlsim.scenario.hints import shown
-from mlsim.scenario.kinds import Kind
+from mlsim.scenario.kinds import Kind, literal
 from mlsim.scenario.units import (
     BANDWIDTH,
     FLOP,
@@ -120,7 +119,7 @@ def _check_sign(value: object, number: float, positive: bool, limit: str) -> Non
 
 
 def _amount_schema(positive: bool, *dimensions: Dimension) -> dict[str, Any]:
-    spellings = [re.escape(word) for dimension in dimensions for word in dimension.spellings]
+    spellings = [literal(word) for dimension in dimensions for word in dimension.spellings]
     pattern = rf"^\s*\+?[0-9.][0-9._]*([eE][+-]?[0-9]+)?\s*({'|'.join(spellings)})?\s*$"
     number = {"type": "number", "exclusiveMinimum" if positive else "minimum": 0}
     example = [dimension.example for dimension in dimensions]

@@ -11,7 +11,7 @@ from mlsim.scenario.kinds import Kind
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.section import Section, field_kind, field_section, fields_by_key
 
-__all__ = ["Option", "options"]
+__all__ = ["Option", "dotted_keys", "options"]
 
 
 class Option(NamedTuple):
@@ -27,17 +27,34 @@ class Option(NamedTuple):
         As a scenario file would write it; "needed" if there is none, empty if the description tells it.
     description
         Meaning, unit, and the source of the default.
+    named
+        Whether its value is a mapping of names of the user's own.
     """
 
     key: str
     allowed: str
     default: str
     description: str
+    named: bool = False
 
 
 def options() -> list[Option]:
     """List every key that holds a value, in the order of the reference page."""
     return list(_walk(Scenario, ""))
+
+
+def dotted_keys() -> list[str]:
+    """List every key that can be set: those of :func:`options`, and the sections and lists around them.
+
+    ``*`` at the end stands for a name of the user's, as of a resource.
+    """
+    found: dict[str, None] = {}
+    for option in options():
+        parts = option.key.split(".")
+        found |= dict.fromkeys(".".join(parts[: end + 1]) for end in range(len(parts)))
+        if option.named:
+            found[f"{option.key}.*"] = None
+    return list(found)
 
 
 def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
@@ -46,7 +63,8 @@ def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
         kind = field_kind(field)
         if kind is not None:
             default = default_text(field, kind)
-            yield Option(prefix + key, kind.allowed, default, field.description or "")
+            named = kind.json().get("type") == "object"
+            yield Option(prefix + key, kind.allowed, default, field.description or "", named)
         elif inner is not None:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}")
 

@@ -30,6 +30,7 @@ __all__ = [
     "Text",
     "Whole",
     "WordKind",
+    "literal",
 ]
 
 T = TypeVar("T")
@@ -256,7 +257,24 @@ class WordKind(Kind[W]):
 
 
 def _both_cases(letter: str) -> str:
-    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else letter
+    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else literal(letter)
+
+
+def literal(text: str) -> str:
+    r"""Escape a text for a pattern of a JSON schema.
+
+    Those are regular expressions of ECMA-262, often read with the flag ``u``: only characters of the syntax
+    may be escaped, and ``re.escape`` escapes more.
+
+    Examples
+    --------
+    >>> literal("EASY++"), literal("best-fit")
+    ('EASY\\+\\+', 'best-fit')
+    """
+    return "".join(f"\\{letter}" if letter in _SYNTAX else letter for letter in text)
+
+
+_SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
 
 
 Count = Annotated[int, Whole(1)]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from mlsim._files import expanded, is_directory, is_file, named
 from mlsim.errors import InputError
+from mlsim.scenario.code import check_definition
 from mlsim.scenario.schema import Scenario
 from mlsim.scenario.techniques import split_technique, user_function
+from mlsim.scenario.words import ApplicationModel
 
-__all__ = ["located_plugin", "located_technique", "resolve_path"]
+__all__ = ["check_code", "located_plugin", "located_technique", "resolve_code", "resolve_path"]
 
 VARIABLE = "MLSIM_TRACES"
+PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
+"""Keys of the ``batch`` section that may name a class of the user's own."""
 
 
 def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
@@ -42,7 +46,30 @@ def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path
     for directory, _ in places:
         if is_file(directory / wanted):
             return directory / wanted
-    raise InputError(_not_found(scenario, wanted, places, key))
+    advice = f"set {VARIABLE} to the directory of your logs (several with '{os.pathsep}' between)"
+    raise InputError(_not_found(scenario, wanted, places, key, advice))
+
+
+def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
+    """Find a file of code that a scenario names.
+
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file and
+    nowhere else: what is executed does not depend on where logs are kept, nor on the current directory.
+
+    Raises
+    ------
+    InputError
+        If it is not there.
+    """
+    wanted = expanded(path)
+    own, *others = _places(scenario, wanted)
+    if is_file(own[0] / wanted):
+        return own[0] / wanted
+    elsewhere = next((place / wanted for place, _ in others if is_file(place / wanted)), None)
+    advice = f"code is not looked up in ${VARIABLE} or ./traces"
+    if elsewhere is not None:
+        advice += f"; if {named(elsewhere)} is meant, name it by its whole path"
+    raise InputError(_not_found(scenario, wanted, [own], key, advice))
 
 
 def located_technique(scenario: Scenario) -> str:
@@ -57,7 +84,7 @@ def located_technique(scenario: Scenario) -> str:
     for level in split_technique(scenario.application.technique):
         function = user_function(level)
         if function is not None:
-            path = resolve_path(scenario, function[0], key="application.technique")
+            path = resolve_code(scenario, function[0], "application.technique")
             level = f"{path}:{function[1]}"
         levels.append(str(level))
     return "+".join(levels)
@@ -73,7 +100,29 @@ def located_plugin(scenario: Scenario, key: str) -> str:
     """
     name: str = getattr(scenario.batch, key)
     own = user_function(name)
-    return name if own is None else f"{resolve_path(scenario, own[0], key=f'batch.{key}')}:{own[1]}"
+    return name if own is None else f"{resolve_code(scenario, own[0], f'batch.{key}')}:{own[1]}"
+
+
+def check_code(scenario: Scenario) -> None:
+    """Check that files of the user's own code are there and define what is named, without executing them.
+
+    Raises
+    ------
+    InputError
+        If one is not, or does not.
+    """
+    for key in PLUGIN_KEYS:
+        own = user_function(getattr(scenario.batch, key))
+        if own is not None:
+            path = resolve_code(scenario, own[0], f"batch.{key}")
+            check_definition(path, own[1], "class", f"{scenario.source}: batch.{key}: {path}")
+    if scenario.application.model is ApplicationModel.LOOP:
+        for level in split_technique(scenario.application.technique):
+            own = user_function(level)
+            if own is not None:
+                path = resolve_code(scenario, own[0], "application.technique")
+                place = f"{scenario.source}: application.technique: {path}"
+                check_definition(path, own[1], "function", place)
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
@@ -87,7 +136,9 @@ def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
     yield Path("traces"), "in the current directory"
 
 
-def _not_found(scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str) -> str:
+def _not_found(
+    scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str, advice: str
+) -> str:
     lines = [f"{scenario.source}: {key}: there is no file '{named(wanted)}'; looked for"]
     for directory, reason in places:
         path = directory / wanted
@@ -96,7 +147,7 @@ def _not_found(scenario: Scenario, wanted: Path, places: list[tuple[Path, str]],
     if similar:
         lines.append(f"did you mean {' or '.join(similar)}?")
     if not wanted.is_absolute():
-        lines.append(f"set {VARIABLE} to the directory of your logs (several with '{os.pathsep}' between)")
+        lines.append(advice)
     return "\n".join(lines)
 
 

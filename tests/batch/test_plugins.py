@@ -366,7 +366,8 @@ def test_the_catalogue_names_every_word():
     assert [*(entry.name for entry in catalogue.DISPATCHERS), *MEANINGS] == list(Dispatcher)
 
 
-def test_check_makes_the_plugins(plugin, tmp_path):
+@pytest.mark.parametrize("execute", [False, True])
+def test_check_looks_for_the_plugins(plugin, tmp_path, execute):
     from mlsim.cosim import survey
     from mlsim.scenario import from_mapping
 
@@ -377,7 +378,7 @@ def test_check_makes_the_plugins(plugin, tmp_path):
         "workload": {"path": "jobs.csv", "mapping": "core"},
         "batch": {"policy": "./" + name.rsplit("/", 1)[1]},
     }
-    assert survey(from_mapping(scenario, directory=tmp_path)).jobs == 1
+    assert survey(from_mapping(scenario, directory=tmp_path), execute).jobs == 1
     scenario["batch"] = {"policy": scenario["batch"]["policy"].replace("Mine", "Yours")}
     with pytest.raises(InputError, match="there is no class 'Yours'; the file has: Mine"):
-        survey(from_mapping(scenario, directory=tmp_path))
+        survey(from_mapping(scenario, directory=tmp_path), execute)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mlsim.errors import InputError
 from mlsim.mpi.rca.agent import Agent
-from mlsim.mpi.rca.wire import LONGEST, IdleNode, RefusedError, address_of, find_secret, pack, unpack
+from mlsim.mpi.rca.wire import LONGEST, IdleNode, RefusedError, _mac, address_of, find_secret, pack, unpack
 
 SECRET = b"a secret that is long enough"
 
@@ -66,6 +66,25 @@ def test_a_changed_byte_is_refused(place: int, change: int) -> None:
 def test_any_bytes_are_refused(line: bytes) -> None:
     with pytest.raises(RefusedError):
         unpack(line, SECRET)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(["type", "nonce", *IdleNode.__dataclass_fields__, "other"]), _JSON)
+def test_any_signed_value_is_taken_or_refused(key: str, value: object) -> None:
+    good = json.loads(pack(message(time=1.5), SECRET))["body"]
+    body = good | {key: value}
+    line = json.dumps({"body": body, "mac": _mac(body, SECRET)}).encode()
+    try:
+        got, nonce = unpack(line, SECRET)
+    except RefusedError:
+        return
+    assert {"type": "NodeIdle", "nonce": nonce, **vars(got)} == body
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
+import stat
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,15 +19,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mlsim.errors import InputError
-from mlsim.mpi.rca.wire import LONGEST, IdleNode, RefusedError, unpack
+from mlsim.mpi.rca.connections import Connection, Connections, most_connections
+from mlsim.mpi.rca.hooks import Hooks
+from mlsim.mpi.rca.limited_log import LimitedLog
+from mlsim.mpi.rca.wire import BUSY, LONGEST, SENT_BEFORE, IdleNode, RefusedError, unpack
 
 __all__ = ["Agent"]
 
-_log = logging.getLogger("mlsim.rca")
-
 _READ_SECONDS = 5.0
-_MOST_CONNECTIONS = 256
+_CLOSE_SECONDS = 1.0
+_BACKLOG = 256
+"""Connections that are accepted in a row; fewer than may be open, so that none is dropped unread."""
 _MOST_NONCES = 1_000_000
+_ENDS = f"{BUSY}: the agent ends"
 
 
 class Agent:
@@ -44,12 +48,14 @@ class Agent:
     max_age
         Seconds by which a message's time may differ from ours; nonces are remembered for as long.
     hook_timeout
-        Seconds after which a hook is killed.
+        Seconds after which a hook is ended.
+    hooks_at_once
+        How many hooks run at the same time.
 
     Attributes
     ----------
     taken, refused
-        How many messages.
+        How many messages, and how many lines and connections that were none.
     """
 
     def __init__(
@@ -59,14 +65,19 @@ class Agent:
         hook: Sequence[str] = (),
         max_age: float = 300.0,
         hook_timeout: float = 60.0,
+        hooks_at_once: int = 4,
     ) -> None:
-        self._secret, self._records, self._hook = secret, records, tuple(hook)
-        self._max_age, self._hook_timeout = max_age, hook_timeout
+        self._secret, self._records, self._max_age = secret, records, max_age
         self._nonces: OrderedDict[str, float] = OrderedDict()
-        self._open = 0
-        self._hooks: set[asyncio.Task[None]] = set()
+        self._log = LimitedLog(logging.getLogger("mlsim.rca"))
+        self._hooks = Hooks(hook, hooks_at_once, hook_timeout, self._log)
+        most = most_connections()
+        self._connections = Connections(most, max(1, most // 2))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._more = asyncio.Event()
         self.taken = self.refused = 0
         self._server: asyncio.Server | None = None
+        self._ends = False
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Begin to listen; give the address, whose port was chosen if it was 0.
@@ -74,56 +85,94 @@ class Agent:
         Raises
         ------
         InputError
-            If the address cannot be used.
+            If the address, or the file of records, cannot be used.
         """
+        if self._records is not None:
+            _check_records(self._records)
         try:
-            self._server = await asyncio.start_server(self._connected, host, port, limit=LONGEST)
+            self._server = await asyncio.start_server(
+                self._connected,
+                host,
+                port,
+                limit=LONGEST,
+                backlog=min(_BACKLOG, most_connections() // 4 or 1),
+            )
         except OSError as error:
             raise InputError(f"{host}:{port}: cannot listen: {error.strerror or error}") from error
         address = self._server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 
-    async def close(self) -> None:
-        """Listen no more; wait for hooks that run."""
+    async def has_taken(self, count: int | None) -> None:
+        """Wait until so many messages have been taken; None: for ever."""
+        while count is None or self.taken < count:
+            self._more.clear()
+            await self._more.wait()
+
+    async def close(self, end_hooks: bool = False) -> None:
+        """Listen no more, answer the lines that have come, wait for hooks that run.
+
+        Parameters
+        ----------
+        end_hooks
+            Whether hooks are ended instead; then all is done within some seconds.
+        """
         if self._server is not None:
             self._server.close()
-            await self._server.wait_closed()
-        if self._hooks:
-            await asyncio.wait(self._hooks)
+        self._ends = True
+        self._connections.drop_silent(_ENDS)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+            for task in self._tasks:
+                task.cancel()
+        await (self._hooks.end() if end_hooks else self._hooks.finish())
+        self._log.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = str(writer.get_extra_info("peername"))
-        self._open += 1
+        task = asyncio.current_task()
+        assert task is not None, "connections are served by tasks"
+        self._tasks.add(task)
+        connection = Connection(writer)
         try:
-            answer = await self._answer(reader, peer)
-            writer.write(answer)
-            await asyncio.wait_for(writer.drain(), _READ_SECONDS)
+            answer = await self._answer(connection, reader)
+            if not connection.dropped:
+                writer.write(answer)
+                await asyncio.wait_for(writer.drain(), _READ_SECONDS)
         except (OSError, TimeoutError) as error:
-            _log.warning("refused: %s: %s", peer, type(error).__name__)
-            self.refused += 1
+            self._refuse(connection, type(error).__name__)
+        except asyncio.CancelledError:  # by close alone, and there is nothing more to do
+            self._refuse(connection, "the agent ended first")
         finally:
-            self._open -= 1
+            self._connections.remove(connection)
+            self._tasks.discard(task)
             writer.close()
             with contextlib.suppress(OSError):  # the other side may be gone already
                 await writer.wait_closed()
 
-    async def _answer(self, reader: asyncio.StreamReader, peer: str) -> bytes:
+    async def _answer(self, connection: Connection, reader: asyncio.StreamReader) -> bytes:
         try:
-            if self._open > _MOST_CONNECTIONS:
-                raise RefusedError(f"more than {_MOST_CONNECTIONS} connections")
-            message = self._checked(await self._line(reader))
+            if self._ends:  # it came with the last ones
+                raise RefusedError(_ENDS)
+            self._connections.add(connection)
+            line = await self._line(reader)
+            connection.silent = False
+            self._take(self._checked(line))
         except RefusedError as error:
-            self.refused += 1
-            _log.warning("refused: %s: %s", peer, error)
+            reason = "dropped, as it was silent and others came" if connection.dropped else str(error)
+            self._refuse(connection, reason)
             return f"refused: {error}\n".encode()
-        self.taken += 1
-        _log.info("job %s: node %s is idle (%d ranks)", message.job, message.node, message.ranks)
-        self._record(message)
-        if self._hook:
-            task = asyncio.create_task(self._call_hook(message))
-            self._hooks.add(task)
-            task.add_done_callback(self._hooks.discard)
         return b"ok\n"
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        self.refused += 1
+        self._log.add(logging.WARNING, "refused", f"{connection.peer}: {reason}")
+
+    def _take(self, message: IdleNode) -> None:
+        self.taken += 1
+        self._more.set()
+        text = f"job {message.job}: node {message.node} is idle ({message.ranks} ranks)"
+        self._log.add(logging.INFO, "taken", text)
+        self._record(message)
+        self._hooks.call(message)
 
     async def _line(self, reader: asyncio.StreamReader) -> bytes:
         try:
@@ -147,9 +196,11 @@ class Agent:
         while self._nonces and next(iter(self._nonces.values())) < now - 2 * self._max_age:
             self._nonces.popitem(last=False)
         if nonce in self._nonces:
-            raise RefusedError("sent a second time")
+            raise RefusedError(SENT_BEFORE)
         if len(self._nonces) >= _MOST_NONCES:
             raise RefusedError("too many messages")
+        if self._hooks.full:
+            raise RefusedError(f"{BUSY}: too many hooks wait")
         self._nonces[nonce] = now
         return message
 
@@ -160,34 +211,15 @@ class Agent:
             with self._records.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"received": time.time(), **asdict(message)}) + "\n")
         except OSError as error:
-            _log.error("%s: cannot be written: %s", self._records, error.strerror)
+            self._log.add(logging.ERROR, "records", f"{self._records}: cannot be written: {error.strerror}")
 
-    async def _call_hook(self, message: IdleNode) -> None:
-        words = (*self._hook, message.job, message.node)
-        environment = {
-            **os.environ,
-            "MLSIM_RCA_JOB": message.job,
-            "MLSIM_RCA_NODE": message.node,
-            "MLSIM_RCA_NODE_NUMBER": str(message.node_number),
-        }
-        for name in ("MLSIM_RCA_SECRET", "MLSIM_RCA_SECRET_FILE"):
-            environment.pop(name, None)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *words, env=environment, stdin=asyncio.subprocess.DEVNULL
-            )
-        except OSError as error:
-            _log.error("hook %s: cannot be started: %s", words[0], error.strerror)
-            return
-        try:
-            code = await asyncio.wait_for(process.wait(), self._hook_timeout)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            _log.error(
-                "hook for node %s: not done after %.0f s, and killed", message.node, self._hook_timeout
-            )
-            return
-        _log.log(
-            logging.INFO if code == 0 else logging.ERROR, "hook for node %s: exit %d", message.node, code
-        )
+
+def _check_records(file: Path) -> None:
+    """Check that lines can be appended; a pipe nobody reads would stop the agent."""
+    try:
+        if file.exists() and stat.S_ISFIFO(file.stat().st_mode):
+            raise InputError(f"{file}: is a pipe; allowed: a file that can be appended to")
+        with file.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from error

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import warnings
 
 from mlsim.errors import InputError
-from mlsim.mpi.rca.wire import ADDRESS, LONGEST, IdleNode, address_of, find_secret, now, pack
+from mlsim.mpi.rca.wire import (
+    ADDRESS,
+    BUSY,
+    LONGEST,
+    SENT_BEFORE,
+    IdleNode,
+    address_of,
+    find_secret,
+    now,
+    pack,
+)
 
 __all__ = ["job_identifier", "send"]
 
 _TIMEOUT = 2.0
-"""Seconds that an agent may take to connect, and to answer."""
+"""Seconds within which a message is taken, or given up, however often it is tried."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
 
 
 def job_identifier() -> str:
@@ -36,19 +49,64 @@ def send(node: str, node_number: int, ranks: int, loop: str) -> bool:
     except (InputError, OSError) as error:
         _warn(node, str(error))
         return False
-    if answer != b"ok\n":
+    if answer != _TAKEN:
         _warn(node, answer.decode("utf-8", "replace").strip() or "no answer")
         return False
     return True
 
 
+_TAKEN = b"ok\n"
+_AGAIN = f"refused: {BUSY}".encode()
+_TAKEN_BEFORE = f"refused: {SENT_BEFORE}\n".encode()
+
+
 def _exchange(address: tuple[str, int], line: bytes) -> bytes:
-    with socket.create_connection(address, _TIMEOUT) as connection:
-        connection.settimeout(_TIMEOUT)
+    """Send a line until it is answered; connections that are refused or dropped are tried again.
+
+    The line stays the same: the agent knows by its nonce whether it has taken it already.
+    """
+    deadline, pause = time.monotonic() + _TIMEOUT, _FIRST_PAUSE
+    sent_before = False
+    while True:
+        failure: OSError | None = None
+        answer = b""
+        try:
+            answer = _exchange_once(address, line, deadline)
+        except OSError as error:
+            failure = error
+        if sent_before and answer == _TAKEN_BEFORE:
+            return _TAKEN  # only the answer was lost
+        if failure is None and answer and not answer.startswith(_AGAIN):
+            return answer
+        sent_before = True
+        if time.monotonic() + pause >= deadline:
+            if failure is not None:
+                raise failure
+            return answer
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _exchange_once(address: tuple[str, int], line: bytes, deadline: float) -> bytes:
+    """Send a line on a connection of its own; give the answer, empty if there is none."""
+    with socket.create_connection(address, _left(deadline)) as connection:
+        connection.settimeout(_left(deadline))
         connection.sendall(line)
-        with connection.makefile("rb") as stream:
-            return stream.readline(LONGEST)
+        answer = b""
+        while not answer.endswith(b"\n") and len(answer) < LONGEST:
+            connection.settimeout(_left(deadline))
+            part = connection.recv(LONGEST)
+            if not part:
+                break
+            answer += part
+        return answer
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until a time, of which there is always a little."""
+    return max(deadline - time.monotonic(), 0.001)
 
 
 def _warn(node: str, reason: str) -> None:
-    warnings.warn(f"mlsim: node {node} is idle, but the RCA agent was not told: {reason}", stacklevel=3)
+    text = f"mlsim: node {node} is idle, but the RCA agent was not told: {reason}"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)

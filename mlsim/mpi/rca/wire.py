@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 import os
 import re
 import secrets
@@ -23,9 +22,11 @@ from mlsim.errors import InputError
 
 __all__ = [
     "ADDRESS",
+    "BUSY",
     "LONGEST",
     "SECRET",
     "SECRET_FILE",
+    "SENT_BEFORE",
     "IdleNode",
     "RefusedError",
     "address_of",
@@ -38,7 +39,11 @@ ADDRESS, SECRET, SECRET_FILE = "MLSIM_RCA_ADDRESS", "MLSIM_RCA_SECRET", "MLSIM_R
 LONGEST = 4096
 """Bytes of the longest line that is read."""
 
+BUSY, SENT_BEFORE = "busy", "sent a second time"
+"""How reasons of refusals begin that a sender acts on: try again soon, and the first sending was taken."""
+
 _SHORTEST_SECRET = 16
+_LATEST = 1e12
 # No name begins with a dash: it could be taken for an option of a hook.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,200}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
@@ -103,7 +108,7 @@ def unpack(line: bytes, secret: bytes) -> tuple[IdleNode, str]:
         raise RefusedError("body is no object, or mac no text")
     try:
         expected = _mac(body, secret)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RefusedError("the body cannot be signed") from error
     if not hmac.compare_digest(expected.encode(), mac.encode("utf-8", "replace")):
         raise RefusedError("wrong MAC: forged, or another secret")
@@ -126,8 +131,8 @@ def _message(body: dict[str, Any]) -> tuple[IdleNode, str]:
             raise RefusedError(f"{key} is no number from 0 to 2^31")
     if isinstance(body["time"], bool) or not isinstance(body["time"], int | float):
         raise RefusedError("time is no number")
-    if not math.isfinite(body["time"]):
-        raise RefusedError("time is not finite")
+    if not 0.0 <= body["time"] < _LATEST:  # an integer may be too large for a float
+        raise RefusedError("time is no number of seconds since 1970")
     return IdleNode(**body), nonce
 
 

@@ -1,0 +1,142 @@
+"""The JSON schemas of files that are no scenarios: of loops alone, and of studies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mlsim.experiment.batch_pictures import PICTURE_KEYS
+from mlsim.experiment.batch_study import KEYS as RUN_KEYS
+from mlsim.experiment.loops import LEFT_ASIDE
+from mlsim.experiment.study import KEYS as LOOP_KEYS
+from mlsim.scenario import dotted_keys, json_schema
+from mlsim.scenario.kinds import literal
+
+__all__ = ["loop_schema", "schema_of", "study_schema"]
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """Return the JSON schema of a kind of file: scenario, loop or study."""
+    makers: dict[str, Callable[[], dict[str, Any]]] = {
+        "scenario": json_schema,
+        "loop": loop_schema,
+        "study": study_schema,
+    }
+    return makers[kind]()
+
+
+def loop_schema() -> dict[str, Any]:
+    """Return the schema of what ``mlsim loop``, ``mlsim mpi run`` and studies of loops read.
+
+    It is that of a scenario without the sections that a loop alone leaves aside; they may be there.
+    """
+    schema = json_schema()
+    for section in LEFT_ASIDE:
+        schema["properties"][section] = {"description": "Left aside by a loop alone."}
+    schema["required"] = [key for key in schema["required"] if key not in LEFT_ASIDE]
+    return schema | {"title": "Loop", "description": "A loop alone, on a whole machine."}
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the schema of ``study.yaml``, of loops and of runs."""
+    parts = _parts()
+    loops = _mapping({key: parts[key] for key in LOOP_KEYS}, ["base", "vary"])
+    loops["properties"]["of"] = {"const": "loops", "description": parts["of"]["description"]}
+    runs = _mapping({key: parts[key] for key in RUN_KEYS}, ["of", "base", "vary"])
+    runs["properties"]["of"] = {"const": "runs", "description": parts["of"]["description"]}
+    return {
+        "$schema": _DRAFT,
+        "title": "Study",
+        "description": "A loop, or a scenario, under every combination of some choices.",
+        "type": "object",
+        "if": {"properties": {"of": {"const": "runs"}}, "required": ["of"]},
+        "then": runs,
+        "else": loops,
+        "$defs": {"Overrides": _overrides(), "Combination": _combination()},
+    }
+
+
+def _mapping(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _key_pattern() -> str:
+    """Return the pattern of the keys of a scenario, dotted; places in lists are numbers."""
+    keys = [re.sub(r"\bN\b", "[0-9]+", literal(key)).replace(r"\*", ".+") for key in dotted_keys()]
+    return f"^({'|'.join(keys)})$"
+
+
+def _overrides() -> dict[str, Any]:
+    return {
+        "description": "Keys of a scenario, dotted, with their values; an empty value means the default.",
+        "type": "object",
+        "propertyNames": {"pattern": _key_pattern()},
+    }
+
+
+def _combination() -> dict[str, Any]:
+    label = {"type": ["string", "number", "boolean"]}
+    return {
+        "description": "Axes, each with a label or a list of labels.",
+        "type": "object",
+        "additionalProperties": {"anyOf": [label, {"type": "array", "items": label}]},
+    }
+
+
+def _parts() -> dict[str, dict[str, Any]]:
+    text, line = {"type": "string"}, {"type": "string", "minLength": 1}
+    combination, overrides = {"$ref": "#/$defs/Combination"}, {"$ref": "#/$defs/Overrides"}
+    labels = {"type": "object", "minProperties": 1, "additionalProperties": overrides}
+    values = {"type": "array", "minItems": 1}
+    combinations = {"type": "array", "items": combination}
+    parts: dict[str, dict[str, Any]] = {
+        "of": {"description": "What is simulated: loops (default) or runs."},
+        "name": text | {"description": "Name of the study. Default: that of its directory."},
+        "description": text | {"description": "What the study shows."},
+        "base": line | {"description": "The file that is varied, beside this one."},
+        "vary": {
+            "description": "Axes: a dotted key with a list of values, or a name with labels, each of which "
+            "sets some keys.",
+            "type": "object",
+            "minProperties": 1,
+            "patternProperties": {_key_pattern(): {"anyOf": [values, labels]}},
+            "additionalProperties": labels,
+        },
+        "set": overrides | {"description": "Keys of every run; {axis} in a text is the run's label."},
+        "without": combinations | {"description": "Combinations to leave out."},
+        "columns": line | {"description": "The axis that stands side by side. Default: the last."},
+        "repetitions": line | {"description": "The axis that tables show the mean over."},
+        "metrics": {
+            "description": "Titles in the tables, each with a key of summary.json.",
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": line,
+        },
+        "relative": combination | {"description": "The first metric is also divided by this one's."},
+        "reference": line | {"description": "CSV of what others measured, beside this file."},
+        "timelines": combinations | {"description": "Combinations whose PEs are drawn over time."},
+        "pictures": {
+            "description": "What is drawn.",
+            "type": "array",
+            "items": {"anyOf": [_picture(kind, keys) for kind, keys in PICTURE_KEYS.items()]},
+        },
+    }
+    return parts
+
+
+def _picture(kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    axis = {"type": "string"}
+    parts: dict[str, Any] = dict.fromkeys(("along", "lines", "panels", "metric"), axis)
+    parts["where"] = {"$ref": "#/$defs/Combination"}
+    parts["relative"] = {"type": "boolean"}
+    parts["span"] = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    needed = [key for key in ("lines", "along") if key in keys]
+    return _mapping({"kind": {"const": kind}} | {key: parts[key] for key in keys}, ["kind", *needed])

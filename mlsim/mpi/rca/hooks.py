@@ -1,0 +1,112 @@
+"""Hooks of the agent: commands that are called for idle nodes, some at once, each for a limited time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Sequence
+
+from mlsim.mpi.rca.limited_log import LimitedLog
+from mlsim.mpi.rca.wire import SECRET, SECRET_FILE, IdleNode
+
+__all__ = ["Hooks"]
+
+_MOST_WAITING = 1024
+_SECONDS_TO_END = 1.0
+
+
+class Hooks:
+    """Calls a command for every message; never waits for it where messages are taken.
+
+    Parameters
+    ----------
+    command
+        The command and its first arguments; job and node follow. Empty: nothing is called.
+    at_once
+        How many run at the same time; the others wait for their turn.
+    timeout
+        Seconds after which one is ended.
+    log
+        Where it is told what became of them.
+    """
+
+    def __init__(self, command: Sequence[str], at_once: int, timeout: float, log: LimitedLog) -> None:
+        self._command, self._timeout, self._log = tuple(command), timeout, log
+        self._turn = asyncio.Semaphore(at_once)
+        self._calls: set[asyncio.Task[None]] = set()
+
+    @property
+    def full(self) -> bool:
+        """Whether so many wait that no more can be called."""
+        return len(self._calls) >= _MOST_WAITING
+
+    def call(self, message: IdleNode) -> None:
+        """Have the command called."""
+        if self._command:
+            task = asyncio.create_task(self._call(message))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def finish(self) -> None:
+        """Wait until all have been called and are done."""
+        if self._calls:
+            await asyncio.wait(self._calls)
+
+    async def end(self) -> None:
+        """End those that run, by SIGTERM and then by SIGKILL, and call none of those that wait."""
+        calls = list(self._calls)
+        for task in calls:
+            task.cancel()
+        if calls:
+            await asyncio.wait(calls, timeout=3 * _SECONDS_TO_END)
+            self._log.now(logging.WARNING, f"{len(calls)} hooks were ended or not begun")
+
+    async def _call(self, message: IdleNode) -> None:
+        async with self._turn:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    message.job,
+                    message.node,
+                    env=_environment(message),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,  # so that what it starts can be ended with it
+                )
+            except (OSError, ValueError) as error:
+                self._log.add(logging.ERROR, "hook", f"{self._command[0]}: cannot be started: {error}")
+                return
+            try:
+                code = await asyncio.wait_for(process.wait(), self._timeout)
+            except TimeoutError:
+                await _end(process)
+                text = f"for node {message.node}: not done after {self._timeout:g} s, and ended"
+                self._log.add(logging.ERROR, "hook", text)
+                return
+            except asyncio.CancelledError:
+                await _end(process)
+                raise
+        level = logging.INFO if code == 0 else logging.ERROR
+        self._log.add(level, "hook", f"for node {message.node}: exit {code}")
+
+
+def _environment(message: IdleNode) -> dict[str, str]:
+    """Return the variables of a hook; the secret is not among them."""
+    inherited = {name: value for name, value in os.environ.items() if name not in (SECRET, SECRET_FILE)}
+    return {
+        **inherited,
+        "MLSIM_RCA_JOB": message.job,
+        "MLSIM_RCA_NODE": message.node,
+        "MLSIM_RCA_NODE_NUMBER": str(message.node_number),
+    }
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process and what it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):  # it does not listen; then the stronger signal
+            await asyncio.wait_for(process.wait(), _SECONDS_TO_END)

@@ -1,0 +1,419 @@
+"""No key is accepted and ignored: each one changes what a run gives, or is refused, or it is said why not.
+
+``CASES`` has one line a key: what is set beside it, and a value that is not its default. A new key fails
+``test_every_key_has_a_case`` until it has its line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import mlsim
+from mlsim.errors import InputError
+from mlsim.scenario import from_mapping, options
+
+# Small, and odd in every way that cleaning knows: processors, times, memory (KB a processor), status, user.
+SWF = """\
+; UnixStartTime: 1000000000
+; TimeZoneString: UTC
+; MaxProcs: 8
+1 0 -1 100 4 -1 1000 4 120 3000 1 1 1 1 1 1 -1 -1
+2 0 -1 50 2 -1 1000 2 200 3000 1 2 1 2 2 1 -1 -1
+3 5 -1 300 8 -1 500 8 300 700 1 1 1 1 1 1 -1 -1
+4 10 -1 20 1 -1 -1 1 30 -1 1 2 2 2 2 1 -1 -1
+5 12 -1 0 1 -1 -1 1 60 -1 1 3 2 1 1 1 -1 -1
+6 15 -1 -1 1 -1 -1 1 100 -1 1 3 2 1 2 1 -1 -1
+7 20 -1 40 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1
+8 25 -1 30 16 -1 -1 16 60 -1 1 4 3 3 1 1 -1 -1
+9 30 -1 60 2 -1 -1 2 60 -1 5 4 3 3 2 1 -1 -1
+10 35 -1 60 2 -1 -1 2 80 -1 0 1 1 1 1 1 -1 -1
+11 40 -1 10 -1 -1 -1 -1 50 -1 1 2 1 2 1 1 -1 -1
+12 50 -1 400 3 -1 -1 3 3000 -1 1 2 1 2 2 1 -1 -1
+13 60 -1 30 6 -1 -1 6 90 -1 1 1 1 1 1 1 -1 -1
+14 61 -1 30 1 -1 -1 1 35 -1 1 1 1 1 2 1 -1 -1
+15 62 -1 200 2 -1 -1 2 250 -1 1 3 2 1 1 1 -1 -1
+16 300 0 10 1 -1 -1 1 20 -1 1 3 2 1 1 1 -1 -1
+17 604790 5 100 5 -1 -1 5 900 -1 1 1 1 1 1 1 -1 -1
+18 604800 5 50 5 -1 -1 5 800 -1 1 2 1 1 1 1 -1 -1
+19 604801 5 20 3 -1 -1 3 40 -1 1 2 1 1 1 1 -1 -1
+"""
+FILES = {
+    "log.swf": SWF,
+    "broken.swf": SWF + "20 604900 -1 ten\n",
+    "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
+    "log.csv": "job_id,submit_time,run_time,walltime,processors\n1,0,10,20,4\n2,1,10,20,8\n",
+    "costs.csv": "0.1\n0.2\n0.3\n0.1\n0.4\n0.2\n",
+    "links.csv": "from,to,latency\nn0,s,1 ms\nn1,s,2 ms\nn2,s,3 ms\nn3,s,4 ms\n",
+}
+BASE: dict[str, Any] = {
+    "platform": {"nodes": [{"name": "n", "count": 4, "cores": 2}]},
+    "workload": {"path": "log.swf", "mapping": "core"},
+}
+
+Keys = Mapping[str, object]
+
+
+class Case(NamedTuple):
+    """What is set beside a key, the value it gets, and how it shows."""
+
+    beside: Keys
+    value: object
+    shows: str = "results"
+
+
+def files(beside: Keys, value: object) -> Case:
+    """It shows in the files of a run alone."""
+    return Case(beside, value, "files")
+
+
+def refused(beside: Keys, value: object) -> Case:
+    """The run that it is set for is refused, or is without it."""
+    return Case(beside, value, "refusal")
+
+
+GROUPS = [{"name": "a", "count": 2, "cores": 2}, {"name": "b", "count": 2, "cores": 2}]
+FAST = [GROUPS[0] | {"speed": "1 GFLOP/s"}, GROUPS[1] | {"speed": "2 GFLOP/s"}]
+POWERED = [BASE["platform"]["nodes"][0] | {"power": {"idle": 100, "busy": 200}}]
+EASY: Keys = {"batch.backfill": "easy"}
+PACKED: Keys = {"workload.mapping": "packed"}
+LOOP: Keys = {
+    **PACKED,
+    "application.model": "loop",
+    "application.iterations.count": 40,
+    "application.costs": {"profile": "exponential", "mean": "1 s"},
+    "application.technique": "GSS",
+    "batch.on_overrun": "extend",
+    "output.trace": "chunks",
+}
+RIGID_COSTS: Keys = LOOP | {"application.costs": {"profile": "job"}}
+CCA: Keys = LOOP | {"application.execution.model": "cca"}
+HDCA: Keys = LOOP | {"application.execution.model": "hdca", "application.technique": "GSS+SS"}
+OPENMP: Keys = LOOP | {"application.execution.model": "mpi+openmp", "application.technique": "GSS+SS"}
+ADAPTIVE: Keys = LOOP | {"application.technique": "AF"}
+RCA: Keys = LOOP | {"coordination.rca": True, "application.technique": "STATIC"}
+ASKING: Keys = RCA | {"coordination.requests": "head-of-queue"}
+FAT = {"topology": "fat-tree", "ports": 4}
+FLY = {"topology": "dragonfly", "groups": 2, "routers": 2, "nodes_per_router": 1}
+EDGES = {"topology": "edge-list", "edges": [{"from": f"n{node}", "to": "s"} for node in range(4)]}
+MEMORY: Keys = {"platform.nodes.0.memory": "8 MB", "workload.request.memory": "requested"}
+PERTURBED: Keys = LOOP | {"platform.perturbations": [{"factor": 0.5, "to": "60 s"}]}
+RANDOMLY: Keys = LOOP | {
+    "platform.perturbations": [{"factor": 0.5, "mean_time_between": "20 s", "mean_duration": "10 s"}]
+}
+FAILING: Keys = {"platform.failures": [{"node": 0, "at": 30, "repair": 10}]}
+FAILING_AT_RANDOM: Keys = {"platform.random_failures": [{"mtbf": "1000 s", "mttr": "20 s"}]}
+DRAINED: Keys = {"platform.drains": [{"nodes": "0", "start": 5, "end": 100}]}
+MANDELBROT: Keys = LOOP | {
+    "application.iterations": None,
+    "application.iterations.count": None,
+    "application.costs": {"profile": "mandelbrot", "size": 8, "limit": 50, "unit_cost": "10 ms"},
+}
+PSIA: Keys = LOOP | {
+    "application.costs": {"profile": "psia", "points": 60, "bin_size": 0.3, "unit_cost": "10 ms"}
+}
+HCP: Keys = {"batch.dispatcher": "hcp19", "batch.cp": {"time_limit": "10 ms", "time_limit_max": "10 ms"}}
+CP: Keys = {"batch.dispatcher": "cp"}
+OLD: Keys = {"batch.dispatcher": "hcp1", "batch.cp": {"time_limit": "10 ms", "time_limit_max": "10 ms"}}
+
+
+def costs(profile: str, **keys: object) -> Keys:
+    """Give a loop with another profile."""
+    return LOOP | {"application.costs": {"profile": profile, **keys}}
+
+
+def technique(name: str, **parameters: object) -> Keys:
+    """Give a loop with another technique."""
+    return LOOP | {"application.technique": name, "application.parameters": parameters or None}
+
+
+def linear(**weights: float) -> Keys:
+    """Give policy linear with weights."""
+    return EASY | {"batch.policy": "linear", "batch.weights": weights}
+
+
+CASES: dict[str, Case] = {
+    "name": files({}, "other"),
+    "description": files({}, "what it shows"),
+    "seed": Case({"batch.allocator": "random"}, 7),
+    "platform.nodes.N.name": Case({}, "m"),
+    "platform.nodes.N.count": Case({}, 5),
+    "platform.nodes.N.cores": Case({}, 3),
+    "platform.nodes.N.node_speed": Case(LOOP | {"platform.reference_speed": 1e9}, "4 GFLOP/s"),
+    "platform.nodes.N.speed": Case(LOOP | {"platform.reference_speed": 1e9}, "4 GFLOP/s"),
+    "platform.nodes.N.memory": Case(MEMORY, "5 MB"),
+    "platform.nodes.N.resources": Case(
+        {"platform.nodes.0.resources": {"gpu": 2}, "workload.request.resources": {"gpu": 1}}, {"gpu": 1}
+    ),
+    "platform.nodes.N.power.idle": Case({"platform.nodes": POWERED}, 50),
+    "platform.nodes.N.power.busy": Case({"platform.nodes": POWERED}, 300),
+    "platform.nodes.N.power.off": Case({"platform.nodes": POWERED, **FAILING}, 10),
+    "platform.network.topology": Case(LOOP | {"platform.network.latency": "1 ms"}, "star"),
+    "platform.network.bandwidth": Case(LOOP | {"application.execution.message_size": "1 MB"}, "1 Gbit/s"),
+    "platform.network.latency": Case(LOOP, "1 ms"),
+    "platform.network.intra_node_latency": Case(LOOP, "1 ms"),
+    "platform.network.ports": Case(LOOP | {"platform.network": FAT}, 6),
+    "platform.network.groups": Case(LOOP | {"platform.network": FLY}, 4),
+    "platform.network.routers": Case(LOOP | {"platform.network": FLY}, 4),
+    "platform.network.nodes_per_router": Case(LOOP | {"platform.network": FLY}, 2),
+    "platform.network.dimensions": Case(
+        LOOP | {"platform.network": {"topology": "torus", "dimensions": "4"}}, "2x2"
+    ),
+    "platform.network.edges.N.from": Case(LOOP | {"platform.network": EDGES}, "n1"),
+    "platform.network.edges.N.to": Case(LOOP | {"platform.network": EDGES}, "n1"),
+    "platform.network.edges.N.latency": Case(LOOP | {"platform.network": EDGES}, "5 ms"),
+    "platform.network.edges.N.bandwidth": Case(
+        LOOP | {"platform.network": EDGES, "application.execution.message_size": "1 MB"}, "1 Mbit/s"
+    ),
+    "platform.network.path": Case(
+        LOOP | {"platform.network": {"topology": "edge-list", "path": "links.csv"}}, "others.csv"
+    ),
+    "platform.reference_speed": Case(LOOP, "2 GFLOP/s"),
+    "platform.perturbations.N.nodes": Case(PERTURBED, "0"),
+    "platform.perturbations.N.from": Case(PERTURBED, "10 s"),
+    "platform.perturbations.N.to": Case(PERTURBED, "30 s"),
+    "platform.perturbations.N.factor": Case(PERTURBED, 0.25),
+    "platform.perturbations.N.mean_time_between": Case(RANDOMLY, "60 s"),
+    "platform.perturbations.N.mean_duration": Case(RANDOMLY, "60 s"),
+    "platform.failures.N.node": Case(FAILING, 3),
+    "platform.failures.N.at": Case(FAILING, 50),
+    "platform.failures.N.repair": Case(FAILING, 60),
+    "platform.random_failures.N.nodes": Case(FAILING_AT_RANDOM, "0"),
+    "platform.random_failures.N.mtbf": Case(FAILING_AT_RANDOM, "500 s"),
+    "platform.random_failures.N.mttr": Case(FAILING_AT_RANDOM, "60 s"),
+    "platform.random_failures.N.shape": Case(FAILING_AT_RANDOM, 0.5),
+    "platform.drains.N.nodes": Case(DRAINED, "3"),
+    "platform.drains.N.start": Case(DRAINED, 20),
+    "platform.drains.N.end": Case(DRAINED, 300),
+    "workload.path": Case({}, "other.swf"),
+    "workload.format": refused({}, "csv"),
+    "workload.lenient": refused({"workload.path": "broken.swf"}, True),
+    "workload.mapping": Case({}, "packed"),
+    "workload.request.cores": Case({}, 2),
+    "workload.request.memory": Case(MEMORY, "used"),
+    "workload.request.default_memory": Case(MEMORY, "8 MB"),
+    "workload.request.resources": Case({"platform.nodes.0.resources": {"gpu": 1}}, {"gpu": 1}),
+    "workload.select.warm_up": Case({}, "11 s"),
+    "workload.select.window.start": Case({"workload.select.window": {"start": 0, "end": 100}}, 10),
+    "workload.select.window.end": Case({"workload.select.window": {"start": 0, "end": 100}}, 30),
+    "workload.select.weeks": Case({}, 2),
+    "workload.select.dates.start": Case({"workload.select.dates.end": "2001-09-30"}, "2001-09-10"),
+    "workload.select.dates.end": Case({"workload.select.dates.start": "2001-09-01"}, "2001-09-10"),
+    "workload.select.most_intensive": Case({}, "30 s"),
+    "workload.select.week_crossers": Case({}, "drop"),
+    "workload.select.user": Case({}, 2),
+    "workload.select.first": Case({}, 5),
+    "workload.select.scale_load": Case({}, 2),
+    "workload.estimates": Case({"batch.policy": "SPF"}, "actual"),
+    "workload.cleaning.zero_run_time": Case({}, "clamp"),
+    "workload.cleaning.unknown_run_time": Case({}, "clamp"),
+    "workload.cleaning.cancelled": Case({}, "drop"),
+    "workload.cleaning.failed": Case({}, "drop"),
+    "workload.cleaning.no_processors": Case({}, "clamp"),
+    "workload.cleaning.oversize": Case({}, "clamp"),
+    "workload.cleaning.underestimate": Case({}, "clamp"),
+    "batch.dispatcher": Case({}, "prb"),
+    "batch.cp.time_limit": Case(HCP, "1 ns"),
+    "batch.cp.time_limit_max": Case(HCP, "1 s"),
+    "batch.cp.extensions": Case(HCP, 1),
+    "batch.cp.deterministic": Case(HCP, False),
+    "batch.cp.workers": Case(HCP | {"batch.cp.deterministic": False}, 2),
+    "batch.cp.jobs": Case(HCP, 1),
+    "batch.cp.ewt": Case(OLD, {"1": 1}),
+    "batch.cp.default_ewt": Case(OLD, "1 s"),
+    "batch.cp.goal": Case(CP, "wait"),
+    "batch.cp.by_size": Case(CP, True),
+    "batch.cp.headroom": Case(CP, 0.5),
+    "batch.cp.reserve": Case(CP, 1),
+    "batch.cp.patience": Case(CP, "10 s"),
+    "batch.cp.solve_jobs": Case(CP, 10),
+    "batch.policy": Case({}, "SPF"),
+    "batch.weights.q": Case(linear(p=1), 100),
+    "batch.weights.p": Case(linear(q=1), 100),
+    "batch.weights.wait": Case(linear(q=1), 100),
+    "batch.weights.ratio": Case(linear(wait=1), 100),
+    "batch.weights.exp": Case(linear(q=1), 100),
+    "batch.weights.area": Case(linear(wait=1), 100),
+    "batch.fairshare.by": Case({"batch.policy": "fairshare"}, "group"),
+    "batch.fairshare.half_life": Case({"batch.policy": "fairshare"}, "1 s"),
+    "batch.threshold": Case({"batch.policy": "SPF"}, "30 s"),
+    "batch.backfill": Case({}, "easy"),
+    "batch.backfill_order": Case(EASY, "LPF"),
+    "batch.reservations": Case(EASY, 3),
+    "batch.ties": Case(EASY, "per-event"),
+    "batch.allocator": Case({}, "worst-fit"),
+    "batch.contiguity": Case({"batch.allocator": "contiguous"}, "strict"),
+    "batch.on_overrun": Case({}, "extend"),
+    "batch.predictor": Case({"batch.policy": "SPF"}, "L2"),
+    "batch.pass_interval": Case({}, "7 s"),
+    "batch.backfill_interval": Case(EASY, "40 s"),
+    "batch.deadline_factor": Case({"batch.policy": "EDF"}, 10),
+    "batch.count_dispatch_time": Case({}, True),
+    "batch.power_cap": Case({"platform.nodes": POWERED}, "500 W"),
+    "batch.on_failure": Case(FAILING, "restart"),
+    "batch.max_restarts": Case(FAILING | {"batch.on_failure": "restart"}, 0),
+    "batch.checkpoint": Case(FAILING | {"batch.on_failure": "resume"}, "20 s"),
+    "application.model": Case(PACKED, "loop"),
+    "application.costs.profile": Case(RIGID_COSTS, "constant"),
+    "application.costs.variation": Case(RIGID_COSTS, 0.5),
+    "application.costs.mean": Case(LOOP, "2 s"),
+    "application.costs.std": Case(costs("normal", mean="1 s", std="0.1 s"), "0.3 s"),
+    "application.costs.low": Case(costs("uniform", high="1 s"), "0.5 s"),
+    "application.costs.high": Case(costs("uniform", high="1 s"), "2 s"),
+    "application.costs.share": Case(costs("bimodal", low="1 s", high="2 s"), 0.9),
+    "application.costs.path": Case(
+        LOOP | {"application.iterations": None, "application.iterations.count": None}, "costs.csv"
+    ),
+    "application.costs.size": Case(MANDELBROT, 12),
+    "application.costs.limit": Case(MANDELBROT, 20),
+    "application.costs.exponent": Case(MANDELBROT, 2),
+    "application.costs.window.x_min": Case(MANDELBROT, -1),
+    "application.costs.window.x_max": Case(MANDELBROT, 1),
+    "application.costs.window.y_min": Case(MANDELBROT, -1),
+    "application.costs.window.y_max": Case(MANDELBROT, 1),
+    "application.costs.points": Case(PSIA, 80),
+    "application.costs.image_width": Case(PSIA, 2),
+    "application.costs.bin_size": Case(PSIA, 0.1),
+    "application.costs.support_angle": Case(PSIA, 0.5),
+    "application.costs.cloud_seed": Case(PSIA, 3),
+    "application.costs.scan_cost": Case(PSIA, 0.5),
+    "application.costs.unit_cost": Case(PSIA, "20 ms"),
+    "application.costs.calibrate": Case(LOOP, "run-time"),
+    "application.iterations.per_pe": Case(LOOP | {"application.iterations": None}, 7),
+    "application.iterations.count": Case(LOOP, 50),
+    "application.technique": Case(LOOP, "SS"),
+    "application.parameters.statistics": Case(technique("TAP", sigma="1 s", mu="2 s"), "profiled"),
+    "application.parameters.sigma": Case(technique("FAC", sigma="1 s", mu="2 s"), "3 s"),
+    "application.parameters.mu": Case(technique("FAC", sigma="1 s", mu="2 s"), "0.5 s"),
+    "application.parameters.overhead": Case(technique("FSC", sigma="0.1 s", overhead="1 s"), "0.1 s"),
+    "application.parameters.alpha": Case(technique("TAP", sigma="1 s", mu="2 s"), 3),
+    "application.parameters.batches": Case(technique("FISS"), 5),
+    "application.parameters.growth": Case(technique("VISS"), "geometric"),
+    "application.parameters.swr": Case(technique("PLS"), 0.9),
+    "application.parameters.weights": Case(technique("WF") | {"platform.nodes": FAST}, "equal"),
+    "application.min_chunk": Case(LOOP, 4),
+    "application.time_steps": Case(LOOP, 3),
+    "application.execution.model": Case(LOOP, "cca"),
+    "application.execution.master": Case(CCA, "dedicated"),
+    "application.execution.chunk_calculation": Case(LOOP, "0.1 s"),
+    "application.execution.chunk_assignment": Case(CCA, "0.1 s"),
+    "application.execution.atomic_service": Case(LOOP, "0.1 s"),
+    "application.execution.injected_delay": Case(LOOP, "0.1 s"),
+    "application.execution.message_size": Case(LOOP, "1 GB"),
+    "application.execution.break_after": Case(CCA, 3),
+    "application.execution.service_order": Case(
+        CCA | {"application.execution.chunk_assignment": "1 s", "application.technique": "SS"}, "lowest-rank"
+    ),
+    "application.execution.lock": Case(
+        ADAPTIVE
+        | {"application.execution.atomic_service": "0.3 s", "application.execution.lock_retry": "1 s"},
+        "polling",
+    ),
+    "application.execution.lock_retry": Case(
+        ADAPTIVE | {"application.execution.atomic_service": "0.3 s", "application.execution.lock": "polling"},
+        "1 s",
+    ),
+    "application.execution.nowait": Case(OPENMP, True),
+    "application.execution.first_chunk": Case(ADAPTIVE, 0.5),
+    "application.pes_per_node": Case(LOOP, 1),
+    "coordination.rca": Case(RCA | {"coordination.rca": False}, True),
+    "coordination.latency": Case(RCA, "2 s"),
+    "coordination.requests": Case(RCA, "head-of-queue"),
+    "coordination.answer": Case(ASKING, "always"),
+    "coordination.tolerance": Case(ASKING | {"coordination.answer": "tolerance"}, 5),
+    "coordination.reclaim": Case(ASKING | {"coordination.answer": "always"}, True),
+    "coordination.released_nodes": Case(RCA, "short-first"),
+    "output.trace": files({}, "jobs"),
+    "output.pictures": files({}, False),
+    "output.csv": files({}, True),
+    "output.passes": files({"batch.engine": "simpy"}, True),
+}
+
+# Keys that change nothing that is compared, by what they mean.
+WITHOUT_EFFECT = {
+    "batch.engine": "all engines give the same bytes; test_the_engine_is_the_one_asked_for",
+}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that scenarios here name."""
+    place = tmp_path_factory.mktemp("keys")
+    for name, text in FILES.items():
+        (place / name).write_text(text)
+    (place / "others.csv").write_text(FILES["links.csv"].replace("4 ms", "40 ms"))
+    return place
+
+
+def scenario_of(directory: Path, overrides: Keys) -> mlsim.Scenario:
+    return from_mapping(BASE, "base", dict(overrides), directory)
+
+
+def results(directory: Path, overrides: Keys) -> dict[str, Any]:
+    """Give all that a run tells but for what it measures of itself."""
+    result = mlsim.run(scenario_of(directory, overrides))
+    summary = {key: value for key, value in result.summary.items() if key not in ("self", "seed", "scenario")}
+    if "cp" in summary:
+        summary["cp"] = {}
+    told: dict[str, Any] = {"summary": repr(summary)}
+    for table in dataclasses.fields(result.records):
+        rows = getattr(result.records, table.name)
+        for column in dataclasses.fields(rows):
+            value = getattr(rows, column.name)
+            content = (
+                value.tobytes() if isinstance(value, np.ndarray) and value.dtype != object else repr(value)
+            )
+            told[f"{table.name}.{column.name}"] = content
+    return told
+
+
+def written(directory: Path, overrides: Keys, out: Path) -> dict[str, bytes]:
+    """Give the files of a run, but for what it measures of itself."""
+    mlsim.run(scenario_of(directory, overrides), out=out)
+    skipped = ("summary.json", "versions.json")
+    return {
+        str(file.relative_to(out)): file.read_bytes()
+        for file in sorted(out.rglob("*"))
+        if file.is_file() and file.name not in skipped
+    }
+
+
+def test_every_key_has_a_case() -> None:
+    keys = [option.key for option in options()]
+    assert sorted({*CASES, *WITHOUT_EFFECT}) == sorted(keys)
+    assert not set(CASES) & set(WITHOUT_EFFECT)
+
+
+@pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.shows == "results"])
+def test_a_key_changes_the_results(key: str, directory: Path) -> None:
+    beside, value, _ = CASES[key]
+    before = results(directory, beside)
+    after = results(directory, {**beside, key.replace(".N.", ".0."): value})
+    assert before != after
+
+
+@pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.shows == "files"])
+def test_a_key_changes_the_files(key: str, directory: Path, tmp_path: Path) -> None:
+    beside, value, _ = CASES[key]
+    before = written(directory, beside, tmp_path / "before")
+    after = written(directory, {**beside, key: value}, tmp_path / "after")
+    assert before != after
+
+
+@pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.shows == "refusal"])
+def test_a_key_decides_whether_it_can_be_run(key: str, directory: Path) -> None:
+    beside, value, _ = CASES[key]
+    runs = []
+    for overrides in (beside, {**beside, key: value}):
+        try:
+            results(directory, overrides)
+        except InputError:
+            runs.append(False)
+        else:
+            runs.append(True)
+    assert sorted(runs) == [False, True]
