@@ -40,7 +40,15 @@ def check(
         bool, typer.Option("--resolved", help="Print the scenario with every default filled in.")
     ] = False,
 ) -> None:
-    """Check FILE, and that the files it names are there and can be read, without simulating."""
+    """Check FILE, and that the files it names are there and can be read, without simulating.
+
+    If FILE is the directory of a run, say which of its files are damaged, missing or not of the run.
+    """
+    from mlsim.cli.results import check_results, hold_results
+
+    if hold_results(file):
+        check_results(file, options=bool(set_) or resolved)
+        return
     from mlsim.cosim import survey
     from mlsim.scenario import dump, load, parse_overrides
 

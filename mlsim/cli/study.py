@@ -35,15 +35,17 @@ def study(
 
         batch_study(path, out, quiet)
         return
-    from mlsim.experiment import load_study, run_study
-    from mlsim.experiment.rundir import next_directory
+    from mlsim.experiment import load_study
+    from mlsim.experiment.directories import NextFree, complete_or_gone
+    from mlsim.experiment.study import study_into
     from mlsim.experiment.study_results import study_table
 
     if quiet:
         _jit.quiet()
     chosen = load_study(path)
-    target = out or next_directory(Path("runs"), chosen.name)
-    rows = run_study(chosen, out=target, progress=None if quiet or not sys.stderr.isatty() else _Counter())
+    counter = None if quiet or not sys.stderr.isatty() else _Counter()
+    with complete_or_gone(out or NextFree(Path("runs"), chosen.name)) as place:
+        rows = study_into(place, chosen, counter)
     if quiet:
         return
     from rich import box
@@ -57,7 +59,7 @@ def study(
         table.add_row(*map(Text, line))
     console = Console()
     console.print(table)
-    console.print(f"Results: {target}", highlight=False, soft_wrap=True)
+    console.print(f"Results: {place.directory}", highlight=False, soft_wrap=True)
 
 
 class _Counter:

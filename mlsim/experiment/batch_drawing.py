@@ -19,6 +19,7 @@ from mlsim.experiment.result import Result
 
 if TYPE_CHECKING:
     from mlsim.experiment.batch_study import BatchStudy, RunRow
+    from mlsim.experiment.directories import Place
 
 __all__ = ["draw_gantt", "draw_pictures"]
 
@@ -37,16 +38,21 @@ class _Drawing(NamedTuple):
 
 
 def draw_gantt(
-    directory: Path, study: str, picture: PictureSpec, labels: Mapping[str, str], result: Result
+    place: Place, study: str, picture: PictureSpec, labels: Mapping[str, str], result: Result
 ) -> None:
     """Draw the nodes of one run over time."""
+    with place.extra(place.partial / f"{_gantt_name(picture, labels)}.png") as path:
+        write_picture(gantt(result.records, _title(study, labels), picture.span), path)
+
+
+def _gantt_name(picture: PictureSpec, labels: Mapping[str, str]) -> str:
     part = [] if picture.span is None else [f"{second:g}" for second in picture.span]
-    figure = gantt(result.records, _title(study, labels), picture.span)
-    write_picture(figure, directory / f"{_file_name('gantt', *labels.values(), *part)}.png")
+    return _file_name("gantt", *labels.values(), *part)
 
 
-def draw_pictures(directory: Path, study: BatchStudy, rows: Sequence[RunRow]) -> None:
+def draw_pictures(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> None:
     """Draw everything but the nodes over time, which were drawn when a run had ended."""
+    directory = place.partial
     ratios = relative_to(study, rows) if study.relative else {}
     for picture in study.pictures:
         if picture.kind == "gantt":
@@ -59,8 +65,9 @@ def draw_pictures(directory: Path, study: BatchStudy, rows: Sequence[RunRow]) ->
                 _write_balance(directory / f"{_file_name('balance', *labels.values())}.csv", part)
             else:
                 drawing = _metric(study, picture, part, ratios)
-            figure = lines(drawing.panels, _title(study.name, labels), drawing.x, drawing.y, drawing.look)
-            write_picture(figure, directory / f"{_file_name(drawing.name, *labels.values())}.png")
+            with place.extra(directory / f"{_file_name(drawing.name, *labels.values())}.png") as path:
+                title = _title(study.name, labels)
+                write_picture(lines(drawing.panels, title, drawing.x, drawing.y, drawing.look), path)
 
 
 def _pictures(

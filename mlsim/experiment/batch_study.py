@@ -40,7 +40,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.batch_pictures import Balance, PictureSpec, balance_of, busy_curve, picture_of
@@ -49,7 +49,17 @@ from mlsim.experiment.result import Result
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
 from mlsim.scenario import Scenario, load
 
-__all__ = ["BatchStudy", "RunRow", "is_batch_study", "load_batch_study", "run_batch_study"]
+if TYPE_CHECKING:
+    from mlsim.experiment.directories import Place
+
+__all__ = [
+    "BatchStudy",
+    "RunRow",
+    "batch_study_into",
+    "is_batch_study",
+    "load_batch_study",
+    "run_batch_study",
+]
 
 _KEYS = (
     *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions"),
@@ -254,17 +264,24 @@ def run_batch_study(
     InputError
         If a file that a scenario names cannot be used, or a summary has no such metric.
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where.
     """
-    from mlsim.experiment.batch_tables import write_batch_study
-    from mlsim.experiment.rundir import check_target, complete_or_gone
+    from mlsim.experiment.directories import complete_or_gone
 
     if out is None:
         return [_simulated(study, *case, None, progress) for case in study.cases]
-    check_target(Path(out))
-    with complete_or_gone(Path(out)) as partial:
-        rows = [_simulated(study, *case, partial, progress) for case in study.cases]
-        write_batch_study(partial, study, rows)
+    with complete_or_gone(out) as place:
+        return batch_study_into(place, study, progress)
+
+
+def batch_study_into(
+    place: Place, study: BatchStudy, progress: Callable[[RunRow, int], None] | None = None
+) -> list[RunRow]:
+    """Simulate a study and write its results into a place; see :func:`run_batch_study`."""
+    from mlsim.experiment.batch_tables import write_batch_study
+
+    rows = [_simulated(study, *case, place, progress) for case in study.cases]
+    write_batch_study(place, study, rows)
     return rows
 
 
@@ -272,7 +289,7 @@ def _simulated(
     study: BatchStudy,
     point: Point,
     scenario: Scenario,
-    directory: Path | None,
+    place: Place | None,
     progress: Callable[[RunRow, int], None] | None,
 ) -> RunRow:
     """Simulate one combination, and keep of it what tables and pictures show."""
@@ -280,19 +297,19 @@ def _simulated(
 
     result = run(scenario)
     wanted = [picture for picture in study.pictures if picture.shows(point.labels)]
-    kinds = {picture.kind for picture in wanted} if directory is not None else set()
+    kinds = {picture.kind for picture in wanted} if place is not None else set()
     row = RunRow(
         point.labels,
         {title: _metric(result, key, study.source) for title, key in study.metrics.items()},
         busy_curve(result) if "utilization" in kinds else None,
         balance_of(result) if "balance" in kinds else None,
     )
-    if "gantt" in kinds and directory is not None:
+    if "gantt" in kinds and place is not None:
         from mlsim.experiment.batch_drawing import draw_gantt
 
         for picture in wanted:
             if picture.kind == "gantt":
-                draw_gantt(directory, study.name, picture, point.labels, result)
+                draw_gantt(place, study.name, picture, point.labels, result)
     if progress is not None:
         progress(row, len(study.cases))
     return row

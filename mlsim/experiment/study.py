@@ -25,7 +25,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, Point, axes_of, matches, points
@@ -33,7 +33,10 @@ from mlsim.experiment.loops import LoopResult, load_loop, run_loop
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
 from mlsim.scenario import Scenario
 
-__all__ = ["Study", "StudyRow", "load_study", "run_study"]
+if TYPE_CHECKING:
+    from mlsim.experiment.directories import Place
+
+__all__ = ["Study", "StudyRow", "load_study", "run_study", "study_into"]
 
 _KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "reference", "timelines")
 
@@ -160,22 +163,29 @@ def run_study(
     Raises
     ------
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where.
     """
-    from mlsim.experiment.rundir import check_target, complete_or_gone
-    from mlsim.experiment.study_results import draw_timeline, write_study
+    from mlsim.experiment.directories import complete_or_gone
 
     if out is None:
         return [_row(study, point, run_loop(loop, chunks=False), progress) for point, loop in study.cases]
-    check_target(Path(out))
-    with complete_or_gone(Path(out)) as partial:
-        rows: list[StudyRow] = []
-        for point, loop in study.cases:
-            result = run_loop(loop, chunks=study.drawn(point))
-            if study.drawn(point):
-                draw_timeline(partial, study, point, result)
-            rows.append(_row(study, point, result, progress))
-        write_study(partial, study, rows)
+    with complete_or_gone(out) as place:
+        return study_into(place, study, progress)
+
+
+def study_into(
+    place: Place, study: Study, progress: Callable[[StudyRow, int], None] | None = None
+) -> list[StudyRow]:
+    """Simulate every combination of a study and write its results into a place; see :func:`run_study`."""
+    from mlsim.experiment.study_results import draw_timeline, write_study
+
+    rows: list[StudyRow] = []
+    for point, loop in study.cases:
+        result = run_loop(loop, chunks=study.drawn(point))
+        if study.drawn(point):
+            draw_timeline(place, study, point, result)
+        rows.append(_row(study, point, result, progress))
+    write_study(place, study, rows)
     return rows
 
 

@@ -415,29 +415,25 @@ def test_a_plugin_cannot_end_the_simulation(plugin, of_command, family, ending):
         simulate(HARDWARE, three_jobs(), **{family: name})
 
 
+MINE = "class Mine:\n "
+NO = "class No:\n def __str__(self): {}\n __bool__ = __str__\n"
+
+
 @pytest.mark.parametrize(
     ("family", "text"),
     [
-        ("policy", "class Mine:\n    live = property(lambda self: {})\n    def key(self, now, jobs):\n        pass"),
-        ("policy", "class Mine:\n    def __init__(self):\n        {}\n    def key(self, now, jobs):\n        pass"),
         ("policy", "{}\n"),
-        ("policy", "class Mine:\n    key = property(lambda self: {})\n"),
-        ("policy", "class Mine:\n    def key(self, now, jobs):\n        return self\n    def __array__(self, *_, **__):\n        {}"),
-        ("allocator", "class Mine:\n    def allocate(self, *_):\n        return ({} for _ in range(3))\n"),
-        ("dispatcher", "class Mine:\n    def dispatch(self, view):\n        yield {}\n"),
-        ("dispatcher", "class Mine:\n    def dispatch(self, view):\n        return self\n    def __iter__(self):\n        {}"),
-        (
-            "dispatcher",
-            "class No:\n    def __str__(self):\n        {}\n    __bool__ = __str__\n"
-            "class Mine:\n    def dispatch(self, view):\n        return [Reject(0, No())]\n",
-        ),
-        (
-            "dispatcher",
-            "class No:\n    def __bool__(self):\n        {}\n"
-            "class Mine:\n    def dispatch(self, view):\n        return [Start(0, None, No())]\n",
-        ),
+        ("policy", MINE + "def __init__(self): {}\n"),
+        ("policy", MINE + "key = property(lambda self: {})\n"),
+        ("policy", MINE + "live = property(lambda self: {})\n def key(self, now, jobs): pass\n"),
+        ("policy", MINE + "def key(self, now, jobs): return self\n def __array__(self, *_, **__): {}\n"),
+        ("allocator", MINE + "def allocate(self, *_): return ({} for _ in range(3))\n"),
+        ("dispatcher", MINE + "def dispatch(self, view): yield {}\n"),
+        ("dispatcher", MINE + "def dispatch(self, view): return self\n def __iter__(self): {}\n"),
+        ("dispatcher", NO + MINE + "def dispatch(self, view): return [Reject(0, No())]\n"),
+        ("dispatcher", NO + MINE + "def dispatch(self, view): return [Start(0, None, No())]\n"),
     ],
-)  # fmt: skip
+)
 def test_nor_can_anything_else_that_belongs_to_a_plugin(plugin, of_command, family, text):
     name = plugin(text.replace("{}", ENDINGS["exit"]))
     with pytest.raises(InputError, match=rf"^{family} {name}: .*SystemExit: 0"):
