@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     from mlsim.experiment.batch_study import RunRow
 
@@ -24,13 +26,12 @@ def batch_study(path: Path, out: Path | None, quiet: bool) -> None:
     quiet
         Whether to print nothing.
     """
-    from mlsim import _jit
     from mlsim.experiment.batch_study import batch_study_into, load_batch_study
     from mlsim.experiment.batch_tables import batch_tables
     from mlsim.experiment.directories import NextFree, complete_or_gone
 
     if quiet:
-        _jit.quiet()
+        streams.quiet()
     chosen = load_batch_study(path)
     counter = None if quiet or not sys.stderr.isatty() else _Counter()
     with complete_or_gone(out or NextFree(Path("runs"), chosen.name)) as place:

@@ -1,4 +1,4 @@
-"""``mlsim check`` for directories of results: are their files as they were written?"""
+"""``mlsim check`` for directories of results: whether their files are as they were written."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -54,7 +56,6 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Simulate FILE and write its results."""
-    from mlsim import _jit
     from mlsim._memory import keep_little, load_for_good
     from mlsim.cli.progress import progress_bar
     from mlsim.experiment import run as run_scenario
@@ -62,7 +63,7 @@ def run(
     from mlsim.scenario import load, parse_overrides, remarks
 
     if quiet or json_:
-        _jit.quiet()
+        streams.quiet()
     overrides = parse_overrides(set_ or [])
     if rca in (RcaChoice.ON, RcaChoice.OFF):
         overrides["coordination.rca"] = rca is RcaChoice.ON

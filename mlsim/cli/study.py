@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     from mlsim.experiment import StudyRow
 
@@ -27,7 +29,6 @@ def study(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures."""
-    from mlsim import _jit
     from mlsim.experiment.batch_study import is_batch_study
 
     if is_batch_study(path):
@@ -41,7 +42,7 @@ def study(
     from mlsim.experiment.study_results import study_table
 
     if quiet:
-        _jit.quiet()
+        streams.quiet()
     chosen = load_study(path)
     counter = None if quiet or not sys.stderr.isatty() else _Counter()
     with complete_or_gone(out or NextFree(Path("runs"), chosen.name)) as place:

@@ -234,6 +234,10 @@ def run_loops(
     OutputError
         If not all of the results can be written; the message says what was kept, and where.
     """
+    from mlsim.cosim import check_loop
+
+    for scenario in scenarios:
+        check_loop(scenario, run_time)
     results: list[LoopResult] = []
     if out is None:
         for scenario in scenarios:

@@ -30,8 +30,10 @@ from typing import TYPE_CHECKING, Any
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, Point, axes_of, matches, points
 from mlsim.experiment.loops import LoopResult, load_loop, run_loop
+from mlsim.experiment.study_checks import check_files, check_name, check_scenarios, check_titles, some_points
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
-from mlsim.scenario import Scenario
+from mlsim.experiment.study_results import timeline_name
+from mlsim.scenario import Scenario, plain
 
 if TYPE_CHECKING:
     from mlsim.experiment.directories import Place
@@ -108,19 +110,23 @@ def load_study(path: str | Path) -> Study:
     names = [axis.name for axis in axes]
     without = entries(content.get("without", []), axes, f"{file}: without")
     columns = one_of(content.get("columns", names[-1]), names, f"{file}: columns")
+    check_titles([*names, "reference"], f"{file}: vary")
     base = file.parent / str(content["base"])
+    found = some_points(points(axes, without), f"{file}: without")
     reference = content.get("reference")
-    return Study(
-        name=str(content.get("name", file.parent.resolve().name)),
+    study = Study(
+        name=check_name(content.get("name", file.parent.resolve().name or "study"), f"{file}: name"),
         description=str(content.get("description", "")),
         source=file,
         text=text,
         axes=axes,
-        cases=[(point, load_loop(base, point.overrides)) for point in points(axes, without)],
+        cases=[(point, load_loop(base, point.overrides)) for point in found],
         columns=columns,
         reference={} if reference is None else _reference(file.parent / str(reference), axes),
         timelines=entries(content.get("timelines", []), axes, f"{file}: timelines"),
     )
+    check_files([timeline_name(point) for point in found if study.drawn(point)], f"{file}: timelines")
+    return study
 
 
 def _reference(file: Path, axes: Sequence[Axis]) -> dict[tuple[str, ...], float]:
@@ -168,6 +174,7 @@ def run_study(
     from mlsim.experiment.directories import complete_or_gone
 
     if out is None:
+        _check_loops(study)
         return [_row(study, point, run_loop(loop, chunks=False), progress) for point, loop in study.cases]
     with complete_or_gone(out) as place:
         return study_into(place, study, progress)
@@ -179,6 +186,7 @@ def study_into(
     """Simulate every combination of a study and write its results into a place; see :func:`run_study`."""
     from mlsim.experiment.study_results import draw_timeline, write_study
 
+    _check_loops(study)
     rows: list[StudyRow] = []
     for point, loop in study.cases:
         result = run_loop(loop, chunks=study.drawn(point))
@@ -187,6 +195,18 @@ def study_into(
         rows.append(_row(study, point, result, progress))
     write_study(place, study, rows)
     return rows
+
+
+def _check_loops(study: Study) -> None:
+    """Read what the loops name, before the first is simulated."""
+    from mlsim.cosim import check_loop
+
+    check_scenarios(study.cases, check_loop, _what_loops_read)
+
+
+def _what_loops_read(scenario: Scenario) -> dict[str, Any]:
+    values = plain(scenario)
+    return {key: values.get(key) for key in ("seed", "platform", "application")}
 
 
 def _row(
