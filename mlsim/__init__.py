@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mlsim.experiment import Result, RunComparison, compare, run
     from mlsim.scenario import Scenario, load
 
+__version__ = "0.1.0"
+
 __all__ = [
     "InputError",
     "MlsimError",

@@ -66,7 +66,16 @@ from mlsim.scenario import (
 )
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 
-__all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey", "workload_of"]
+__all__ = [
+    "Outcome",
+    "Survey",
+    "check_loop",
+    "loop_costs",
+    "simulate",
+    "simulate_loop",
+    "survey",
+    "workload_of",
+]
 
 _MANY_JOBS = 10_000
 """From so many on it is worth a tenth of a second to begin a simulation with little memory."""
@@ -384,6 +393,19 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     costs = _cost_profiles(scenario, machine)
     application = LoopApplication(job, _application(scenario), costs, machine, chunks, scenario.seed)
     return loop_alone(application, machine, chunks)
+
+
+def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
+    """Read everything that a loop alone names, without simulating; see :func:`simulate_loop`.
+
+    Raises
+    ------
+    InputError
+        If a file it names cannot be used, or its costs cannot be made.
+    """
+    _needed_run_time(scenario, run_time)
+    _cost_profiles(scenario, machine_of(scenario))
+    check_technique(_application(scenario).technique)
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.float64]:

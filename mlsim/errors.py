@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["InputError", "MlsimError", "OutputError"]
+import signal
+
+__all__ = ["InputError", "MlsimError", "OutputError", "StoppedError", "user_code_error"]
 
 
 class MlsimError(Exception):
@@ -24,3 +26,47 @@ class OutputError(MlsimError):
     """Results could not be written: no space, no permission, a directory in the way."""
 
     exit_code = 1
+
+
+class StoppedError(BaseException):
+    """A signal asked the command to stop; an exception, so that everything half-written is removed.
+
+    Attributes
+    ----------
+    number
+        The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def user_code_error(place: str, error: BaseException) -> InputError:
+    """Return the error that says what the user's code raised.
+
+    ``SystemExit`` and ``KeyboardInterrupt`` that the code raises are failures of the code like any other:
+    a plugin cannot end the simulation as if it were done.
+
+    Parameters
+    ----------
+    place
+        Whose code, and where it was: ``policy mine.py:Mine: failed at 3 s``.
+    error
+        What it raised.
+
+    Raises
+    ------
+    BaseException
+        ``error`` itself, where it is not the code's own: an :class:`InputError`, which says all there is to
+        say; a signal that asked the command to stop; Ctrl-C, where Python turns it into KeyboardInterrupt.
+    """
+    if isinstance(error, InputError | StoppedError) or _is_ctrl_c(error):
+        raise error
+    return InputError(f"{place}: {type(error).__name__}: {error}")
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Whether Ctrl-C may have raised this; the command line's handler raises a StoppedError instead."""
+    handler = signal.getsignal(signal.SIGINT)
+    return isinstance(error, KeyboardInterrupt) and handler is signal.default_int_handler

@@ -35,11 +35,11 @@ from mlsim.analysis.metrics import (
     utilization,
 )
 from mlsim.analysis.metrics.solves import solve_counts
-from mlsim.record import Jobs, Records
+from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.blocks import blocks_of
 from mlsim.record.derived import TAU, run_time
 
-__all__ = ["SCHEMA_VERSION", "json_safe", "summarize"]
+__all__ = ["SCHEMA_VERSION", "json_safe", "summarize", "summary_without_jobs"]
 
 SCHEMA_VERSION = 1
 
@@ -106,6 +106,18 @@ def summarize(
         }
     )
     return summary
+
+
+def summary_without_jobs() -> dict[str, Any]:
+    """Return what a summary holds, from a run without jobs: its keys, and of what type values are.
+
+    What runs have only where a scenario asks for it is None or empty.
+    """
+    nodes = Nodes(["n"], ["n"], np.ones(1, np.int64), np.ones(1))
+    tables = [empty(table) for table in (Jobs, Occupancy, Loops, Chunks, PEs, Messages)]
+    records = Records(nodes, *tables)  # type: ignore[arg-type]  # mypy joins the tables' types
+    summary = summarize(records, scenario="", seed=0, technique="", predictor="")
+    return summary | {"workload": {}, "cp": {}}
 
 
 def json_safe(value: Any) -> Any:

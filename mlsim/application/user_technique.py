@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mlsim._files import expanded, open_file, resolved
-from mlsim.errors import InputError
+from mlsim.errors import InputError, user_code_error
 
 __all__ = ["CompiledTechnique", "compile_technique"]
 
@@ -94,10 +94,9 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
 def _load(file: str, function: str) -> Any:
     try:
         names = runpy.run_path(file, run_name="mlsim_technique")
-    except Exception as error:  # whatever the user's file raises
-        raise InputError(
-            f"technique {file}:{function}: the file cannot be executed: {type(error).__name__}: {error}"
-        ) from error
+    except BaseException as error:  # whatever the user's file raises
+        place = f"technique {file}:{function}: the file cannot be executed"
+        raise user_code_error(place, error) from error
     body = names.get(function)
     if not inspect.isfunction(body):
         functions = sorted(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlsim._files import expanded, is_file, named, read_bytes
 from mlsim.batch.view import WaitingJobs
-from mlsim.errors import InputError
+from mlsim.errors import InputError, user_code_error
 from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word, user_function
 
 __all__ = [
@@ -90,9 +90,9 @@ def make_plugin(family: str, name: str) -> Any:
     kind = _from_file(title, *file) if file else _from_package(title, family, name)
     try:
         plugin = kind()
-    except Exception as error:  # whatever the user's class raises
-        raise InputError(f"{title}: cannot be made: {type(error).__name__}: {error}") from error
-    missing = [name for name in FAMILIES[family].methods if not callable(getattr(plugin, name, None))]
+        missing = [name for name in FAMILIES[family].methods if not callable(getattr(plugin, name, None))]
+    except BaseException as error:  # whatever the user's class raises
+        raise user_code_error(f"{title}: cannot be made", error) from error
     if missing:
         raise InputError(f"{title}: has no method {' and no '.join(missing)}; see mlsim/batch/PLUGINS.md")
     return plugin
@@ -149,8 +149,8 @@ def _trouble(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]
         return clash
     try:
         point.load()
-    except Exception as error:  # whatever the package raises
-        return f"cannot be imported: {type(error).__name__}: {error}"
+    except BaseException as error:  # whatever the package raises
+        return str(user_code_error("cannot be imported", error))
     return ""
 
 
@@ -184,8 +184,8 @@ def _from_file(title: str, file: str, name: str) -> Any:
     sys.modules[module.__name__] = module  # where dataclasses look up the names of a class's module
     try:
         exec(compile(source, str(path), "exec"), vars(module))
-    except Exception as error:  # whatever the user's file raises
-        raise InputError(f"{title}: the file cannot be executed: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # whatever the user's file raises
+        raise user_code_error(f"{title}: the file cannot be executed", error) from error
     kind = vars(module).get(name)
     if not isinstance(kind, type):
         own = module.__name__
@@ -204,7 +204,5 @@ def shielded(title: str, now: float, method: Callable[..., Any], *arguments: obj
     """Call the user's code; whatever it raises becomes an error that names it and the time."""
     try:
         return method(*arguments)
-    except InputError:
-        raise
-    except Exception as error:  # whatever the user's code raises
-        raise InputError(f"{title}: failed at {now:g} s: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # whatever the user's code raises
+        raise user_code_error(f"{title}: failed at {now:g} s", error) from error

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     from mlsim.experiment.batch_study import RunRow
 
@@ -24,18 +26,16 @@ def batch_study(path: Path, out: Path | None, quiet: bool) -> None:
     quiet
         Whether to print nothing.
     """
-    from mlsim import _jit
-    from mlsim.experiment.batch_study import load_batch_study, run_batch_study
+    from mlsim.experiment.batch_study import batch_study_into, load_batch_study
     from mlsim.experiment.batch_tables import batch_tables
-    from mlsim.experiment.rundir import next_directory
+    from mlsim.experiment.directories import NextFree, complete_or_gone
 
     if quiet:
-        _jit.quiet()
+        streams.quiet()
     chosen = load_batch_study(path)
-    target = out or next_directory(Path("runs"), chosen.name)
-    rows = run_batch_study(
-        chosen, out=target, progress=None if quiet or not sys.stderr.isatty() else _Counter()
-    )
+    counter = None if quiet or not sys.stderr.isatty() else _Counter()
+    with complete_or_gone(out or NextFree(Path("runs"), chosen.name)) as place:
+        rows = batch_study_into(place, chosen, counter)
     if quiet:
         return
     from rich import box
@@ -49,7 +49,7 @@ def batch_study(path: Path, out: Path | None, quiet: bool) -> None:
         for line in lines:
             table.add_row(*map(Text, line))
         console.print(table)
-    console.print(f"Results: {target}", highlight=False, soft_wrap=True)
+    console.print(f"Results: {place.directory}", highlight=False, soft_wrap=True)
 
 
 class _Counter:

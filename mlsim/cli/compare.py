@@ -44,7 +44,7 @@ def compare(
 ) -> None:
     """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
     from mlsim.experiment.comparison import compare as compare_runs
-    from mlsim.experiment.rundir import check_target
+    from mlsim.experiment.directories import check_target
 
     for target in filter(None, (pictures, out)):
         check_target(target)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     from mlsim.experiment import LoopResult
     from mlsim.scenario import Scenario
@@ -132,7 +134,6 @@ def loop(
 
     mlsim loop --pes 16x16 --profile exponential --mean 1ms --iterations 100000 --technique SS,GSS
     """
-    from mlsim import _jit
     from mlsim.experiment import choices, run_loops
     from mlsim.experiment.loops import summary, with_typical_mean
     from mlsim.scenario import parse_overrides
@@ -159,7 +160,7 @@ def loop(
     pairs = choices(_words(technique), _words(model))
     scenarios = [_scenario(file, overrides | pair) for pair in pairs]
     if json_:
-        _jit.quiet()
+        streams.quiet()
     _check_outputs(out, chunks, otf2)
     results = run_loops(scenarios, run_time=_seconds(run_time), chunks=chunks, out=out)
     if json_:

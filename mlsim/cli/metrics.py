@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,7 +62,10 @@ def metrics(
         files = stack.enter_context(new_files([] if csv is None else [csv]))
         for directory, label in zip(found, name_runs(found), strict=True):
             # One run is in memory at a time.
-            result = measure_run(read_run(directory, label), None if by is None else by.value, tau)
+            stored = read_run(directory, label)
+            if stored.note:
+                print(f"mlsim: note: {stored.note}", file=sys.stderr)
+            result = measure_run(stored, None if by is None else by.value, tau)
             rows.append(result.rows())
             if json_:
                 measured.append(result.to_dict())

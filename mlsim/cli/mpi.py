@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from mlsim.experiment.directories import Place
     from mlsim.mpi.validate import Row
 
 __all__ = ["mpi"]
@@ -62,7 +64,7 @@ def run(
     """
     from mlsim.errors import InputError
     from mlsim.experiment import load_loop
-    from mlsim.experiment.rundir import check_target
+    from mlsim.experiment.directories import check_target
     from mlsim.mpi.launch import launch, launcher_of
     from mlsim.mpi.options import MODELS
     from mlsim.scenario import parse_overrides
@@ -171,14 +173,12 @@ def validate(
 
     from mlsim.cosim import loop_costs
     from mlsim.experiment import load_loop, loop_from_mapping
-    from mlsim.experiment.rundir import check_target
+    from mlsim.experiment.directories import complete_or_gone
     from mlsim.mpi.launch import launcher_of
     from mlsim.mpi.validate import Pair
     from mlsim.mpi.validate import validate as compare
     from mlsim.scenario import parse_overrides
 
-    if out is not None:
-        check_target(out)
     overrides = parse_overrides(set_ or [])
     loop = load_loop(scenario, overrides) if scenario else loop_from_mapping(_DEFAULT, overrides)
     pairs = [
@@ -187,20 +187,23 @@ def validate(
         for model in _words(models)
         for delay in map(_delay, _words(delays))
     ]
-    rows, machine = compare(
-        launcher_of(launcher or [], ranks),
-        ranks,
-        np.diff(loop_costs(loop)),
-        pairs,
-        repetitions=repetitions,
-        ranks_per_node=ranks_per_node,
-        spins=spin,
-        options=dict(parse_overrides(option or [])),
-    )
+    with complete_or_gone(out) if out is not None else nullcontext() as place:
+        rows, machine = compare(
+            launcher_of(launcher or [], ranks),
+            ranks,
+            np.diff(loop_costs(loop)),
+            pairs,
+            repetitions=repetitions,
+            ranks_per_node=ranks_per_node,
+            spins=spin,
+            options=dict(parse_overrides(option or [])),
+        )
+        if place is not None:
+            _write(place, rows, machine, loop.name)
     _print_machine(machine)
     _print_rows(rows)
-    if out is not None:
-        _write(out, rows, machine, loop.name)
+    if place is not None:
+        print(f"Results: {place.directory}")
 
 
 _DEFAULT = {
@@ -256,17 +259,16 @@ def _print_rows(rows: list[Row]) -> None:
     )
 
 
-def _write(out: Path, rows: list[Row], machine: dict[str, object], name: str) -> None:
+def _write(place: Place, rows: list[Row], machine: dict[str, object], name: str) -> None:
     from dataclasses import asdict
 
-    from mlsim.experiment.rundir import complete_or_gone, write_json
+    from mlsim.experiment.rundir import write_json
     from mlsim.mpi.validate import draw, error_table
 
-    with complete_or_gone(out) as partial:
-        (partial / "table.md").write_text(error_table(rows), encoding="utf-8")
-        write_json(
-            partial / "loops.json",
-            {"machine": machine, "loops": [asdict(row) | {"error": row.error} for row in rows]},
-        )
-        draw(partial / "loops.png", rows, f"{name}: real and simulated")
-    print(f"Results: {out}")
+    (place.partial / "table.md").write_text(error_table(rows), encoding="utf-8")
+    write_json(
+        place.partial / "loops.json",
+        {"machine": machine, "loops": [asdict(row) | {"error": row.error} for row in rows]},
+    )
+    with place.extra(place.partial / "loops.png") as path:
+        draw(path, rows, f"{name}: real and simulated")

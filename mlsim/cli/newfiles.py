@@ -1,11 +1,17 @@
-"""Files that a command writes: all of them whole, or none, and never over another."""
+"""Files that a command writes: all of them whole, or none, and never over another.
+
+As with directories of results, what is not finished has a hidden name that says who writes it, and is
+removed by the next command that writes a file of that name when its process has ended.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-import secrets
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from mlsim.errors import InputError, OutputError
@@ -32,36 +38,100 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     InputError
         If there is a file of that name before the block begins, or no directory to write it in.
     OutputError
-        If a file cannot be written, or has appeared meanwhile; none is left then.
+        If a file cannot be written, and none is left then; or if one of that name has appeared meanwhile,
+        and they are kept under other names.
     """
+    from mlsim.experiment.owner import Owner
+
+    token = Owner.this_process().token
     for path in paths:
         _check(path)
-    token = f"{os.getpid()}-{secrets.token_hex(4)}"
-    partial = [path.with_name(f".{path.stem}.{token}.partial{path.suffix}") for path in paths]
-    done: list[Path] = []
+        _clear(path)
+    partial = [_hidden(path, token) for path in paths]
     try:
         yield partial
-        for path in paths:
-            if path.exists():
-                raise OutputError(f"{path}: appeared meanwhile; nothing was written")
-        for source, path in zip(partial, paths, strict=True):
-            source.rename(path)
-            done.append(path)
-        done.clear()
+        kept = next(names for names in _names(paths) if _take(partial, names))
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{paths[0]}: cannot be written: {reason}. Nothing was kept.") from error
     finally:
-        for left in [*partial, *done]:
+        for left in partial:
             left.unlink(missing_ok=True)
+    if kept != list(paths):
+        raise OutputError(
+            f"{', '.join(map(str, paths))}: appeared meanwhile, and is left as it is. What was written is in "
+            f"{', '.join(map(str, kept))}"
+        )
+
+
+def _hidden(path: Path, token: str) -> Path:
+    return path.with_name(f".{path.stem}.{token}.partial{path.suffix}")
+
+
+def _names(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Give the names that the files may get, in order: their own, then numbered ones."""
+    yield list(paths)
+    for number in count(1):
+        yield [path.with_name(f"{path.stem}-{number:03d}{path.suffix}") for path in paths]
+
+
+def _take(partial: Sequence[Path], names: Sequence[Path]) -> bool:
+    """Give the files their names, all or none; whether nobody has them."""
+    done: list[Path] = []
+    try:
+        for source, path in zip(partial, names, strict=True):
+            _link(source, path)
+            done.append(path)
+    except BaseException as error:
+        for path in done:
+            path.unlink()
+        if isinstance(error, FileExistsError):
+            return False
+        raise
+    return True
+
+
+def _link(source: Path, path: Path) -> None:
+    """Give a file a second name that nobody has."""
+    try:
+        os.link(source, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        source.rename(path)
 
 
 def _check(path: Path) -> None:
-    if path.exists() or path.is_symlink():
-        raise InputError(
-            f"{path}: already exists; nothing is overwritten. Give another name, or move it away."
-        )
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no directory {path.parent}; make it, or give another name")
+    try:
+        if path.exists() or path.is_symlink():
+            raise InputError(
+                f"{path}: already exists; nothing is overwritten. Give another name, or move it away."
+            )
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no directory {path.parent}; make it, or give another name")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{str(path)[:200]!r}: {reason}. Give another name.") from error
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError(f"{path}: no permission to write in {path.parent}; give another name")
+
+
+def _clear(path: Path) -> None:
+    """Remove and report what processes left that have ended without finishing the file."""
+    from mlsim.experiment.owner import Owner
+
+    pattern = rf"\.{re.escape(path.stem)}\.([^.]+)\.partial{re.escape(path.suffix)}"
+    for name in sorted(os.listdir(path.parent)):
+        match = re.fullmatch(pattern, name)
+        owner = None if match is None else Owner.of_token(match[1])
+        if owner is not None and owner.lives() is False:
+            left = path.with_name(name)
+            left.unlink(missing_ok=True)
+            logging.getLogger("mlsim").warning(
+                "%s: left over by process %d on %s, which ended without finishing it; removed",
+                left,
+                owner.pid,
+                owner.host,
+            )

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from mlsim.experiment import Result
+    from mlsim.experiment.directories import NextFree
     from mlsim.record import Rejections
     from mlsim.scenario import Scenario
 
@@ -53,15 +56,14 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Simulate FILE and write its results."""
-    from mlsim import _jit
     from mlsim._memory import keep_little, load_for_good
     from mlsim.cli.progress import progress_bar
     from mlsim.experiment import run as run_scenario
-    from mlsim.experiment.rundir import next_directory
+    from mlsim.experiment.directories import NextFree
     from mlsim.scenario import load, parse_overrides, remarks
 
     if quiet or json_:
-        _jit.quiet()
+        streams.quiet()
     overrides = parse_overrides(set_ or [])
     if rca in (RcaChoice.ON, RcaChoice.OFF):
         overrides["coordination.rca"] = rca is RcaChoice.ON
@@ -71,7 +73,7 @@ def run(
             print(f"mlsim: note: {remark}", file=sys.stderr)
     keep_little()
     load_for_good("mlsim.cosim")
-    target = out or next_directory(Path("runs"), scenario.name)
+    target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         _run_both(scenario, target, json_, quiet)
         return
@@ -80,10 +82,10 @@ def run(
     if json_:
         print(json.dumps(result.summary, indent=2, allow_nan=False))
     elif not quiet:
-        _print_summary(result, target)
+        _print_summary(result)
 
 
-def _run_both(scenario: Scenario, target: Path, json_: bool, quiet: bool) -> None:
+def _run_both(scenario: Scenario, target: Path | NextFree, json_: bool, quiet: bool) -> None:
     from mlsim.cli.progress import progress_bar
     from mlsim.experiment import run_both
 
@@ -98,10 +100,10 @@ def _run_both(scenario: Scenario, target: Path, json_: bool, quiet: bool) -> Non
 
         console = Console()
         console.print(gains_table(scenario.name, comparison.gains))
-        console.print(f"Results: {target}{_what_is_there(target)}", highlight=False, soft_wrap=True)
+        console.print(_results(comparison.directory), highlight=False, soft_wrap=True)
 
 
-def _print_summary(result: Result, target: Path) -> None:
+def _print_summary(result: Result) -> None:
     from rich.console import Console
 
     from mlsim.analysis import summary_table
@@ -112,7 +114,7 @@ def _print_summary(result: Result, target: Path) -> None:
         console.print(line, style="yellow", highlight=False)
     for line in _rejections(result):
         console.print(line, style="yellow", highlight=False)
-    console.print(f"Results: {target}{_what_is_there(target)}", highlight=False, soft_wrap=True)
+    console.print(_results(result.directory), highlight=False, soft_wrap=True)
 
 
 def _notes(result: Result) -> list[str]:
@@ -165,6 +167,8 @@ def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int6
     return rows
 
 
-def _what_is_there(directory: Path) -> str:
+def _results(directory: Path | None) -> str:
+    """Say where results are, and what is there."""
+    assert directory is not None, "written"
     names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
-    return "  (" + ", ".join(names) + ")"
+    return f"Results: {directory}  ({', '.join(names)})"

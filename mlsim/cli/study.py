@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     from mlsim.experiment import StudyRow
 
@@ -27,7 +29,6 @@ def study(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures."""
-    from mlsim import _jit
     from mlsim.experiment.batch_study import is_batch_study
 
     if is_batch_study(path):
@@ -35,15 +36,17 @@ def study(
 
         batch_study(path, out, quiet)
         return
-    from mlsim.experiment import load_study, run_study
-    from mlsim.experiment.rundir import next_directory
+    from mlsim.experiment import load_study
+    from mlsim.experiment.directories import NextFree, complete_or_gone
+    from mlsim.experiment.study import study_into
     from mlsim.experiment.study_results import study_table
 
     if quiet:
-        _jit.quiet()
+        streams.quiet()
     chosen = load_study(path)
-    target = out or next_directory(Path("runs"), chosen.name)
-    rows = run_study(chosen, out=target, progress=None if quiet or not sys.stderr.isatty() else _Counter())
+    counter = None if quiet or not sys.stderr.isatty() else _Counter()
+    with complete_or_gone(out or NextFree(Path("runs"), chosen.name)) as place:
+        rows = study_into(place, chosen, counter)
     if quiet:
         return
     from rich import box
@@ -57,7 +60,7 @@ def study(
         table.add_row(*map(Text, line))
     console = Console()
     console.print(table)
-    console.print(f"Results: {target}", highlight=False, soft_wrap=True)
+    console.print(f"Results: {place.directory}", highlight=False, soft_wrap=True)
 
 
 class _Counter:

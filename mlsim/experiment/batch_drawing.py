@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,12 @@ from mlsim.experiment.result import Result
 
 if TYPE_CHECKING:
     from mlsim.experiment.batch_study import BatchStudy, RunRow
+    from mlsim.experiment.directories import Place
+    from mlsim.experiment.grid import Point
 
-__all__ = ["draw_gantt", "draw_pictures"]
+__all__ = ["draw_gantt", "draw_pictures", "picture_files"]
+
+Labelled = TypeVar("Labelled", "RunRow", "Point")
 
 Floats = NDArray[np.float64]
 Points = tuple[Floats, Floats]
@@ -37,16 +41,37 @@ class _Drawing(NamedTuple):
 
 
 def draw_gantt(
-    directory: Path, study: str, picture: PictureSpec, labels: Mapping[str, str], result: Result
+    place: Place, study: str, picture: PictureSpec, labels: Mapping[str, str], result: Result
 ) -> None:
     """Draw the nodes of one run over time."""
+    with place.extra(place.partial / f"{_gantt_name(picture, labels)}.png") as path:
+        write_picture(gantt(result.records, _title(study, labels), picture.span), path)
+
+
+def _gantt_name(picture: PictureSpec, labels: Mapping[str, str]) -> str:
     part = [] if picture.span is None else [f"{second:g}" for second in picture.span]
-    figure = gantt(result.records, _title(study, labels), picture.span)
-    write_picture(figure, directory / f"{_file_name('gantt', *labels.values(), *part)}.png")
+    return _file_name("gantt", *labels.values(), *part)
 
 
-def draw_pictures(directory: Path, study: BatchStudy, rows: Sequence[RunRow]) -> None:
+def picture_files(study: BatchStudy, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
+    """Give what each entry of a study draws: the names of the files."""
+    for picture in study.pictures:
+        if picture.kind == "gantt":
+            shown = [point for point in points if picture.shows(point.labels)]
+            yield picture, [f"{_gantt_name(picture, point.labels)}.png" for point in shown]
+            continue
+        first = picture.kind
+        if picture.kind == "metric":
+            first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
+        yield (
+            picture,
+            [f"{_file_name(first, *labels.values())}.png" for labels, _ in _pictures(study, picture, points)],
+        )
+
+
+def draw_pictures(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> None:
     """Draw everything but the nodes over time, which were drawn when a run had ended."""
+    directory = place.partial
     ratios = relative_to(study, rows) if study.relative else {}
     for picture in study.pictures:
         if picture.kind == "gantt":
@@ -59,13 +84,14 @@ def draw_pictures(directory: Path, study: BatchStudy, rows: Sequence[RunRow]) ->
                 _write_balance(directory / f"{_file_name('balance', *labels.values())}.csv", part)
             else:
                 drawing = _metric(study, picture, part, ratios)
-            figure = lines(drawing.panels, _title(study.name, labels), drawing.x, drawing.y, drawing.look)
-            write_picture(figure, directory / f"{_file_name(drawing.name, *labels.values())}.png")
+            with place.extra(directory / f"{_file_name(drawing.name, *labels.values())}.png") as path:
+                title = _title(study.name, labels)
+                write_picture(lines(drawing.panels, title, drawing.x, drawing.y, drawing.look), path)
 
 
 def _pictures(
-    study: BatchStudy, picture: PictureSpec, rows: Sequence[RunRow]
-) -> Iterator[tuple[dict[str, str], list[RunRow]]]:
+    study: BatchStudy, picture: PictureSpec, rows: Sequence[Labelled]
+) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
     """Give the runs of each picture of one entry, and the labels that they have in common."""
     inside = {picture.lines, picture.panels, picture.along}
     if picture.kind == "metric":

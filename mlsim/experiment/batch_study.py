@@ -40,16 +40,36 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.batch_pictures import Balance, PictureSpec, balance_of, busy_curve, picture_of
 from mlsim.experiment.grid import Axis, Point, axes_of, points
 from mlsim.experiment.result import Result
+from mlsim.experiment.study_checks import (
+    check_files,
+    check_metric,
+    check_name,
+    check_scenarios,
+    check_titles,
+    side_by_side,
+    some_points,
+)
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
-from mlsim.scenario import Scenario, load
+from mlsim.scenario import ApplicationModel, Scenario, load, plain
 
-__all__ = ["KEYS", "BatchStudy", "RunRow", "is_batch_study", "load_batch_study", "run_batch_study"]
+if TYPE_CHECKING:
+    from mlsim.experiment.directories import Place
+
+__all__ = [
+    "KEYS",
+    "BatchStudy",
+    "RunRow",
+    "batch_study_into",
+    "is_batch_study",
+    "load_batch_study",
+    "run_batch_study",
+]
 
 KEYS = (
     *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions"),
@@ -160,26 +180,73 @@ def load_batch_study(path: str | Path) -> BatchStudy:
     names = [axis.name for axis in axes]
     without = entries(content.get("without", []), axes, f"{file}: without")
     repetitions = content.get("repetitions")
+    if repetitions is not None:
+        repetitions = one_of(repetitions, names, f"{file}: repetitions")
     metrics = _words(content.get("metrics", _METRICS), f"{file}: metrics")
     reference = content.get("reference")
     compared = [axis for axis in axes if axis.name != repetitions]
-    return BatchStudy(
-        name=str(content.get("name", file.parent.resolve().name)),
+    study = BatchStudy(
+        name=check_name(content.get("name", file.parent.resolve().name or "study"), f"{file}: name"),
         description=str(content.get("description", "")),
         source=file,
         text=text,
         axes=axes,
         cases=[
             (point, load(file.parent / str(content["base"]), _overrides(content, point, file)))
-            for point in points(axes, without)
+            for point in some_points(points(axes, without), f"{file}: without")
         ],
-        columns=one_of(content.get("columns", names[-1]), names, f"{file}: columns"),
-        repetitions=None if repetitions is None else one_of(repetitions, names, f"{file}: repetitions"),
+        columns=side_by_side(content.get("columns"), repetitions, axes, f"{file}: columns"),
+        repetitions=repetitions,
         metrics=metrics,
         relative=_relative(content.get("relative", {}), axes, f"{file}: relative"),
         reference={} if reference is None else _reference(file.parent / str(reference), compared, metrics),
         pictures=[picture_of(value, axes, f"{file}: pictures") for value in _list(content, "pictures", file)],
     )
+    _check(study)
+    return study
+
+
+def _check(study: BatchStudy) -> None:
+    """Refuse what would fail after the runs: tables and pictures of what there is not."""
+    from mlsim.analysis.summary import summary_without_jobs
+    from mlsim.experiment.batch_drawing import picture_files
+    from mlsim.experiment.batch_tables import relative_title
+
+    empty = summary_without_jobs()
+    for key in study.metrics.values():
+        check_metric(key, empty, f"{study.source}: metrics")
+        for point, scenario in study.cases:
+            dispatcher = scenario.batch.dispatcher
+            if key.startswith("cp.") and not key.endswith("?") and not getattr(dispatcher, "solves", False):
+                raise InputError(
+                    f"{study.source}: metrics: {key}: not in the summary where batch.dispatcher is "
+                    f"{dispatcher} ({_words_of(point)}); {key}? leaves such cells empty"
+                )
+    titles = [*(axis.name for axis in study.axes), *study.metrics]
+    check_titles([*titles, relative_title(study)] if study.relative else titles, f"{study.source}: metrics")
+    place = f"{study.source}: pictures"
+    files: list[str] = []
+    for picture, names in picture_files(study, [point for point, _ in study.cases]):
+        _check_picture(study, picture, f"{place}: {picture.kind}", names)
+        files += names
+    check_files(files, place)
+
+
+def _check_picture(study: BatchStudy, picture: PictureSpec, place: str, files: Sequence[str]) -> None:
+    if not files:
+        raise InputError(f"{place}: where: no combination is like that; it would show nothing")
+    if picture.metric:
+        one_of(picture.metric, list(study.metrics), f"{place}: metric")
+    if picture.relative and not study.relative:
+        raise InputError(f"{place}: relative: the study has no combination to divide by; give relative: too")
+    for point, scenario in study.cases:
+        rigid = scenario.application.model is not ApplicationModel.LOOP
+        if picture.kind == "balance" and rigid and picture.shows(point.labels):
+            raise InputError(f"{place}: shows loops, and jobs execute none where {_words_of(point)}")
+
+
+def _words_of(point: Point) -> str:
+    return ", ".join(f"{name}: {label}" for name, label in point.labels.items())
 
 
 def _overrides(content: Mapping[str, Any], point: Point, file: Path) -> dict[str, object]:
@@ -213,6 +280,9 @@ def _words(value: object, place: str) -> dict[str, str]:
 
 def _relative(value: object, axes: Sequence[Axis], place: str) -> dict[str, str]:
     (entry,) = entries([value], axes, place)
+    for name, label in entry.items():
+        if isinstance(label, list):
+            raise InputError(f"{place}: {name}: {label!r}; allowed: one label")
     return {name: str(label) for name, label in entry.items()}
 
 
@@ -254,25 +324,49 @@ def run_batch_study(
     InputError
         If a file that a scenario names cannot be used, or a summary has no such metric.
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where.
     """
-    from mlsim.experiment.batch_tables import write_batch_study
-    from mlsim.experiment.rundir import check_target, complete_or_gone
+    from mlsim.experiment.directories import complete_or_gone
 
     if out is None:
+        _check_files(study)
         return [_simulated(study, *case, None, progress) for case in study.cases]
-    check_target(Path(out))
-    with complete_or_gone(Path(out)) as partial:
-        rows = [_simulated(study, *case, partial, progress) for case in study.cases]
-        write_batch_study(partial, study, rows)
+    with complete_or_gone(out) as place:
+        return batch_study_into(place, study, progress)
+
+
+def batch_study_into(
+    place: Place, study: BatchStudy, progress: Callable[[RunRow, int], None] | None = None
+) -> list[RunRow]:
+    """Simulate a study and write its results into a place; see :func:`run_batch_study`."""
+    from mlsim.experiment.batch_tables import write_batch_study
+
+    _check_files(study)
+    rows = [_simulated(study, *case, place, progress) for case in study.cases]
+    write_batch_study(place, study, rows)
     return rows
+
+
+def _check_files(study: BatchStudy) -> None:
+    """Read what the scenarios name, before the first is simulated."""
+    from mlsim.cosim import survey
+
+    check_scenarios(study.cases, survey, _what_survey_reads)
+
+
+def _what_survey_reads(scenario: Scenario) -> dict[str, Any]:
+    values = plain(scenario)
+    plugins = {
+        key: values.get("batch", {}).get(key) for key in ("dispatcher", "policy", "allocator", "predictor")
+    }
+    return {key: values.get(key) for key in ("platform", "workload", "application")} | plugins
 
 
 def _simulated(
     study: BatchStudy,
     point: Point,
     scenario: Scenario,
-    directory: Path | None,
+    place: Place | None,
     progress: Callable[[RunRow, int], None] | None,
 ) -> RunRow:
     """Simulate one combination, and keep of it what tables and pictures show."""
@@ -280,19 +374,19 @@ def _simulated(
 
     result = run(scenario)
     wanted = [picture for picture in study.pictures if picture.shows(point.labels)]
-    kinds = {picture.kind for picture in wanted} if directory is not None else set()
+    kinds = {picture.kind for picture in wanted} if place is not None else set()
     row = RunRow(
         point.labels,
         {title: _metric(result, key, study.source) for title, key in study.metrics.items()},
         busy_curve(result) if "utilization" in kinds else None,
         balance_of(result) if "balance" in kinds else None,
     )
-    if "gantt" in kinds and directory is not None:
+    if "gantt" in kinds and place is not None:
         from mlsim.experiment.batch_drawing import draw_gantt
 
         for picture in wanted:
             if picture.kind == "gantt":
-                draw_gantt(directory, study.name, picture, point.labels, result)
+                draw_gantt(place, study.name, picture, point.labels, result)
     if progress is not None:
         progress(row, len(study.cases))
     return row

@@ -13,6 +13,7 @@ from mlsim.experiment.rundir import versions, write_json
 
 if TYPE_CHECKING:
     from mlsim.experiment.batch_study import BatchStudy, RunRow
+    from mlsim.experiment.directories import Place
 
 __all__ = ["batch_tables", "labels_of", "relative_title", "relative_to", "write_batch_study"]
 
@@ -130,16 +131,17 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def write_batch_study(directory: Path, study: BatchStudy, rows: Sequence[RunRow]) -> None:
-    """Write the tables and pictures of a study into a directory that exists."""
+def write_batch_study(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> None:
+    """Write the tables and pictures of a study."""
     from mlsim.experiment.batch_drawing import draw_pictures
 
+    directory = place.partial
     (directory / "study.yaml").write_text(study.text, encoding="utf-8")
     write_json(directory / "versions.json", versions())
     _write_csv(directory / "runs.csv", study, rows)
     parts = [f"## {title}\n\n{_markdown(*table)}" for title, table in batch_tables(study, rows).items()]
     (directory / "table.md").write_text("\n".join(parts), encoding="utf-8")
-    draw_pictures(directory, study, rows)
+    draw_pictures(place, study, rows)
 
 
 def _write_csv(path: Path, study: BatchStudy, rows: Sequence[RunRow]) -> None:

@@ -95,7 +95,7 @@ class RunComparison:
     @cached_property
     def notes(self) -> list[str]:
         """What makes runs less comparable than they look, one sentence each."""
-        notes = []
+        notes = [f"{run.note}." for run in self.runs if run.note]
         for run, pair in zip(self.runs[1:], self.pairs, strict=True):
             if not pair["same_workload"]:
                 notes.append(_workload_note(self.labels[0], run.label, pair))
@@ -143,13 +143,11 @@ class RunComparison:
         InputError, OutputError
             If the directory is there already, or cannot be written to.
         """
-        from mlsim.experiment.rundir import check_target, complete_or_gone
+        from mlsim.experiment.directories import complete_or_gone
 
-        target = Path(directory)
-        check_target(target)
-        with complete_or_gone(target) as partial:
-            written = self._draw(partial)
-        return [target / path.name for path in written]
+        with complete_or_gone(directory) as place:
+            written = self._draw(place.partial)
+        return [place.directory / path.name for path in written]
 
     def write(self, directory: str | Path) -> None:
         """Write ``comparison.json``, ``table.csv``, ``jobs-1.parquet`` … with paired jobs, and the pictures.
@@ -159,15 +157,15 @@ class RunComparison:
         directory
             Must not exist.
         """
-        from mlsim.experiment.rundir import check_target, complete_or_gone, write_json
+        from mlsim.experiment.directories import complete_or_gone
+        from mlsim.experiment.rundir import write_json
 
-        target = Path(directory)
-        check_target(target)
-        with complete_or_gone(target) as partial:
+        with complete_or_gone(directory) as place:
+            partial = place.partial
             write_json(partial / "comparison.json", self.to_dict())
             self.table.write_csv(partial / "table.csv")
-            for place in range(1, len(self.runs)):
-                self.jobs(place).write_parquet(partial / f"jobs-{place}.parquet", compression="zstd")
+            for other in range(1, len(self.runs)):
+                self.jobs(other).write_parquet(partial / f"jobs-{other}.parquet", compression="zstd")
             self._draw(partial)
 
     def _draw(self, directory: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -59,7 +60,14 @@ def axes_of(vary: object, place: str) -> list[Axis]:
             f"{place}: {_shape(vary)}; allowed: a mapping of what varies, such as "
             "{application.technique: [SS, GSS]}"
         )
-    return [_axis(str(name), points, f"{place}: {name}") for name, points in vary.items()]
+    axes = [_axis(str(name), points, f"{place}: {name}") for name, points in vary.items()]
+    for axis, times in Counter(axis.name for axis in axes).items():
+        if times > 1:
+            raise InputError(
+                f"{place}: {times} axes are called {axis}; allowed: each name once, e.g. "
+                f"{{{axis} a: {{label: {{key: value}}}}}}"
+            )
+    return axes
 
 
 def _axis(name: str, points: object, place: str) -> Axis:
@@ -69,7 +77,10 @@ def _axis(name: str, points: object, place: str) -> Axis:
             raise InputError(f"{place}: the same value twice; allowed: each once")
         return Axis(name.split(".")[-1], named)
     if isinstance(points, dict) and points and all(isinstance(keys, dict) for keys in points.values()):
-        return Axis(name, {str(label): keys for label, keys in points.items()})
+        labels = {str(label): keys for label, keys in points.items()}
+        if len(labels) < len(points):
+            raise InputError(f"{place}: the same label twice; allowed: each once")
+        return Axis(name, labels)
     raise InputError(
         f"{place}: {_shape(points)}; allowed: a list of values, or a mapping of labels, each with a "
         "mapping of keys to values, e.g. {slow: {platform.network.latency: 5 us}}"

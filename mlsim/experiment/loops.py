@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mlsim.errors import InputError
+from mlsim.experiment.directories import Place, complete_or_gone
+from mlsim.experiment.manifest import write_manifest, write_summary
 from mlsim.experiment.result import technique_of
-from mlsim.experiment.rundir import check_target, complete_or_gone, versions, write_json
+from mlsim.experiment.rundir import check_needs, versions, write_json
 from mlsim.record import Records
 from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load
 from mlsim.scenario.costs import TYPICAL
@@ -234,25 +236,30 @@ def run_loops(
     InputError
         If a scenario cannot be used; nothing is left half-written.
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where.
     """
+    from mlsim.cosim import check_loop
+
+    for scenario in scenarios:
+        check_loop(scenario, run_time)
     results: list[LoopResult] = []
     if out is None:
         for scenario in scenarios:
             results.append(run_loop(scenario, run_time=run_time, chunks=False))
             _report(progress, results[-1])
         return results
-    check_target(Path(out))
-    with complete_or_gone(Path(out)) as partial:
+    for scenario in scenarios:
+        check_needs(scenario)
+    with complete_or_gone(out) as place:
         curves: list[Curve] = []
-        places = _places(scenarios)
-        for scenario, place in zip(scenarios, places, strict=True):
+        names = _names(scenarios)
+        for scenario, name in zip(scenarios, names, strict=True):
             result = run_loop(scenario, run_time=run_time, chunks=chunks or _needs_chunks(scenario))
-            curves += _write(partial / place, result, chunks)
-            results.append(_without_chunks(result, Path(out) / place))
+            curves += _write(place, place.partial / name, result, chunks)
+            results.append(_without_chunks(result, place.directory / name))
             _report(progress, result)
         if len(results) > 1:
-            _write_together(partial, results, curves)
+            _write_together(place, results, curves)
     return results
 
 
@@ -265,7 +272,7 @@ def _needs_chunks(scenario: Scenario) -> bool:
     return scenario.output.trace is TraceLevel.CHUNKS
 
 
-def _places(scenarios: Sequence[Scenario]) -> list[str]:
+def _names(scenarios: Sequence[Scenario]) -> list[str]:
     """Name each loop's directory after technique and model; one loop alone needs none."""
     if len(scenarios) == 1:
         return ["."]
@@ -277,7 +284,7 @@ def _places(scenarios: Sequence[Scenario]) -> list[str]:
     return names
 
 
-def _write(directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
+def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
     """Write one loop; give its curve of chunk sizes."""
     from mlsim.analysis.plots import chunk_curve
     from mlsim.record.parquet import write_tables
@@ -290,20 +297,24 @@ def _write(directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
     write_tables(directory, kept, technique_of(scenario), scenario.output.csv)
     curves = [chunk_curve(result.records.chunks, result.label)] if chunks else []
     if scenario.output.pictures:
-        _draw(directory, result, curves)
+        _draw(place, directory, result, curves)
     if scenario.output.trace is not TraceLevel.NONE:
-        _trace(directory / "trace", result)
-    write_json(directory / "summary.json", summary([result]))
+        with place.extra(directory / "trace") as path:
+            _trace(path, result)
+    write_summary(directory / "summary.json", summary([result]))
+    write_manifest(directory)
     return curves
 
 
-def _draw(directory: Path, result: LoopResult, curves: list[Curve]) -> None:
+def _draw(place: Place, directory: Path, result: LoopResult, curves: list[Curve]) -> None:
     from mlsim.analysis.plots import draw_chunk_sizes, draw_pes
 
     if curves:
         title = f"{result.scenario.name}: {result.label}"
-        draw_pes(directory / "pes.png", result.records, title)
-        draw_chunk_sizes(directory / "chunk-sizes.png", curves, title)
+        with place.extra(directory / "pes.png") as path:
+            draw_pes(path, result.records, title)
+        with place.extra(directory / "chunk-sizes.png") as path:
+            draw_chunk_sizes(path, curves, title)
 
 
 def _trace(directory: Path, result: LoopResult) -> None:
@@ -322,16 +333,17 @@ def _trace(directory: Path, result: LoopResult) -> None:
     )
 
 
-def _write_together(directory: Path, results: list[LoopResult], curves: list[Curve]) -> None:
+def _write_together(place: Place, results: list[LoopResult], curves: list[Curve]) -> None:
     """Write what compares the loops: their metrics as JSON and CSV, and their chunk sizes."""
     import polars as pl
 
     from mlsim.analysis.plots import draw_chunk_sizes
 
-    write_json(directory / "summary.json", summary(results))
-    pl.DataFrame([result.facts for result in results]).write_csv(directory / "loops.csv")
+    write_summary(place.partial / "summary.json", summary(results))
+    pl.DataFrame([result.facts for result in results]).write_csv(place.partial / "loops.csv")
     if curves and results[0].scenario.output.pictures:
-        draw_chunk_sizes(directory / "chunk-sizes.png", curves, results[0].scenario.name)
+        with place.extra(place.partial / "chunk-sizes.png") as path:
+            draw_chunk_sizes(path, curves, results[0].scenario.name)
 
 
 def summary(loops: Sequence[LoopResult]) -> dict[str, Any]:

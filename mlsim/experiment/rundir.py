@@ -1,150 +1,126 @@
-"""The directory of one run: complete, or not there at all."""
+"""What a run leaves in its directory."""
 
 from __future__ import annotations
 
-import json
-import os
 import platform
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, cast
 
+from mlsim import __version__
 from mlsim._memory import give_back
-from mlsim.errors import InputError, OutputError
+from mlsim.errors import InputError
+from mlsim.experiment.directories import Place
+from mlsim.experiment.manifest import json_text, write_summary
 from mlsim.experiment.result import Result, technique_of
 from mlsim.record import Records
 from mlsim.record.blocks import is_long, let_go_of_table
-from mlsim.scenario import Mapping, TraceLevel, dump
+from mlsim.scenario import Mapping, Scenario, TraceLevel, dump
 
 __all__ = [
-    "check_target",
-    "complete_or_gone",
-    "next_directory",
+    "check_needs",
     "versions",
     "write_files",
     "write_json",
-    "write_run",
+    "write_start",
 ]
 
-_ADVICE = "Nothing was kept; free some space or give --out elsewhere."
-_LIBRARIES = ("mlsim", "matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
+_LIBRARIES = ("matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
 
 
-def next_directory(parent: Path, name: str) -> Path:
-    """Give the first of ``name-001``, ``name-002`` … that does not exist in ``parent``."""
-    number = 1
-    while (parent / f"{name}-{number:03d}").exists():
-        number += 1
-    return parent / f"{name}-{number:03d}"
+def check_needs(scenario: Scenario) -> None:
+    """Look, before any work is done, whether there is what writing a run takes: libraries.
 
-
-def check_target(directory: Path) -> None:
-    """Refuse, before any work is done, a directory that results cannot be written to."""
-    if directory.exists() or directory.is_symlink():
+    Raises
+    ------
+    InputError
+        If one is missing or does not work; the message names the key that asks for it.
+    """
+    output = scenario.output
+    if output.pictures and find_spec("matplotlib") is None:
         raise InputError(
-            f"{directory}: already exists; a run never overwrites anything. "
-            "Give another --out, or move it away."
+            "output.pictures: on, but there is no matplotlib; install it, or set output.pictures=off"
         )
-    parent = _first_existing(directory.parent)
-    if not parent.is_dir():
-        raise InputError(f"{directory}: {parent} is not a directory. Give another --out.")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{directory}: no permission to write in {parent}. Give another --out.")
+    if output.trace is not TraceLevel.NONE:
+        try:
+            import_module("mlsim.record.otf2")
+        except (ImportError, OSError, AttributeError) as error:
+            raise InputError(
+                f"output.trace: {output.trace}, but the OTF2 library cannot be used: {error}; "
+                "install otf2, or set output.trace=none"
+            ) from error
 
 
-def _first_existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path
+def write_start(directory: Path, scenario: Scenario) -> None:
+    """Write what is known before a run begins; a directory that cannot be written shows at once."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
+    write_json(directory / "versions.json", versions())
 
 
-def write_run(directory: Path, result: Result, before_summary: Callable[[], None]) -> None:
-    """Write everything a run leaves.
+def write_files(
+    place: Place, directory: Path, result: Result, before_summary: Callable[[], None] | None = None
+) -> None:
+    """Write everything a run leaves; if a picture or the trace fails, all the rest.
 
     Parameters
     ----------
+    place
+        Notes what could not be written.
     directory
-        Where; must not exist. Parents are made.
+        Where: the place's, or one in it. It is made.
     result
         The run.
     before_summary
         Called when all but the summary is written, so that the summary can tell how long it took.
-
-    Raises
-    ------
-    OutputError
-        If anything cannot be written.
     """
-    with complete_or_gone(directory) as partial:
-        write_files(partial, result, before_summary)
-
-
-def write_files(directory: Path, result: Result, before_summary: Callable[[], None]) -> None:
-    """Write everything a run leaves into a directory that is there; see :func:`write_run`."""
     from mlsim.record.parquet import write_tables
 
-    (directory / "scenario.yaml").write_text(dump(result.scenario), encoding="utf-8")
-    write_json(directory / "versions.json", versions())
+    write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
     _tidy(result.records)
     if result.scenario.output.pictures and _is_worth_drawing(result.records):
-        _draw(directory, result)
+        _draw(place, directory, result)
     if result.scenario.output.trace is not TraceLevel.NONE:
-        _trace(directory / "trace", result)
-    before_summary()
-    write_json(directory / "summary.json", result.summary)
-
-
-@contextmanager
-def complete_or_gone(directory: Path) -> Iterator[Path]:
-    """Give a directory to write in, which takes its name when all is well and is removed otherwise."""
-    partial: Path | None = None
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(mkdtemp(prefix=f".{directory.name}.", suffix=".partial", dir=directory.parent))
-        partial.chmod(0o777 & ~_umask())
-        yield partial
-        if directory.exists():
-            raise OutputError(f"{directory}: appeared while the run was going on, and is left as it is")
-        partial.rename(directory)
-        partial = None
-    except OutputError as error:
-        raise OutputError(f"{error}. {_ADVICE}") from error
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"{directory}: results cannot be written: {reason}. {_ADVICE}") from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        with place.extra(directory / "trace") as path:
+            _trace(path, result)
+    if before_summary is not None:
+        before_summary()
+    write_summary(directory / "summary.json", result.summary)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a dictionary of plain values; there must be no NaN in it."""
-    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    path.write_text(json_text(content), encoding="utf-8")
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of Python, of mlsim and of what it stands on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+    """Give the versions of Python, of mlsim and of what it stands on; "unknown" of what does not say."""
+    found = {"python": platform.python_version(), "mlsim": __version__}
+    return found | {name: _version(name) for name in _LIBRARIES}
 
 
-def _draw(directory: Path, result: Result) -> None:
-    from mlsim.analysis.plots import draw_gantt, draw_utilization
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "unknown"  # a copy of its sources, without what an installation says about it
 
+
+def _draw(place: Place, directory: Path, result: Result) -> None:
     name = result.scenario.name
-    draw_gantt(directory / "gantt.png", result.records, title=name)
+    with place.extra(directory / "gantt.png") as path:
+        from mlsim.analysis.plots import draw_gantt
+
+        draw_gantt(path, result.records, title=name)
     _tidy(result.records)
-    draw_utilization(directory / "utilization.png", result.records, title=name)
+    with place.extra(directory / "utilization.png") as path:
+        from mlsim.analysis.plots import draw_utilization
+
+        draw_utilization(path, result.records, title=name)
 
 
 def _tidy(records: Records) -> None:

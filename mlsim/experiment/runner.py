@@ -6,14 +6,17 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlsim._memory import give_back, keep_little
+from mlsim.errors import InputError
+from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.result import Result, technique_of
+from mlsim.experiment.rundir import check_needs, write_files, write_start
 from mlsim.scenario import Scenario, load
 
 __all__ = ["Progress", "run"]
@@ -43,7 +46,7 @@ def run(
     scenario: Scenario | str | Path,
     overrides: Mapping[str, Any] | None = None,
     *,
-    out: str | Path | None = None,
+    out: str | Path | NextFree | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Simulate a scenario.
@@ -55,7 +58,8 @@ def run(
     overrides
         Values to set on top of the file, by dotted key: ``{"batch.policy": "SAF"}``.
     out
-        Directory to write the run into; it must not exist. Nothing is written without it.
+        Directory to write the run into; it must not exist, and is reserved before the simulation begins.
+        Nothing is written without it.
     progress
         Called now and then while the simulation goes on.
 
@@ -69,7 +73,8 @@ def run(
     InputError
         If the scenario or a file it names cannot be used, or overrides come with a loaded scenario.
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where. Nothing is left
+        half-written.
 
     Examples
     --------
@@ -80,19 +85,27 @@ def run(
     >>> result.jobs.columns[:4]
     ['job_id', 'submit_time', 'start_time', 'end_time']
     """
-    from mlsim import cosim
-    from mlsim.experiment.rundir import check_target, write_run
-
     began = time.perf_counter()
     keep_little()
     if not isinstance(scenario, Scenario):
         scenario = load(scenario, overrides)
     elif overrides:
-        from mlsim.errors import InputError
-
         raise InputError("overrides go with a scenario file; this scenario is already loaded")
-    if out is not None:
-        check_target(Path(out))
+    if out is None:
+        return _run(scenario, began, None, progress)
+    check_needs(scenario)
+    with reserved(out) as place:
+        with writing(place.directory):
+            write_start(place.partial, scenario)
+        return _run(scenario, began, place, progress)
+
+
+def _run(
+    scenario: Scenario, began: float, place: Place | None, progress: Callable[[Progress], None] | None
+) -> Result:
+    """Simulate, and write where it was asked for."""
+    from mlsim import cosim
+
     outcome = cosim.simulate(scenario, _reporter(progress))
     give_back()
     simulated = time.perf_counter()
@@ -115,11 +128,11 @@ def run(
     def measure() -> None:
         summary["self"] = _measured(outcome, began, simulated)
 
-    if out is not None:
-        write_run(Path(out), result, before_summary=measure)
-        return Result(scenario, summary, outcome.records, Path(out))
-    measure()
-    return result
+    if place is None:
+        measure()
+        return result
+    write_and_keep(place, lambda here: write_files(here, here.partial, result, measure))
+    return replace(result, directory=place.directory)
 
 
 def _reporter(progress: Callable[[Progress], None] | None) -> Any:

@@ -9,12 +9,15 @@ from typing import Any
 
 from mlsim._files import expanded, is_directory, is_file, is_there, named, read_json, read_text, resolved
 from mlsim.errors import InputError
+from mlsim.experiment.manifest import check_read
 from mlsim.record import Records
 
 __all__ = ["StoredRun", "find_runs", "name_runs", "read_run", "scenario_differences"]
 
 _SUMMARY = "summary.json"
 _MOST_BYTES = 64_000_000
+_UNREAD = ("chunks", "pes")
+"""Tables of loops, which are large, and which no metric of jobs needs."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class StoredRun:
         Its tables, without the chunks and PEs of loops.
     scenario
         Its resolved scenario as plain values.
+    note
+        What the user should know about its files; empty if they were verified.
     """
 
     label: str
@@ -40,6 +45,7 @@ class StoredRun:
     summary: dict[str, Any]
     records: Records
     scenario: dict[str, Any]
+    note: str = ""
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
@@ -122,13 +128,15 @@ def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
     from mlsim.record.reading import read_tables
 
     directory = expanded(directory)
+    note = check_read(directory, leaving=_UNREAD)
     summary = _read_summary(directory)
     return StoredRun(
         label or name_runs([directory])[0],
         directory,
         summary,
-        read_tables(directory, without=("chunks", "pes")),
+        read_tables(directory, without=_UNREAD),
         _read_scenario(directory / "scenario.yaml"),
+        note,
     )
 
 

@@ -25,15 +25,20 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, Point, axes_of, matches, points
 from mlsim.experiment.loops import LoopResult, load_loop, run_loop
+from mlsim.experiment.study_checks import check_files, check_name, check_scenarios, check_titles, some_points
 from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
-from mlsim.scenario import Scenario
+from mlsim.experiment.study_results import timeline_name
+from mlsim.scenario import Scenario, plain
 
-__all__ = ["KEYS", "Study", "StudyRow", "load_study", "run_study"]
+if TYPE_CHECKING:
+    from mlsim.experiment.directories import Place
+
+__all__ = ["KEYS", "Study", "StudyRow", "load_study", "run_study", "study_into"]
 
 KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "reference", "timelines")
 
@@ -105,19 +110,23 @@ def load_study(path: str | Path) -> Study:
     names = [axis.name for axis in axes]
     without = entries(content.get("without", []), axes, f"{file}: without")
     columns = one_of(content.get("columns", names[-1]), names, f"{file}: columns")
+    check_titles([*names, "reference"], f"{file}: vary")
     base = file.parent / str(content["base"])
+    found = some_points(points(axes, without), f"{file}: without")
     reference = content.get("reference")
-    return Study(
-        name=str(content.get("name", file.parent.resolve().name)),
+    study = Study(
+        name=check_name(content.get("name", file.parent.resolve().name or "study"), f"{file}: name"),
         description=str(content.get("description", "")),
         source=file,
         text=text,
         axes=axes,
-        cases=[(point, load_loop(base, point.overrides)) for point in points(axes, without)],
+        cases=[(point, load_loop(base, point.overrides)) for point in found],
         columns=columns,
         reference={} if reference is None else _reference(file.parent / str(reference), axes),
         timelines=entries(content.get("timelines", []), axes, f"{file}: timelines"),
     )
+    check_files([timeline_name(point) for point in found if study.drawn(point)], f"{file}: timelines")
+    return study
 
 
 def _reference(file: Path, axes: Sequence[Axis]) -> dict[tuple[str, ...], float]:
@@ -160,23 +169,44 @@ def run_study(
     Raises
     ------
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where.
     """
-    from mlsim.experiment.rundir import check_target, complete_or_gone
-    from mlsim.experiment.study_results import draw_timeline, write_study
+    from mlsim.experiment.directories import complete_or_gone
 
     if out is None:
+        _check_loops(study)
         return [_row(study, point, run_loop(loop, chunks=False), progress) for point, loop in study.cases]
-    check_target(Path(out))
-    with complete_or_gone(Path(out)) as partial:
-        rows: list[StudyRow] = []
-        for point, loop in study.cases:
-            result = run_loop(loop, chunks=study.drawn(point))
-            if study.drawn(point):
-                draw_timeline(partial, study, point, result)
-            rows.append(_row(study, point, result, progress))
-        write_study(partial, study, rows)
+    with complete_or_gone(out) as place:
+        return study_into(place, study, progress)
+
+
+def study_into(
+    place: Place, study: Study, progress: Callable[[StudyRow, int], None] | None = None
+) -> list[StudyRow]:
+    """Simulate every combination of a study and write its results into a place; see :func:`run_study`."""
+    from mlsim.experiment.study_results import draw_timeline, write_study
+
+    _check_loops(study)
+    rows: list[StudyRow] = []
+    for point, loop in study.cases:
+        result = run_loop(loop, chunks=study.drawn(point))
+        if study.drawn(point):
+            draw_timeline(place, study, point, result)
+        rows.append(_row(study, point, result, progress))
+    write_study(place, study, rows)
     return rows
+
+
+def _check_loops(study: Study) -> None:
+    """Read what the loops name, before the first is simulated."""
+    from mlsim.cosim import check_loop
+
+    check_scenarios(study.cases, check_loop, _what_loops_read)
+
+
+def _what_loops_read(scenario: Scenario) -> dict[str, Any]:
+    values = plain(scenario)
+    return {key: values.get(key) for key in ("seed", "platform", "application")}
 
 
 def _row(

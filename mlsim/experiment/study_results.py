@@ -11,11 +11,12 @@ from mlsim.experiment.rundir import versions, write_json
 
 if TYPE_CHECKING:
     from mlsim.analysis.plots import Panel
+    from mlsim.experiment.directories import Place
     from mlsim.experiment.grid import Point
     from mlsim.experiment.loops import LoopResult
     from mlsim.experiment.study import Study, StudyRow
 
-__all__ = ["draw_timeline", "study_table", "write_study"]
+__all__ = ["draw_timeline", "study_table", "timeline_name", "write_study"]
 
 _NAN = float("nan")
 
@@ -57,13 +58,15 @@ def seconds(value: float) -> str:
     return f"{value:.1f}" if value >= 100 else f"{value:.3g}"
 
 
-def write_study(directory: Path, study: Study, rows: Sequence[StudyRow]) -> None:
-    """Write the tables and the picture of a study into a directory that exists."""
+def write_study(place: Place, study: Study, rows: Sequence[StudyRow]) -> None:
+    """Write the tables and the picture of a study."""
+    directory = place.partial
     (directory / "study.yaml").write_text(study.text, encoding="utf-8")
     write_json(directory / "versions.json", versions())
     _write_csv(directory / "loops.csv", rows)
     (directory / "table.md").write_text(_markdown(*study_table(study, rows)), encoding="utf-8")
-    _draw_bars(directory / "t-loop.png", study, rows)
+    with place.extra(directory / "t-loop.png") as path:
+        _draw_bars(path, study, rows)
 
 
 def _write_csv(path: Path, rows: Sequence[StudyRow]) -> None:
@@ -118,10 +121,15 @@ def _reference(row: StudyRow | None) -> float:
     return _NAN if row is None or row.reference is None else row.reference
 
 
-def draw_timeline(directory: Path, study: Study, point: Point, result: LoopResult) -> None:
+def draw_timeline(place: Place, study: Study, point: Point, result: LoopResult) -> None:
     """Draw the PEs of one combination over time."""
     from mlsim.analysis.plots import draw_pes
 
-    words = ", ".join(point.labels.values())
-    name = re.sub(r"[^\w+.-]+", "-", words).strip("-.")
-    draw_pes(directory / f"pes-{name}.png", result.records, f"{study.name}: {words}")
+    with place.extra(place.partial / timeline_name(point)) as path:
+        draw_pes(path, result.records, f"{study.name}: {', '.join(point.labels.values())}")
+
+
+def timeline_name(point: Point) -> str:
+    """Return the name of the file that shows the PEs of one combination."""
+    words = re.sub(r"[^\w+.-]+", "-", ", ".join(point.labels.values()))
+    return f"pes-{words.strip('-.')}.png"

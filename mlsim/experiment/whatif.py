@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mlsim.errors import InputError
+from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
+from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.result import Result
-from mlsim.experiment.rundir import check_target, complete_or_gone, write_files, write_json
+from mlsim.experiment.rundir import check_needs, write_files, write_json, write_start
 from mlsim.experiment.runner import Progress, run
 from mlsim.scenario import ApplicationModel, CoordinationConfig, Scenario
 
@@ -26,17 +28,20 @@ class Comparison:
         The two runs.
     gains
         What changed and why, as :func:`mlsim.analysis.gains.explain_gains` gives it.
+    directory
+        Where they were written; None if they were not.
     """
 
     off: Result
     on: Result
     gains: dict[str, Any]
+    directory: Path | None = None
 
 
 def run_both(
     scenario: Scenario,
     *,
-    out: Path | None = None,
+    out: Path | NextFree | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Comparison:
     """Run a scenario without and with RCA and compare the two, job by job.
@@ -56,21 +61,28 @@ def run_both(
     InputError
         If the scenario's jobs execute no loops, or a file cannot be used.
     OutputError
-        If the results cannot be written; nothing is left half-written.
+        If not all of the results can be written; the message says what was kept, and where.
     """
-    from mlsim.analysis.gains import explain_gains
-
     if scenario.application.model is not ApplicationModel.LOOP:
         raise InputError(
             f"{scenario.source}: --rca both compares loops; this scenario has application.model: rigid"
         )
-    if out is not None:
-        check_target(out)
+    if out is None:
+        return _compared(scenario, progress)
+    check_needs(scenario)
+    with reserved(out) as place:
+        with writing(place.directory):
+            write_start(place.partial / "rca-off", scenario)
+        comparison = _compared(scenario, progress)
+        write_and_keep(place, lambda here: _write(here, comparison))
+    return replace(comparison, directory=place.directory)
+
+
+def _compared(scenario: Scenario, progress: Callable[[Progress], None] | None) -> Comparison:
+    from mlsim.analysis.gains import explain_gains
+
     off, on = (run(_with(scenario, rca), progress=progress) for rca in (False, True))
-    comparison = Comparison(off, on, explain_gains(off.records, on.records))
-    if out is not None:
-        _write(out, comparison)
-    return comparison
+    return Comparison(off, on, explain_gains(off.records, on.records))
 
 
 def _with(scenario: Scenario, rca: bool) -> Scenario:
@@ -84,17 +96,12 @@ def _with(scenario: Scenario, rca: bool) -> Scenario:
     return other.located(scenario.directory, scenario.source)
 
 
-def _write(out: Path, comparison: Comparison) -> None:
+def _write(place: Place, comparison: Comparison) -> None:
     from mlsim.analysis.gains import gain_frame
 
-    with complete_or_gone(out) as partial:
-        for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
-            (partial / name).mkdir()
-            write_files(partial / name, result, before_summary=_nothing)
-        write_json(partial / "gains.json", comparison.gains)
-        frame = gain_frame(comparison.off.records, comparison.on.records)
-        frame.write_parquet(partial / "gains.parquet")
-
-
-def _nothing() -> None:
-    """Leave the summaries as they are: they have been measured when the runs ended."""
+    for name, result in (("rca-off", comparison.off), ("rca-on", comparison.on)):
+        write_files(place, place.partial / name, result)
+        write_manifest(place.partial / name)
+    write_json(place.partial / "gains.json", comparison.gains)
+    frame = gain_frame(comparison.off.records, comparison.on.records)
+    frame.write_parquet(place.partial / "gains.parquet")

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mlsim.experiment.directories import complete_or_gone
 from mlsim.experiment.machines import REFERENCE_SPEED
 from mlsim.experiment.result import Result
-from mlsim.experiment.rundir import check_target, complete_or_gone, write_files, write_json
+from mlsim.experiment.rundir import write_files, write_json
 from mlsim.mpi.options import LoopOptions
 from mlsim.mpi.requests import Requests
 from mlsim.record import Records
@@ -28,7 +29,7 @@ def write_run(
     Parameters
     ----------
     directory
-        Must not exist.
+        Should not exist: if it does, it is left as it is, and the results get a name beside it.
     records
         Of :func:`gather_records`.
     requests
@@ -38,30 +39,29 @@ def write_run(
 
     Raises
     ------
-    InputError
-        If the directory exists.
     OutputError
-        If it cannot be written; nothing is left half-written.
+        If the directory exists, or not all can be written; the message says what was kept, and where.
     """
     from mlsim.analysis import loop_facts, summarize
     from mlsim.analysis.plots import chunk_curve, draw_chunk_sizes, draw_pes
 
-    check_target(directory)
     scenario = scenario_of(records, options, name)
     summary = summarize(records, scenario=name, seed=options.seed, technique=options.technique)
     summary["loop"] = loop_facts(records, options.technique, options.model)
     summary["mpi"] = {"library": MPI.Get_library_version().split("\n")[0].strip("\0 "), "real": True}
     if requests is not None:
         summary["mpi"]["requests"] = _facts(requests)
-    with complete_or_gone(directory) as partial:
+    with complete_or_gone(directory, done=True) as place:
         if requests is not None:
-            _write_requests(partial / "requests.parquet", requests)
-        write_files(partial, Result(scenario, summary, records), before_summary=lambda: None)
+            _write_requests(place.partial / "requests.parquet", requests)
+        write_files(place, place.partial, Result(scenario, summary, records))
         if len(records.chunks.job):
             title = f"{name}: {options.technique} {options.model}"
-            draw_pes(partial / "pes.png", records, title)
-            draw_chunk_sizes(partial / "chunk-sizes.png", [chunk_curve(records.chunks, title)], title)
-        write_json(partial / "versions.json", _versions())
+            with place.extra(place.partial / "pes.png") as path:
+                draw_pes(path, records, title)
+            with place.extra(place.partial / "chunk-sizes.png") as path:
+                draw_chunk_sizes(path, [chunk_curve(records.chunks, title)], title)
+        write_json(place.partial / "versions.json", _versions())
 
 
 def _facts(requests: Requests) -> dict[str, int | float]:

@@ -367,14 +367,14 @@ class LoopScheduler:
         Parameters
         ----------
         directory
-            Must not exist.
+            Should not exist: if it does, it is left as it is, and the results get a name beside it.
 
         Raises
         ------
         InputError
-            If nothing was recorded, or the directory exists.
+            If nothing was recorded.
         OutputError
-            If it cannot be written.
+            If the directory exists, or not all can be written; the message says what was kept, and where.
         """
         from mlsim.mpi.rundir import write_run
 

@@ -44,7 +44,7 @@ def load(path: str | Path, overrides: Mapping[str, object] | None = None) -> Sce
         If there is no such file, or it is not YAML, or does not describe a scenario. The message lists all
         problems, each with file, line, key, what was found and what is allowed.
     """
-    file = expanded(path)
+    file = expanded(_path(path))
     text = _read(file)
     return _build(parse_text(text, str(path)), str(path), file.stem, file.parent, overrides)
 
@@ -92,6 +92,20 @@ def _without_empty(value: Any) -> Any:
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return [_without_empty(item) for item in value]
     return value
+
+
+def _path(path: object) -> Path:
+    if isinstance(path, str | PathLike):
+        return Path(fspath(path))
+    hint = ""
+    if isinstance(path, Mapping):
+        hint = (
+            "; a mapping shaped like such a file becomes a scenario by mlsim.scenario.from_mapping(mapping)"
+        )
+    raise InputError(
+        f"a scenario: found {type(path).__name__}; allowed: the path of a scenario file (str or Path), or what "
+        f"mlsim.load(path) gives{hint}"
+    )
 
 
 def _read(path: Path) -> str:

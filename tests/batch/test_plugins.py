@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 from importlib.metadata import EntryPoint
 from textwrap import dedent
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from mlsim.batch import plugins
-from mlsim.errors import InputError
+from mlsim.errors import InputError, StoppedError
 from mlsim.record import JobState
 from tests.batch.hardware import jobs_with_requests, machine, nodes_of, simulate
 
@@ -382,3 +383,71 @@ def test_check_looks_for_the_plugins(plugin, tmp_path, execute):
     scenario["batch"] = {"policy": scenario["batch"]["policy"].replace("Mine", "Yours")}
     with pytest.raises(InputError, match="there is no class 'Yours'; the file has: Mine"):
         survey(from_mapping(scenario, directory=tmp_path), execute)
+
+
+ENDINGS = {"exit": "__import__('sys').exit(0)", "interrupt": "exec('raise KeyboardInterrupt')"}
+ASKED = {
+    "policy": "class Mine:\n    def key(self, now, jobs):\n        {}\n",
+    "allocator": "class Mine:\n    def allocate(self, units, request, free, capacity):\n        {}\n",
+    "dispatcher": "class Mine:\n    def dispatch(self, view):\n        {}\n",
+    "predictor": "class Mine:\n    def predict(self, job):\n        {}\n    def learn(self, job, run_time):\n"
+    "        pass\n",
+}
+
+
+@pytest.fixture
+def of_command():
+    """Handle Ctrl-C as a command does: by an exception of its own."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise StoppedError(number)
+
+    before = signal.signal(signal.SIGINT, stop)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("family", ASKED)
+def test_a_plugin_cannot_end_the_simulation(plugin, of_command, family, ending):
+    kind = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt"}[ending]
+    name = plugin(ASKED[family].format(ENDINGS[ending]))
+    with pytest.raises(InputError, match=rf"^{family} {name}: .* at 0 s: {kind}"):
+        simulate(HARDWARE, three_jobs(), **{family: name})
+
+
+MINE = "class Mine:\n "
+NO = "class No:\n def __str__(self): {}\n __bool__ = __str__\n"
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("policy", "{}\n"),
+        ("policy", MINE + "def __init__(self): {}\n"),
+        ("policy", MINE + "key = property(lambda self: {})\n"),
+        ("policy", MINE + "live = property(lambda self: {})\n def key(self, now, jobs): pass\n"),
+        ("policy", MINE + "def key(self, now, jobs): return self\n def __array__(self, *_, **__): {}\n"),
+        ("allocator", MINE + "def allocate(self, *_): return ({} for _ in range(3))\n"),
+        ("dispatcher", MINE + "def dispatch(self, view): yield {}\n"),
+        ("dispatcher", MINE + "def dispatch(self, view): return self\n def __iter__(self): {}\n"),
+        ("dispatcher", NO + MINE + "def dispatch(self, view): return [Reject(0, No())]\n"),
+        ("dispatcher", NO + MINE + "def dispatch(self, view): return [Start(0, None, No())]\n"),
+    ],
+)
+def test_nor_can_anything_else_that_belongs_to_a_plugin(plugin, of_command, family, text):
+    name = plugin(text.replace("{}", ENDINGS["exit"]))
+    with pytest.raises(InputError, match=rf"^{family} {name}: .*SystemExit: 0"):
+        simulate(HARDWARE, three_jobs(), **{family: name})
+
+
+@pytest.mark.parametrize("family", ASKED)
+def test_a_signal_within_a_plugin_stops_the_simulation(plugin, of_command, family):
+    ask = "import os, signal; os.kill(os.getpid(), signal.SIGINT); sum(range(1000))"
+    with pytest.raises(StoppedError):
+        simulate(HARDWARE, three_jobs(), **{family: plugin(ASKED[family].format(ask))})
+
+
+def test_ctrl_c_in_a_program_that_uses_the_library_is_the_users(plugin):
+    with pytest.raises(KeyboardInterrupt):
+        simulate(HARDWARE, three_jobs(), policy=plugin(ASKED["policy"].format("raise KeyboardInterrupt")))

@@ -9,7 +9,7 @@ from typing import Any
 from mlsim.batch.plugins import make_plugin
 from mlsim.batch.predictors.base import CorrectingPredictor, Predictor
 from mlsim.batch.predictors.job import SubmittedJob
-from mlsim.errors import InputError
+from mlsim.errors import InputError, user_code_error
 
 __all__ = ["user_predictor"]
 
@@ -38,11 +38,9 @@ class _Checked:
     def _call(self, method: str, job: SubmittedJob, *arguments: object) -> Any:
         try:
             return getattr(self._predictor, method)(*arguments)
-        except Exception as error:  # whatever the user's code raises
-            raise InputError(
-                f"{self._title}: {method} failed for job {job.job_id}, submitted at {job.submit_time:g} s: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        except BaseException as error:  # whatever the user's code raises
+            place = f"{method} failed for job {job.job_id}, submitted at {job.submit_time:g} s"
+            raise user_code_error(f"{self._title}: {place}", error) from error
 
 
 class _CheckedCorrecting(_Checked):

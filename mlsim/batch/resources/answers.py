@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import Any
 
@@ -17,7 +17,7 @@ from mlsim.batch.resources.grid import REFUSED, Grid
 from mlsim.batch.resources.holding import begin_placed
 from mlsim.batch.table import JOB_ID, UNITS
 from mlsim.batch.view import Reject, Start, WaitingJobs
-from mlsim.errors import InputError
+from mlsim.errors import InputError, user_code_error
 
 __all__ = ["Answers", "AskedAllocator", "keys_of"]
 
@@ -37,6 +37,8 @@ def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDA
         keys = np.array(answer, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{title}: key gives {answer!r:.60} at {now:g} s; allowed: numbers") from error
+    except BaseException as error:  # whatever an array of the user's own raises
+        raise user_code_error(f"{title}: failed at {now:g} s", error) from error
     if keys.shape != (len(jobs),):
         raise InputError(
             f"{title}: key gives an array of shape {keys.shape} at {now:g} s; allowed: ({len(jobs)},), "
@@ -52,8 +54,10 @@ def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
     """Turn the nodes of each unit into units of each node."""
     try:
         listed = np.asarray(list(nodes))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{place}: nodes are {nodes!r:.60}; allowed: the node of each unit") from error
+    except BaseException as error:  # whatever a sequence of the user's own raises
+        raise user_code_error(f"{place}: failed", error) from error
     if listed.shape != (units,) or not np.issubdtype(listed.dtype, np.integer):
         raise InputError(f"{place}: nodes are {nodes!r:.60}; allowed: {units} whole numbers, one a unit")
     if listed.min() < 0 or listed.max() >= n_nodes:
@@ -89,7 +93,7 @@ class AskedAllocator:
         self._exclusive = exclusive
         self._allocator = allocator
         self.job_ids: dict[int, int] = {}
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.now = 0.0
 
     def __call__(
@@ -100,7 +104,7 @@ class AskedAllocator:
             return False
         try:
             placement = self._ask(number, units, request, free, capacity)
-        except InputError as error:
+        except BaseException as error:  # also a signal: kernels drop what is raised here
             self.error = error
             return False
         if placement is None:
@@ -175,8 +179,10 @@ class Answers:
                 f"{self._title}: gives {answers!r:.60} at {self._now:g} s; "
                 "allowed: Start and Reject, any number"
             ) from error
+        except BaseException as error:  # whatever an iterable of the user's own raises
+            raise user_code_error(f"{self._title}: failed at {self._now:g} s", error) from error
         while True:
-            answer = shielded(self._title, self._now, next, each, None)
+            answer = self._ask(next, each, None)
             if answer is None:
                 return
             if not isinstance(answer, Start | Reject):
@@ -186,10 +192,14 @@ class Answers:
                 )
             slot = self._slot(answer)
             if isinstance(answer, Reject):
-                self.rejected.append((slot, str(answer.reason)))
+                self.rejected.append((slot, self._ask(str, answer.reason)))
             else:
                 self._start(slot, answer)
                 self.started.append(slot)
+
+    def _ask(self, method: Callable[..., Any], *arguments: object) -> Any:
+        """Have the user's code give something."""
+        return shielded(self._title, self._now, method, *arguments)
 
     def _slot(self, answer: Start | Reject) -> int:
         row, n = answer.job, len(self._waiting)
@@ -208,8 +218,9 @@ class Answers:
         return f"{self._title}: job {self._s.ints[JOB_ID, slot]} at {self._now:g} s"
 
     def _start(self, slot: int, answer: Start) -> None:
+        backfilled = self._ask(bool, answer.backfilled)
         if answer.nodes is None:
-            if not start_if_fits(slot, self._now, answer.backfilled, self._s, self._g):
+            if not start_if_fits(slot, self._now, backfilled, self._s, self._g):
                 raise InputError(f"{self._place(slot)}: does not fit on what is free")
             return
         units, g = int(self._s.ints[UNITS, slot]), self._g
@@ -223,4 +234,4 @@ class Answers:
                     f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
         g.placed[:] = placement
-        begin_placed(slot, self._now, bool(answer.backfilled), self._s, g)
+        begin_placed(slot, self._now, backfilled, self._s, g)

@@ -252,12 +252,12 @@ class ResourceState(BatchState):
         floats = self.table.floats
         slots = by_number(self._queue[: self._counts[QUEUED]], self.table)
         numbers = self.table.ints[NUMBER, slots]
-        unasked = slots
-        if not getattr(self._policy, "live", True):
+        unasked, title = slots, f"policy {self._config.policy}"
+        if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
             jobs = waiting_jobs(unasked, self.table, self._request)
-            self._keys[unasked] = keys_of(f"policy {self._config.policy}", self._policy, now, jobs)
+            self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
         if self._config.threshold is not None:

@@ -1,0 +1,410 @@
+"""Directories for results: reserved before the work begins, and complete or not there at all.
+
+Everything is written into a directory with a hidden name, which says who writes it
+(``.NAME.OWNER.partial``). It is made when the work begins, so that nobody else takes the same number, and
+takes its own name when all is well. One whose process has ended (it was killed) is removed by the next run
+of that name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from tempfile import gettempdir
+
+from mlsim.errors import InputError, OutputError, StoppedError
+from mlsim.experiment.manifest import write_manifest
+from mlsim.experiment.owner import Owner
+
+__all__ = [
+    "KeptError",
+    "NextFree",
+    "Place",
+    "check_target",
+    "complete_or_gone",
+    "reserved",
+    "write_and_keep",
+    "writing",
+]
+
+_ADVICE = "Nothing was kept; free some space or give --out elsewhere."
+_LONGEST_STEM = 140
+"""Bytes; file systems take names of 255, and an owner has 90."""
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
+_TRIES = 200
+_BETWEEN_TRIES = 0.01
+_OLD = 86_400.0
+"""Seconds after which left-overs of processes on other machines are worth a word."""
+
+_log = logging.getLogger("mlsim")
+
+
+class KeptError(OutputError):
+    """Not all is as it was asked for, but results are kept; the message says where, and what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextFree:
+    """The first of ``name-001``, ``name-002`` ... in ``parent`` that nobody has and nobody is writing."""
+
+    parent: Path
+    name: str
+
+    def numbered(self) -> Iterator[Path]:
+        """Give the paths, in order."""
+        return (self.parent / f"{self.name}-{number:03d}" for number in count(1))
+
+
+class Place:
+    """A directory that results are being written to.
+
+    Attributes
+    ----------
+    partial
+        Where to write.
+    directory
+        What it is going to be called; once it is kept, what it is called.
+    missing
+        What could not be written, and why, by path in the directory.
+    """
+
+    def __init__(self, out: Path | NextFree, directory: Path, partial: Path, made: list[Path]) -> None:
+        self.partial, self.directory = partial, directory
+        self.missing: dict[str, str] = {}
+        self._out = out
+        self._made = made
+        self._kept = False
+
+    @contextmanager
+    def extra(self, path: Path) -> Iterator[Path]:
+        """Write something that the rest can do without, such as a picture: if it fails, all else is kept."""
+        try:
+            yield path
+        except (StoppedError, KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # also panics of compiled libraries
+            _remove(path)
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            kind = "" if isinstance(error, OSError | OutputError) else f"{type(error).__name__}: "
+            self.missing[path.relative_to(self.partial).as_posix()] = kind + reason
+
+    def keep(self) -> None:
+        """Let the directory take its name: all is written.
+
+        Raises
+        ------
+        KeptError
+            If the name was taken in the meantime, and the directory has another one; or if something is
+            missing.
+        OSError
+            If it cannot be written.
+        """
+        write_manifest(self.partial)
+        wanted = self.directory
+        self.directory = self._take_name()
+        self._kept = True
+        told = []
+        if self.directory != wanted and isinstance(self._out, Path):
+            told.append(f"{wanted}: appeared while the run was going on, and is left as it is")
+        for name, why in self.missing.items():
+            reason = why.replace(str(self.partial), str(self.directory))
+            told.append(f"{self.directory / name}: cannot be written: {reason}")
+        if told:
+            rest = "All else is" if self.missing else "The results are"
+            raise KeptError(f"{'; '.join(told)}. {rest} in {self.directory}")
+
+    def _take_name(self) -> Path:
+        out = self._out
+        others = out if isinstance(out, NextFree) else NextFree(out.parent, out.name)
+        names = chain([self.directory], others.numbered())
+        return next(path for path in names if _renamed(self.partial, path))
+
+    def discard(self) -> None:
+        """Remove what was written, unless it is kept."""
+        if not self._kept:
+            shutil.rmtree(self.partial, ignore_errors=True)
+            _remove_empty(self._made)
+
+
+def _renamed(partial: Path, path: Path) -> bool:
+    """Give a directory its name; whether nobody has it."""
+    if os.path.lexists(path):
+        return False
+    try:
+        partial.rename(path)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def reserved(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Place]:
+    """Reserve a directory while the block runs; it is gone afterwards unless the block keeps it.
+
+    Parameters are those of :func:`complete_or_gone`.
+
+    Raises
+    ------
+    InputError
+        If there is one already, another process is writing it, or it cannot be written.
+    """
+    place = _reserve(out if isinstance(out, NextFree) else Path(out), done)
+    try:
+        yield place
+    finally:
+        place.discard()
+
+
+@contextmanager
+def complete_or_gone(out: str | Path | NextFree, *, done: bool = False) -> Iterator[Place]:
+    """Reserve a directory, and keep it when the block has ended well.
+
+    Parameters
+    ----------
+    out
+        Which.
+    done
+        Whether the work is done already, so that a directory in the way is no reason to lose it.
+
+    Raises
+    ------
+    InputError
+        As for :func:`reserved`.
+    OutputError
+        If it cannot be written; nothing is left then, unless the message says where.
+    """
+    with reserved(out, done=done) as place, writing(place.directory):
+        yield place
+        place.keep()
+
+
+def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
+    """Write and keep what is finished; where that fails, in the directory of temporary files.
+
+    Parameters
+    ----------
+    place
+        Where.
+    write
+        Writes everything into the place it is given; it may be called twice.
+
+    Raises
+    ------
+    OutputError
+        If not all could be written there; the message says what was kept, and where.
+    """
+    try:
+        with writing(place.directory):
+            write(place)
+            place.keep()
+    except KeptError:
+        raise
+    except OutputError as error:
+        place.discard()
+        told = _written_elsewhere(NextFree(Path(gettempdir()), place.directory.name), write)
+        if not told:
+            raise
+        raise KeptError(f"{str(error).removesuffix(_ADVICE).rstrip()} {told}") from error
+
+
+def _written_elsewhere(out: NextFree, write: Callable[[Place], None]) -> str:
+    """Write and keep what could not be written where it was meant to be; say where, "" if that fails too."""
+    try:
+        with complete_or_gone(out) as place:
+            write(place)
+    except KeptError as error:
+        return str(error)
+    except (InputError, OutputError):
+        return ""
+    return f"The results are in {place.directory}"
+
+
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Turn failures to write into errors that say that nothing was kept."""
+    try:
+        yield
+    except KeptError:
+        raise
+    except OutputError as error:
+        raise OutputError(f"{error}. {_ADVICE}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"{directory}: results cannot be written: {reason}. {_ADVICE}") from error
+
+
+def check_target(directory: Path) -> None:
+    """Refuse, before any work is done, a directory that results cannot be written to."""
+    try:
+        if directory.exists() or directory.is_symlink():
+            raise InputError(
+                f"{directory}: already exists; a run never overwrites anything. "
+                "Give another --out, or move it away."
+            )
+        parent = _first_existing(directory.parent)
+        if not parent.is_dir():
+            raise InputError(f"{directory}: {parent} is not a directory. Give another --out.")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{str(directory)[:200]!r}: {reason}. Give another --out.") from error
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"{directory}: no permission to write in {parent}. Give another --out.")
+
+
+def _first_existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _reserve(out: Path | NextFree, done: bool) -> Place:
+    if not done:
+        check_target(out if isinstance(out, Path) else next(p for p in out.numbered() if not p.exists()))
+    made: list[Path] = []
+    while True:
+        try:
+            made += _make_parents(out.parent)
+            with _alone_in(out.parent):
+                _clear(out)
+                return Place(out, *_begin(out, done), made)
+        except FileNotFoundError:
+            continue  # whoever had made the parent has removed it again
+        except OSError as error:
+            _remove_empty(made)
+            reason = error.strerror or error
+            where = f"{out.parent / out.name}: nothing can be written there: {reason}"
+            raise OutputError(f"{where}. {_ADVICE if done else 'Give another --out.'}") from error
+
+
+def _remove_empty(directories: list[Path]) -> None:
+    """Remove directories that were made, in which nobody else has written."""
+    for directory in reversed(directories):
+        with suppress(OSError):
+            directory.rmdir()
+
+
+def _make_parents(path: Path) -> list[Path]:
+    """Make directories that are missing; give those that were made."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    return missing[::-1]
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep other processes of this machine from choosing a name in the directory at the same time.
+
+    Where the file system knows no such locks, or somebody has the lock for good, names are chosen without.
+    Two processes may then choose the same one; whoever ends last takes the next.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_BETWEEN_TRIES)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _begin(out: Path | NextFree, done: bool) -> tuple[Path, Path]:
+    """Make the directory to write in; give its name to be as well."""
+    hidden = _hidden(out.parent)
+    for path, stem in _candidates(out):
+        writers = [owner for _, owner in hidden.get(stem, ())]
+        if isinstance(out, NextFree) and (writers or os.path.lexists(path)):
+            continue
+        for owner in writers:
+            if owner is not None and owner.lives() and not done:
+                raise InputError(
+                    f"{path}: process {owner.pid} is writing it at the moment. Give another --out, or wait."
+                )
+        partial = path.with_name(f".{stem}.{Owner.this_process().token}.partial")
+        partial.mkdir()
+        return path, partial
+    raise AssertionError("numbers do not end")
+
+
+def _candidates(out: Path | NextFree) -> Iterator[tuple[Path, str]]:
+    """Give the names that a directory may get, in order, each with what stands for it in a hidden name."""
+    if isinstance(out, Path):
+        yield out, _short(out.name)
+        return
+    for number, path in enumerate(out.numbered(), start=1):
+        yield path, f"{_short(out.name)}-{number:03d}"
+
+
+def _short(name: str) -> str:
+    """Shorten a name so that a hidden one with an owner is not too long for a file system."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST_STEM:
+        return name
+    mark = hashlib.blake2b(data, digest_size=8).hexdigest()
+    return os.fsdecode(data[: _LONGEST_STEM - len(mark) - 1]) + "~" + mark
+
+
+def _hidden(parent: Path) -> dict[str, list[tuple[Path, Owner | None]]]:
+    """Find what is being written in a directory, or was left over; None: nobody can tell by whom."""
+    found: dict[str, list[tuple[Path, Owner | None]]] = {}
+    for name in sorted(os.listdir(parent)):
+        match = re.fullmatch(r"\.(.+)\.([^.]+)\.partial", name, flags=re.DOTALL)
+        if match:
+            found.setdefault(match[1], []).append((parent / name, Owner.of_token(match[2])))
+    return found
+
+
+def _clear(out: Path | NextFree) -> None:
+    """Remove and report what processes left that have ended; of others tell only what is old."""
+    pattern = re.escape(_short(out.name)) + (r"-\d{3,}" if isinstance(out, NextFree) else "")
+    for stem, found in _hidden(out.parent).items():
+        if re.fullmatch(pattern, stem):
+            for path, owner in found:
+                _clear_one(path, owner)
+
+
+def _clear_one(path: Path, owner: Owner | None) -> None:
+    lives = None if owner is None else owner.lives()
+    who = "an unknown process" if owner is None else f"process {owner.pid} on {owner.host}"
+    if lives is False:
+        shutil.rmtree(path, ignore_errors=True)
+        fate = "cannot be removed" if path.exists() else "removed"
+        _log.warning("%s: left over by %s, which ended without finishing it; %s", path, who, fate)
+    elif lives is None and _age(path) > _OLD:
+        _log.warning(
+            "%s: may be left over by %s, of which nothing can be told from here; remove it if nobody writes "
+            "it any more",
+            path,
+            who,
+        )
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
