@@ -3,6 +3,10 @@
 Numba takes a kernel from its cache if the kernel's own file has not changed, even where a kernel it
 calls has. So the cache has a directory for each state of all the kernels of a room together; kernels
 call none of another room.
+
+With ``NUMBA_DISABLE_JIT=1`` kernels are the Python functions that they were written as: slow, but a
+debugger stops in them, they can print, and a change of one compiles nothing. What Python has no
+equivalent of is then done by :mod:`mlsim._interpreted`.
 """
 
 from __future__ import annotations
@@ -22,8 +26,12 @@ from llvmlite import ir
 from numba.core import config, event, types
 from numba.extending import intrinsic
 
+from mlsim import _interpreted
+
 __all__ = [
+    "INTERPRETED",
     "borrowed",
+    "c_function",
     "compile_seconds",
     "fetch_add",
     "inner_kernel",
@@ -36,6 +44,11 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 Array = TypeVar("Array")
+
+INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]  # filled in later
+"""Whether kernels run as Python functions, for ``NUMBA_DISABLE_JIT=1``."""
+if INTERPRETED:
+    _interpreted.follow_the_error_model()
 
 _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
@@ -136,6 +149,8 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
     """
 
     def compile_later(body: F) -> F:
+        if INTERPRETED:
+            return body
         # Numba looks at this when a function is decorated; mypy does not see names it fills in later.
         config.CACHE_DIR = _cache_directory(_room_of(body))  # type: ignore[attr-defined]
         compiled = numba.njit(**{**_OPTIONS, **options})(body)
@@ -167,9 +182,37 @@ def _forgive_full_disk(compiled: Any) -> None:
     cache.save_overload = save_if_possible
 
 
-def _for_kernels(typed: Callable[..., Any]) -> Any:
+def _for_kernels(typed: Callable[..., Any], in_python: Callable[..., Any]) -> Any:
     """Make an intrinsic: numba's stubs know it as the function that types it, not as what kernels call."""
-    return intrinsic(typed)
+    return in_python if INTERPRETED else intrinsic(typed)
+
+
+def c_function(result: Any, *parameters: Any) -> Callable[..., int]:
+    """Make ``call(address, argument, ...)`` of a C function that gives a whole number, for use in kernels.
+
+    The address is an argument and no constant, so that compiled code can be kept on disk although the
+    function lies elsewhere in every process.
+
+    Parameters
+    ----------
+    result, *parameters
+        Types of numba: whole numbers of any width and, for parameters, float64. Handles and pointers are
+        ``intp``.
+        Arguments are converted to the widths of the C parameters.
+    """
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = [builder.extract_value(arguments[1], item) for item in range(len(signature.args[1]))]
+        returned = context.get_value_type(signature.return_type)
+        kind = ir.FunctionType(returned, [value.type for value in values])
+        return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), values)
+
+    def declare(_typing: Any, _address: Any, *_arguments: Any) -> Any:
+        together = types.Tuple(parameters)  # type: ignore[no-untyped-call]
+        return result(types.intp, together), make
+
+    names = [str(parameter) for parameter in parameters]
+    return cast(Callable[..., int], _for_kernels(declare, _interpreted.c_function(str(result), names)))
 
 
 def _borrowed(_typing: Any, array: Any) -> Any:
@@ -182,7 +225,7 @@ def _borrowed(_typing: Any, array: Any) -> Any:
     return array(array), make
 
 
-borrowed: Callable[[Array], Array] = _for_kernels(_borrowed)
+borrowed: Callable[[Array], Array] = _for_kernels(_borrowed, _interpreted.borrowed)
 """Give an array inside a kernel as one that does not own its memory; the caller must go on owning it.
 
 Kernels count the references to every array that they hand to each other, with atomic additions. Where
@@ -198,7 +241,7 @@ def _pointer(_typing: Any, address: Any) -> Any:
     return types.voidptr(address), make
 
 
-pointer: Callable[[int], Any] = _for_kernels(_pointer)
+pointer: Callable[[int], Any] = _for_kernels(_pointer, _interpreted.pointer)
 """Make an address, for instance an array's ``ctypes.data``, a pointer for ``numba.carray`` inside a kernel.
 
 A call from Python takes 0.1 us for each array. Where that is much, as in a pass over a short queue, a
@@ -235,11 +278,11 @@ def _fetch_add(_typing: Any, address: Any, value: Any) -> Any:
     return types.int64(address, value), make
 
 
-load_acquire: Callable[[int], int] = _for_kernels(_load_acquire)
+load_acquire: Callable[[int], int] = _for_kernels(_load_acquire, _interpreted.refuse_atomics)
 """Read, in a kernel, an int64 at an address that another process may write; see :data:`store_release`."""
-store_release: Callable[[int, int], None] = _for_kernels(_store_release)
+store_release: Callable[[int, int], None] = _for_kernels(_store_release, _interpreted.refuse_atomics)
 """Write an int64 at an address; who reads it with :data:`load_acquire` sees all that was written before."""
-fetch_add: Callable[[int, int], int] = _for_kernels(_fetch_add)
+fetch_add: Callable[[int, int], int] = _for_kernels(_fetch_add, _interpreted.refuse_atomics)
 """Add to an int64 at an address, and give what it was; nobody comes in between."""
 
 

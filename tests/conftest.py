@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.effort import THOROUGH
 
@@ -15,6 +15,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # Whether a commit passes depends on the commit alone; a thorough run draws examples that nobody has tried.
 settings.register_profile("same examples", derandomize=not THOROUGH)
 settings.load_profile("same examples")
+# For tools/mutants.py: it is enough to know that a test fails.
+settings.register_profile("first failure", derandomize=True, phases=[Phase.explicit, Phase.generate])
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
+import operator
 import os
 import runpy
 from functools import cache
@@ -67,8 +69,11 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
     import numba
     from numba.core.errors import NumbaError
 
+    from mlsim._jit import INTERPRETED
     from mlsim.application.settings import RAISED
 
+    if INTERPRETED:
+        return _as_python(body)
     whole = numba.types.int64
     dispatcher = numba.njit(nogil=True)(body)
     try:
@@ -89,6 +94,22 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
 
     compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
     return CompiledTechnique(int(compiled.address or 0), _reads(body, "remaining"), compiled)
+
+
+def _as_python(body: Any) -> CompiledTechnique:
+    """Let the Python function itself be called, where kernels are Python functions too."""
+    from mlsim.application.settings import RAISED
+
+    def call(*arguments: int) -> int:
+        try:
+            return operator.index(body(*arguments))
+        except Exception:  # as in compiled code
+            return RAISED
+
+    whole = ctypes.c_int64
+    callback = ctypes.CFUNCTYPE(whole, *[whole] * len(_PARAMETERS))(call)
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    return CompiledTechnique(int(address or 0), _reads(body, "remaining"), callback)
 
 
 def _load(file: str, function: str) -> Any:

@@ -52,6 +52,12 @@ def _skip_blanks(text: Bytes, at: int) -> int:
 
 
 @kernel
+def _digit(byte: int) -> int:
+    # Widened, as bytes would overflow where kernels are not compiled.
+    return np.int64(byte) - _ZERO  # type: ignore[return-value]  # an int to kernels
+
+
+@kernel
 def _exponent(text: Bytes, at: int) -> tuple[int, int]:
     """Read the digits after an `e`; returns (exponent, next position), position -1 if there are none."""
     negative = text[at] == _MINUS
@@ -60,7 +66,7 @@ def _exponent(text: Bytes, at: int) -> tuple[int, int]:
     first = at
     value = 0
     while text[at] >= _ZERO and text[at] <= _NINE and at - first < 5:
-        value = value * 10 + (text[at] - _ZERO)
+        value = value * 10 + _digit(text[at])
         at += 1
     if at == first:
         return 0, -1
@@ -82,13 +88,13 @@ def _number(text: Bytes, at: int) -> tuple[float, int]:
         at += 1
     mantissa, exponent, digits = 0, 0, 0
     while text[at] >= _ZERO and text[at] <= _NINE and mantissa < _MANTISSA_LIMIT:
-        mantissa = mantissa * 10 + (text[at] - _ZERO)
+        mantissa = mantissa * 10 + _digit(text[at])
         digits += 1
         at += 1
     if text[at] == _DOT:
         at += 1
         while text[at] >= _ZERO and text[at] <= _NINE and mantissa < _MANTISSA_LIMIT:
-            mantissa = mantissa * 10 + (text[at] - _ZERO)
+            mantissa = mantissa * 10 + _digit(text[at])
             exponent -= 1
             digits += 1
             at += 1

@@ -106,6 +106,20 @@ def test_recorded_sequences(technique: str, form: Form, told: dict[str, Any], si
     assert sequence(technique, 1000, 4, form, parameters=ParametersConfig(**told)) == sizes
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("technique", "n", "p", "sizes"),
+    [
+        # K_0 = 6, S = 4: C = ⌊5/3⌋, where ⌊6/3⌋ would be another.
+        ("TSS", 12, 1, [6, 5, 1]),
+        # t = 64: ⌊0.55 + 64/6⌋ = ⌊11.2⌋, where 64/6 alone is below 11.
+        ("mFSC", 256, 4, [11] * 23 + [3]),
+    ],
+)
+def test_sizes_where_a_constant_decides(technique: str, n: int, p: int, sizes: list[int], form: Form) -> None:
+    assert sequence(technique, n, p, form) == sizes
+
+
 @pytest.mark.parametrize(
     ("technique", "form", "told", "steps"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from mlsim.coordination import (
@@ -174,3 +177,48 @@ def test_a_lent_node_goes_back_to_its_owner_when_no_job_waits(reclaim):
     else:
         assert applications.returned == []
         assert owner.sum() == 3
+
+
+def test_a_node_lent_twice_goes_back_to_the_one_who_lent_it_last():
+    # Job 2 lends node 3 to job 3, and job 3 lends it on to job 4. It goes back the way it came.
+    jobs = block([0, 0, 2, 10], [1, 60, 40, 5], [1, 60, 40, 5], [1, 3, 2, 1])
+    batch, applications, _ = run_asking(jobs, 4, {1: True, 2: True}, reclaim=True)
+    assert [entry[0] for entry in applications.asked] == [1, 2]
+    assert batch.jobs().start_time.tolist() == [0, 0, 2.5, 10.5]
+    # When job 4 ends, and when job 3 does; the news take 0.25 s.
+    assert applications.returned == [(2, 3, 15.75), (1, 3, 42.75)]
+
+
+def test_nodes_do_not_go_back_while_a_job_waits():
+    # Job 3 needs the whole machine: the nodes of job 1 that come free stay free for it.
+    jobs = block([0, 2, 3], [30, 5, 5], [30, 5, 5], [3, 1, 3])
+    batch, applications, _ = run_asking(jobs, 3, {0: True}, reclaim=True)
+    assert [entry[3] for entry in applications.asked] == [2, 3]
+    assert batch.jobs().end_time.tolist() == [30, 7.5, 35]
+    assert applications.returned == []
+
+
+def test_a_job_of_one_node_is_not_asked():
+    jobs = block([0, 0, 2], [30, 30, 5], [30, 30, 5], [2, 1, 2])
+    _, applications, _ = run_asking(jobs, 3, {})
+    assert [entry[0] for entry in applications.asked] == [0]
+
+
+def test_who_left_its_nodes_idle_before_is_asked_first():
+    # Executable 7 has used its nodes well, executable 8 has not; by work left it would be the other way.
+    jobs = replace(
+        block([0, 0, 2], [20, 30, 5], [20, 30, 5], [3, 3, 1]), executable=np.array([7, 8, -1], np.int64)
+    )
+    log = MessageLog(0.0)
+    batch = system(6, log=log, coordination={"rca": True, "requests": "head-of-queue"})
+    batch.asking._history = {7: (0.25, 1), 8: (1.0, 2)}
+    applications = Scripted(batch, {})
+    batch.run([jobs], applications)
+    assert [number for number, *_ in applications.asked] == [1, 0]
+
+
+def test_promised_nodes_count():
+    # The first of the two applications promises the node that is missing, so the second is left alone.
+    jobs = block([0, 0, 2], [30, 20, 5], [30, 20, 5], [3, 3, 1])
+    _, applications, _ = run_asking(jobs, 6, {0: True, 1: True}, latency=0.0)
+    assert [entry[0] for entry in applications.asked] == [1]

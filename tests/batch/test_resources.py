@@ -127,7 +127,7 @@ def test_strict_contiguity_agrees_with_the_reference(jobs, backfill):
 @settings(deadline=None, max_examples=100)
 @given(
     job_lists,
-    st.sampled_from([*sorted(ALLOCATORS), "random"]),
+    st.sampled_from(sorted(ALLOCATORS)),
     st.sampled_from([{"reservations": 2, "backfill": "easy"}, {"backfill": "conservative"}]),
     st.booleans(),
     st.sampled_from(["kill", "extend"]),

@@ -50,19 +50,19 @@ def one_by_one(nodes: Nodes, units, request, free, key):
     return chosen
 
 
-def first_fit(nodes, units, request, free):
+def first_fit(nodes, units, request, free, number=0):
     return one_by_one(nodes, units, request, free, lambda node, free: 0)
 
 
-def best_fit(nodes, units, request, free):
+def best_fit(nodes, units, request, free, number=0):
     return one_by_one(nodes, units, request, free, lambda node, free: -nodes.score(node, free))
 
 
-def worst_fit(nodes, units, request, free):
+def worst_fit(nodes, units, request, free, number=0):
     return one_by_one(nodes, units, request, free, nodes.score)
 
 
-def heterogeneity_aware(nodes, units, request, free):
+def heterogeneity_aware(nodes, units, request, free, number=0):
     return one_by_one(
         nodes,
         units,
@@ -72,7 +72,7 @@ def heterogeneity_aware(nodes, units, request, free):
     )
 
 
-def contiguous(nodes, units, request, free, strict=False):
+def contiguous(nodes, units, request, free, number=0, strict=False):
     """The shortest stretch of nodes that all have room and hold the job together, the first of several."""
     able = [nodes.fits(node, request, free) for node in range(len(free))]
     for length in range(1, len(free) + 1):
@@ -87,7 +87,7 @@ def contiguous(nodes, units, request, free, strict=False):
     return None if strict else first_fit(nodes, units, request, free)
 
 
-def topology_aware(nodes, units, request, free):
+def topology_aware(nodes, units, request, free, number=0):
     """Around each node in turn the nearest with room; the best centre by radius, then by sum of links."""
     best = None
     for centre in range(len(free)):
@@ -102,6 +102,32 @@ def topology_aware(nodes, units, request, free):
     return best and best[1]
 
 
+GOLDEN = 0x9E3779B97F4A7C15
+MASK = 2**64 - 1
+
+
+def mixed(value) -> int:
+    """Finalize 64 bits as SplitMix64 does."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+def drawn(seed, number, node) -> float:
+    """Draw from [0, 1) for a job and a node: three rounds, of the seed, the job and the node."""
+    of_job = mixed((mixed((seed + GOLDEN) & MASK) ^ ((number + 1) * GOLDEN)) & MASK)
+    return (mixed((of_job + (node + 1) * GOLDEN) & MASK) >> 11) / 2**53
+
+
+def random_order(seed):
+    """Give the allocator that fills nodes in the order of what is drawn for each."""
+
+    def allocate(nodes, units, request, free, number=0):
+        return one_by_one(nodes, units, request, free, lambda node, free: drawn(seed, number, node))
+
+    return allocate
+
+
 def diameter(links, chosen) -> int:
     """Most links between two nodes of a job."""
     return max((links[a][b] for a, b in combinations(sorted(set(chosen)), 2)), default=0)
@@ -114,6 +140,7 @@ ALLOCATORS = {
     "contiguous": contiguous,
     "heterogeneity-aware": heterogeneity_aware,
     "topology-aware": topology_aware,
+    "random": random_order(0),
 }
 
 

@@ -44,7 +44,7 @@ class ReferenceSystem:
             self.pass_at(now)
 
     def place(self, job: Job, free):
-        return self.allocate(self.nodes, job.units, job.request, free)
+        return self.allocate(self.nodes, job.units, job.request, free, job.number)
 
     def free_at(self, time: float, now: float):
         """What is free at a time if running jobs end as expected; now itself: what is free now."""

@@ -83,6 +83,15 @@ def test_numbers_are_exact(tmp_path: Path, value: float, write_number: Callable[
     assert block.column(Field.USED_MEMORY)[1] == float(text)
 
 
+@pytest.mark.parametrize("digits", ["11", "123456789", "9007199254740991", "5126933103096310", "0.11"])
+@pytest.mark.parametrize("exponent", ["e22", "e23", "e24", "e-22", "e-23", "e-24"])
+def test_numbers_beyond_the_powers_of_ten_are_exact(tmp_path: Path, digits: str, exponent: str) -> None:
+    """10^22 is the last power of ten that float64 holds: beyond it a product with one is rounded twice."""
+    text = digits + exponent
+    block = read_swf(write(tmp_path, row(1) + "\n" + row(1, used_memory=text) + "\n"))[1]
+    assert block.column(Field.USED_MEMORY)[1] == float(text)
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_pieces_of_any_size_give_the_same(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "; Version: 2.2\n" + "".join(row(job, submit_time=job / 3) + "\n\n; x\n" for job in range(40))

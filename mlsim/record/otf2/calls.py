@@ -6,13 +6,11 @@ lies elsewhere in every process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from llvmlite import ir
 from numba import types as numba_types
-from numba.extending import intrinsic
 
+from mlsim._jit import c_function
 from mlsim.record.otf2.library import address
 
 __all__ = [
@@ -71,40 +69,21 @@ def find_api() -> Api:
     )
 
 
-def _build_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Turn the first argument into a function pointer and call it with the items of the second."""
-    values = [builder.extract_value(arguments[1], item) for item in range(len(signature.args[1]))]
-    result = context.get_value_type(signature.return_type)
-    kind = ir.FunctionType(result, [value.type for value in values])
-    return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), values)
-
-
-def _caller(result: Any, *parameters: Any) -> Callable[..., int]:
-    """Make ``call(address, argument, ...)`` of a C function, for use in kernels.
-
-    Arguments are converted to the widths of the C parameters. Handles and pointers are integers.
-    """
-
-    def declare(_context: Any, _address: Any, *_arguments: Any) -> tuple[Any, Any]:
-        return result(types.intp, types.Tuple(parameters)), _build_call
-
-    return cast(Callable[..., int], intrinsic(declare))
-
-
+# Handles and pointers are whole numbers.
 _status, _handle, _pointer = types.int32, types.intp, types.intp
 _reference, _number, _value, _time = types.uint32, types.uint32, types.uint64, types.uint64
 # Of the archive: (archive, location), and (archive, writer).
-get_writer = _caller(_handle, _handle, _value)
-close_writer = _caller(_status, _handle, _handle)
+get_writer = c_function(_handle, _handle, _value)
+close_writer = c_function(_status, _handle, _handle)
 # Of an event writer: (writer, attribute list or 0, time, ...). An attribute list is empty afterwards.
-enter = _caller(_status, _handle, _handle, _time, _reference)
-leave = _caller(_status, _handle, _handle, _time, _reference)
+enter = c_function(_status, _handle, _handle, _time, _reference)
+leave = c_function(_status, _handle, _handle, _time, _reference)
 # ..., metric class, members, their type codes, their values
-metric = _caller(_status, _handle, _handle, _time, _reference, _number, _pointer, _pointer)
+metric = c_function(_status, _handle, _handle, _time, _reference, _number, _pointer, _pointer)
 # ..., rank of the peer, communicator, tag, bytes
-message = _caller(_status, _handle, _handle, _time, _number, _reference, _number, _value)
+message = c_function(_status, _handle, _handle, _time, _number, _reference, _number, _value)
 # Of an attribute list: (list, attribute, value).
-add_uint = _caller(_status, _handle, _reference, types.uint64)
-add_int = _caller(_status, _handle, _reference, types.int64)
-add_double = _caller(_status, _handle, _reference, types.float64)
-add_string = _caller(_status, _handle, _reference, _reference)
+add_uint = c_function(_status, _handle, _reference, types.uint64)
+add_int = c_function(_status, _handle, _reference, types.int64)
+add_double = c_function(_status, _handle, _reference, types.float64)
+add_string = c_function(_status, _handle, _reference, _reference)

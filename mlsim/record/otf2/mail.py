@@ -64,7 +64,8 @@ def _last_nodes(held: Occupancy, jobs: int) -> Ints:
 def deliver(records: Records, layout: Layout) -> Mail:
     """Put both sides of every message in order of the row they are on, then of time.
 
-    At the same time on the same row, a message that was sent before comes before.
+    At the same time on the same row, a message that was sent before comes before; of those sent together,
+    the one that is received first.
 
     Raises
     ------

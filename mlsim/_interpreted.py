@@ -1,0 +1,62 @@
+"""What kernels are made of that Python does not have, for kernels that run as Python functions.
+
+That is with ``NUMBA_DISABLE_JIT=1``: for debugging, and for tests that change kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mlsim.errors import InputError
+
+__all__ = ["borrowed", "c_function", "follow_the_error_model", "pointer", "refuse_atomics"]
+
+Array = TypeVar("Array")
+
+
+def follow_the_error_model() -> None:
+    """Let NumPy's numbers be divided by zero and overflow without a word, as in compiled kernels."""
+    np.seterr(divide="ignore", over="ignore", invalid="ignore")
+
+
+def borrowed(array: Array) -> Array:
+    """Return the array itself: Python counts its references anyway."""
+    return array
+
+
+def pointer(address: int) -> ctypes.c_void_p:
+    """Make an address a pointer for ``numba.carray``."""
+    return ctypes.c_void_p(int(address))
+
+
+def c_function(result: str, parameters: Sequence[str]) -> Callable[..., int]:
+    """Make ``call(address, argument, ...)`` of a C function; types by numba's names."""
+    kind = ctypes.CFUNCTYPE(_c_type(result), *map(_c_type, parameters))
+    casts = [float if name.startswith("float") else int for name in parameters]
+
+    def call(address: int, *arguments: Any) -> int:
+        values = [convert(value) for convert, value in zip(casts, arguments, strict=True)]
+        return int(kind(int(address))(*values))
+
+    return call
+
+
+def _c_type(name: str) -> Any:
+    return np.ctypeslib.as_ctypes_type(np.dtype(name))
+
+
+def refuse_atomics(*_arguments: int) -> Any:
+    """Refuse: Python has no ordered reads and writes, and no addition, in memory that others change.
+
+    Raises
+    ------
+    InputError
+        Always; the message says how to compile kernels.
+    """
+    raise InputError(
+        "real runs with memory that ranks share need compiled kernels; unset NUMBA_DISABLE_JIT and run again"
+    )

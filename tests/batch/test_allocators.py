@@ -1,0 +1,192 @@
+"""Allocators, one job at a time, on nodes of which any part is free: node sets against slow twins."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlsim.batch.arrays import FREE
+from mlsim.batch.requests import Requests
+from mlsim.batch.simulator import BatchSystem
+from mlsim.platform.edges import edges_of
+from mlsim.platform.topologies import build_graph
+from mlsim.scenario import BatchConfig, Mapping, NetworkConfig
+from tests.batch.hardware import jobs_with_requests, machine, simulate
+from tests.reference import allocators
+from tests.reference.allocators import Nodes, as_rows
+
+# Seven nodes of three sorts; gpu and mic are scarce.
+GROUPS = ((3, 4, 8, {"gpu": 2}), (3, 4, 4, {"mic": 1}), (1, 2, 16, {}))
+ALIKE = ((7, 4, 8, {"gpu": 2, "mic": 1}),)
+N = 7
+NETWORKS = [
+    {"topology": "fully-connected"},
+    {"topology": "star"},
+    {"topology": "fat-tree", "ports": 4},
+    {"topology": "torus", "dimensions": "3x3"},
+    {"topology": "torus", "dimensions": "7"},
+    {"topology": "dragonfly", "groups": 4, "routers": 2, "nodes_per_router": 1},
+]
+TWINS = {
+    **{(name, "prefer"): twin for name, twin in allocators.ALLOCATORS.items()},
+    ("contiguous", "strict"): partial(allocators.contiguous, strict=True),
+}
+
+
+def distances(network, hardware):
+    """Links between any two nodes, by networkx over the graph of the topology."""
+    config = NetworkConfig.model_validate(network)
+    if network["topology"] == "fully-connected":
+        return [[int(a != b) for b in range(N)] for a in range(N)]
+    edges = edges_of(config.edges) if config.edges else ()
+    lengths = dict(nx.all_pairs_shortest_path_length(build_graph(config, hardware.name, edges)))
+    return [[lengths[a][b] for b in range(N)] for a in range(N)]
+
+
+def built(groups, network):
+    hardware = machine(*groups, network=network)
+    return hardware, distances(network, hardware)
+
+
+MACHINES = [built(GROUPS, network) for network in NETWORKS] + [built(ALIKE, NETWORKS[0])]
+
+
+@st.composite
+def trees(draw):
+    """A machine whose nodes are linked as they come, with or without a switch between any two."""
+    links = []
+    for node in range(1, N):
+        other = draw(st.integers(0, node - 1))
+        ends = [f"g0{other}", f"g0{node}"]
+        if draw(st.booleans()):
+            ends.insert(1, f"switch {node}")
+        links += [{"from": a, "to": b} for a, b in pairwise(ends)]
+    network = {"topology": "edge-list", "edges": links}
+    return built(ALIKE, network)
+
+
+machines = st.one_of(st.sampled_from(MACHINES), st.sampled_from(MACHINES), trees())
+requests = st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(0, 2), st.integers(0, 1))
+
+
+def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0, **batch):
+    """Let the kernels place one job on what is free; give the node of each unit, or None."""
+    mapping = Mapping.NODE if exclusive else Mapping.CORE
+    config = BatchConfig.model_validate(batch)
+    system = BatchSystem(hardware, config, Requests.on(hardware, mapping, per_job=True), seed=seed)
+    others = [0.0] * number  # jobs before this one, which are never queued
+    rows = jobs_with_requests(
+        hardware,
+        [*others, 0.0],
+        [*others, 9.0],
+        [*(9.0 for _ in others), 9.0],
+        [*(1 for _ in others), units],
+        [*((1, 0, 0, 0) for _ in others), request],
+    )
+    slots = system._admit(rows)
+    state = system.state
+    if number not in state.table.column("number")[slots]:
+        return None  # it never fits
+    # Not through jobs: so anything may be free anywhere.
+    state._available[:] = free
+    state._total[:] = state._available.sum(axis=0)
+    idle = (state._available == hardware.capacity).all(axis=1)
+    state._counts[FREE] = idle.sum() if exclusive else state._available[:, 0].sum()
+    assert state.n_free == state._counts[FREE]
+    started = state.happen(0.0, [], slots, len(slots) - 1, len(slots), np.empty(0, np.int64))
+    if not started:
+        return None
+    found = []
+    rows_of = state.rows_of(slots[-1])
+    for row in rows_of:
+        first, count, cores = (state.occupancy.ints[place, row] for place in (1, 2, 3))
+        for node in range(first, first + count):
+            found += [node] * (1 if exclusive else int(cores // request[0]))
+    return found
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    machines,
+    st.sampled_from(sorted(TWINS)),
+    st.booleans(),
+    st.integers(1, 9),
+    requests,
+    st.lists(st.tuples(*[st.integers(0, 8)] * 4), min_size=N, max_size=N),
+    st.integers(0, 3),
+    st.integers(0, 2**40),
+)
+def test_node_sets_are_those_of_the_reference(
+    hardware_and_links, allocator, exclusive, units, request, used, number, seed
+):
+    hardware, links = hardware_and_links
+    name, contiguity = allocator
+    capacity = as_rows(hardware.capacity)
+    if exclusive:  # a node is free, or it is not
+        free = [row if taken[0] < 5 else (0,) * len(row) for row, taken in zip(capacity, used, strict=True)]
+    else:
+        free = [
+            tuple(max(c - u, 0) for c, u in zip(row, taken, strict=True))
+            for row, taken in zip(capacity, used, strict=True)
+        ]
+    twin = allocators.random_order(seed) if name == "random" else TWINS[allocator]
+    nodes = Nodes(hardware.capacity, exclusive, links)
+    expected = twin(nodes, units, request, free, number)
+    found = chosen(
+        hardware,
+        units,
+        request,
+        free,
+        exclusive=exclusive,
+        seed=seed,
+        number=number,
+        allocator=name,
+        contiguity=contiguity,
+    )
+    assert found == (None if expected is None else sorted(expected))
+
+
+def test_random_nodes_are_uniform_and_independent():
+    """Chi-square tests, with bounds that random numbers exceed once in 1000 times."""
+    hardware = machine((10, 1, 0, {}))
+    n = 1000
+    at = np.arange(n) * 2.0
+    rows = jobs_with_requests(hardware, at, np.ones(n), np.ones(n), np.ones(n, int), np.ones((n, 1), int))
+    _, done, occupancy = simulate(hardware, rows, allocator="random", seed=11)
+    np.testing.assert_array_equal(done.start_time, at)  # each finds the machine empty
+    node = occupancy.node[np.argsort(occupancy.job)]
+    counts = np.bincount(node, minlength=10)
+    assert ((counts - n / 10) ** 2 / (n / 10)).sum() < 27.88  # 9 degrees of freedom
+    pairs = np.bincount(10 * node[:-1] + node[1:], minlength=100)
+    expected = (n - 1) / 100
+    assert ((pairs - expected) ** 2 / expected).sum() < 148.23  # 99 degrees of freedom
+
+
+def test_random_draws_by_hand():
+    """The finalizer of SplitMix64 on its first two states from 0, as its authors' code prints them."""
+    assert allocators.mixed(allocators.GOLDEN) == 0xE220A8397B1DCDAF
+    assert allocators.mixed(2 * allocators.GOLDEN & allocators.MASK) == 0x6E789E6AA1B965F4
+
+
+@pytest.mark.parametrize(
+    ("busy", "units", "prefer", "strict"),
+    [
+        ({3}, 3, [0, 1, 2], [0, 1, 2]),  # two stretches of three: the first
+        ({1}, 1, [0], [0]),  # the shortest that holds it is one node
+        ({2}, 4, [3, 4, 5, 6], [3, 4, 5, 6]),
+        ({2, 5}, 3, [0, 1, 3], None),  # stretches of two, two and one
+        (set(), 7, [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_neighbouring_nodes_by_hand(busy, units, prefer, strict):
+    hardware = machine((N, 1, 0, {}))
+    free = [(int(node not in busy),) for node in range(N)]
+    for contiguity, expected in (("prefer", prefer), ("strict", strict)):
+        found = chosen(hardware, units, (1,), free, allocator="contiguous", contiguity=contiguity)
+        assert found == expected

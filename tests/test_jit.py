@@ -1,0 +1,77 @@
+"""Kernels that run as Python functions do what compiled ones do."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlsim import _interpreted
+from mlsim._jit import kernel
+from mlsim.application import simulate as simulate_loop
+from mlsim.errors import InputError
+from mlsim.scenario import ExecutionConfig
+from mlsim.workload import Field, read_swf
+from tests.batch.builders import block, simulate
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def outcomes() -> dict[str, Any]:
+    """What kernels of all rooms give, and whether a debugger could stop in them."""
+    results: dict[str, Any] = {"in Python": kernel(outcomes) is outcomes}
+    rng = np.random.default_rng(5)
+    submit, run = np.sort(rng.integers(0, 50, 30)), rng.integers(1, 20, 30)
+    jobs = block(submit, run, run + 3, rng.integers(1, 9, 30))
+    for options in ({"backfill": "easy"}, {"backfill": "conservative", "allocator": "random"}):
+        _, done, held = simulate(jobs, 8, on_overrun="kill", policy="WFP", **options)
+        results[str(options)] = [done.start_time.tolist(), held.node.tolist()]
+    prefix, speed = np.cumsum(np.append(0.0, rng.random(300))), np.ones(4)
+    with tempfile.TemporaryDirectory() as directory:
+        technique = Path(directory) / "mine.py"
+        technique.write_text("def half(n, p, remaining, step, pe):\n    return remaining // 2 + 1\n")
+        for name in ("AF", "GSS", f"{technique}:half"):
+            loop = simulate_loop(prefix, speed, np.zeros(4), name, ExecutionConfig(model="dca"))
+            results[f"loop {name.split(':')[-1]}"] = loop.finish.tolist()
+        log = Path(directory) / "log.swf"
+        log.write_text("1 0 -1 9007199254740991e-3 4 -1 -1 4 7200 -1 1 255 1 -1 1 1 -1 -1\n")
+        results["swf"] = read_swf(log)[1].column(Field.RUN_TIME).tolist()
+    return results
+
+
+def test_kernels_do_the_same_as_python_functions() -> None:
+    program = "import json; from tests.test_jit import outcomes; print(json.dumps(outcomes()))"
+    interpreted = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(interpreted.stdout)
+    assert found.pop("in Python")
+    expected = outcomes()
+    expected.pop("in Python")
+    assert found == json.loads(json.dumps(expected))
+
+
+def test_a_c_function_is_called_through_its_address() -> None:
+    power = ctypes.CDLL(None).strtol
+    address = ctypes.cast(power, ctypes.c_void_p).value
+    text = np.frombuffer(b"-7f\0", np.uint8)
+    call = _interpreted.c_function("int64", ["intp", "intp", "int32"])
+    assert call(address, text.ctypes.data, 0, np.int64(16)) == -0x7F
+
+
+def test_memory_that_ranks_share_needs_compiled_kernels() -> None:
+    with pytest.raises(InputError, match="unset NUMBA_DISABLE_JIT"):
+        _interpreted.refuse_atomics(0, 1)
