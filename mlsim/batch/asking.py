@@ -136,8 +136,9 @@ class Asking:
         self._system.settle()
         if self._system.attempt(head) != attempt or not self._state.is_waiting(head, attempt[0]):
             return 0
-        coming = sum(self._state.will_come(row) for row in self._promised)
-        return self._state.units(head) - self._state.room_for(head) - coming
+        now = self._system.clock.time
+        coming = sum(self._state.will_come(row, head, now) for row in self._promised)
+        return self._state.units(head) - self._state.room_for(head, now) - coming
 
     def _job_id(self, slot: int) -> int:
         return int(self._state.table.ints[JOB_ID, slot])

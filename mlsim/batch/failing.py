@@ -16,7 +16,7 @@ from mlsim.scenario import (
     node_ranges,
 )
 
-__all__ = ["FailureProcess", "OutagePlan"]
+__all__ = ["AnnouncedDrain", "FailureProcess", "OutagePlan"]
 
 # Keeps these random numbers apart from others that are keyed by the seed.
 _STREAM = 0xFA11
@@ -56,6 +56,26 @@ class FailureProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnouncedDrain:
+    """A drain that dispatchers know of.
+
+    Attributes
+    ----------
+    start, end
+        From when and until when the nodes are promised to maintenance, in s; infinity: for good.
+    nodes
+        Numbers of the nodes, ascending.
+    has_begun
+        Whether the nodes are out of use for it.
+    """
+
+    start: float
+    end: float
+    nodes: tuple[int, ...]
+    has_begun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OutagePlan:
     """What is known beforehand of nodes that will be out of use.
 
@@ -83,6 +103,16 @@ class OutagePlan:
 
     def __bool__(self) -> bool:
         return bool(self.failures or self.random_failures or self.drains)
+
+    @property
+    def announces(self) -> bool:
+        """Whether there is a drain that dispatchers are told of."""
+        return any(drain.announced for drain in self.drains)
+
+    def announced(self, drain: DrainConfig) -> AnnouncedDrain:
+        """Give a drain as dispatchers are told of it."""
+        end = math.inf if drain.end is None else drain.end
+        return AnnouncedDrain(drain.start, end, tuple(self.nodes_of(drain.nodes)))
 
     def processes(self) -> Iterator[FailureProcess]:
         """Give every random process, in order of entry and node."""

@@ -1,14 +1,15 @@
-"""Nodes that go out of use and come back: failures, listed or random, and drains."""
+"""Nodes that go out of use and come back: failures, listed or random, and drains, announced or not."""
 
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlsim.batch.clock import Event, Order
-from mlsim.batch.failing import FailureProcess, OutagePlan
+from mlsim.batch.failing import AnnouncedDrain, FailureProcess, OutagePlan
 from mlsim.record import OutageKind, Outages
 from mlsim.scenario import DrainConfig, FailureConfig
 
@@ -35,14 +36,20 @@ class OutageCalendar:
         self._nodes, self._kinds = array("q"), array("b")
         self._starts, self._ends = array("d"), array("d")
         self._suspended: list[FailureProcess] = []
+        self._known: dict[int, AnnouncedDrain] = {}  # by entry: those announced and not over
 
     def begin(self) -> None:
         """Schedule what is known at time 0."""
         clock = self._system.clock
         for failure in self._plan.failures:
             clock.at(failure.at, Order.FAILURE, self._fail_as_listed, failure)
-        for drain in self._plan.drains:
-            clock.at(drain.start, Order.FAILURE, self._drain, drain)
+        for entry, drain in enumerate(self._plan.drains):
+            if not drain.announced:
+                clock.at(drain.start, Order.FAILURE, self._drain, drain)
+            elif drain.announced_at > 0.0:
+                clock.at(drain.announced_at, Order.FAILURE, self._announce, entry)
+            else:
+                self._tell_of(entry)
         for process in self._plan.processes():
             clock.at(process.time_in_use(), Order.FAILURE, self._fail_at_random, process)
 
@@ -110,7 +117,35 @@ class OutageCalendar:
             if drain.end is not None:
                 self._system.clock.at(drain.end, Order.FAILURE, self._return, row)
 
-    # Both
+    # Announced drains
+
+    def _announce(self, event: Event) -> None:
+        self._tell_of(event.subject)
+
+    def _tell_of(self, entry: int) -> None:
+        """Let the dispatcher know of a drain."""
+        drain = self._known[entry] = self._plan.announced(self._plan.drains[entry])
+        self._system.state.know_of(list(self._known.values()))
+        self._system.clock.at(drain.start, Order.FAILURE, self._begin_announced, entry)
+
+    def _begin_announced(self, event: Event) -> None:
+        """Take the nodes of an announced drain out of use; what runs there all the same goes on."""
+        entry: int = event.subject
+        self._system.settle()
+        drain = self._known[entry] = replace(self._known[entry], has_begun=True)
+        rows = [self._take_down(node, OutageKind.ANNOUNCED_DRAIN) for node in drain.nodes]
+        self._system.state.know_of(list(self._known.values()))
+        if drain.end < np.inf:
+            self._system.clock.at(drain.end, Order.FAILURE, self._end_announced, (entry, rows))
+
+    def _end_announced(self, event: Event) -> None:
+        entry, rows = event.subject
+        del self._known[entry]
+        self._system.state.know_of(list(self._known.values()))
+        for row in rows:
+            self._bring_up(row)
+
+    # All
 
     def _take_down(self, node: int, kind: OutageKind) -> int:
         self._system.state.take_down(node, self._holders(node))

@@ -41,6 +41,8 @@ class PowerCap:
     ----------
     of_each
         What each node, or each core of it where these are given singly, adds when it is held, in W.
+    of_waking
+        What each node adds when it comes back into use, in W.
     watts
         The cap now.
     """
@@ -54,6 +56,7 @@ class PowerCap:
     ) -> None:
         self._power = power
         self.of_each = (power.busy - power.idle) / (1 if exclusive else cores)
+        self.of_waking = power.idle - power.off
         self._of_a_unit = float(self.of_each[0])
         self._units = len(cores) if exclusive else int(cores.sum())
         self.levels = levels

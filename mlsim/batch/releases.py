@@ -116,7 +116,9 @@ class Releases:
         if not self._reclaims or not self._lent or self._state.n_waiting:
             return
         for node in sorted(self._lent):
-            if self._lent[node] and self._state.is_free(node) and self._state.n_free > 0:
+            if not self._lent[node] or not self._state.is_free(node) or self._state.n_free <= 0:
+                continue
+            if self._state.may_take(self._lent[node][-1], node, now):
                 self._give_back(self._lent[node].pop(), node, now)
 
     def _give_back(self, slot: int, node: int, now: float) -> None:

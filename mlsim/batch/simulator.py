@@ -136,7 +136,8 @@ class BatchSystem:
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
-        self.state = state_for(machine, config, requests, log is not None, seed, cap)
+        plan = plan or OutagePlan()
+        self.state = state_for(machine, config, requests, log is not None, seed, cap, plan.announces)
         self._cap = cap
         self._rejections = RejectionLog()
         self.pass_times = GrowingTimes()
@@ -155,7 +156,6 @@ class BatchSystem:
         self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
         self._corrections = self._corrections_of(self._estimates)
         self._per_event = config.ties is TieOrder.PER_EVENT
-        plan = plan or OutagePlan()
         self._outages = OutageCalendar(self, plan) if plan else None
         self._restarts = Restarts(self, config)
         self._report = report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from mlsim.batch.arrays import (
 )
 from mlsim.batch.backfill import reserve
 from mlsim.batch.dispatch import enter_queue, instant
+from mlsim.batch.failing import AnnouncedDrain
 from mlsim.batch.fairshare import N_SHARES, Accounts
 from mlsim.batch.holders import find_holders
 from mlsim.batch.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyLog
@@ -207,9 +208,10 @@ class BatchState:
         """Whether the nodes of an occupancy row are still with its job."""
         return math.isnan(self.occupancy.floats[FINISH, row])
 
-    def will_come(self, row: int) -> bool:
-        """Whether the node of an occupancy row is held, and will be free for others after that."""
-        return self.is_held(row) and self._down[self.occupancy.ints[NODE, row]] == 0
+    def will_come(self, row: int, slot: int, now: float) -> bool:
+        """Whether the node of an occupancy row is held, and will be free for a waiting job after that."""
+        node = int(self.occupancy.ints[NODE, row])
+        return self.is_held(row) and self._down[node] == 0 and self.may_take(slot, node, now)
 
     def holders(self, node: int) -> dict[int, int]:
         """Slots of the jobs that hold part of a node by the rows of their start, and the units of each."""
@@ -247,7 +249,7 @@ class BatchState:
             reasons[BEYOND_CAP] = (units > self._cap.largest) & ~too_wide
         return reasons
 
-    def room_for(self, slot: int) -> int:  # noqa: ARG002  # all units are alike
+    def room_for(self, slot: int, now: float) -> int:  # noqa: ARG002  # all units are alike
         """Units of a job that fit now; more than it asks for, if there is more room."""
         return self.n_free
 
@@ -362,6 +364,15 @@ class BatchState:
             self._left_over[node] = 0
         self._held_back = np.flatnonzero(self._left_over)
         self._withhold()
+
+    # Only ResourceState, which is chosen where a drain is announced, can keep jobs off some nodes.
+    def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
+        """Plan around these announced drains from now on."""
+        raise NotImplementedError("a pool of units cannot plan around drains")
+
+    def may_take(self, slot: int, node: int, now: float) -> bool:  # noqa: ARG002  # nothing is announced
+        """Whether no announced drain of a node keeps a job off it."""
+        return True
 
     def _free_units(self, node: int) -> int:
         """Units of a node in use that nobody holds."""

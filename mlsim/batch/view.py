@@ -8,13 +8,13 @@ estimates; nothing in a view tells the actual ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Dispatcher", "Reject", "RunningJobs", "Start", "StateView", "WaitingJobs"]
+__all__ = ["Dispatcher", "Drains", "Reject", "RunningJobs", "Start", "StateView", "WaitingJobs"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -102,6 +102,35 @@ class RunningJobs:
         return self.job_id.size
 
 
+def _none() -> Ints:
+    return np.empty(0, np.int64)
+
+
+def _never() -> Floats:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Drains:
+    """Announced drains that are known and not over, one row a node, in order of start.
+
+    Attributes
+    ----------
+    node : ndarray of int64, shape (d,)
+        Number of the node. It may have several rows.
+    start, end : ndarray of float64, shape (d,)
+        From when and until when it is promised to maintenance (s); infinity: for good. Before ``start`` the
+        node is in use, but a job that is expected to end after ``start`` cannot start there.
+    """
+
+    node: Ints = field(default_factory=_none)
+    start: Floats = field(default_factory=_never)
+    end: Floats = field(default_factory=_never)
+
+    def __len__(self) -> int:
+        return self.node.size
+
+
 @dataclass(frozen=True, slots=True)
 class StateView:
     """The batch level as a dispatcher sees it at one pass.
@@ -121,6 +150,8 @@ class StateView:
         Whether nodes are given whole: a unit needs a node of which nothing is held.
     waiting, running
         The jobs.
+    drains
+        What is known of nodes that will be out of use, or are and will come back.
     """
 
     now: float
@@ -130,6 +161,7 @@ class StateView:
     exclusive: bool
     waiting: WaitingJobs
     running: RunningJobs
+    drains: Drains = field(default_factory=Drains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +206,7 @@ class Dispatcher(Protocol):
         """Answer for one pass.
 
         The answers are carried out in their order, each on what those before it left free. A job without
-        an answer goes on waiting. A start that does not fit, a job named twice and a row that does not
-        exist end the run with an error that names the job and the time.
+        an answer goes on waiting. A start that does not fit or would run into an announced drain, a job named
+        twice and a row that does not exist end the run with an error that names the job and the time.
         """
         ...

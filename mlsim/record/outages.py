@@ -28,7 +28,7 @@ def off_spans(outages: Outages, occupancy: Occupancy, begin: float, end: float) 
     A job that holds a drained node keeps it to its end, or gives it back; no other job gets it meanwhile.
     """
     start = outages.start.copy()
-    drained = outages.kind == OutageKind.DRAINED
+    drained = outages.kind != OutageKind.FAILED
     for at in np.unique(start[drained]):
         last: dict[int, float] = {}
         for block in blocks_of(occupancy):

@@ -71,6 +71,7 @@ class OutageKind(IntEnum):
 
     FAILED = 0
     DRAINED = 1
+    ANNOUNCED_DRAIN = 2
 
 
 @dataclass(frozen=True, slots=True)

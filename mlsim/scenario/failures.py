@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
-from mlsim.scenario.kinds import Natural, Number
+from mlsim.scenario.kinds import Natural, Number, Switch
 from mlsim.scenario.lists import NodeChoice
 from mlsim.scenario.section import BrokenRule, Section
 
@@ -62,8 +62,24 @@ class DrainConfig(Section):
     end: Duration | None = Field(
         None, description="When they are in use again (s). Default: not before the end of the run."
     )
+    announced: Switch = Field(
+        False,
+        description="Whether dispatchers know of it before and plan around it: a job that is expected to run "
+        "into it does not start on these nodes.",
+    )
+    announced_at: Seconds = Field(
+        0.0,
+        description="From when on they know of it (s from the scenario's start). Needs announced: on.",
+        examples=["1 d"],
+    )
 
     def broken_rules(self) -> Iterator[BrokenRule]:
         """Check the order of times."""
         if self.end is not None and self.end <= self.start:
             yield BrokenRule("end", "is not after start; allowed: a later time than start", ("start",))
+        if self.announced_at > 0.0 and not self.announced:
+            message = "nobody is told of this drain; write announced: on, or take it out"
+            yield BrokenRule("announced_at", message, ("announced",))
+        if self.announced_at > self.start:
+            message = "is after start; allowed: start, or an earlier time"
+            yield BrokenRule("announced_at", message, ("start",))

@@ -21,6 +21,7 @@ from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
     ApplicationModel,
     Backfill,
+    Dispatcher,
     Engine,
     FailureRule,
     Mapping,
@@ -126,10 +127,32 @@ class Scenario(Section):
             )
             yield BrokenRule("batch.on_failure", message, ("application.model",))
         yield from self._broken_cap()
+        yield from self._broken_drains()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
             yield BrokenRule("application.pes_per_node", message, nodes)
+
+    def _broken_drains(self) -> Iterator[BrokenRule]:
+        """Check that whoever decides what starts can plan around announced drains."""
+        batch = self.batch
+        rows = [row for row, drain in enumerate(self.platform.drains) if drain.announced]
+        if not rows:
+            return
+        key = f"platform.drains.{rows[0]}.announced"
+        if isinstance(batch.dispatcher, Dispatcher) and batch.dispatcher.solves:
+            message = (
+                f"{batch.dispatcher} plans as if its nodes were there for ever; allowed: off, or one of the "
+                "dispatchers queue, prb, reject, and plugins"
+            )
+            yield BrokenRule(key, message, ("batch.dispatcher",))
+        several = batch.backfill is Backfill.CONSERVATIVE or batch.reservations > 1
+        if batch.power_cap is not None and several:
+            message = (
+                "under a power cap, dispatchers plan around drains with one reservation at most; try "
+                "batch.backfill: easy with batch.reservations: 1, or off"
+            )
+            yield BrokenRule(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
 
     def _broken_cap(self) -> Iterator[BrokenRule]:
         """Check that a power cap can be kept, and lets a job start."""

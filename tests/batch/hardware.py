@@ -11,7 +11,14 @@ from mlsim.batch.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.coordination import MessageLog
 from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, CoordinationConfig, FailureConfig, Mapping, PlatformConfig
+from mlsim.scenario import (
+    BatchConfig,
+    CoordinationConfig,
+    DrainConfig,
+    FailureConfig,
+    Mapping,
+    PlatformConfig,
+)
 from mlsim.workload.asked import Asked
 from tests.batch.builders import RigidApplications, block
 
@@ -39,7 +46,9 @@ def jobs_with_requests(hardware, submit, run, estimate, units, requests):
     return replace(rows, asked=Asked(hardware.resources[1:], units[order], totals))
 
 
-def simulate(hardware, jobs, *, exclusive=False, seed=0, failures=(), releases=None, **batch):
+def simulate(
+    hardware, jobs, *, exclusive=False, seed=0, failures=(), drains=(), releases=None, cap=None, **batch
+):
     """Run jobs; give the batch system, the job rows and the occupancy rows."""
     mapping = Mapping.NODE if exclusive else Mapping.CORE
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))
@@ -49,8 +58,13 @@ def simulate(hardware, jobs, *, exclusive=False, seed=0, failures=(), releases=N
         Requests.on(hardware, mapping, per_job=True),
         coordination,
         None if releases is None else MessageLog(0.0),
-        OutagePlan(tuple(FailureConfig.model_validate(failure) for failure in failures)),
+        OutagePlan(
+            tuple(FailureConfig.model_validate(failure) for failure in failures),
+            drains=tuple(DrainConfig.model_validate(drain) for drain in drains),
+            groups=(("all", hardware.n_nodes),),
+        ),
         seed=seed,
+        cap=cap,
     )
     system.run([jobs], RigidApplications(system, releases))
     return system, system.jobs(), system.occupancy_rows()

@@ -27,7 +27,8 @@ def failure_metrics(records: Records) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``node_failures``, ``node_drains``: outages that began before the last job ended, of either kind.
+        ``node_failures``, ``node_drains``: outages that began before the last job ended, of either kind;
+        announced drains are drains.
         ``restarts``: how often jobs started again, in sum; ``jobs_restarted``: how many jobs did.
         ``lost_core_seconds``: see :func:`mlsim.record.derived.lost_core_seconds`.
         ``node_downtime``: node-seconds out of use, from the first submission to the last end of a job.
@@ -40,7 +41,7 @@ def failure_metrics(records: Records) -> dict[str, Any]:
     capacity = len(records.nodes.name) * (end - begin)
     return {
         "node_failures": int(np.count_nonzero(within & (outages.kind == OutageKind.FAILED))),
-        "node_drains": int(np.count_nonzero(within & (outages.kind == OutageKind.DRAINED))),
+        "node_drains": int(np.count_nonzero(within & (outages.kind != OutageKind.FAILED))),
         "restarts": len(attempts.job),
         "jobs_restarted": len(np.unique(attempts.job)),
         "lost_core_seconds": total(lost_core_seconds(records)),

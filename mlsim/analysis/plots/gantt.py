@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from mlsim.analysis.plots.boxes import Boxes, boxes
+from mlsim.analysis.plots.outages import draw_outages
 from mlsim.analysis.plots.pixels import Pixels
 from mlsim.analysis.plots.raster import Raster
 from mlsim.analysis.plots.style import (
@@ -60,7 +62,8 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
     A node is a band, in allocation order from the top; where jobs share nodes it is divided among its
     cores. A job keeps its colour, which depends on its identifier only. White is idle. Where several
     jobs or nodes fall on one pixel, it has the colour of the job with the largest part in it, and is
-    fainter the less of it was in use. A triangle marks a node given back before its job's end.
+    fainter the less of it was in use. A triangle marks a node given back before its job's end. What was
+    out of use is hatched.
 
     Parameters
     ----------
@@ -82,7 +85,11 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
         _draw_boxes(axes, axis, records, by_core, shape)
         if len(records.jobs.job_id) <= _LABELLED:
             _draw_labels(axes, axis, records, boxes(records, by_core), shape)
-        _draw_releases(axes, axis, records, shape)
+        handles: list[Any] = [*draw_outages(axes, axis, records.outages)]
+        scale = _draw_releases(axes, axis, records, shape, handles)
+        if handles:
+            corner = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02)}
+            axes.legend(handles=handles, markerscale=scale, ncols=len(handles), **corner)
         _label_nodes(axes, nodes)
         axis.label(axes)
         axes.set_title(title)
@@ -163,20 +170,25 @@ def _readable(colour: Floats) -> str:
     return INK if float(colour @ [0.299, 0.587, 0.114]) > 0.5 else "white"
 
 
-def _draw_releases(axes: Axes, axis: TimeAxis, records: Records, shape: tuple[int, int]) -> None:
-    """Mark when and where nodes were given back early; at most one mark a small square of the picture."""
+def _draw_releases(
+    axes: Axes, axis: TimeAxis, records: Records, shape: tuple[int, int], handles: list[Any]
+) -> float:
+    """Mark when and where nodes were given back early; at most one mark a small square of the picture.
+
+    Adds to what the legend says; gives by how much marks are larger there.
+    """
     held = records.occupancy
     shown = np.flatnonzero(held.released & (held.end >= axis.begin) & (held.end <= axis.end))
     rows = np.repeat(shown, held.count[shown])
     if not len(rows):
-        return
+        return 1.0
     inside = np.arange(len(rows)) - np.searchsorted(rows, rows)
     time, node = held.end[rows], held.node[rows] + inside + 0.5
     band = shape[0] / len(records.nodes.name)
     squares = np.stack([_pixels(axis, time, shape[1]) // _MARK, node * band // _MARK])
     _, kept = np.unique(squares, axis=1, return_index=True)
     size = _CROWD_SIZE if len(kept) > _CROWD else float(np.clip(band * 0.3, 2.5, 6.0))
-    axes.plot(
+    handles += axes.plot(
         time[kept] / axis.seconds,
         node[kept],
         linestyle="none",
@@ -188,7 +200,7 @@ def _draw_releases(axes: Axes, axis: TimeAxis, records: Records, shape: tuple[in
         clip_on=False,
         label="node released early",
     )
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), markerscale=6.0 / size)
+    return 6.0 / size
 
 
 def _label_nodes(axes: Axes, nodes: Nodes) -> None:

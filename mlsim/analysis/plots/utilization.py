@@ -14,6 +14,7 @@ from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_core
 from mlsim.analysis.plots.bins import binned_average
 from mlsim.analysis.plots.style import (
     BLUE,
+    INK,
     SKY,
     VERMILION,
     WIDTH,
@@ -27,8 +28,9 @@ from mlsim.analysis.words import number, share
 from mlsim.record import Records
 from mlsim.record.blocks import BLOCK_ROWS, is_long, record_blocks
 from mlsim.record.derived import waiting_spans
+from mlsim.record.outages import out_of_use_spans
 
-__all__ = ["allocated_share", "busy_share", "utilization_over_time", "waiting_jobs"]
+__all__ = ["allocated_share", "busy_share", "capacity_share", "utilization_over_time", "waiting_jobs"]
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +42,8 @@ _COLUMNS = WIDTH - _LEFT - _RIGHT
 def utilization_over_time(records: Records, title: str) -> Figure:
     """Draw the allocated and the busy share of the machine's cores, and below the queue length.
 
-    Every column of pixels shows the average over its time.
+    Every column of pixels shows the average over its time. Where nodes were out of use, a line shows the
+    share of the cores that were in use; jobs that held drained nodes may reach above it.
 
     Parameters
     ----------
@@ -92,6 +95,13 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     return _share_of_machine(records, busy_cores)
 
 
+def capacity_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
+    """Share of the machine's cores on nodes that were in use, averaged over each bin of the time axis."""
+    node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
+    missing = _binned(start, stop, records.nodes.cores[node], axis, bins)
+    return np.clip(1.0 - missing / max(machine_cores(records.nodes), 1), 0.0, 1.0)
+
+
 def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """Jobs in the queue, averaged over each bin of the time axis."""
 
@@ -133,12 +143,22 @@ def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
     )
     for values, label, colour, alpha in layers:
         axes.stairs(values, edges, fill=True, color=colour, alpha=alpha, linewidth=0, label=label)
+    if len(records.outages.node):
+        _draw_capacity(axes, edges, capacity_share(records, axis, _COLUMNS))
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylabel("share of cores")
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
     axis.label(axes)
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
+
+
+def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:
+    """Draw the cores that were in use as a line, and hatch those that were not."""
+    label = f"capacity (mean {share(float(capacity.mean()))})"
+    out = {"fill": True, "facecolor": "none", "edgecolor": INK, "hatch": "////", "linewidth": 0.0}
+    axes.stairs(np.ones_like(capacity), edges, baseline=capacity, alpha=0.5, label="out of use", **out)
+    axes.stairs(capacity, edges, baseline=None, color=INK, linewidth=1.2, label=label)
 
 
 def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:

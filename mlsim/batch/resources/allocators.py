@@ -24,6 +24,7 @@ from mlsim.batch.resources.grid import (
     ALLOCATOR,
     BEST_FIT,
     CONTIGUOUS,
+    DRAINS,
     FIRST_FIT,
     HETEROGENEITY,
     OWN,
@@ -86,7 +87,7 @@ def score(slot: int, node: int, units: int, free: Ints, g: Grid) -> float:
     """Give the score of a node once it holds ``units`` more of a job."""
     used, kinds = 0.0, 0
     for r in range(free.shape[1]):
-        capacity = g.capacity[node, r]
+        capacity = g.full[node, r]
         if capacity > 0:
             used += (capacity - free[node, r] + units * g.request[slot, r]) / capacity
             kinds += 1
@@ -102,8 +103,8 @@ def _waste(slot: int, node: int, free: Ints, g: Grid) -> float:
     """
     waste = 0.0
     for r in range(free.shape[1]):
-        if g.request[slot, r] == 0 and g.capacity[node, r] > 0:
-            waste += g.scarcity[r] * (free[node, r] / g.capacity[node, r])
+        if g.request[slot, r] == 0 and g.full[node, r] > 0:
+            waste += g.scarcity[r] * (free[node, r] / g.full[node, r])
     return waste
 
 
@@ -248,11 +249,23 @@ def _topology_aware(slot: int, s: Arrays, g: Grid) -> None:
         left -= g.placed[node]
 
 
+@inner_kernel
+def _capacity_then(free: Ints, g: Grid) -> Ints:
+    """Give what nodes have, with those that are known to have come back when ``free`` is free."""
+    if g.settings[DRAINS] == 0:
+        return g.capacity
+    capacity = g.capacity.copy()
+    for node in range(len(capacity)):
+        if free[node, 0] > 0:
+            capacity[node] = g.full[node]
+    return capacity
+
+
 @kernel(nogil=False)
 def _own(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
     """Ask the user's allocator."""
     number, units = s.ints[NUMBER, slot], s.ints[UNITS, slot]
-    request, capacity, placed = g.request[slot], g.capacity, g.placed
+    request, capacity, placed = g.request[slot], _capacity_then(free, g), g.placed
     with numba.objmode(found="boolean"):
         found = own.answer(number, units, request, free, capacity, placed)
     return bool(found)

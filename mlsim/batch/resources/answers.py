@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from mlsim.batch.arrays import Arrays
 from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
 from mlsim.batch.resources.backfilling import start_if_fits
+from mlsim.batch.resources.drains import drained_from
 from mlsim.batch.resources.fit import units_on
-from mlsim.batch.resources.grid import REFUSED, Grid
+from mlsim.batch.resources.grid import DRAINS, REFUSED, Grid
 from mlsim.batch.resources.holding import begin_placed
-from mlsim.batch.table import JOB_ID, UNITS
+from mlsim.batch.table import ESTIMATE, JOB_ID, UNITS
 from mlsim.batch.view import Reject, Start, WaitingJobs
 from mlsim.errors import InputError, user_code_error
 
@@ -221,7 +222,9 @@ class Answers:
         backfilled = self._ask(bool, answer.backfilled)
         if answer.nodes is None:
             if not start_if_fits(slot, self._now, backfilled, self._s, self._g):
-                raise InputError(f"{self._place(slot)}: does not fit on what is free")
+                kept_off = ", on nodes without an announced drain before it is expected to end"
+                where = kept_off if self._g.settings[DRAINS] else ""
+                raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
             return
         units, g = int(self._s.ints[UNITS, slot]), self._g
         placement = _placement(self._place(slot), answer.nodes, units, len(g.free))
@@ -233,5 +236,17 @@ class Answers:
                     f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
                     f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
+        self._check_drains(slot, placement)
         g.placed[:] = placement
         begin_placed(slot, self._now, backfilled, self._s, g)
+
+    def _check_drains(self, slot: int, placement: Ints) -> None:
+        """Refuse nodes that are promised to maintenance before the job is expected to end."""
+        end = self._now + float(self._s.floats[ESTIMATE, slot])
+        for node in np.flatnonzero(placement).tolist():
+            drained = drained_from(node, end, self._g)
+            if drained < np.inf:
+                raise InputError(
+                    f"{self._place(slot)}: an announced drain of node {node} begins at {drained:g} s, and "
+                    f"the job is expected to end at {end:g} s; see view.drains"
+                )

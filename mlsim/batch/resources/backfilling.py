@@ -16,7 +16,8 @@ from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import BACKFILL, EASY, EXCLUSIVE, FREE, ORDER, POLICY, QUEUED, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
-from mlsim.batch.resources.allocators import clear_placed, place
+from mlsim.batch.resources.allocators import clear_placed
+from mlsim.batch.resources.drains import place_now
 from mlsim.batch.resources.fit import could_fit, refuse
 from mlsim.batch.resources.future import reserve, take_from_future
 from mlsim.batch.resources.grid import Grid
@@ -31,10 +32,10 @@ Ints = NDArray[np.int64]
 @kernel
 def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -> bool:
     """Start a job if the allocator finds nodes for it now."""
-    if not could_fit(slot, s, g):
+    if not could_fit(slot, now, s, g):
         return False
-    if not place(slot, g.free, s, g):
-        refuse(slot, s, g)
+    if not place_now(slot, g.free, now, s, g):
+        refuse(slot, now, s, g)
         return False
     if not has_power(slot, s, g):
         clear_placed(g)
@@ -52,7 +53,7 @@ def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     head, time = s.queue[0], np.inf
     candidates, n = s.spare, 0
     for k in range(1, s.counts[QUEUED]):
-        if could_fit(s.queue[k], s, g):
+        if could_fit(s.queue[k], now, s, g):
             candidates[n] = s.queue[k]
             n += 1
     if n == 0:
@@ -81,10 +82,10 @@ def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
 @inner_kernel
 def _start_beside(slot: int, head: int, now: float, s: Arrays, g: Grid) -> bool:
     """Start a job that is expected to run on at the head's reservation, if both fit then."""
-    if not could_fit(slot, s, g):
+    if not could_fit(slot, now, s, g):
         return False
-    if not place(slot, g.free, s, g):
-        refuse(slot, s, g)
+    if not place_now(slot, g.free, now, s, g):
+        refuse(slot, now, s, g)
         return False
     if not has_power(slot, s, g) or not take_from_future(slot, head, s, g):
         clear_placed(g)
@@ -109,15 +110,15 @@ def _shortest(part: Ints, now: float, s: Arrays, g: Grid) -> int:
         slot = s.queue[k]
         if best >= 0 and not _goes_before(slot, s.queue[best], s):
             continue
-        if not could_fit(slot, s, g):
+        if not could_fit(slot, now, s, g):
             continue
         if easy and k > 0:
             time = reserve(head, now, s, g)  # anew each time: the test below takes from it
-            if not place(slot, part, s, g):
+            if not place_now(slot, part, now, s, g):
                 continue
             harmless = now + s.floats[ESTIMATE, slot] <= time or take_from_future(slot, head, s, g)
         else:
-            harmless = place(slot, part, s, g)
+            harmless = place_now(slot, part, now, s, g)
         harmless = harmless and has_power(slot, s, g)
         clear_placed(g)
         if harmless:
@@ -140,7 +141,7 @@ def start_short_jobs(part: Ints, now: float, s: Arrays, g: Grid) -> int:
         for j in range(k + 1, s.counts[QUEUED]):
             s.queue[j - 1] = s.queue[j]
         s.counts[QUEUED] -= 1
-        place(slot, part, s, g)
+        place_now(slot, part, now, s, g)
         for node in range(len(g.placed)):
             if g.placed[node] > 0 and s.rules[EXCLUSIVE]:
                 part[node] = 0

@@ -28,6 +28,7 @@ def state_for(
     nodes_one_by_one: bool,
     seed: int,
     cap: PowerCap | None = None,
+    announced: bool = False,
 ) -> BatchState:
     """Make the simplest state that does.
 
@@ -39,9 +40,12 @@ def state_for(
         Of random choices of nodes.
     cap
         How much power jobs may add.
+    announced
+        Whether drains are announced: a pool cannot tell the nodes that a job may have from the others.
     """
-    if not needs_resources(config, requests) and (cap is None or cap.is_even):
+    simple = not needs_resources(config, requests) and (cap is None or cap.is_even)
+    if simple and not announced:
         return BatchState(machine, config, requests, nodes_one_by_one, cap)
     from mlsim.batch.resources.state import ResourceState  # here, as only it loads its kernels
 
-    return ResourceState(machine, config, requests, nodes_one_by_one, seed, cap)
+    return ResourceState(machine, config, requests, nodes_one_by_one, seed, cap, announced)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import EXCLUSIVE, FREE, Arrays
 from mlsim.batch.resources.grid import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Grid
+from mlsim.batch.resources.reach import reach
 from mlsim.batch.table import UNITS
 
 __all__ = ["could_fit", "fill_room", "refuse", "room_for", "sums_suffice", "units_on"]
@@ -61,24 +62,29 @@ def sums_suffice(slot: int, total: Ints, s: Arrays, g: Grid) -> bool:
 
 
 @inner_kernel
-def refuse(slot: int, s: Arrays, g: Grid) -> None:
-    """Remember until the pass is over that a job does not fit: larger ones do not fit either."""
+def refuse(slot: int, now: float, s: Arrays, g: Grid) -> None:
+    """Remember until the pass is over that a job does not fit: larger ones do not fit either.
+
+    Of those that would run into fewer announced drains this says nothing.
+    """
     n = g.settings[REFUSED]
     if n == MOST_REFUSED or g.settings[ALLOCATOR] == OWN:
         return
     g.refused[n, 0] = s.ints[UNITS, slot]
-    g.refused[n, 1:] = g.request[slot]
+    g.refused[n, 1:-1] = g.request[slot]
+    g.refused[n, -1] = reach(slot, now, s, g)
     g.settings[REFUSED] = n + 1
 
 
 @inner_kernel
-def could_fit(slot: int, s: Arrays, g: Grid) -> bool:
+def could_fit(slot: int, now: float, s: Arrays, g: Grid) -> bool:
     """Tell whether it makes sense to look for room now; what is free only becomes less during a pass."""
     units = s.ints[UNITS, slot]
     if units > s.counts[FREE] or not sums_suffice(slot, g.total, s, g):
         return False
+    reached, r_last = reach(slot, now, s, g), g.refused.shape[1] - 1
     for k in range(g.settings[REFUSED]):
-        larger = units >= g.refused[k, 0]
+        larger = units >= g.refused[k, 0] and reached >= g.refused[k, r_last]
         r = 0
         while larger and r < g.request.shape[1]:
             larger = g.request[slot, r] >= g.refused[k, r + 1]

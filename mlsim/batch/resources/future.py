@@ -10,11 +10,14 @@ from mlsim.batch.arrays import EXCLUSIVE, RUNNING, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.resources.allocators import clear_placed, has_window, place
+from mlsim.batch.resources.drains import expect_back, next_end, open_future, shut
 from mlsim.batch.resources.fit import units_on
 from mlsim.batch.resources.grid import (
     CAPPED,
+    DRAINS,
     EVEN,
     HAVE,
+    POWER_BACK,
     POWER_LATER,
     POWER_LEFT,
     RETURNED,
@@ -31,13 +34,13 @@ __all__ = ["head_keeps", "power_wanted", "reserve", "take_from_future"]
 @inner_kernel
 def _change_future(slot: int, node: int, units: int, sign: int, head: int, s: Arrays, g: Grid) -> None:
     """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
-    if g.capacity[node, 0] == 0:
-        return  # it is out of use
+    if g.back[node] == np.inf:
+        return  # it is out of use, nobody knows until when
     g.settings[POWER_LATER] += sign * powered_by(slot, units, s, g) * g.power[node]
-    most = s.ints[UNITS, head]
+    most = 0 if g.shut[node] == 1 else s.ints[UNITS, head]
     g.settings[HAVE] -= units_on(head, node, most, g.future, s, g)
     for r in range(len(g.future_total)):
-        amount = g.capacity[node, r] if s.rules[EXCLUSIVE] else units * g.request[slot, r]
+        amount = g.full[node, r] if s.rules[EXCLUSIVE] else units * g.request[slot, r]
         g.future[node, r] += sign * amount
         g.future_total[r] += sign * amount
     g.settings[HAVE] += units_on(head, node, most, g.future, s, g)
@@ -63,7 +66,7 @@ def head_keeps(head: int, s: Arrays, g: Grid) -> bool:
     """Tell whether the head fits in the future."""
     if g.settings[HAVE] < s.ints[UNITS, head]:
         return False
-    if g.settings[STRICT] and not has_window(head, g.future, s, g):
+    if g.settings[STRICT] and not has_window(head, open_future(g), s, g):
         return False
     return not g.settings[CAPPED] or _power_suffices(head, s, g)
 
@@ -76,9 +79,46 @@ def _power_suffices(head: int, s: Arrays, g: Grid) -> bool:
         return bool(needed <= g.settings[POWER_LATER])
     g.aside[:] = g.placed  # another job may be placed
     clear_placed(g)
-    fits = place(head, g.future, s, g) and power_placed(head, s, g) <= g.settings[POWER_LATER]
+    fits = place(head, open_future(g), s, g) and power_placed(head, s, g) <= g.settings[POWER_LATER]
     g.placed[:] = g.aside
     return fits
+
+
+@inner_kernel
+def _count_head(head: int, s: Arrays, g: Grid) -> None:
+    """Count the units of the head that fit in the future, on nodes that are open to it."""
+    g.settings[HAVE] = 0
+    for node in range(len(g.placed)):
+        if g.shut[node] == 0:
+            g.settings[HAVE] += units_on(head, node, s.ints[UNITS, head], g.future, s, g)
+
+
+@inner_kernel
+def _begin_future(head: int, now: float, s: Arrays, g: Grid) -> None:
+    """Let the future be what is free now, and what drained nodes that come back will have."""
+    g.settings[POWER_LATER], g.settings[POWER_BACK] = g.settings[POWER_LEFT], 0
+    expect_back(g.future, s, g)
+    g.future_total[:] = g.total
+    if g.settings[DRAINS] > 0:
+        for r in range(len(g.future_total)):
+            g.future_total[r] = g.future[:, r].sum()
+        shut(head, now, now, s, g)
+    _count_head(head, s, g)
+
+
+@inner_kernel
+def _meet_drains(head: int, time: float, now: float, s: Arrays, g: Grid) -> None:
+    """Let the nodes be open to the head that are so at ``time``, and those that have come back take power."""
+    if shut(head, time, now, s, g):
+        _count_head(head, s, g)
+    if not g.settings[CAPPED]:
+        return
+    g.settings[POWER_LATER] += g.settings[POWER_BACK]
+    g.settings[POWER_BACK] = 0
+    for node in range(len(g.back)):
+        if g.capacity[node, 0] == 0 and g.back[node] <= time and g.used[node] == 0:
+            g.settings[POWER_BACK] += g.wakes[node]
+    g.settings[POWER_LATER] -= g.settings[POWER_BACK]
 
 
 @kernel
@@ -87,24 +127,21 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
 
     Running jobs are let go in the order of their expected ends, all of one time together, until enough units
     of the job fit: sum over nodes of min over resources ⌊free / request⌋. A job that outlived its estimate is
-    expected at ``now + 1 s``.
+    expected at ``now + 1 s``. Nodes on which the job would meet an announced drain do not count, and are in
+    ``g.shut``; the ends of drains are looked at as ends of jobs are.
 
     Returns
     -------
     float
         The time in seconds; now if it fits already, infinity where nodes are out of use and it never will.
     """
-    g.future[:] = g.free
-    g.future_total[:] = g.total
-    g.settings[HAVE] = 0
-    g.settings[POWER_LATER] = g.settings[POWER_LEFT]
-    for node in range(len(g.placed)):
-        g.settings[HAVE] += units_on(head, node, s.ints[UNITS, head], g.future, s, g)
+    _begin_future(head, now, s, g)
     n = s.counts[RUNNING]
     late = first_after(now, s.running, n, s.floats)
     overdue, k, time = late > 0, late, now
     while not head_keeps(head, s, g):
         upcoming = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
+        upcoming = min(upcoming, next_end(time, now, g))
         time = min(upcoming, now + OVERDUE_GRACE) if overdue else upcoming
         if time == np.inf:
             break
@@ -115,6 +152,8 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
         while k < n and s.floats[EXPECTED, s.running[k]] <= time:
             _add_held(s.running[k], head, s, g)
             k += 1
+        if g.settings[DRAINS] > 0:
+            _meet_drains(head, time, now, s, g)
     return float(time)
 
 

@@ -24,7 +24,10 @@ ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)
 # Of a power cap, in microwatts: whether there is one, whether all nodes add the same, and what is left of it
 # now and at the head's reservation.
 CAPPED, EVEN, POWER_LEFT, POWER_LATER = range(7, 11)
-N_SETTINGS: Final = 11
+# How many announced drains are known and not over, and the idle power (microwatts) that nodes which come back
+# from them by the head's reservation take again.
+DRAINS, POWER_BACK = range(11, 13)
+N_SETTINGS: Final = 13
 
 MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
@@ -54,8 +57,9 @@ class Grid(NamedTuple):
         Scratch of the allocators.
     future, future_total : int64, shapes (nodes, R), (R,)
         What is expected to be free at the head's reservation, and its sums.
-    refused : int64, shape (16, R + 1)
-        Requests that did not fit before in this pass: units, then a unit's request.
+    refused : int64, shape (16, R + 2)
+        Requests that did not fit before in this pass: units, a unit's request, and how many announced drains
+        the job would have run into.
     owner : int64, shape (nodes,)
         1 + slot of the job that a node went back to; else 0.
     window : int64, shape (nodes, R)
@@ -76,6 +80,21 @@ class Grid(NamedTuple):
         How many of these are held, also on nodes out of use.
     aside : int64, shape (nodes,)
         Where ``placed`` is kept while the head is placed.
+    full : int64, shape (nodes, R)
+        What nodes have when they are in use.
+    back : float64, shape (nodes,)
+        When nodes are expected to be in use (s): minus infinity for those that are; for those out of use the
+        end of announced drains where these are the only reason, else infinity.
+    drain_times : float64, shape (2, D)
+        Begin and end of the announced drains that are known and not over, in order of begin.
+    drain_first, drain_nodes : int64, shapes (D + 1,), (any,)
+        Where the nodes of each drain begin in the list of the nodes of all.
+    drain_shuts, shut : int64, shapes (D,), (nodes,)
+        1 for the drains that the head, started at its reservation, would meet, and for their nodes.
+    masked : int64, shape (nodes, R)
+        What is free of nodes that are open to a job.
+    wakes : int64, shape (nodes,)
+        Idle power less that of a node out of use, in microwatts; 0 without a power cap.
     """
 
     settings: Ints
@@ -100,6 +119,15 @@ class Grid(NamedTuple):
     power: Ints
     used: Ints
     aside: Ints
+    full: Ints
+    back: Floats
+    drain_times: Floats
+    drain_first: Ints
+    drain_nodes: Ints
+    drain_shuts: Ints
+    shut: Ints
+    masked: Ints
+    wakes: Ints
 
 
 @kernel(inline="always")
@@ -128,4 +156,13 @@ def grid_at(places: Ints) -> Grid:
         power=ints_at(places[19]),
         used=ints_at(places[20]),
         aside=ints_at(places[21]),
+        full=int_columns_at(places[22]),
+        back=floats_at(places[23]),
+        drain_times=float_columns_at(places[24]),
+        drain_first=ints_at(places[25]),
+        drain_nodes=ints_at(places[26]),
+        drain_shuts=ints_at(places[27]),
+        shut=ints_at(places[28]),
+        masked=int_columns_at(places[29]),
+        wakes=ints_at(places[30]),
     )

@@ -15,8 +15,9 @@ from mlsim.batch.arrays import EXCLUSIVE, RUNNING, SEGMENTS, Arrays
 from mlsim.batch.backfill import OVERDUE_GRACE
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.resources.allocators import place
+from mlsim.batch.resources.drains import end_of, expect_back
 from mlsim.batch.resources.fit import room_for
-from mlsim.batch.resources.grid import POOLED, RETURNED, Grid
+from mlsim.batch.resources.grid import DRAINS, POOLED, RETURNED, Grid
 from mlsim.batch.resources.holding import units_in_row
 from mlsim.batch.running import first_after
 from mlsim.batch.table import ESTIMATE, EXPECTED, FIRST_ROW, ROWS, UNITS
@@ -26,10 +27,10 @@ __all__ = ["earliest", "fits_now", "give", "is_sound", "make_profile", "take"]
 
 @inner_kernel
 def _add(slot: int, node: int, units: int, sign: int, segment: int, s: Arrays, g: Grid) -> None:
-    if g.capacity[node, 0] == 0 and sign > 0:
-        return  # it is out of use
+    if g.back[node] == np.inf and sign > 0:
+        return  # it is out of use, nobody knows until when
     for r in range(g.profile.shape[2]):
-        amount = g.capacity[node, r] if s.rules[EXCLUSIVE] else units * g.request[slot, r]
+        amount = g.full[node, r] if s.rules[EXCLUSIVE] else units * g.request[slot, r]
         g.profile[segment, node, r] += sign * amount
 
 
@@ -49,6 +50,33 @@ def _add_held(slot: int, segment: int, s: Arrays, g: Grid) -> None:
 
 
 @inner_kernel
+def _split(time: float, s: Arrays, g: Grid) -> int:
+    """Let a segment begin at ``time``, which is not before now; give which."""
+    n = s.counts[SEGMENTS]
+    place_of = np.searchsorted(s.profile_times[:n], time)
+    if place_of < n and s.profile_times[place_of] == time:
+        return int(place_of)
+    for k in range(n, place_of, -1):
+        s.profile_times[k] = s.profile_times[k - 1]
+        g.profile[k] = g.profile[k - 1]
+    s.profile_times[place_of] = time
+    g.profile[place_of] = g.profile[place_of - 1]
+    s.counts[SEGMENTS] = n + 1
+    return int(place_of)
+
+
+@inner_kernel
+def _cut_out(drain: int, now: float, s: Arrays, g: Grid) -> None:
+    """Let nothing be free of the nodes of an announced drain while it lasts."""
+    end = end_of(drain, now, g)
+    first = _split(max(g.drain_times[0, drain], now), s, g)
+    last = _split(end, s, g) if end < np.inf else s.counts[SEGMENTS]
+    for segment in range(first, last):
+        for k in range(g.drain_first[drain], g.drain_first[drain + 1]):
+            g.profile[segment, g.drain_nodes[k]] = 0
+
+
+@inner_kernel
 def make_profile(now: float, s: Arrays, g: Grid) -> None:
     """Make the profile of what running jobs hold, until each one's expected end."""
     if g.settings[POOLED]:
@@ -58,7 +86,7 @@ def make_profile(now: float, s: Arrays, g: Grid) -> None:
     late = first_after(now, s.running, n, s.floats)
     overdue, k = late > 0, late
     s.profile_times[0] = now
-    g.profile[0] = g.free
+    expect_back(g.profile[0], s, g)
     segments = 1
     while k < n or overdue:
         time = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
@@ -73,6 +101,8 @@ def make_profile(now: float, s: Arrays, g: Grid) -> None:
         s.profile_times[segments] = time
         segments += 1
     s.counts[SEGMENTS] = segments
+    for drain in range(g.settings[DRAINS]):
+        _cut_out(drain, now, s, g)
 
 
 @inner_kernel
@@ -164,19 +194,3 @@ def is_sound(s: Arrays, g: Grid) -> bool:
     if g.settings[POOLED]:
         return bool(s.profile_free[: s.counts[SEGMENTS]].min() >= 0)
     return bool(g.profile[: s.counts[SEGMENTS]].min() >= 0)
-
-
-@inner_kernel
-def _split(time: float, s: Arrays, g: Grid) -> int:
-    """Let a segment begin at ``time``, which is not before now; give which."""
-    n = s.counts[SEGMENTS]
-    place_of = np.searchsorted(s.profile_times[:n], time)
-    if place_of < n and s.profile_times[place_of] == time:
-        return int(place_of)
-    for k in range(n, place_of, -1):
-        s.profile_times[k] = s.profile_times[k - 1]
-        g.profile[k] = g.profile[k - 1]
-    s.profile_times[place_of] = time
-    g.profile[place_of] = g.profile[place_of - 1]
-    s.counts[SEGMENTS] = n + 1
-    return int(place_of)

@@ -24,7 +24,7 @@ __all__ = ["backfill_conservative", "backfill_several"]
 @inner_kernel
 def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start a job behind the head if it fits without touching a reservation; give the count of starts."""
-    if not could_fit(slot, s, g) or not fits_now(slot, s, g):
+    if not could_fit(slot, now, s, g) or not fits_now(slot, s, g):
         return n_started
     take(slot, now, s, g)
     begin_placed(slot, now, True, s, g)
@@ -60,7 +60,7 @@ def backfill_several(n_started: int, now: float, s: Arrays, g: Grid) -> int:
         k += 1
     rest, n = s.spare, 0
     for waiting in range(k, s.counts[QUEUED]):
-        if could_fit(s.queue[waiting], s, g):
+        if could_fit(s.queue[waiting], now, s, g):
             rest[n] = s.queue[waiting]
             n += 1
     if s.rules[ORDER] != s.rules[POLICY]:
@@ -118,9 +118,9 @@ def _restore(now: float, s: Arrays, g: Grid) -> bool:
 
 @inner_kernel
 def _is_in_use(g: Grid) -> bool:
-    """Tell whether all nodes on which units are placed are in use."""
+    """Tell whether all nodes on which units are placed are in use, or known to come back."""
     for node in range(len(g.placed)):  # noqa: SIM110  # a kernel knows no generators
-        if g.placed[node] > 0 and g.capacity[node, 0] == 0:
+        if g.placed[node] > 0 and g.back[node] == np.inf:
             return False
     return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,20 @@ from mlsim.batch.arrays import (
     RUNNING,
     places_of,
 )
+from mlsim.batch.failing import AnnouncedDrain
 from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
 from mlsim.batch.resources import grid as at
 from mlsim.batch.resources.allocators import has_window
 from mlsim.batch.resources.answers import Answers, AskedAllocator, keys_of
+from mlsim.batch.resources.drains import drained_from, room_now
 from mlsim.batch.resources.fit import room_for
 from mlsim.batch.resources.future import power_wanted, reserve
 from mlsim.batch.resources.grid import (
     ALLOCATOR,
     CAPPED,
+    DRAINS,
     EVEN,
     MOST_REFUSED,
     N_SETTINGS,
@@ -43,7 +46,7 @@ from mlsim.batch.resources.own import asked_in_kernels
 from mlsim.batch.resources.passes import arrive, make_pass, make_reserving_pass, start_short
 from mlsim.batch.resources.viewing import by_number, view_of, waiting_jobs
 from mlsim.batch.state import BEYOND_CAP, BatchState
-from mlsim.batch.table import HELD, KEY, NUMBER, START, SUBMIT, UNITS
+from mlsim.batch.table import ESTIMATE, EXPECTED, HELD, KEY, NUMBER, START, SUBMIT, UNITS
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.record import Solves
@@ -85,6 +88,8 @@ class ResourceState(BatchState):
         Of random choices of nodes.
     cap
         A cap on power.
+    announced
+        Whether drains may be announced.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class ResourceState(BatchState):
         nodes_one_by_one: bool,
         seed: int = 0,
         cap: PowerCap | None = None,
+        announced: bool = False,
     ) -> None:
         config = _expanded(config)
         n_nodes, n_resources = machine.capacity.shape
@@ -107,11 +113,18 @@ class ResourceState(BatchState):
         self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
         self._profile_of_nodes = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
+        self._drains: tuple[AnnouncedDrain, ...] = ()
+        self._drain_arrays = _drain_arrays(())
+        self._announced = announced
+        # For how many announced drains a node is out of use, and when they will be over.
+        self._drained = np.zeros(n_nodes, np.int64)
+        self._drained_until = np.zeros(n_nodes)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
         self._load(config, requests.exclusive, seed)
         if cap is not None:
             _check_cap(config)
             self._scratch["power"] = np.rint(cap.of_each * _MICRO).astype(np.int64)
+            self._scratch["wakes"] = np.rint(cap.of_waking * _MICRO).astype(np.int64)
             self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
         super().__init__(machine, config, requests, nodes_one_by_one)
         self._cap = cap
@@ -147,6 +160,8 @@ class ResourceState(BatchState):
         """Whether reservations may count units: nodes are alike, and given whole or core by core."""
         alike = bool((self._capacity == self._capacity[0]).all())
         simple = self.requests.exclusive or self.requests.plain
+        if self._announced:  # a job is kept off some nodes, and not off others
+            return False
         return alike and simple and not self._settings[STRICT] and self._allocator is None
 
     # Jobs that come
@@ -310,6 +325,13 @@ class ResourceState(BatchState):
         self.make_room()
         return row
 
+    def may_take(self, slot: int, node: int, now: float) -> bool:
+        """Whether no announced drain of a node keeps a job off it: one that runs, or would start now."""
+        ends = now + self.table.floats[ESTIMATE, slot]
+        if not np.isnan(self.table.floats[START, slot]):
+            ends = self.table.floats[EXPECTED, slot]
+        return not drained_from(node, ends, self.grid) < np.inf
+
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
         if self._cap is not None and self.grid.power[node] > self._settings[POWER_LEFT]:
@@ -333,6 +355,7 @@ class ResourceState(BatchState):
             self._available[node] = 0
             self.grid.capacity[node] = 0
         self._down[node] += 1
+        self._expect_back(node)
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use, if there is no other reason for it to be out of use."""
@@ -347,6 +370,28 @@ class ResourceState(BatchState):
             self._total += self._available[node]
             self._counts[FREE] += self._free_units(node)
             self._counts[EARLY] = 1
+        self._expect_back(node)
+
+    def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
+        """Plan around these announced drains from now on; nodes out of use for them will come back."""
+        self._drains = tuple(sorted(drains, key=lambda drain: drain.start))
+        self._drained[:], self._drained_until[:] = 0, 0.0
+        for drain in self._drains:
+            if drain.has_begun:
+                nodes = np.array(drain.nodes, np.int64)
+                self._drained[nodes] += 1
+                self._drained_until[nodes] = np.maximum(self._drained_until[nodes], drain.end)
+        for node in range(self.n_nodes):
+            self._expect_back(node)
+        self._settings[DRAINS] = len(self._drains)
+        self._drain_arrays = _drain_arrays(self._drains)
+        self.make_room()
+
+    def _expect_back(self, node: int) -> None:
+        """Note when a node is expected to be in use: known only where announced drains are all there is."""
+        reasons, drained = self._down[node], self._drained[node]
+        known = self._drained_until[node] if reasons == drained else np.inf
+        self.grid.back[node] = known if reasons > 0 else -np.inf
 
     def _free_units(self, node: int) -> int:
         """Give what a node in use adds to the free units: one if it is given whole, else its free cores."""
@@ -354,9 +399,9 @@ class ResourceState(BatchState):
             return int(self._available[node, 0] == self._capacity[node, 0])
         return int(self._available[node, 0])
 
-    def room_for(self, slot: int) -> int:
-        """Units of a job that fit now, at most all of them."""
-        found: int = room_for(slot, self.units(slot), self.grid.free, self.arrays, self.grid)
+    def room_for(self, slot: int, now: float) -> int:
+        """Units of a job that could start now, at most all of them."""
+        found: int = room_now(slot, self.units(slot), now, self.arrays, self.grid)
         return found
 
     def reservation(self, slot: int, now: float) -> float:
@@ -382,7 +427,14 @@ class ResourceState(BatchState):
             grown = np.zeros((capacity, n_nodes), np.int64)
             grown[: len(self._plan)] = self._plan
             self._plan = grown
-        self.arrays = self.arrays._replace(rows=self.occupancy.ints, times=self.occupancy.floats)
+        # The begin and the end of each drain add to what a profile of the pool has.
+        times = self.arrays.profile_times
+        most = 2 * capacity + 2 + 2 * len(self._drains)
+        if len(times) < most:
+            times = np.empty(2 * most)
+        self.arrays = self.arrays._replace(
+            rows=self.occupancy.ints, times=self.occupancy.floats, profile_times=times
+        )
         self._places = places_of(self.arrays)
         self._make_grid()
 
@@ -395,12 +447,13 @@ class ResourceState(BatchState):
             profile=self._profile_of_nodes,
             plan=self._plan,
             **self._scratch,
+            **self._drain_arrays,
         )
         self._grid_places = places_of(self.grid)
 
     def _reserve_segments(self) -> None:
-        """Let the profile be long enough: a segment for each running job, two for each waiting."""
-        most = int(self._counts[RUNNING] + 2 * self._counts[QUEUED]) + 3
+        """Let the profile be long enough: a segment a running job, two a waiting one, and two a drain."""
+        most = int(self._counts[RUNNING] + 2 * self._counts[QUEUED]) + 3 + 2 * len(self._drains)
         if len(self._profile_of_nodes) < most:
             self._profile_of_nodes = np.zeros((2 * most, *self._capacity.shape), np.int64)
             self._make_grid()
@@ -417,9 +470,9 @@ def _check_cap(config: BatchConfig) -> None:
     own = not isinstance(config.allocator, Allocator) or not isinstance(config.dispatcher, Dispatcher)
     if several or own or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
-            "batch.power_cap: nodes that add unequal power, other resources than cores, and other allocators "
-            "than first-fit go with dispatcher queue and backfill none, greedy, or easy with one reservation "
-            "only; change that, or take the cap out"
+            "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
+            "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
+            "easy with one reservation only; change that, or take the cap out"
         )
 
 
@@ -450,7 +503,7 @@ def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
         "heap_keys": np.zeros((2, n_nodes)),
         "future": np.zeros((n_nodes, n_resources), np.int64),
         "future_total": np.zeros(n_resources, np.int64),
-        "refused": np.zeros((MOST_REFUSED, n_resources + 1), np.int64),
+        "refused": np.zeros((MOST_REFUSED, n_resources + 2), np.int64),
         "owner": np.zeros(n_nodes, np.int64),
         "window": np.zeros((n_nodes, n_resources), np.int64),
         "near": near,
@@ -458,7 +511,23 @@ def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
         "power": np.zeros(n_nodes, np.int64),
         "used": np.zeros(n_nodes, np.int64),
         "aside": np.zeros(n_nodes, np.int64),
+        "full": machine.capacity.copy(),
+        "back": np.full(n_nodes, -np.inf),
+        "shut": np.zeros(n_nodes, np.int64),
+        "masked": np.zeros((n_nodes, n_resources), np.int64),
+        "wakes": np.zeros(n_nodes, np.int64),
         "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
+    }
+
+
+def _drain_arrays(drains: Sequence[AnnouncedDrain]) -> dict[str, Any]:
+    """Write drains down as the kernels see them."""
+    counts = [len(drain.nodes) for drain in drains]
+    return {
+        "drain_times": np.array([[drain.start for drain in drains], [drain.end for drain in drains]]),
+        "drain_first": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "drain_nodes": np.array([node for drain in drains for node in drain.nodes], np.int64),
+        "drain_shuts": np.zeros(len(drains), np.int64),
     }
 
 

@@ -26,7 +26,7 @@ from mlsim.batch.table import (
     UNITS,
     JobTable,
 )
-from mlsim.batch.view import RunningJobs, StateView, WaitingJobs
+from mlsim.batch.view import Drains, RunningJobs, StateView, WaitingJobs
 
 __all__ = ["by_number", "held_by", "running_jobs", "view_of", "waiting_jobs"]
 
@@ -128,4 +128,11 @@ def view_of(
         exclusive=exclusive,
         waiting=waiting_jobs(waiting, table, g.request),
         running=running_jobs(running, now, table, s, g),
+        drains=_drains(g),
     )
+
+
+def _drains(g: Grid) -> Drains:
+    """Copy what is known of announced drains."""
+    begin, end = np.repeat(g.drain_times, np.diff(g.drain_first), axis=1)
+    return Drains(frozen(g.drain_nodes.copy()), frozen(begin), frozen(end))
