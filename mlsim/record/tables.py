@@ -7,6 +7,7 @@ a simulated run and a real one are analysed by the same code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -143,6 +144,8 @@ class Jobs:
     dispatch_time
         Wall-clock seconds of the pass that started it, where waits count them (NaN if rejected); None where
         they do not.
+    qos
+        Number of the class of service, -1 unknown; None where no job has one.
     """
 
     job_id: Ints
@@ -163,6 +166,7 @@ class Jobs:
     queue: Ints
     partition: Ints
     dispatch_time: Floats | None = None
+    qos: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +453,10 @@ class Solves:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
+    """All tables of one run; ``passes`` has rows only where the scenario asks for them.
+
+    ``names`` are those of codes: column of :class:`Jobs` -> code -> name; no column without names.
+    """
 
     nodes: Nodes
     jobs: Jobs
@@ -463,6 +470,7 @@ class Records:
     outages: Outages = field(default_factory=_no_outages)
     attempts: Attempts = field(default_factory=_no_attempts)
     solves: Solves = field(default_factory=Solves.none)
+    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 _DTYPES = {
