@@ -46,7 +46,7 @@ from mlsim.coordination import (
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.platform.power import power_of
-from mlsim.record import Chunks, Jobs, JobState, Loops, Messages, NodePower, Nodes, PEs, Records, empty
+from mlsim.record import Chunks, Jobs, JobState, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
 from mlsim.scenario import (
     ApplicationConfig,
     ApplicationModel,
@@ -520,10 +520,10 @@ def _records(
     )
 
 
-def _names(workload: Workload, jobs: Jobs) -> dict[str, dict[int, str]]:
+def _names(workload: Workload, jobs: Jobs) -> Names:
     """Give the names that the log has for codes of its jobs."""
     names = names_of(workload.header)
-    return {column: of_codes for column, of_codes in names.items() if getattr(jobs, column) is not None}
+    return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
 
 
 def _of_simulator(batch: BatchSystem) -> dict[str, Any]:

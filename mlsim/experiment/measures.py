@@ -110,7 +110,7 @@ def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunM
     """
     from mlsim.analysis.metrics import breakdown, pass_time_by_queue_length
 
-    jobs, names = run.records.jobs, run.records.names
+    jobs, names = run.records.jobs, run.records.names.of
     by_class = breakdown(jobs, "class", tau)
     groups = by_class if by == "class" else None if by is None else breakdown(jobs, by, tau, names)
     passes = pass_time_by_queue_length(run.records.passes)

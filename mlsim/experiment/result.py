@@ -96,7 +96,7 @@ class Result:
             from mlsim.errors import InputError
 
             raise InputError(f"by({group!r}): no such grouping; allowed: {', '.join(GROUPINGS)}")
-        table: pl.DataFrame = breakdown(self.records.jobs, group, tau, self.records.names)
+        table: pl.DataFrame = breakdown(self.records.jobs, group, tau, self.records.names.of)
         return table
 
     @cached_property

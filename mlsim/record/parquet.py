@@ -145,7 +145,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         }
         | counted
         | ({} if jobs.qos is None else {"qos": jobs.qos})
-        | {f"{column}_name": _names(getattr(jobs, column), of) for column, of in records.names.items()}
+        | {f"{column}_name": _names(getattr(jobs, column), of) for column, of in records.names.of.items()}
     )
 
 

@@ -21,6 +21,7 @@ from mlsim.record.tables import (
     Loops,
     MessageKind,
     Messages,
+    Names,
     NodePower,
     Nodes,
     Occupancy,
@@ -133,7 +134,7 @@ def _read_rejections(path: Path) -> Rejections:
     return Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
 
 
-def _read_names(path: Path) -> dict[str, dict[int, str]]:
+def _read_names(path: Path) -> Names:
     """Read which codes have which names: those of ``user`` are in ``user_name``, and so on."""
     here = set(_schema(path))
     found: dict[str, dict[int, str]] = {}
@@ -143,7 +144,7 @@ def _read_names(path: Path) -> dict[str, dict[int, str]]:
         of_codes, first = np.unique(codes[rows], return_index=True)
         words = names.gather(rows[first]).cast(pl.String).to_list()
         found[column] = dict(zip(of_codes.tolist(), words, strict=True))
-    return {column: names for column, names in found.items() if names}
+    return Names({column: names for column, names in found.items() if names})
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ __all__ = [
     "Loops",
     "MessageKind",
     "Messages",
+    "Names",
     "NodePower",
     "Nodes",
     "Occupancy",
@@ -452,11 +453,21 @@ class Solves:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """All tables of one run; ``passes`` has rows only where the scenario asks for them.
+class Names:
+    """Names of codes.
 
-    ``names`` are those of codes: column of :class:`Jobs` -> code -> name; no column without names.
+    Attributes
+    ----------
+    of
+        Column of :class:`Jobs` -> code -> name; no column without names.
     """
+
+    of: Mapping[str, Mapping[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
     nodes: Nodes
     jobs: Jobs
@@ -470,7 +481,7 @@ class Records:
     outages: Outages = field(default_factory=_no_outages)
     attempts: Attempts = field(default_factory=_no_attempts)
     solves: Solves = field(default_factory=Solves.none)
-    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    names: Names = field(default_factory=lambda: Names({}))
 
 
 _DTYPES = {

@@ -140,7 +140,7 @@ def test_a_run_keeps_codes_and_names(tmp_path, engine):
     assert run.by("queue").select("queue", "jobs").rows() == [("day", 2), ("night", 1)]
     assert run.by("qos")["qos"].to_list() == ["unknown", "high", "low"]
     back = read_tables(tmp_path / "run")
-    assert back.names == run.records.names
+    assert back.names.of == run.records.names.of
     assert np.array_equal(back.jobs.qos, run.records.jobs.qos)
     # The table of a run is a workload, with names.
     assert worded(tmp_path / "run" / "jobs.parquet") == worded(log)
@@ -149,7 +149,7 @@ def test_a_run_keeps_codes_and_names(tmp_path, engine):
 def test_a_run_without_names_has_no_columns_of_names(tmp_path):
     run = mlsim.run(scenario(tmp_path, swf(tmp_path, header="")))
     assert not [name for name in run.jobs.columns if name.endswith("_name") or name == "qos"]
-    assert run.records.names == {}
+    assert run.records.names.of == {}
     assert run.records.jobs.qos is None
 
 
@@ -158,7 +158,7 @@ def test_codes_that_share_a_name_stay_apart(tmp_path):
     run = mlsim.run(scenario(tmp_path, swf(tmp_path, header)), out=tmp_path / "run")
     assert run.jobs["queue_name"].to_list() == ["same", "same", "same", None]
     assert run.by("queue")["queue"].to_list() == ["unknown", "same (0)", "same (1)"]
-    assert read_tables(tmp_path / "run").names["queue"] == {0: "same", 1: "same"}
+    assert read_tables(tmp_path / "run").names.of["queue"] == {0: "same", 1: "same"}
 
 
 def test_users_are_selected_by_the_names_of_any_header(tmp_path):

@@ -32,7 +32,7 @@ def breakdown(
     tau
         The bound of bounded slowdowns, in seconds.
     names
-        ``names`` of the :class:`~mlsim.record.Records`, by which users, queues ... are called.
+        Those of :class:`~mlsim.record.Names`, by which users, queues ... are called.
 
     Returns
     -------
