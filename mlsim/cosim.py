@@ -46,7 +46,7 @@ from mlsim.coordination import (
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.platform.power import power_of
-from mlsim.record import Chunks, JobState, Loops, Messages, NodePower, Nodes, PEs, Records, empty
+from mlsim.record import Chunks, Jobs, JobState, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
 from mlsim.scenario import (
     PLUGIN_KEYS,
     ApplicationConfig,
@@ -64,7 +64,7 @@ from mlsim.scenario import (
     replay_obstacle,
     resolve_path,
 )
-from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
+from mlsim.workload import JobBlock, Rates, Workload, count_marks, names_of, open_workload
 
 __all__ = [
     "Outcome",
@@ -300,7 +300,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     if loops is not None:
         loops.take_abandoned()
     return Outcome(
-        records=_records(scenario, batch, machine, loops, log),
+        records=_records(scenario, batch, machine, loops, log, workload),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -352,7 +352,7 @@ def _replayed(
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks))
     return Outcome(
-        records=_records(scenario, batch, machine, None, None),
+        records=_records(scenario, batch, machine, None, None, workload),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -555,10 +555,13 @@ def _records(
     machine: Machine,
     loops: _LoopApplications | None,
     log: MessageLog | None,
+    workload: Workload,
 ) -> Records:
+    jobs = batch.jobs()
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
-        jobs=batch.jobs(),
+        jobs=jobs,
+        names=_names(workload, jobs),
         occupancy=batch.occupancy_rows(),
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
@@ -567,6 +570,12 @@ def _records(
         rejections=batch.rejections(),
         **({} if isinstance(batch, Replay) else _of_simulator(batch)),
     )
+
+
+def _names(workload: Workload, jobs: Jobs) -> Names:
+    """Give the names that the log has for codes of its jobs."""
+    names = names_of(workload.header)
+    return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
 
 
 def _of_simulator(batch: BatchSystem) -> dict[str, Any]:

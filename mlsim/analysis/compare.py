@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from mlsim.analysis.words import brief, clock, number, share
 from mlsim.record import Jobs
 
-__all__ = ["COMPARED", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
+__all__ = ["COMPARED", "TOLERANCE", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
 
 Ints = NDArray[np.int64]
 Summary = Mapping[str, Any]
 
 _SAME = 1e-6
 """Differences of less than this many seconds are rounding."""
+TOLERANCE = 0.01
+"""One run of each side cannot tell a smaller relative difference from chance: it is shown, not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Compared:
     title
         In words.
     better
-        ``less`` or ``more``; empty where neither is better as such.
+        ``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
+        follow what else the machine does.
     write
         Writes a value for the terminal.
     """
@@ -71,28 +74,31 @@ COMPARED: tuple[Compared, ...] = (
     Compared("jobs.failed", "failed", "less", number),
     Compared("jobs.rejected", "rejected", "less", number),
     Compared("backfilled_share", "backfilled", "", share),
-    Compared("self.pass_time.mean", "mean pass time", "less", brief),
-    Compared("self.pass_time.median", "  median", "less", brief),
-    Compared("self.pass_time.p99", "  p99", "less", brief),
+    Compared("self.pass_time.mean", "mean pass time", "", brief),
+    Compared("self.pass_time.median", "  median", "", brief),
+    Compared("self.pass_time.p99", "  p99", "", brief),
 )
 """In the order of the table. To allocate more is good or bad with what is computed on it."""
 
 
-def compare_metrics(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+def compare_metrics(summaries: Sequence[Summary], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
     """Put metrics side by side, with their differences from the first run.
 
     Parameters
     ----------
     summaries
         Of two runs or more, from :func:`mlsim.analysis.summarize`.
+    tolerance
+        Share of the first run's value up to which another value is not called better or worse.
 
     Returns
     -------
     list of dict
         One a metric of :data:`COMPARED`: ``metric`` (key), ``title``, ``better`` (``less``, ``more`` or
         None), ``values`` of all runs, and for all but the first run ``differences`` (value - first),
-        ``percent`` of the first and ``verdicts``: ``better``, ``worse``, ``same``, or None where no side is
-        better. Where a run has no value, or the first is 0, what follows from it is None.
+        ``percent`` of the first and ``verdicts``: ``better``, ``worse``, ``similar`` (another value within
+        the tolerance), ``same``, or None where no side is better. Where a run has no value, or the first is
+        0, what follows from it is None.
     """
     rows = []
     for metric in COMPARED:
@@ -108,7 +114,7 @@ def compare_metrics(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
                 "percent": [
                     None if by is None or not values[0] else by / abs(values[0]) * 100.0 for by in differences
                 ],
-                "verdicts": [_verdict(values[0], by, metric.better) for by in differences],
+                "verdicts": [_verdict(values[0], by, metric.better, tolerance) for by in differences],
             }
         )
     return rows
@@ -125,11 +131,13 @@ def _difference(first: float | None, other: float | None) -> float | None:
     return None if first is None or other is None else other - first
 
 
-def _verdict(first: float | None, by: float | None, better: str) -> str | None:
+def _verdict(first: float | None, by: float | None, better: str, tolerance: float) -> str | None:
     if by is None or not better or first is None:
         return None
     if math.isclose(first + by, first, rel_tol=1e-9, abs_tol=1e-12):
         return "same"
+    if abs(by) <= tolerance * abs(first):
+        return "similar"
     return "better" if (by < 0) == (better == "less") else "worse"
 
 

@@ -11,12 +11,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlsim.analysis.compare import COMPARED
+from mlsim.analysis.compare import COMPARED, TOLERANCE
 from mlsim.analysis.words import share
 
 __all__ = ["comparison_table", "differences_table", "pairs_table"]
 
-_VERDICTS = {"better": ("▲ better", "green"), "worse": ("▼ worse", "red"), "same": ("= same", "dim")}
+_VERDICTS = {
+    "better": ("▲ better", "green"),
+    "worse": ("▼ worse", "red"),
+    "similar": ("≈ similar", "dim"),
+    "same": ("= same", "dim"),
+}
 _METRICS = {metric.key: metric for metric in COMPARED}
 _BESIDE = 4
 """So many runs have their values beside each other."""
@@ -24,7 +29,9 @@ _MOST_KEYS = 12
 """Scenarios that differ in more keys than this are different things."""
 
 
-def comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> RenderableType:
+def comparison_table(
+    labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], tolerance: float = TOLERANCE
+) -> RenderableType:
     """Lay out metrics: all runs beside each other if there are more than two, then each against the first.
 
     Parameters
@@ -34,36 +41,51 @@ def comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]]
     metrics
         From :func:`mlsim.analysis.compare.compare_metrics`. Those that no run has, or that are 0 in all, are
         left out.
+    tolerance
+        With which they were made.
     """
     shown = [metric for metric in metrics if any(metric["values"])]
     blocks: list[RenderableType] = []
     if len(labels) > 2:
-        blocks += [_side_by_side(labels, shown, first) for first in range(0, len(labels), _BESIDE)]
+        firsts = range(0, len(labels), _BESIDE)
+        blocks += [_side_by_side(labels, shown, first, tolerance) for first in firsts]
     blocks += [_against_first(labels, shown, place) for place in range(1, len(labels))]
+    words = (
+        f"better, worse: by more than {tolerance * 100:g} % (--tolerance); wall-clock times are not judged."
+    )
+    blocks.append(Text(words, "dim"))
     return Group(*(Padding(block, (0, 0, 1, 0), expand=False) for block in blocks))
 
 
-def _side_by_side(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], first: int) -> Table:
-    """Values of some runs; the best of each metric, of all runs, is green and has a star."""
+def _side_by_side(
+    labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], first: int, tolerance: float
+) -> Table:
+    """Values of some runs; those within the tolerance of the best of all runs are green and have a star."""
     shown = slice(first, first + _BESIDE)
     table = _table("all runs", labels[shown])
     for metric in metrics:
-        known, best = _METRICS[metric["metric"]], _best(metric)
-        cells = (_starred(known.write(value), value == best) for value in metric["values"][shown])
+        known = _METRICS[metric["metric"]]
+        starred = _good(metric, tolerance)[shown]
+        cells = (
+            _starred(known.write(value), good)
+            for value, good in zip(metric["values"][shown], starred, strict=True)
+        )
         table.add_row(known.title, *cells)
     return table
 
 
-def _best(metric: Mapping[str, Any]) -> float:
-    """Give the best value; NaN, which is no value, where none is."""
+def _good(metric: Mapping[str, Any], tolerance: float) -> list[bool]:
+    """Tell which values are the best or within the tolerance of it; none where that holds for all."""
     known = [value for value in metric["values"] if value is not None]
-    if not metric["better"] or len(set(known)) < 2:
-        return float("nan")
-    return float(min(known) if metric["better"] == "less" else max(known))
+    if not metric["better"] or not known:
+        return [False] * len(metric["values"])
+    best = min(known) if metric["better"] == "less" else max(known)
+    good = [value is not None and abs(value - best) <= tolerance * abs(best) for value in metric["values"]]
+    return good if sum(good) < len(known) else [False] * len(good)
 
 
-def _starred(word: str, best: bool) -> Text:
-    return Text(f"{word} *", "green") if best else Text(f"{word}  ")
+def _starred(word: str, good: bool) -> Text:
+    return Text(f"{word} *", "green") if good else Text(f"{word}  ")
 
 
 def _against_first(labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], place: int) -> Table:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlsim.analysis.metrics import SLOWDOWN_BINS
+from mlsim.analysis.metrics import CODED, SLOWDOWN_BINS
 from mlsim.analysis.words import brief, clock, number, share
 
 __all__ = ["breakdown_table", "metrics_table", "pass_time_table"]
@@ -22,7 +22,8 @@ Write = Callable[[float | None], str]
 _AGGREGATES = ("mean", "std", "median", "p90", "p99", "max")
 _PASS_TIMES = ("mean", "median", "p90", "p99", "max")
 _MOST_ROWS = 25
-"""So many users or queues are shown: those with most jobs."""
+"""So many users, queues ... are shown: those with most jobs."""
+_LONGEST_LABEL = 24
 
 
 def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataFrame) -> RenderableType:
@@ -113,13 +114,13 @@ def breakdown_table(table: pl.DataFrame, by: str) -> RenderableType:
     table
         From :func:`mlsim.analysis.metrics.breakdown`.
     by
-        What it is grouped by. Of users and queues those with most jobs are shown.
+        What it is grouped by. Of users, queues and the like those with most jobs are shown.
     """
     if by == "week":
         words = "so far: mean over all jobs ended by then; p10, p90: of the means of the weeks so far"
         return Group(_rows(by, table, _WEEKLY), Text(f"b.s.: bounded slowdown; {words}", "dim"))
     shown = table
-    if by in ("user", "queue") and table.height > _MOST_ROWS:
+    if by in CODED and table.height > _MOST_ROWS:
         shown = table.sort("jobs", descending=True, maintain_order=True).head(_MOST_ROWS)
     left = table.height - shown.height
     more = f"; {left} more with fewer jobs are in --csv and --json" if left else ""
@@ -157,5 +158,6 @@ _WEEKLY: Sequence[_Column] = (
 def _rows(by: str, table: pl.DataFrame, columns: Sequence[_Column]) -> Table:
     laid_out = _table(f"by {by}", [title for title, _, _ in columns])
     for row in table.iter_rows(named=True):
-        laid_out.add_row(row[by], *(write(row[key]) for _, key, write in columns))
+        label = row[by] if len(row[by]) <= _LONGEST_LABEL else f"{row[by][: _LONGEST_LABEL - 1]}…"
+        laid_out.add_row(Text(label), *(write(row[key]) for _, key, write in columns))
     return laid_out

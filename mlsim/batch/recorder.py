@@ -63,6 +63,7 @@ class JobRecorder:
         rows = max(self._rows, int(numbers.max()) + 1)
         block = {name: self._table.column(source)[slots] for name, source in _COLUMNS.items()}
         block["working"] = self._requests.working(block["processors"], block["cores"])
+        self._take_qos(block, slots)
         for name, column in self._columns.items():
             column.reserve(rows, self._rows)
             column.array[numbers] = block[name]
@@ -71,6 +72,16 @@ class JobRecorder:
         self._table.give_back(slots)
         if rows > HELD_ROWS:
             let_go_of_freed()
+
+    def _take_qos(self, block: dict[str, NDArray[Any]], slots: NDArray[np.int64]) -> None:
+        """Take the classes of service over, from the first job on that has one."""
+        qos = self._table.column("qos")[slots]
+        if "qos" not in self._columns and (qos != -1).any():
+            column = self._columns["qos"] = GrowingArray(np.int64)
+            column.reserve(self._rows, 0)
+            column.array[: self._rows] = -1
+        if "qos" in self._columns:
+            block["qos"] = qos
 
     def jobs(self) -> Jobs:
         """Give all rows in order of arrival: row k is the job with number k."""

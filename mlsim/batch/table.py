@@ -38,6 +38,7 @@ INTS: Final = (
     "loop_iterations",  # of its own loop; -1: as the scenario says
     "loop_limit",
     "account",  # of fairshare: its owner
+    "qos",
 )
 FLOATS: Final = (
     "submit_time",
@@ -63,7 +64,7 @@ _INT_INDEX = {name: i for i, name in enumerate(INTS)}
 _FLOAT_INDEX = {name: i for i, name in enumerate(FLOATS)}
 _FROM_BLOCK = (
     *("job_id", "processors", "user", "group", "executable", "queue", "partition"),
-    *("loop_iterations", "loop_limit"),
+    *("loop_iterations", "loop_limit", "qos"),
 )
 
 

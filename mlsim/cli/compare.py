@@ -41,6 +41,9 @@ def compare(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     tau: Annotated[float, typer.Option(help="Bound of bounded slowdowns, in s.", min=1e-9)] = 10.0,
+    tolerance: Annotated[
+        float, typer.Option(help="Relative difference up to which no run is called better.", min=0.0)
+    ] = 0.01,
 ) -> None:
     """Compare RUNs with the first: metrics with differences and which is better, jobs in pairs, pictures."""
     from mlsim.experiment.comparison import compare as compare_runs
@@ -49,7 +52,7 @@ def compare(
     for target in filter(None, (pictures, out)):
         check_target(target)
     names = None if labels is None else [name.strip() for name in labels.split(",")]
-    comparison = compare_runs(*runs, labels=names, tau=tau)
+    comparison = compare_runs(*runs, labels=names, tau=tau, tolerance=tolerance)
     if pictures is not None:
         comparison.draw(pictures)
     if out is not None:
@@ -72,7 +75,7 @@ def _print(comparison: RunComparison) -> None:
     if comparison.differences:
         console.print(differences_table(comparison.labels, comparison.differences))
         console.print()
-    console.print(comparison_table(comparison.labels, comparison.metrics))
+    console.print(comparison_table(comparison.labels, comparison.metrics, comparison.tolerance))
     console.print(pairs_table(comparison.labels, comparison.pairs))
     for note in comparison.notes:
         console.print(f"\nNote: {note}", style="yellow", highlight=False)

@@ -48,8 +48,8 @@ def check(
 ) -> None:
     """Check FILE, and that the files it names are there and can be read, without simulating.
 
-    Code that it names is parsed, and not executed unless --plugins is given. If FILE is the directory of a run,
-    say which of its files are damaged, missing or not of the run.
+    Code that it names is parsed, and not executed unless --plugins is given. If FILE is the directory of
+    a run, say which of its files are damaged, missing or not of the run.
     """
     from mlsim.cli.results import check_results, hold_results
 

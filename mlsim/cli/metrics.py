@@ -25,7 +25,11 @@ class Grouping(StrEnum):
     CLASS = "class"
     SIZE = "size"
     USER = "user"
+    GROUP = "group"
+    EXECUTABLE = "executable"
     QUEUE = "queue"
+    PARTITION = "partition"
+    QOS = "qos"
     WEEK = "week"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,10 +30,13 @@ class RunComparison:
         Two or more.
     tau
         The bound of bounded slowdowns, in seconds.
+    tolerance
+        Share of the first run's value up to which another is not called better or worse.
     """
 
     runs: tuple[StoredRun, ...]
     tau: float
+    tolerance: float = 0.01
 
     @property
     def labels(self) -> list[str]:
@@ -51,7 +55,7 @@ class RunComparison:
         """Metrics side by side; see :func:`mlsim.analysis.compare.compare_metrics`."""
         from mlsim.analysis.compare import compare_metrics
 
-        return compare_metrics(self.summaries)
+        return compare_metrics(self.summaries, self.tolerance)
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -115,6 +119,7 @@ class RunComparison:
         plain: dict[str, Any] = json_safe(
             {
                 "tau": self.tau,
+                "tolerance": self.tolerance,
                 "runs": [
                     {"run": run.label, "directory": None if run.directory is None else str(run.directory)}
                     for run in self.runs
@@ -192,7 +197,10 @@ def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:
 
 
 def compare(
-    *runs: Result | str | Path, labels: Sequence[str] | None = None, tau: float = TAU
+    *runs: Result | str | Path,
+    labels: Sequence[str] | None = None,
+    tau: float = TAU,
+    tolerance: float = 0.01,
 ) -> RunComparison:
     """Compare runs with the first of them.
 
@@ -204,6 +212,9 @@ def compare(
         Names for the runs; by default those of their directories, or of their scenarios.
     tau
         The bound of bounded slowdowns, in seconds.
+    tolerance
+        Share of the first run's value up to which another is not called better or worse: one run a side
+        cannot tell smaller differences from chance. Wall-clock times are never judged.
 
     Returns
     -------
@@ -224,6 +235,8 @@ def compare(
     >>> comparison.pairs[0]["paired"]
     200
     """
+    if not 0 <= tolerance < math.inf:
+        raise InputError(f"tolerance is {tolerance}; allowed: a number from 0 up, such as 0.01 for 1 %")
     found: list[Result | Path] = []
     for run in runs:
         found += [run] if isinstance(run, Result) else find_runs([run])
@@ -236,6 +249,7 @@ def compare(
             for run, name in zip(found, names, strict=True)
         ),
         tau,
+        tolerance,
     )
 
 

@@ -104,15 +104,15 @@ def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunM
     run
         The run.
     by
-        What to group jobs by besides their class: ``class``, ``size``, ``user``, ``queue`` or ``week``.
+        What to group jobs by besides their class: one of :data:`mlsim.analysis.metrics.GROUPINGS`.
     tau
         The bound of bounded slowdowns, in seconds.
     """
     from mlsim.analysis.metrics import breakdown, pass_time_by_queue_length
 
-    jobs = run.records.jobs
+    jobs, names = run.records.jobs, run.records.names.of
     by_class = breakdown(jobs, "class", tau)
-    groups = by_class if by == "class" else None if by is None else breakdown(jobs, by, tau)
+    groups = by_class if by == "class" else None if by is None else breakdown(jobs, by, tau, names)
     passes = pass_time_by_queue_length(run.records.passes)
     return RunMetrics(run, summary_of(run, tau), by_class, passes, by, groups)
 

@@ -73,8 +73,8 @@ class Result:
         Parameters
         ----------
         group
-            ``class`` (short, medium, long), ``size`` (processors in powers of two), ``user``, ``queue`` or
-            ``week``.
+            ``class`` (short, medium, long), ``size`` (processors in powers of two), ``week``; or by name
+            or number ``user``, ``group``, ``executable``, ``queue``, ``partition``, ``qos``.
         tau
             The bound of bounded slowdowns, in seconds.
 
@@ -96,7 +96,7 @@ class Result:
             from mlsim.errors import InputError
 
             raise InputError(f"by({group!r}): no such grouping; allowed: {', '.join(GROUPINGS)}")
-        table: pl.DataFrame = breakdown(self.records.jobs, group, tau)
+        table: pl.DataFrame = breakdown(self.records.jobs, group, tau, self.records.names.of)
         return table
 
     @cached_property

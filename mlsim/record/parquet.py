@@ -46,6 +46,8 @@ from mlsim.record.tables import (
     SolveStatus,
 )
 
+Ints = NDArray[np.int64]
+
 __all__ = [
     "attempt_frame",
     "chunk_frame",
@@ -105,7 +107,8 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         ``technique``; and what follows from the times: ``wait_time``, ``response_time`` (s), ``slowdown``,
         ``bounded_slowdown`` (τ = 10 s). Where waits count the dispatcher's own time, also ``dispatch_time``
         (s of wall clock, part of the wait). ``restarts`` after failures, and ``lost_core_seconds`` that
-        failures cost; ``energy`` (J), if the power of the nodes is known.
+        failures cost; ``energy`` (J), if the power of the nodes is known. ``qos`` (-1: unknown), if a job has
+        one; and where codes have names ``user_name``, ``group_name`` ... (null: it has none).
     """
     jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)
     counted = {} if jobs.dispatch_time is None else {"dispatch_time": jobs.dispatch_time}
@@ -141,6 +144,8 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
             **({} if energy is None else {"energy": energy}),
         }
         | counted
+        | ({} if jobs.qos is None else {"qos": jobs.qos})
+        | {f"{column}_name": _names(getattr(jobs, column), of) for column, of in records.names.of.items()}
     )
 
 
@@ -466,6 +471,16 @@ def _words(codes: NDArray[np.int8], kind: type[IntEnum]) -> pl.Series:
     """Codes of a closed set as its words: one byte a row, and a text to whoever reads it."""
     words = [member.name.lower().replace("_", "-") for member in kind]
     return pl.Series(words, dtype=pl.Enum(words)).gather(codes.astype(np.uint32))
+
+
+def _names(codes: Ints, names: Mapping[int, str]) -> pl.Series:
+    """Names of codes, null for those without; several codes may have one name."""
+    known = np.array(sorted(names), np.int64)
+    words = {name: place for place, name in enumerate(dict.fromkeys(names[code] for code in known.tolist()))}
+    places = np.array([words[names[code]] for code in known.tolist()], np.int64)
+    nearest = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    rows = np.where(known[nearest] == codes, places[nearest], len(words))
+    return pl.Series([*words, None], dtype=pl.Enum(list(words))).gather(rows)
 
 
 def _constant(word: str | None, rows: int) -> pl.Series:

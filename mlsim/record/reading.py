@@ -23,6 +23,7 @@ from mlsim.record.tables import (
     Loops,
     MessageKind,
     Messages,
+    Names,
     NodePower,
     Nodes,
     Occupancy,
@@ -108,6 +109,7 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         jobs=jobs,
         occupancy=_read(directory / "occupancy.parquet", Occupancy, numbers),
         rejections=_read_rejections(directory / "jobs.parquet"),
+        names=_read_names(directory / "jobs.parquet"),
         **{name: optional.get(name, empty(table)) for name, table in _OPTIONAL.items()},
     )
 
@@ -134,6 +136,19 @@ def _read_rejections(path: Path) -> Rejections:
             return Rejections.none()
         codes = reasons.replace_strict(words, list(range(len(words))), return_dtype=pl.Int32)
         return Rejections(rows.cast(pl.Int64).to_numpy(), codes.to_numpy(), tuple(words))
+
+
+def _read_names(path: Path) -> Names:
+    """Read which codes have which names: those of ``user`` are in ``user_name``, and so on."""
+    here = set(_schema(path))
+    found: dict[str, dict[int, str]] = {}
+    for column in sorted(name for name in here if f"{name}_name" in here):
+        codes, names = _column(path, Jobs, column, "Ints"), _series(path, f"{column}_name")
+        rows = names.is_not_null().arg_true().to_numpy()
+        of_codes, first = np.unique(codes[rows], return_index=True)
+        words = names.gather(rows[first]).cast(pl.String).to_list()
+        found[column] = dict(zip(of_codes.tolist(), words, strict=True))
+    return Names({column: names for column, names in found.items() if names})
 
 
 @dataclass(frozen=True)

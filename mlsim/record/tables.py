@@ -7,6 +7,7 @@ a simulated run and a real one are analysed by the same code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ __all__ = [
     "Loops",
     "MessageKind",
     "Messages",
+    "Names",
     "NodePower",
     "Nodes",
     "Occupancy",
@@ -144,6 +146,8 @@ class Jobs:
     dispatch_time
         Wall-clock seconds of the pass that started it, where waits count them (NaN if rejected); None where
         they do not.
+    qos
+        Number of the class of service, -1 unknown; None where no job has one.
     """
 
     job_id: Ints
@@ -164,6 +168,7 @@ class Jobs:
     queue: Ints
     partition: Ints
     dispatch_time: Floats | None = None
+    qos: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,6 +454,19 @@ class Solves:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Names of codes.
+
+    Attributes
+    ----------
+    of
+        Column of :class:`Jobs` -> code -> name; no column without names.
+    """
+
+    of: Mapping[str, Mapping[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
@@ -464,6 +482,7 @@ class Records:
     outages: Outages = field(default_factory=_no_outages)
     attempts: Attempts = field(default_factory=_no_attempts)
     solves: Solves = field(default_factory=Solves.none)
+    names: Names = field(default_factory=lambda: Names({}))
 
 
 _DTYPES = {

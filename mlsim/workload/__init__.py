@@ -7,6 +7,7 @@ from mlsim.workload.eurora import eurora
 from mlsim.workload.fields import Field
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.kit import kit
+from mlsim.workload.names import names_of
 from mlsim.workload.rates import Rates
 from mlsim.workload.source import Workload, open_workload
 from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
@@ -26,6 +27,7 @@ __all__ = [
     "esp",
     "eurora",
     "kit",
+    "names_of",
     "open_workload",
     "read_swf",
     "write_csv",

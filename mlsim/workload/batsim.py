@@ -54,7 +54,7 @@ from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, typed_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
-from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.fields import N_COLUMNS, Field
 from mlsim.workload.header import Header, is_header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.named import NamedColumns, number_words, other_directives
@@ -119,7 +119,7 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
     if "nb_res" in content:
         header["nb_res"] = str(content["nb_res"])
     numbers = _numbers(names, header)
-    columns = np.full((len(Field) + len(LoopField), len(jobs)), -1.0)
+    columns = np.full((N_COLUMNS, len(jobs)), -1.0)
     sound = np.ones(len(jobs), np.bool_)
     given = {"id": pl.Series(numbers)} | {
         key: _series(job.get(key) for job in jobs) for key in (*_FIELDS, *_OTHERS) if key != "id"

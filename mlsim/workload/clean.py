@@ -243,4 +243,5 @@ def _as_jobs(
         loop_iterations=log.loop_iterations.astype(np.int64),
         loop_limit=log.loop_limit.astype(np.int64),
         log_wait=log.wait_time,
+        qos=log.qos.astype(np.int64),
     )

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
-from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.fields import ClassField, Field, LoopField
 from mlsim.workload.header import Header
 
 __all__ = ["KNOWN", "check_names", "text_column", "typed_column"]
@@ -27,15 +27,16 @@ _REQUIRED = {
     "processors": Field.REQUESTED_PROCESSORS,
 }
 _OPTIONAL = {"status": Field.STATUS}
-_NAMED = {
+_NAMED: dict[str, Field | ClassField] = {
     "user": Field.USER,
     "group": Field.GROUP,
     "executable": Field.EXECUTABLE,
     "queue": Field.QUEUE,
     "partition": Field.PARTITION,
+    "qos": ClassField.QOS,
 }
 _LOOP = {field.name.lower(): field for field in LoopField}
-KNOWN: dict[str, Field | LoopField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
+KNOWN: dict[str, Field | LoopField | ClassField] = _REQUIRED | _ALIASES | _OPTIONAL | _NAMED | _LOOP
 """Column of the log for each name that is understood."""
 
 _SHOWN_NAMES, _SHOWN_LETTERS = 40, 60

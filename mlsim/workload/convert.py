@@ -17,12 +17,13 @@ import numpy as np
 from mlsim.errors import InputError, OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload.compression import compressed_writer
-from mlsim.workload.fields import Field
+from mlsim.workload.fields import CODED, Field
 from mlsim.workload.formats import LogReader, format_of
 from mlsim.workload.header import Header, is_directive
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 from mlsim.workload.named import NamedColumns, log_of, named_columns
+from mlsim.workload.names import directives_of, listed_names, names_of
 from mlsim.workload.rates import Rates
 from mlsim.workload.source import AS_LOGGED, open_workload
 from mlsim.workload.swf import read_swf
@@ -141,11 +142,13 @@ def _shifted(header: Header, origin: float) -> Header:
 def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
     if to is WorkloadFormat.SWF:
-        lost = [name for name in _LOOP if np.any(getattr(log, name) != -1)]
+        lost = [name for name in (*_LOOP, "qos") if np.any(getattr(log, name) != -1)]
         lost += [] if log.asked is None else list(log.asked.columns())
+        lines, names = directives_of(listed_names(header)), listed_names(header)
         kept = {*_directives(header), "request_columns"}
+        kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
-    held = {*_NAMED, "requested_time", "status", "user", "group", "executable", "queue", "partition", *_LOOP}
+    held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP}
     held.add("asked")
     lost = [
         field.name
@@ -166,11 +169,13 @@ def _directives(header: Header) -> Header:
 
 def _write_swf(path: Path, log: LogBlock, header: Header, extras: list[tuple[str, ...]] | None) -> None:
     columns = {field: getattr(log, field.label) for field in Field}
-    write_swf(path, _directives(header), columns, extras)
+    lines = _directives(header) | directives_of(listed_names(header))
+    write_swf(path, lines, columns, extras)
 
 
 def _write_named(path: Path, log: LogBlock, header: Header, to: WorkloadFormat, source: Path) -> None:
-    columns = named_columns(log, header)
+    # Where the header stays, so do the codes to which it has the names.
+    columns = named_columns(log, header, all_names=to is WorkloadFormat.CSV)
     if to is WorkloadFormat.BATSIM:
         _check_for_batsim(log, source)
     write = _writer(to)

@@ -10,7 +10,7 @@ walltime (or estimate)    yes       requested time [s]
 processors                yes       whole number
 status                    no        as in SWF: 1 completed, 0 failed, 5 cancelled
 user, group, executable,  no        whole numbers; or names, which become 1, 2, ... in the order
-queue, partition                    in which they first appear (the header keeps `<column>_names`)
+queue, partition, qos               in which they first appear (the header keeps `<column>_names`)
 loop_iterations           no        iterations of the loop that the job executes, from 1 up
 loop_limit                no        most steps of a pixel in its Mandelbrot image, from 1 up
 units                     no        identical units of the job, from 1 up; processors must divide by it
@@ -41,7 +41,7 @@ from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, check_names, text_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
-from mlsim.workload.fields import SCHEDULED, Field, LoopField
+from mlsim.workload.fields import N_COLUMNS, SCHEDULED, Field
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.request_columns import is_request, read_asked
@@ -107,7 +107,7 @@ def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
         ).select(pl.all().str.strip_chars())
     if cells.height != records.lines.size:
         raise InputError(f"{path}: cannot be read as CSV; is a quote opened and never closed?")
-    columns = np.full((len(Field) + len(LoopField), cells.height), -1.0)
+    columns = np.full((N_COLUMNS, cells.height), -1.0)
     sound = np.ones(cells.height, np.bool_)
     header: Header = {}
     for name in (name for name in records.names if name in KNOWN):

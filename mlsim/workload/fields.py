@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST_WHOLE", "SCHEDULED", "Field", "LoopField"]
+__all__ = ["CODED", "LARGEST_WHOLE", "N_COLUMNS", "SCHEDULED", "ClassField", "Field", "LoopField"]
 
 
 class Field(IntEnum):
@@ -95,6 +95,31 @@ class LoopField(IntEnum):
         fits: NDArray[np.bool_] = whole & ((values >= 1) | (values == -1))
         return fits
 
+
+class ClassField(IntEnum):
+    """A column about the terms on which a job runs; SWF logs do not have it, -1 is "not known".
+
+    Its place follows those of :class:`LoopField`. ``QOS`` is the class (quality) of service, a code.
+    """
+
+    QOS = 20
+
+    @property
+    def expected(self) -> str:
+        """What values can stand in this column, for messages."""
+        return "a whole number"
+
+    def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """For each of the values: can it stand in this column."""
+        fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
+        return fits
+
+
+N_COLUMNS = len(Field) + len(LoopField) + len(ClassField)
+"""Columns of a log, those of SWF first."""
+
+CODED = ("user", "group", "executable", "queue", "partition", "qos")
+"""Columns of codes, which may have names."""
 
 _MEASURES = frozenset(
     {

@@ -53,6 +53,8 @@ class JobBlock:
         Most steps of a pixel in its Mandelbrot image, -1 if the scenario decides.
     log_wait
         How long it waited in the log [s], -1 if not known, as it is where nothing is given.
+    qos
+        Number of the class of service, -1 if not known, as it is where nothing is given.
     asked
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     """
@@ -72,11 +74,14 @@ class JobBlock:
     loop_iterations: Ints
     loop_limit: Ints
     log_wait: Floats = field(default_factory=lambda: np.empty(0))
+    qos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     asked: Asked | None = None
 
     def __post_init__(self) -> None:
         if self.log_wait.size != self.job_id.size:
             object.__setattr__(self, "log_wait", np.full(self.job_id.size, -1.0))
+        if self.qos.size != self.job_id.size:
+            object.__setattr__(self, "qos", np.full(self.job_id.size, -1, np.int64))
 
     def __len__(self) -> int:
         return self.job_id.size

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.workload.asked import Asked, joined
-from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.fields import ClassField, Field, LoopField
 
 __all__ = ["LogBlock"]
 
@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
-    The attributes are the columns of :class:`Field` and those of :class:`LoopField`, under the same names.
-    ``asked`` is what the log says of units and resources; None where it says nothing.
+    The attributes are the columns of :class:`Field`, :class:`LoopField` and :class:`ClassField`, under the
+    same names. ``asked`` is what the log says of units and resources; None where it says nothing.
     """
 
     job_id: Floats
@@ -45,6 +45,7 @@ class LogBlock:
     think_time: Floats
     loop_iterations: Floats
     loop_limit: Floats
+    qos: Floats
     asked: Asked | None = None
 
     def __len__(self) -> int:
@@ -52,7 +53,7 @@ class LogBlock:
 
     @staticmethod
     def from_columns(columns: Floats, asked: Asked | None = None) -> LogBlock:
-        """Take the columns from an array of shape (20, jobs), or (18, jobs) without those of the loop."""
+        """Take the columns from an array of shape (21, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
@@ -77,4 +78,4 @@ class LogBlock:
 
 
 _NAMES = tuple(field.name for field in fields(LogBlock) if field.name != "asked")
-_PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField)}
+_PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField)}

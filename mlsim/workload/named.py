@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -12,6 +13,7 @@ from mlsim.workload.fields import LARGEST_WHOLE
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.names import listed_names, names_of
 
 __all__ = ["NamedColumns", "log_of", "named_columns", "number_words", "other_directives"]
 
@@ -21,12 +23,14 @@ NamedColumns = dict[str, Floats | NDArray[np.int64] | list[str]]
 
 IF_KNOWN = (
     *("status", "user", "group", "executable", "queue", "partition"),
-    *("loop_iterations", "loop_limit"),
+    *("qos", "loop_iterations", "loop_limit"),
 )
 _MADE_BY_READING = ("ignored_columns", "request_columns", "nb_res")
 
 
-def named_columns(jobs: JobBlock | LogBlock, header: Header | None = None) -> NamedColumns:
+def named_columns(
+    jobs: JobBlock | LogBlock, header: Header | None = None, *, all_names: bool = False
+) -> NamedColumns:
     """Name the columns of jobs.
 
     Parameters
@@ -36,14 +40,17 @@ def named_columns(jobs: JobBlock | LogBlock, header: Header | None = None) -> Na
         where these are known, else the allocated ones.
     header
         Its ``<column>_names`` take the place of a column's codes.
+    all_names
+        Whether names that the header has in lines (``Queue: 3 night``) do so too, where every code of the
+        column has one of its own.
 
     Returns
     -------
     dict
         ``job_id``, ``submit_time`` (s), ``run_time`` (s), ``estimate`` (s), ``processors``; then those of
-        ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``, ``loop_iterations``,
-        ``loop_limit`` that are known; ``units`` and ``request_<resource>`` where the jobs say what
-        they ask for.
+        ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``, ``qos``,
+        ``loop_iterations``, ``loop_limit`` that are known; ``units`` and ``request_<resource>`` where
+        the jobs say what they ask for.
     """
     if isinstance(jobs, LogBlock):
         requested = jobs.requested_processors
@@ -58,18 +65,24 @@ def named_columns(jobs: JobBlock | LogBlock, header: Header | None = None) -> Na
         "estimate": estimate,
         "processors": _whole(processors),
     }
+    names = (names_of if all_names else listed_names)(header or {})
     for name in IF_KNOWN:
         codes = getattr(jobs, name)
         if np.any(codes != -1):
-            names = (header or {}).get(f"{name}_names")
-            columns[name] = (
-                _whole(codes)
-                if names is None
-                else [names[int(code) - 1] if code > 0 else "" for code in codes.tolist()]
-            )
+            words = _words(codes, names.get(name, {}))
+            columns[name] = _whole(codes) if words is None else words
     if jobs.asked is not None:
         columns.update(jobs.asked.columns())
     return columns
+
+
+def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[str] | None:
+    """Give the name of each code, an empty one for -1; None unless the names tell the codes apart."""
+    found = [int(code) for code in np.unique(codes) if code != -1]
+    used = [names.get(code, "") for code in found]
+    if len(set(used) - {""}) < len(found) or all(name.lstrip("+-").isdecimal() for name in used):
+        return None
+    return [names[int(code)] if code != -1 else "" for code in codes.tolist()]
 
 
 def log_of(jobs: JobBlock) -> LogBlock:

@@ -22,10 +22,11 @@ from mlsim._files.parquet import read_columns, read_metadata, read_schema, refus
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, check_names, typed_column
 from mlsim.workload.compression import read_whole
-from mlsim.workload.fields import Field, LoopField
+from mlsim.workload.fields import CODED, N_COLUMNS, Field
 from mlsim.workload.header import Header, header_of_json
 from mlsim.workload.log import LogBlock
 from mlsim.workload.named import NamedColumns, other_directives
+from mlsim.workload.names import directives_of, names_of
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["ParquetLog", "read_parquet", "write_parquet"]
@@ -66,14 +67,15 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     check_names(str(path), names)
     known = [name for name in names if name in KNOWN]
     requests = [name for name in names if is_request(name)]
-    table = read_columns(content, path, known + requests)
+    words = [f"{name}_name" for name in CODED if name in known and f"{name}_name" in names]
+    table = read_columns(content, path, known + requests + words)
     metadata = read_metadata(content, path).get(_METADATA, "{}")
     if not table.height:
         raise InputError(f"{path}: holds no job")
     header = header_of_json(metadata)
     if header is None:
         raise InputError(f"{path}: its metadata {_METADATA} is no JSON object of texts and lists of texts")
-    columns = np.full((len(Field) + len(LoopField), table.height), -1.0)
+    columns = np.full((N_COLUMNS, table.height), -1.0)
     sound = np.ones(table.height, np.bool_)
 
     def complain(name: str, fits: Mask, expected: str) -> None:
@@ -91,6 +93,12 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
         complain(name, fits, KNOWN[name].expected)
         columns[KNOWN[name]] = values
         sound &= fits
+    said = names_of(header)
+    for word in words:
+        column = word.removesuffix("_name")
+        with _as_needed(path, word, table):
+            of_codes = {column: _names_in(table[column], table[word])}
+        header |= {} if column in said else directives_of(of_codes)
     asked_columns = {}
     for name in requests:
         with _as_needed(path, name, table):
@@ -100,10 +108,19 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     sound &= fits
     if requests:
         header["request_columns"] = requests
-    ignored = [name for name in names if name not in KNOWN and name not in requests]
+    ignored = [name for name in names if name not in KNOWN and name not in requests + words]
     if ignored:
         header["ignored_columns"] = ignored
     return ParquetLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
+
+
+def _names_in(codes: pl.Series, names: pl.Series) -> dict[int, str]:
+    """Give the name that each code has in the same row, the first if there are several."""
+    if not codes.dtype.is_numeric():
+        return {}
+    pairs = pl.DataFrame({"code": codes.cast(pl.Int64), "name": names.cast(pl.String)})
+    named = pairs.drop_nulls().filter(pl.col("code") >= 0).unique("code", keep="first").sort("code")
+    return dict(zip(named["code"].to_list(), named["name"].to_list(), strict=True))
 
 
 def _as_needed(path: Path, name: str, table: pl.DataFrame) -> AbstractContextManager[None]:

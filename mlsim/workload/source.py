@@ -26,6 +26,7 @@ from mlsim.workload.formats import LogReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.names import names_of
 from mlsim.workload.order import DisorderCount, DuplicateCount, TooDisorderedError, in_order
 from mlsim.workload.rates import Rates
 from mlsim.workload.select import Selection, Span, find_span, rows_in
@@ -224,14 +225,14 @@ def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
 
 
 def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple[int, ...]:
-    """Give users' numbers; names are those that the header has for the codes of the column."""
-    names = header.get("user_names", [])
+    """Give users' numbers; names are those that the header has for the codes."""
+    codes = {name: code for code, name in names_of(header).get("user", {}).items()}
     numbers = []
     for user in users:
-        if isinstance(user, str) and user not in names:
-            meant = nearest(user, names) if names else " it has numbers only;"
+        if isinstance(user, str) and user not in codes:
+            meant = nearest(user, list(codes)) if codes else " it has numbers only;"
             raise InputError(f"{path}: there is no user {user!r};{meant} look at workload.select.user")
-        numbers.append(names.index(user) + 1 if isinstance(user, str) else user)
+        numbers.append(codes[user] if isinstance(user, str) else user)
     return tuple(numbers)
 
 

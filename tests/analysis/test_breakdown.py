@@ -35,12 +35,13 @@ def made(rows, users=None):
     jobs = jobs_of(rows)
     if users is None:
         return jobs
-    return replace(jobs, user=np.array(users, np.int64), queue=np.array(users, np.int64)[::-1].copy())
+    columns = {column: np.array(users, np.int64) for column in metrics.CODED}
+    return replace(jobs, **columns | {"queue": np.array(users, np.int64)[::-1].copy()})
 
 
 def expected_groups(rows, users, by):
-    if by in ("user", "queue"):
-        users = users if by == "user" else users[::-1]
+    if by in metrics.CODED:
+        users = users if by != "queue" else users[::-1]
         named = {id(row): user for row, user in zip(rows, users, strict=True)}
         found = slow.groups(rows, lambda row: named[id(row)])
         return {"unknown" if key < 0 else str(key): found[key] for key in sorted(found)}
@@ -73,6 +74,23 @@ def test_breakdowns_against_the_obvious(run, by, tau):
             for part, value in slow.aggregate(values).items():
                 assert found[f"{name}.{part}"] == pytest.approx(value, abs=1e-6), (name, part)
             assert found[f"{name}.sum"] == (pytest.approx(sum(values)) if values else None)
+
+
+def test_groups_are_called_by_their_names():
+    jobs = made([Job(0, 0, 1)] * 5, [3, -1, 12, 7, 3])
+    names = {"user": {3: "ada", 12: "same", 13: "same"}}
+    assert metrics.breakdown(jobs, "user", names=names)["user"].to_list() == [
+        "unknown",
+        "ada",
+        "7",
+        "same (12)",
+    ]
+    assert metrics.breakdown(jobs, "group", names=names)["group"].to_list() == ["unknown", "3", "7", "12"]
+
+
+def test_what_the_workload_does_not_say_is_one_group():
+    jobs = jobs_of([Job(0, 0, 1), Job(0, 0, 2)])
+    assert metrics.breakdown(jobs, "qos").select("qos", "jobs").rows() == [("unknown", 2)]
 
 
 @settings(deadline=None)

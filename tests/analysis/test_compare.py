@@ -49,6 +49,48 @@ def test_more_is_better_where_more_is_better():
     assert back["wait_time.mean"]["verdicts"] == ["worse"]
 
 
+def scaled(first, **changes):
+    """Give a summary with some of its mean wait, and pass times."""
+    found = {**first, "wait_time": {**first["wait_time"]}, "self": {"pass_time": {"mean": 1e-3}}}
+    found["wait_time"]["mean"] *= changes.get("wait", 1.0)
+    found["self"]["pass_time"]["mean"] *= changes.get("passes", 1.0)
+    return found
+
+
+def test_a_small_difference_of_single_runs_is_shown_and_not_judged():
+    runs = [scaled(summary(), wait=factor) for factor in (1.0, 0.991, 0.989, 1.009, 1.011, 1.0)]
+    wait = by_key(compare_metrics(runs))["wait_time.mean"]
+    assert wait["verdicts"] == ["similar", "better", "similar", "worse", "same"]
+    assert wait["percent"][0] == pytest.approx(-0.9)
+    strict = by_key(compare_metrics(runs, tolerance=0.0))["wait_time.mean"]
+    assert strict["verdicts"] == ["better", "better", "worse", "worse", "same"]
+    wide = by_key(compare_metrics(runs, tolerance=0.02))["wait_time.mean"]
+    assert wide["verdicts"] == ["similar"] * 4 + ["same"]
+
+
+def test_wall_clock_times_are_shown_and_never_judged():
+    passes = by_key(compare_metrics([scaled(summary()), scaled(summary(), passes=0.1)]))[
+        "self.pass_time.mean"
+    ]
+    assert passes["percent"] == [pytest.approx(-90)]
+    assert (passes["better"], passes["verdicts"]) == (None, [None])
+    judged = [metric.key for metric in COMPARED if metric.better]
+    assert not [key for key in judged if key.startswith("self.")]
+
+
+def test_the_table_states_its_tolerance_and_stars_what_is_as_good_as_the_best():
+    runs = [scaled(summary(), wait=factor) for factor in (1.0, 0.5, 0.5025, 1.0)]
+    text = screen(comparison_table(["a", "b", "c", "d"], compare_metrics(runs)))
+    assert "by more than 1 %" in text
+    row = next(line for line in text.splitlines() if line.startswith("mean wait"))
+    assert row.count("*") == 2
+    near = [scaled(summary(), wait=factor) for factor in (1.0, 0.999, 1.001)]
+    assert "*" not in screen(comparison_table(["a", "b", "c"], compare_metrics(near)))
+    text = screen(comparison_table(["a", "b"], compare_metrics(near[:2], 0.05), 0.05))
+    assert "≈ similar" in text
+    assert "by more than 5 %" in text
+
+
 def test_what_a_run_lacks_has_no_difference():
     rows = by_key(compare_metrics([summary(), summary([rejected(0)], [])]))
     assert rows["makespan"]["values"][1] is None

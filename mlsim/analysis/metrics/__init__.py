@@ -6,7 +6,7 @@ from mlsim.analysis.metrics.breakdown import breakdown
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
 from mlsim.analysis.metrics.energy import energy_metrics
 from mlsim.analysis.metrics.failures import failure_metrics, out_of_use_seconds
-from mlsim.analysis.metrics.groups import CLASSES, GROUPINGS, WEEK, Groups, group_jobs
+from mlsim.analysis.metrics.groups import CLASSES, CODED, GROUPINGS, WEEK, Groups, group_jobs
 from mlsim.analysis.metrics.histogram import SLOWDOWN_BINS, slowdown_histogram
 from mlsim.analysis.metrics.jobs import JOB_METRICS, JobMetric, backfilled_share
 from mlsim.analysis.metrics.loops import (
@@ -38,6 +38,7 @@ from mlsim.record.derived import allocated_seconds
 
 __all__ = [
     "CLASSES",
+    "CODED",
     "GROUPINGS",
     "JOB_METRICS",
     "SLOWDOWN_BINS",

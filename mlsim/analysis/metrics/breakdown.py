@@ -1,6 +1,8 @@
-"""The metrics of jobs by group: every aggregate for every class, size, user, queue or week."""
+"""The metrics of jobs by group: every aggregate for every class, size, user, queue, week ..."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -16,7 +18,9 @@ __all__ = ["breakdown"]
 _HOUR = 3600.0
 
 
-def breakdown(jobs: Jobs, by: str, tau: float = TAU) -> pl.DataFrame:
+def breakdown(
+    jobs: Jobs, by: str, tau: float = TAU, names: Mapping[str, Mapping[int, str]] | None = None
+) -> pl.DataFrame:
     """Aggregate the metrics of the started jobs of each group.
 
     Parameters
@@ -24,9 +28,11 @@ def breakdown(jobs: Jobs, by: str, tau: float = TAU) -> pl.DataFrame:
     jobs
         Of a run.
     by
-        ``class``, ``size``, ``user``, ``queue`` or ``week``; see :func:`group_jobs`.
+        One of :data:`GROUPINGS`; see :func:`group_jobs`.
     tau
         The bound of bounded slowdowns, in seconds.
+    names
+        Those of :class:`~mlsim.record.Names`, by which users, queues ... are called.
 
     Returns
     -------
@@ -37,7 +43,7 @@ def breakdown(jobs: Jobs, by: str, tau: float = TAU) -> pl.DataFrame:
         By week, every week from the first to the last in which a job ended has a row, and there are also
         ``metric.cumulative_mean``, ``.band_low`` and ``.band_high``; see :class:`Weekly`.
     """
-    groups = group_jobs(jobs, by)
+    groups = group_jobs(jobs, by, (names or {}).get(by))
     table = _counts(jobs, groups)
     for name, metric in JOB_METRICS.items():
         # One metric at a time: bounds the memory.

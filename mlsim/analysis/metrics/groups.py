@@ -1,8 +1,9 @@
-"""Jobs in groups: by class, size, user, queue, week."""
+"""Jobs in groups: by class, size, week, and by what the workload says of them: user, queue ..."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from mlsim.record import Jobs
 from mlsim.record.derived import run_time
 
-__all__ = ["CLASSES", "GROUPINGS", "WEEK", "Groups", "group_jobs"]
+__all__ = ["CLASSES", "CODED", "GROUPINGS", "WEEK", "Groups", "group_jobs"]
 
 Ints = NDArray[np.int64]
 
@@ -39,7 +40,7 @@ class Groups:
     code: Ints
 
 
-def group_jobs(jobs: Jobs, by: str) -> Groups:
+def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> Groups:
     """Put the jobs that started into groups.
 
     Parameters
@@ -48,11 +49,14 @@ def group_jobs(jobs: Jobs, by: str) -> Groups:
         Of a run.
     by
         ``class``: see :data:`CLASSES`. ``size``: processors q between powers of two: 1, 2, 3-4, 5-8 …
-        ``user``, ``queue``: their numbers in the workload. ``week``: in which it ended, from 1, counted from
-        the scenario's start.
+        ``week``: in which it ended, from 1, counted from the scenario's start. ``user`` and the others of
+        :data:`CODED`: as in the workload.
+    names
+        Names of the numbers that users, or what else jobs are grouped by, have in the workload; a group is
+        called by its name if it has one, with the number if another number has it too, else by the number.
     """
     started = np.flatnonzero(~np.isnan(jobs.start_time))
-    numbers, name = _RULES[by](jobs)
+    numbers, name = _RULES[by](jobs) if by in _RULES else (_codes(jobs, by), _namer(names or {}))
     found, places = np.unique(numbers[started], return_inverse=True)
     code = np.full(len(numbers), -1, np.int64)
     code[started] = places
@@ -79,17 +83,32 @@ def _weeks(jobs: Jobs) -> Ints:
     return np.floor(np.nan_to_num(jobs.end_time) / WEEK).astype(np.int64)
 
 
-def _number(number: int) -> str:
-    return "unknown" if number < 0 else str(number)
+def _codes(jobs: Jobs, column: str) -> Ints:
+    codes: Ints | None = getattr(jobs, column)
+    return np.full(len(jobs.job_id), -1, np.int64) if codes is None else codes
+
+
+def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
+    """Give what tells the label of a code."""
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+
+    def label(code: int) -> str:
+        name = names.get(code)
+        if name is None:
+            return "unknown" if code < 0 else str(code)
+        return f"{name} ({code})" if name in shared else name
+
+    return label
 
 
 _RULES: dict[str, Callable[[Jobs], tuple[Ints, Callable[[int], str]]]] = {
     "class": lambda jobs: (_classes(jobs), CLASSES.__getitem__),
     "size": lambda jobs: (_size_exponents(jobs), _size_name),
-    "user": lambda jobs: (jobs.user, _number),
-    "queue": lambda jobs: (jobs.queue, _number),
     "week": lambda jobs: (_weeks(jobs), lambda week: str(week + 1)),
 }
 
-GROUPINGS = tuple(_RULES)
+CODED = ("user", "group", "executable", "queue", "partition", "qos")
+"""Columns of numbers that the workload has given to what may have names."""
+
+GROUPINGS = ("class", "size", *CODED, "week")
 """What jobs can be grouped by."""
