@@ -103,8 +103,8 @@ def _path(path: object) -> Path:
             "; a mapping shaped like such a file becomes a scenario by mlsim.scenario.from_mapping(mapping)"
         )
     raise InputError(
-        f"a scenario: found {type(path).__name__}; allowed: the path of a scenario file (str or Path), or what "
-        f"mlsim.load(path) gives{hint}"
+        f"a scenario: found {type(path).__name__}; allowed: the path of a scenario file (str or Path), or "
+        f"what mlsim.load(path) gives{hint}"
     )
 
 
