@@ -42,8 +42,9 @@ KEYS = {"FCFS": lambda job, now: job.submit, "SPF": lambda job, now: job.estimat
 def job_lists(units: int, resources: int):
     asked = (st.integers(0, 4), st.integers(0, 1), st.integers(0, 1))[: resources - 1]
     request = st.tuples(st.integers(1, 2), *asked)
-    job = st.tuples(quarters, quarters, lengths, st.integers(1, units), request)
-    return st.lists(job, min_size=1, max_size=12)
+    submit = st.one_of(quarters, quarters, quarters.map(lambda time: 2 * time))  # also when drains are over
+    job = st.tuples(submit, quarters, lengths, st.integers(1, units), request)
+    return st.lists(job, min_size=1, max_size=16)
 
 
 @st.composite
@@ -342,6 +343,13 @@ def test_a_node_that_would_be_drained_does_not_go_back_to_its_owner():
             jobs, 3, {0: True}, reclaim=True, drains=[drain(2, start, announced_at=1)]
         )
         assert applications.returned == returned
+
+
+def test_drains_that_are_over_shut_nothing():
+    # At 1 job 1 is promised 4, on nodes 0 and 1, as node 2 is drained from 8. Later job 4 needs all three,
+    # and is promised 20, when job 3 ends; job 5 would delay it.
+    jobs = block([0, 1, 1, 11, 12, 13], [4, 5, 5, 9, 2, 8], [4, 5, 5, 9, 2, 8], [2, 2, 1, 1, 3, 1])
+    assert starts(jobs, 3, drain(2, 8, 10), backfill="easy") == [0, 4, 1, 11, 20, 22]
 
 
 def test_two_drains_of_a_node_and_a_failure_meanwhile():

@@ -217,6 +217,53 @@ def test_random_failures_are_like_those_listed(rule, mapping):
     assert (done.state == JobState.FAILED).any() == (rule == "die")
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(
+        [{"mtbf": 15, "mttr": 4}, {"mtbf": 40, "mttr": 10, "shape": 0.7}, {"mtbf": 8, "mttr": 1}]
+    ),
+    st.sampled_from(["die", "restart", "resume"]),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 3), quarters, lengths), max_size=4),
+)
+def test_random_failures_and_drains_agree_with_the_slow_twin(seed, failing, rule, exclusive, easy, drains):
+    """Failures as they were drawn, with drains that overlap them, on whole and on shared nodes."""
+    rows = random_jobs(50, 4 if exclusive else 8)
+    batch, done, held = simulate(
+        rows,
+        4,
+        cores=2,
+        mapping="node" if exclusive else "core",
+        backfill="easy" if easy else "none",
+        on_overrun="extend",
+        on_failure=rule,
+        random_failures=[failing],
+        drains=[{"nodes": node, "start": start, "end": start + length} for node, start, length in drains],
+        seed=seed,
+    )
+    drawn = batch.outage_rows()
+    columns = (drawn.node.tolist(), drawn.start.tolist(), drawn.end.tolist(), drawn.kind.tolist())
+    outages = tuple(
+        Outage(node, start, None if math.isnan(end) else end, kind == OutageKind.DRAINED)
+        for node, start, end, kind in zip(*columns, strict=True)
+    )
+    assert len(outages) > len(drains)
+    twins = by_reference(Rules(4, 2, exclusive, easy=easy, on_failure=rule, outages=outages), rows)
+    assert [JobState(code).name.lower() for code in done.state] == [twin.state for twin in twins]
+    # What a job keeps is subtracted in another order there.
+    starts = np.array([twin.start for twin in twins], np.float64)  # NaN for None
+    np.testing.assert_allclose(done.start_time, starts, rtol=1e-12)
+    ends = np.array([twin.end for twin in twins], np.float64)  # NaN for None
+    np.testing.assert_allclose(done.end_time, ends, rtol=1e-12)
+    stays = [[] for _ in twins]
+    for row, job in enumerate(held.job):
+        for node in range(held.node[row], held.node[row] + held.count[row]):
+            stays[job].append((node, held.cores[row] // (2 if exclusive else 1)))
+    assert [sorted(each) for each in stays] == [sorted((s[0], s[3]) for s in twin.stays) for twin in twins]
+
+
 def test_when_a_node_fails_does_not_depend_on_jobs_or_other_nodes():
     outages_of = []
     for jobs, nodes in ((random_jobs(), 4), (random_jobs(60, 2), 4), (random_jobs(), 6)):

@@ -88,8 +88,13 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
         handles: list[Any] = [*draw_outages(axes, axis, records.outages)]
         scale = _draw_releases(axes, axis, records, shape, handles)
         if handles:
-            corner = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02)}
-            axes.legend(handles=handles, markerscale=scale, ncols=len(handles), **corner)
+            axes.legend(
+                handles=handles,
+                loc="lower right",
+                bbox_to_anchor=(1.0, 1.02),
+                markerscale=scale,
+                ncols=len(handles),
+            )
         _label_nodes(axes, nodes)
         axis.label(axes)
         axes.set_title(title)

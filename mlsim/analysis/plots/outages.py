@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -38,12 +40,12 @@ def draw_outages(axes: Axes, axis: TimeAxis, outages: Outages) -> list[Patch]:
         if not len(boxes):
             continue
         is_hatched = len(boxes) <= _HATCHED
-        look = {"hatch": hatch, "facecolor": "none"} if is_hatched else {"facecolor": colour, "alpha": 0.35}
+        look: dict[str, Any] = {"hatch": hatch, "facecolor": "none"} if is_hatched else {"facecolor": colour, "alpha": 0.35}
         look |= {"edgecolor": colour, "linewidth": 0.0}
         begin, end, first, last = boxes.T
         corners = [[begin, first], [end, first], [end, last], [begin, last]]
         scaled = np.array([[times / axis.seconds, nodes] for times, nodes in corners])
-        axes.add_collection(PolyCollection(scaled.transpose(2, 0, 1), **look), autolim=False)
+        axes.add_collection(PolyCollection(list(scaled.transpose(2, 0, 1)), **look), autolim=False)
         handles.append(Patch(label=label, **look))
     return handles
 

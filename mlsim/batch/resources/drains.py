@@ -37,7 +37,7 @@ Ints = NDArray[np.int64]
 @inner_kernel
 def end_of(drain: int, now: float, g: Grid) -> float:
     """Give when nodes come back from a drain: after now, if they have not yet."""
-    return max(g.drain_times[1, drain], np.nextafter(now, np.inf))
+    return float(max(g.drain_times[1, drain], np.nextafter(now, np.inf)))
 
 
 @inner_kernel

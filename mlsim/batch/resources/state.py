@@ -384,6 +384,7 @@ class ResourceState(BatchState):
         for node in range(self.n_nodes):
             self._expect_back(node)
         self._settings[DRAINS] = len(self._drains)
+        self.grid.shut[:] = 0  # it goes with drain_shuts, which begin anew
         self._drain_arrays = _drain_arrays(self._drains)
         self.make_room()
 
