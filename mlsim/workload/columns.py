@@ -25,7 +25,11 @@ _REQUIRED = {
     "run_time": Field.RUN_TIME,
     "processors": Field.REQUESTED_PROCESSORS,
 }
-_OPTIONAL = {"status": Field.STATUS}
+_OPTIONAL = {
+    "status": Field.STATUS,
+    "preceding_job": Field.PRECEDING_JOB,
+    "think_time": Field.THINK_TIME,
+}
 _NAMED: dict[str, Field | ClassField] = {
     "user": Field.USER,
     "group": Field.GROUP,
@@ -74,7 +78,8 @@ def check_names(place: str, names: Sequence[str]) -> None:
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {', '.join(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, units, request_<resource>{hint}"
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, dependencies, units, "
+            f"request_<resource>{hint}"
         )
 
 
