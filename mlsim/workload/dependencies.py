@@ -61,7 +61,7 @@ class Dependencies:
 def dependencies_of(workload: Workload, path: Path, *, lenient: bool) -> Dependencies:
     """Find which of the jobs of a workload wait for which.
 
-    Takes two walks over the jobs, and about 60 bytes a dependency.
+    Takes two walks over the jobs, and memory that follows the number of dependencies.
 
     Parameters
     ----------

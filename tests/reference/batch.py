@@ -81,8 +81,8 @@ class ReferenceBatchSystem:
     def _drive(self, env: simpy.Environment, jobs: list[Job]):
         to_come = sorted(jobs, key=lambda job: (job.submit, job.id))
         if self.feedback:
-            self.held = [job for job in to_come if job.after]
-            to_come = [job for job in to_come if not job.after]
+            self.held = [job for job in to_come if job.after and job.units <= self.units]
+            to_come = [job for job in to_come if job not in self.held]
         while to_come or self.running or self.due:
             times = [at for at, _ in self.due]
             times += [job.end for job in self.running] + [job.submit for job in to_come[:1]]
