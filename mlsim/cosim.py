@@ -65,6 +65,7 @@ from mlsim.scenario import (
     resolve_path,
 )
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, names_of, open_workload
+from mlsim.workload.dependencies import Dependencies, dependencies_of
 
 __all__ = [
     "Outcome",
@@ -273,6 +274,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
         return _replayed(scenario, machine, requests, workload, tell)
+    dependencies = _dependencies(scenario, workload)
     log = MessageLog(_latency(scenario, machine)) if scenario.coordination.rca else None
     batch = BatchSystem(
         machine,
@@ -286,6 +288,8 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         keep_passes=scenario.output.passes,
         seed=scenario.seed,
         cap=_power_cap(scenario, machine, requests),
+        dependencies=dependencies,
+        feedback=scenario.workload.feedback,
     )
     loops = None
     applications: Applications
@@ -301,7 +305,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         loops.take_abandoned()
     return Outcome(
         records=_records(scenario, batch, machine, loops, log, workload),
-        notes=dict(workload.notes),
+        notes=_all_notes(workload, dependencies),
         simulated=dict(marks),
         largest=requests.largest,
         pass_seconds=batch.pass_times.values(),
@@ -474,7 +478,8 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
         check_technique(_application(scenario).technique)
     workload = _open(scenario, machine, requests)
     _check_traceable(scenario, workload)
-    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
+    notes = _all_notes(workload, _dependencies(scenario, workload))
+    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes)
 
 
 def workload_of(scenario: Scenario) -> Workload:
@@ -505,6 +510,21 @@ def _open(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     return open_workload(
         scenario.workload, path, requests.largest, requests.resources[1:], _rates(scenario, machine)
     )
+
+
+def _dependencies(scenario: Scenario, workload: Workload) -> Dependencies | None:
+    """Find which job waits for which; None where the scenario does not want to know."""
+    config = scenario.workload
+    if not config.dependencies:
+        return None
+    path = resolve_path(scenario, config.path)
+    return dependencies_of(workload, path, lenient=config.lenient)
+
+
+def _all_notes(workload: Workload, dependencies: Dependencies | None) -> dict[str, int]:
+    """Give the counts of what was found in the log, in order of their names."""
+    notes = workload.notes | ({} if dependencies is None else dependencies.notes)
+    return dict(sorted(notes.items()))
 
 
 def _executable_names(workload: Workload) -> Sequence[str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim.analysis.words import brief, clock, number, share
 from mlsim.record import Jobs
+from mlsim.record.derived import queued_since
 
 __all__ = ["COMPARED", "TOLERANCE", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
 
@@ -186,7 +187,7 @@ def _job_columns(jobs: Jobs) -> pl.DataFrame:
         "processors": jobs.processors,
         "run_time": jobs.log_run_time,
         "start": jobs.start_time,
-        "wait": jobs.start_time - jobs.submit_time,
+        "wait": jobs.start_time - queued_since(jobs),
     }
     table = pl.DataFrame(columns, nan_to_null=True)
     return table.with_columns(pl.int_range(pl.len()).over("job_id").alias("occurrence"))

@@ -34,6 +34,7 @@ from mlsim.analysis.metrics import (
     throughput,
     utilization,
 )
+from mlsim.analysis.metrics.dependencies import dependency_metrics
 from mlsim.analysis.metrics.solves import solve_counts
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.blocks import blocks_of
@@ -101,6 +102,7 @@ def summarize(
             "coordination": coordination_metrics(records),
             "failures": failure_metrics(records),
             "energy": energy_metrics(records),
+            **({} if jobs.eligible_time is None else {"dependencies": dependency_metrics(jobs)}),
             **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
             "self": dict(measured or {}),
         }

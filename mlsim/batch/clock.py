@@ -19,7 +19,8 @@ __all__ = ["Clock", "Event", "Order"]
 class Order(IntEnum):
     """What goes first when two events have the same time."""
 
-    FIRST = -1  # submissions, where there is a pass after every event
+    FIRST = -2  # submissions, where there is a pass after every event
+    ELIGIBLE = -1  # jobs that depended on others, there
     END = 0
     RELEASE = 1  # of a node by a job that goes on: a job that ends now has no node to release
     FAILURE = 2

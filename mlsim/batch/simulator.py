@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim.batch.asking import Asking
 from mlsim.batch.clock import Clock, Event, Order
+from mlsim.batch.dependencies import Dependants
 from mlsim.batch.failing import OutagePlan
 from mlsim.batch.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
 from mlsim.batch.outages import OutageCalendar
@@ -38,6 +39,7 @@ from mlsim.scenario import (
     ReleasedNodes,
     TieOrder,
 )
+from mlsim.workload.dependencies import Dependencies
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
@@ -118,6 +120,10 @@ class BatchSystem:
         Of random choices of nodes.
     cap
         How much power jobs may add.
+    dependencies
+        Which job waits for which; None where none does.
+    feedback
+        Whether these say when a job is submitted, whatever its submit time.
     """
 
     def __init__(
@@ -133,6 +139,8 @@ class BatchSystem:
         keep_passes: bool = False,
         seed: int = 0,
         cap: PowerCap | None = None,
+        dependencies: Dependencies | None = None,
+        feedback: bool = False,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
@@ -155,7 +163,9 @@ class BatchSystem:
         self._turned_away: list[Ints] = []
         self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
         self._corrections = self._corrections_of(self._estimates)
-        self._per_event = config.ties is TieOrder.PER_EVENT
+        self.passes_after_each_event = config.ties is TieOrder.PER_EVENT
+        self._feedback = feedback
+        self._dependants = None if dependencies is None else Dependants(self, dependencies, feedback)
         self._outages = OutageCalendar(self, plan) if plan else None
         self._restarts = Restarts(self, config)
         self._report = report
@@ -204,11 +214,15 @@ class BatchSystem:
         self._leave(died)
         never = [slot for slot in stranded if slot not in died]
         self._reject(never, "waited until nothing could start it any more")
+        if self._dependants is not None:
+            self._dependants.reject_rest()
         self._flush()
 
     def jobs(self) -> Jobs:
         """Give the rows of all jobs, in order of arrival."""
         jobs = self._recorder.jobs()
+        if self._dependants is not None:
+            jobs = self._dependants.added_to(jobs)
         return jobs if self._dispatch_times is None else self._dispatch_times.added_to(jobs)
 
     def passes(self) -> Passes:
@@ -231,15 +245,23 @@ class BatchSystem:
 
     def _submit_all(self, blocks: Iterable[JobBlock]) -> Generator[simpy.Event, Any, None]:
         """SimPy process: let the jobs of each submission time arrive together."""
+        if self._feedback:
+            blocks = [
+                JobBlock.concatenate(list(blocks))
+            ]  # jobs may come before those that the log has earlier
         for block in blocks:
             slots = self._admit(block)
             submits = self.state.table.floats[SUBMIT, slots]
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
             order = Order.SUBMISSION
-            if self._per_event:
+            if self.passes_after_each_event:
                 bounds, order = np.arange(1, len(slots) + 1), Order.FIRST
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, order)
+                if self._dependants is not None:
+                    self.queue_up(self._dependants.submit(slots[self._last_arrival : last]))
+                    self._first_arrival = self._last_arrival = last
+                    continue
                 if self._estimates is not None:
                     self._estimates.arrive(slots[self._last_arrival : last])
                 self._last_arrival = last
@@ -262,12 +284,37 @@ class BatchSystem:
             self._estimates.admit(block, slots)
         stays = np.ones(len(slots), np.bool_)
         for reason, unfit in self.state.never_fit(slots, block).items():
-            table.floats[ESTIMATE, slots[unfit]] = np.nan
-            self._reject(slots[unfit].tolist(), reason)
+            self.reject_unseen(slots[unfit].tolist(), table.floats[SUBMIT, slots[unfit]], reason)
             stays &= ~unfit
+        if self._dependants is not None:
+            self._dependants.admit(slots[stays])
         self._arrivals = slots[stays]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
+
+    def queue_up(self, slots: Ints) -> None:
+        """Let jobs come to the queue now, and make a pass."""
+        if not len(slots):
+            return
+        if self._estimates is not None:
+            self._estimates.arrive(slots)
+        self.state.enter_queue(self.clock.time, slots, 0, len(slots))
+        self._event_over()
+
+    def reject_unseen(self, slots: list[int], at: float | NDArray[np.float64], reason: str) -> None:
+        """Turn jobs away that no dispatcher has seen, at these times."""
+        self.state.table.floats[ESTIMATE, slots] = np.nan
+        self._tell_dependants(slots, at, completed=False)
+        self._reject(slots, reason)
+
+    def _tell_dependants(
+        self, slots: list[int] | Ints, at: float | NDArray[np.float64], *, completed: bool
+    ) -> None:
+        """Let those who wait for jobs know that these end for good, at these times."""
+        if self._dependants is not None:
+            times = np.broadcast_to(at, len(slots)).tolist()
+            for number, time in zip(self.state.table.ints[NUMBER, slots].tolist(), times, strict=True):
+                self._dependants.ended(number, time, completed)
 
     def _reject(self, slots: list[int], reason: str) -> None:
         """Turn jobs away."""
@@ -283,7 +330,7 @@ class BatchSystem:
 
     def _event_over(self) -> None:
         """Make a pass: now if there is one after every event, else when the current time is over."""
-        if self._per_event:
+        if self.passes_after_each_event:
             self._close_time()
         else:
             self.clock.ask_to_close()
@@ -340,6 +387,7 @@ class BatchSystem:
             self._ending.clear()
         if state.rejected:
             for slot, reason in state.rejected:
+                self._tell_dependants([slot], now, completed=False)
                 self._reject([slot], reason)
             state.rejected.clear()
         if n_started:
@@ -371,6 +419,8 @@ class BatchSystem:
         slots = [self._arrivals[self._first_arrival : self._last_arrival]]
         if self.state.n_waiting:
             slots.append(np.array(self.state.abandon_queue(), np.int64))
+        for turned_away in slots:
+            self._tell_dependants(turned_away, self.clock.time, completed=False)
         self._turned_away += slots
         return 0
 
@@ -391,7 +441,7 @@ class BatchSystem:
         floats = self.state.table.floats
         if self._kills:
             limit = float(floats[START, slot] + floats[WALLTIME, slot])
-        if self._per_event:
+        if self.passes_after_each_event:
             floats[PLANNED, slot] = min(forecast.end, limit)
         if forecast.end <= limit:
             event = self.clock.at(forecast.end, Order.END, self._complete, slot)
@@ -429,6 +479,7 @@ class BatchSystem:
         if self._estimates is not None and state is not JobState.FAILED:
             self._estimates.learn(slot, now)  # how long a failed job would have run is not known
         self._ending.append(slot)
+        self._tell_dependants([slot], now, completed=state is JobState.COMPLETED)
 
     def settle(self) -> None:
         """Let jobs that end now be gone at once rather than in the pass."""
@@ -442,7 +493,8 @@ class BatchSystem:
     @property
     def is_running_out(self) -> bool:
         """Whether no job runs and no more will be submitted."""
-        return self._all_submitted and not self.state.n_running
+        to_come = self._dependants is not None and self._dependants.is_pending
+        return self._all_submitted and not self.state.n_running and not to_come
 
     def attempt(self, slot: int) -> tuple[int, int]:
         """Give the number of a job, and how often it has started again."""

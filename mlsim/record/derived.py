@@ -21,6 +21,7 @@ __all__ = [
     "bounded_slowdown",
     "lost_core_seconds",
     "per_processor_bounded_slowdown",
+    "queued_since",
     "response_time",
     "restarts",
     "run_time",
@@ -42,19 +43,26 @@ def run_time(jobs: Jobs) -> Floats:
     return jobs.end_time - jobs.start_time
 
 
+def queued_since(jobs: Jobs) -> Floats:
+    """When each job came to the queue: at its submission, or later if it waited for other jobs [s]."""
+    return jobs.submit_time if jobs.eligible_time is None else jobs.eligible_time
+
+
 def wait_time(jobs: Jobs) -> Floats:
     """Seconds from submission to the start of the last attempt: start - submit.
+
+    Of a job that waits for other jobs they count from when these let it: see :func:`queued_since`.
 
     For a job that failures made start again this counts its earlier attempts as well. With
     ``batch.count_dispatch_time`` the wall time of the pass that started the job is added: a dispatcher
     that thinks for long lets the job wait for it. The schedule is the same with and without.
     """
-    return _with_dispatch_time(jobs, jobs.start_time - jobs.submit_time)
+    return _with_dispatch_time(jobs, jobs.start_time - queued_since(jobs))
 
 
 def response_time(jobs: Jobs) -> Floats:
     """Seconds from submission to end: wait + p (Feitelson and Rudolph 1998)."""
-    return _with_dispatch_time(jobs, jobs.end_time - jobs.submit_time)
+    return _with_dispatch_time(jobs, jobs.end_time - queued_since(jobs))
 
 
 def _with_dispatch_time(jobs: Jobs, seconds: Floats) -> Floats:
@@ -151,7 +159,7 @@ def restarts(attempts: Attempts, n_jobs: int) -> Ints:
 def waiting_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
     """When jobs waited: from submission or a failure to the next start; NaN where there was none."""
     return (
-        np.concatenate([_after_attempts(jobs.submit_time, attempts), _before_attempts(jobs, attempts)]),
+        np.concatenate([_after_attempts(queued_since(jobs), attempts), _before_attempts(jobs, attempts)]),
         np.concatenate([jobs.start_time, attempts.start]),
     )
 
@@ -173,7 +181,7 @@ def _after_attempts(submit: Floats, attempts: Attempts) -> Floats:
 
 def _before_attempts(jobs: Jobs, attempts: Attempts) -> Floats:
     """Since when each attempt was waited for."""
-    since = jobs.submit_time[attempts.job]
+    since = queued_since(jobs)[attempts.job]
     again = np.flatnonzero(np.diff(attempts.job) == 0)
     since[again + 1] = attempts.end[again]
     return since

@@ -108,7 +108,8 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         ``bounded_slowdown`` (τ = 10 s). Where waits count the dispatcher's own time, also ``dispatch_time``
         (s of wall clock, part of the wait). ``restarts`` after failures, and ``lost_core_seconds`` that
         failures cost; ``energy`` (J), if the power of the nodes is known. ``qos`` (-1: unknown), if a job has
-        one; and where codes have names ``user_name``, ``group_name`` ... (null: it has none).
+        one; ``eligible_time`` (s), from which waits count, where jobs wait for other jobs; and where codes
+        have names ``user_name``, ``group_name`` ... (null: it has none).
     """
     jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)
     counted = {} if jobs.dispatch_time is None else {"dispatch_time": jobs.dispatch_time}
@@ -144,6 +145,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
             **({} if energy is None else {"energy": energy}),
         }
         | counted
+        | ({} if jobs.eligible_time is None else {"eligible_time": jobs.eligible_time})
         | ({} if jobs.qos is None else {"qos": jobs.qos})
         | {f"{column}_name": _names(getattr(jobs, column), of) for column, of in records.names.of.items()}
     )

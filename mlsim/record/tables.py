@@ -148,6 +148,9 @@ class Jobs:
         they do not.
     qos
         Number of the class of service, -1 unknown; None where no job has one.
+    eligible_time
+        When it came to the queue, where jobs wait for other jobs (NaN if these never let it); None where
+        they do not, and it is the submit time.
     """
 
     job_id: Ints
@@ -169,6 +172,7 @@ class Jobs:
     partition: Ints
     dispatch_time: Floats | None = None
     qos: Ints | None = None
+    eligible_time: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ def replay_obstacle(scenario: Scenario) -> tuple[str, str] | None:
         (batch.allocator is Allocator.FIRST_FIT, "batch.allocator", "first-fit"),
         (not platform.resource_names, "platform.nodes", "no memory and no other resources"),
         (scenario.workload.request.cores == 1, "workload.request.cores", "1"),
+        (not scenario.workload.dependencies, "workload.dependencies", "off"),
         (batch.power_cap is None, "batch.power_cap", "empty"),
         (batch.predictor is Predictor.WALLTIME, "batch.predictor", "walltime"),
         (batch.pass_interval == 0, "batch.pass_interval", "0 s"),

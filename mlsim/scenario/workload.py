@@ -165,6 +165,24 @@ class WorkloadConfig(Section):
         description="Which run time the dispatcher sees: request (the log's requested time; where there is "
         "none the actual one, counted) or actual (a perfect estimate).",
     )
+    dependencies: Switch = Field(
+        False,
+        description="Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and "
+        "think time, fields 17 and 18; other formats: those, and a column dependencies); see "
+        "mlsim/batch/README.md.",
+    )
+    feedback: Switch = Field(
+        False,
+        description="Whether a job that waits for others is submitted when they allow it, however early or "
+        "late, as SWF defines its think time; otherwise not before the log's own submit time either. Needs "
+        "dependencies: on, and holds the workload in memory as a whole.",
+    )
     cleaning: CleaningConfig = Field(
         default_factory=CleaningConfig, description="What happens to odd jobs of the log."
     )
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that feedback has something to go by."""
+        if self.feedback and not self.dependencies:
+            message = "needs dependencies: on; write that, or take it out"
+            yield BrokenRule("feedback", message, ("dependencies",))

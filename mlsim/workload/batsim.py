@@ -10,8 +10,8 @@ job            meaning
 ``profile``    name of the profile that says what the job executes
 ``walltime``   requested time [s]; missing or -1: unknown
 others         ``status``, ``user``, ``group``, ``executable``, ``queue``, ``partition``,
-               ``loop_iterations``, ``loop_limit``, ``units``, ``request_<resource>`` as in CSV; anything
-               else is passed over
+               ``qos``, ``loop_iterations``, ``loop_limit``, ``preceding_job``, ``think_time``,
+               ``dependencies``, ``units``, ``request_<resource>`` as in CSV; anything else is passed over
 =============  ==========================================================================================
 
 Profiles become run times. Batsim has renamed them over the years; all names are understood.
@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
+from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, typed_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
@@ -151,6 +152,11 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
     amounts = {key: _series(job.get(key) for job in jobs) for key in requests}
     asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain)
     sound &= fits
+    after = None
+    if any(DEPENDENCIES in job for job in jobs):
+        after, fits = read_after([_text(job.get(DEPENDENCIES)) for job in jobs])
+        complain(DEPENDENCIES, fits, EXPECTED)
+        sound &= fits
     if requests:
         header["request_columns"] = requests
     run_times = _RunTimes(path, profiles, rates)
@@ -163,7 +169,7 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
         row = int(np.argmin(fits))
         found = f"runs for {columns[Field.RUN_TIME, row]:g} s; expected {Field.RUN_TIME.expected}"
         raise InputError(f"{path}: job {names[row]}: profile {str(jobs[row]['profile'])[:60]} {found}")
-    return BatsimLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
+    return BatsimLog(LogBlock.from_columns(columns, asked, after).rows(sound), header, int(np.sum(~sound)))
 
 
 def _content(path: Path, text: str) -> dict[str, Any]:
@@ -188,6 +194,11 @@ def _numbers(names: list[str], header: Header) -> list[int]:
         return [int(name) for name in names]
     header["job_names"] = names
     return list(range(1, len(names) + 1))
+
+
+def _text(value: object) -> str | None:
+    """Give a text, any other value as it stands in the file."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _series(values: Any) -> pl.Series:
@@ -275,7 +286,7 @@ def write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None
         "profile": [f'"delay_{run_time}"' for run_time in run_times],
     }
     for name, column in columns.items():
-        if name in _OTHERS or is_request(name):
+        if name in _OTHERS or name == DEPENDENCIES or is_request(name):
             words[name] = (
                 [json.dumps(word or None) for word in column]
                 if isinstance(column, list)

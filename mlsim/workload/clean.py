@@ -55,6 +55,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource
+from mlsim.workload.after import after_preceding
 from mlsim.workload.asked import Asked
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
@@ -89,6 +90,8 @@ class Cleaner:
         Which memory of the log a job asks for.
     resources
         What a job can ask for beside cores; None: whatever its log says.
+    dependencies
+        Whether jobs wait for others.
 
     Attributes
     ----------
@@ -103,11 +106,13 @@ class Cleaner:
         estimates: EstimateSource = EstimateSource.REQUEST,
         memory: MemorySource = MemorySource.NONE,
         resources: tuple[str, ...] | None = (),
+        dependencies: bool = False,
     ) -> None:
         self.notes: Counter[str] = Counter()
         self._rules: dict[str, CleaningRule] = {rule: getattr(rules, rule) for rule in _RULES}
         self._machine_processors = machine_processors
         self._memory, self._resources = memory, resources
+        self._dependencies = dependencies
         self._actual_estimates = estimates is EstimateSource.ACTUAL
 
     def clean(self, log: LogBlock) -> JobBlock:
@@ -147,7 +152,10 @@ class Cleaner:
             processors_from_allocated=allocated,
             estimate_from_run_time=unknown,
         )
-        jobs = replace(_as_jobs(log, run_time, estimate, processors, met), asked=asked)
+        after = None
+        if self._dependencies:
+            after = after_preceding(log.preceding_job, log.think_time, log.after)
+        jobs = replace(_as_jobs(log, run_time, estimate, processors, met), asked=asked, after=after)
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> Asked | None:

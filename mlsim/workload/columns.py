@@ -26,7 +26,11 @@ _REQUIRED = {
     "run_time": Field.RUN_TIME,
     "processors": Field.REQUESTED_PROCESSORS,
 }
-_OPTIONAL = {"status": Field.STATUS}
+_OPTIONAL = {
+    "status": Field.STATUS,
+    "preceding_job": Field.PRECEDING_JOB,
+    "think_time": Field.THINK_TIME,
+}
 _NAMED: dict[str, Field | ClassField] = {
     "user": Field.USER,
     "group": Field.GROUP,
@@ -78,7 +82,8 @@ def check_names(place: str, names: Sequence[str]) -> None:
             f"{place}: column {', '.join(missing)} is missing\n"
             f"  found: {_some(names)}\n"
             f"  required: {', '.join(_REQUIRED)}, walltime; "
-            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, units, request_<resource>{hint}"
+            f"optional: {', '.join(_OPTIONAL | _NAMED | _LOOP)}, dependencies, units, "
+            f"request_<resource>{hint}"
         )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from mlsim.errors import InputError, OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
+from mlsim.workload.after import DEPENDENCIES
 from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import CODED, Field
 from mlsim.workload.formats import LogReader, format_of
@@ -110,6 +111,7 @@ def convert(
     found = format_of(source) if config.format is WorkloadFormat.AUTO else config.format
     extras = None
     if as_simulated:
+        config = config.model_copy(update={"dependencies": True})
         workload = open_workload(config, source, _ANY_SIZE, AS_LOGGED, rates)
         log = log_of(JobBlock.concatenate(list(workload.blocks())))
         header, notes = _shifted(workload.header, workload.origin), workload.notes
@@ -143,13 +145,14 @@ def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
     if to is WorkloadFormat.SWF:
         lost = [name for name in (*_LOOP, "qos") if np.any(getattr(log, name) != -1)]
+        lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())
         lines, names = directives_of(listed_names(header)), listed_names(header)
         kept = {*_directives(header), "request_columns"}
         kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
     held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP}
-    held.add("asked")
+    held |= {"asked", "after", *(("preceding_job", "think_time") if np.any(log.preceding_job > 0) else ())}
     lost = [
         field.name
         for field in fields(LogBlock)

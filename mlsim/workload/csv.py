@@ -13,6 +13,9 @@ user, group, executable,  no        whole numbers; or names, which become 1, 2, 
 queue, partition, qos               in which they first appear (the header keeps `<column>_names`)
 loop_iterations           no        iterations of the loop that the job executes, from 1 up
 loop_limit                no        most steps of a pixel in its Mandelbrot image, from 1 up
+preceding_job             no        job that must have ended, and what must pass after that [s]; both as in
+think_time                          SWF, 0 and below: none
+dependencies              no        jobs to wait for (:mod:`mlsim.workload.after`)
 units                     no        identical units of the job, from 1 up; processors must divide by it
 request_<resource>        no        what all units together ask of a resource of the platform, from 0
                                     up (request_memory in MB); must divide by the units
@@ -38,6 +41,7 @@ from numpy.typing import NDArray
 from mlsim._files import decode
 from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
+from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, check_names, text_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
@@ -128,10 +132,15 @@ def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
     )
     if requests:
         header["request_columns"] = requests
-    ignored = [name for name in records.names if name not in KNOWN and name not in requests]
+    after = None
+    if DEPENDENCIES in records.names:
+        after, fits = read_after(cells[DEPENDENCIES].to_list())
+        complain(DEPENDENCIES, fits, EXPECTED)
+        sound &= fits
+    ignored = [name for name in records.names if name not in (*KNOWN, *requests, DEPENDENCIES)]
     if ignored:
         header["ignored_columns"] = ignored
-    jobs = LogBlock.from_columns(columns, asked).rows(sound & divides)
+    jobs = LogBlock.from_columns(columns, asked, after).rows(sound & divides)
     sound &= divides
     return CsvLog(jobs, header, records.broken_lines + int(np.sum(~sound)))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.workload.after import After, joined_after
 from mlsim.workload.asked import Asked, joined
 
 __all__ = ["JobBlock"]
@@ -57,6 +58,8 @@ class JobBlock:
         Number of the class of service, -1 if not known, as it is where nothing is given.
     asked
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
+    after
+        What they wait for beside nodes; None where nobody asks (``workload.dependencies: off``).
     """
 
     job_id: Ints
@@ -76,6 +79,7 @@ class JobBlock:
     log_wait: Floats = field(default_factory=lambda: np.empty(0))
     qos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     asked: Asked | None = None
+    after: After | None = None
 
     def __post_init__(self) -> None:
         if self.log_wait.size != self.job_id.size:
@@ -89,8 +93,9 @@ class JobBlock:
     def select(self, rows: NDArray[Any] | slice) -> JobBlock:
         """Return the jobs that a mask, an index array or a slice names, as a block of its own."""
         asked = None if self.asked is None else self.asked.select(rows)
+        after = None if self.after is None else self.after.select(rows)
         columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
-        return JobBlock(**columns, asked=asked)
+        return JobBlock(**columns, asked=asked, after=after)
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
@@ -117,11 +122,13 @@ class JobBlock:
             return blocks[0]
         if not blocks:
             return JobBlock.empty()
-        asked = joined([block.asked for block in blocks], list(map(len, blocks)))
+        sizes = list(map(len, blocks))
+        asked = joined([block.asked for block in blocks], sizes)
+        after = joined_after([block.after for block in blocks], sizes)
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }
-        return JobBlock(**columns, asked=asked)
+        return JobBlock(**columns, asked=asked, after=after)
 
     @staticmethod
     def empty() -> JobBlock:
@@ -130,4 +137,4 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name != "asked")
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in ("asked", "after"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.workload.after import After, joined_after
 from mlsim.workload.asked import Asked, joined
 from mlsim.workload.fields import ClassField, Field, LoopField
 
@@ -22,7 +23,8 @@ class LogBlock:
     """Some jobs in the order of the log; all columns float64, -1 where the log does not know.
 
     The attributes are the columns of :class:`Field`, :class:`LoopField` and :class:`ClassField`, under the
-    same names. ``asked`` is what the log says of units and resources; None where it says nothing.
+    same names. ``asked`` is what the log says of units and resources; None where it says nothing;
+    ``after`` is its column of dependencies, without those of preceding jobs.
     """
 
     job_id: Floats
@@ -47,35 +49,39 @@ class LogBlock:
     loop_limit: Floats
     qos: Floats
     asked: Asked | None = None
+    after: After | None = None
 
     def __len__(self) -> int:
         return self.job_id.size
 
     @staticmethod
-    def from_columns(columns: Floats, asked: Asked | None = None) -> LogBlock:
+    def from_columns(columns: Floats, asked: Asked | None = None, after: After | None = None) -> LogBlock:
         """Take the columns from an array of shape (21, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
-        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked)
+        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked, after=after)
 
     @staticmethod
     def concatenate(blocks: Sequence[LogBlock]) -> LogBlock:
         """Join blocks end to end."""
         if not blocks:
             return LogBlock.from_columns(np.empty((len(_NAMES), 0)))
-        asked = joined([block.asked for block in blocks], list(map(len, blocks)))
+        sizes = list(map(len, blocks))
+        asked = joined([block.asked for block in blocks], sizes)
+        after = joined_after([block.after for block in blocks], sizes)
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }
-        return LogBlock(**columns, asked=asked)
+        return LogBlock(**columns, asked=asked, after=after)
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""
         asked = None if self.asked is None else self.asked.select(rows)
+        after = None if self.after is None else self.after.select(rows)
         columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in _NAMES}
-        return LogBlock(**columns, asked=asked)
+        return LogBlock(**columns, asked=asked, after=after)
 
 
-_NAMES = tuple(field.name for field in fields(LogBlock) if field.name != "asked")
+_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in ("asked", "after"))
 _PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField)}

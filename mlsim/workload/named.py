@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.workload.after import DEPENDENCIES
 from mlsim.workload.fields import LARGEST_WHOLE
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
@@ -71,9 +72,20 @@ def named_columns(
         if np.any(codes != -1):
             words = _words(codes, names.get(name, {}))
             columns[name] = _whole(codes) if words is None else words
+    if isinstance(jobs, LogBlock):
+        columns.update(_preceding(jobs))
+    if jobs.after is not None and len(jobs.after.row):
+        columns[DEPENDENCIES] = jobs.after.texts()
     if jobs.asked is not None:
         columns.update(jobs.asked.columns())
     return columns
+
+
+def _preceding(log: LogBlock) -> NamedColumns:
+    """Give preceding jobs and think times, where a job has one."""
+    if not np.any(log.preceding_job > 0):
+        return {}
+    return {"preceding_job": _whole(log.preceding_job), "think_time": log.think_time}
 
 
 def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[str] | None:
@@ -88,7 +100,13 @@ def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[
 def log_of(jobs: JobBlock) -> LogBlock:
     """Give jobs of a workload as jobs of a log; cleaning that log leaves them as they are."""
     unknown = np.full(len(jobs), -1.0)
-    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock)} | {"asked": jobs.asked}
+    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name != "after"}
+    columns["asked"] = jobs.asked
+    as_in_swf = None if jobs.after is None else jobs.after.preceding()
+    if as_in_swf is None:
+        columns["after"] = jobs.after
+    else:
+        columns["preceding_job"], columns["think_time"] = as_in_swf
     for name in ("job_id", "submit_time", "run_time", *IF_KNOWN):
         columns[name] = getattr(jobs, name).astype(np.float64)
     columns["requested_processors"] = jobs.processors.astype(np.float64)

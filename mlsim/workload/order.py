@@ -59,6 +59,14 @@ class DuplicateCount:
             self._keep(numbers[split:])
             yield block
 
+    def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which identifiers some job that was counted has."""
+        place = np.minimum(ids >> 3, self._seen.size - 1)
+        mapped = (self._seen[place] >> (ids & 7).astype(np.uint8)) & 1
+        low: NDArray[np.bool_] = (ids >> 3 < self._seen.size) & (ids < _MAPPED_IDS) & (mapped != 0)
+        low |= np.isin(ids, self._large)
+        return low
+
     def _map(self, numbers: NDArray[np.int64]) -> None:
         if not numbers.size:
             return

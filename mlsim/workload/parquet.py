@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mlsim._files.parquet import read_columns, read_metadata, read_schema, refusing_damage
 from mlsim.errors import InputError
+from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, check_names, typed_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.fields import CODED, N_COLUMNS, Field
@@ -67,8 +68,9 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     check_names(str(path), names)
     known = [name for name in names if name in KNOWN]
     requests = [name for name in names if is_request(name)]
+    links = [name for name in names if name == DEPENDENCIES]
     words = [f"{name}_name" for name in CODED if name in known and f"{name}_name" in names]
-    table = read_columns(content, path, known + requests + words)
+    table = read_columns(content, path, known + requests + words + links)
     metadata = read_metadata(content, path).get(_METADATA, "{}")
     if not table.height:
         raise InputError(f"{path}: holds no job")
@@ -106,12 +108,18 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
             asked_columns[name] = cells if cells.dtype.is_numeric() else cells.cast(pl.String)
     asked, fits = read_asked(str(path), asked_columns, columns[Field.REQUESTED_PROCESSORS], complain)
     sound &= fits
+    after = None
+    for name in links:
+        with _as_needed(path, name, table):
+            after, fits = read_after(table[name].cast(pl.String).to_list())
+        complain(name, fits, EXPECTED)
+        sound &= fits
     if requests:
         header["request_columns"] = requests
-    ignored = [name for name in names if name not in KNOWN and name not in requests + words]
+    ignored = [name for name in names if name not in KNOWN and name not in requests + words + links]
     if ignored:
         header["ignored_columns"] = ignored
-    return ParquetLog(LogBlock.from_columns(columns, asked).rows(sound), header, int(np.sum(~sound)))
+    return ParquetLog(LogBlock.from_columns(columns, asked, after).rows(sound), header, int(np.sum(~sound)))
 
 
 def _names_in(codes: pl.Series, names: pl.Series) -> dict[int, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim.errors import InputError
 from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig
@@ -68,6 +69,11 @@ class Workload:
     header: Header
     origin: float
     _open: Callable[[], Iterator[JobBlock]]
+    _ids: DuplicateCount
+
+    def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which identifiers some job of the log has, whether it is simulated or not."""
+        return self._ids.has(ids)
 
     def blocks(self) -> Iterator[JobBlock]:
         """Yield the jobs in arrival order, the first submitted at time 0; every call starts anew.
@@ -93,7 +99,9 @@ class _Pass:
     ) -> None:
         known = None if resources == AS_LOGGED else resources or ()
         memory = config.request.memory
-        self._cleaner = Cleaner(config.cleaning, machine_processors, config.estimates, memory, known)
+        self._cleaner = Cleaner(
+            config.cleaning, machine_processors, config.estimates, memory, known, config.dependencies
+        )
         self._resources = resources
         self._reader = LogReader(path, config.format, lenient=config.lenient, rates=rates)
         self._disorder = DisorderCount()
@@ -145,7 +153,7 @@ class _Pass:
         if span.jobs == 0:
             raise InputError(self._nothing_left())
         jobs, header = self._reader.jobs, self._reader.header
-        return Workload(span.jobs, jobs, self.notes(), header, span.origin, blocks)
+        return Workload(span.jobs, jobs, self.notes(), header, span.origin, blocks, self._duplicates)
 
     def _nothing_left(self) -> str:
         path, jobs = self._reader.path, self._reader.jobs

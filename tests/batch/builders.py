@@ -93,6 +93,8 @@ def system(
     drains=(),
     seed=0,
     power=None,
+    dependencies=None,
+    feedback=False,
     **batch,
 ) -> BatchSystem:
     outages = {"failures": failures, "random_failures": random_failures, "drains": drains}
@@ -107,7 +109,17 @@ def system(
         cap = PowerCap(watts, hardware.cores, requests.exclusive, dispatcher.power_cap)
     plan = OutagePlan.from_config(config, seed)
     return BatchSystem(
-        hardware, dispatcher, requests, coordination, log, plan, executable_names=names, seed=seed, cap=cap
+        hardware,
+        dispatcher,
+        requests,
+        coordination,
+        log,
+        plan,
+        executable_names=names,
+        seed=seed,
+        cap=cap,
+        dependencies=dependencies,
+        feedback=feedback,
     )
 
 

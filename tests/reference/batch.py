@@ -25,8 +25,12 @@ class Job:
     killed: bool = False
     reserved: float = math.inf  # conservative: the start it has been promised
     first_promise: float = math.inf  # and the first such promise
+    after: list[After] = field(default_factory=list)  # jobs to wait for; for policies it is submitted then
+    logged: float | None = None  # the submit time that it would have had
+    rejected: bool = False
 
 
+After = tuple[int, bool, float]  # id, whether it must have completed, think time
 Key = Callable[[Job, float], float]
 Stay = tuple[float, float, int]  # from, until, units
 
@@ -52,7 +56,12 @@ class ReferenceBatchSystem:
         threshold: float = math.inf,
         reservations: int = 1,
         per_event: bool = False,
+        feedback: bool = False,
     ) -> None:
+        self.units, self.feedback = units, feedback
+        self.ends: dict[int, tuple[float, bool]] = {}  # when jobs ended, and whether they did their work
+        self.held: list[Job] = []
+        self.due: list[tuple[float, Job]] = []  # when held jobs become eligible, in order of finding that out
         self.free = set(range(units))
         self.backfill = {False: "none", True: "easy"}.get(backfill, backfill)
         self.key, self.kill = key, kill
@@ -63,14 +72,20 @@ class ReferenceBatchSystem:
         self.ends_early = False
 
     def run(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.logged = job.submit
         env = simpy.Environment()
         env.process(self._drive(env, jobs))
         env.run()
 
     def _drive(self, env: simpy.Environment, jobs: list[Job]):
         to_come = sorted(jobs, key=lambda job: (job.submit, job.id))
-        while to_come or self.running:
-            times = [job.end for job in self.running] + [job.submit for job in to_come[:1]]
+        if self.feedback:
+            self.held = [job for job in to_come if job.after and job.units <= self.units]
+            to_come = [job for job in to_come if job not in self.held]
+        while to_come or self.running or self.due:
+            times = [at for at, _ in self.due]
+            times += [job.end for job in self.running] + [job.submit for job in to_come[:1]]
             times += [job.start + offset for job in self.running for offset in job.releases]
             now = min(times)
             yield env.timeout(now - env.now)
@@ -79,9 +94,59 @@ class ReferenceBatchSystem:
             else:
                 self._handle_all(now, to_come)
 
+    # Jobs that wait for jobs
+
+    def _ended(self, job: Job, now: float, completed: bool) -> None:
+        self.ends[job.id] = (now, completed)
+        for waiting in [other for other in self.held if job.id in [id_ for id_, _, _ in other.after]]:
+            self._look_at(waiting, now)
+
+    def _look_at(self, job: Job, now: float) -> None:
+        """Find out whether a held job knows when it becomes eligible, or that it never will."""
+        gone = [(*self.ends[id_], ok, think) for id_, ok, think in job.after if id_ in self.ends]
+        job.rejected = any(ok and not completed for _, completed, ok, _ in gone)
+        if job.rejected or len(gone) == len(job.after):
+            self.held.remove(job)
+            ready = now if job.rejected else max(end + think for end, _, _, think in gone)
+            self.due.append((max(now, ready), job))
+
+    def _submit(self, job: Job, now: float) -> bool:
+        """Let a job come; tells whether it is in the queue."""
+        if job.units > self.units:
+            job.rejected = True
+            self._ended(job, now, completed=False)
+            return False
+        gone = [(*self.ends[id_], ok, think) for id_, ok, think in job.after if id_ in self.ends]
+        if len(gone) < len(job.after) or any(
+            end + think > now or (ok and not completed) for end, completed, ok, think in gone
+        ):
+            self.held.append(job)
+            self._look_at(job, now)
+            return False
+        self.waiting.append(job)
+        return True
+
+    def _next_due(self, now: float) -> Job | None:
+        """Give the next job that becomes eligible now, if there is one; turn away those that never will."""
+        for place in [place for place in self.due if place[0] == now]:
+            if place not in self.due:
+                continue
+            self.due.remove(place)
+            job = place[1]
+            if job.rejected:
+                self._ended(job, now, completed=False)
+                return self._next_due(now)
+            job.submit = now
+            self.waiting.append(job)
+            return job
+        return None
+
+    # One time
+
     def _handle_all(self, now: float, to_come: list[Job]) -> None:
         for job in [job for job in self.running if job.end == now]:
             self._end(job, now)
+            self._ended(job, now, not job.killed)
         for job in self.running:
             for offset in [offset for offset in job.releases if job.start + offset == now]:
                 job.releases.remove(offset)
@@ -90,18 +155,28 @@ class ReferenceBatchSystem:
                 self.free.add(unit)
                 self.ends_early = True
         while to_come and to_come[0].submit == now:
-            self.waiting.append(to_come.pop(0))
+            self._submit(to_come.pop(0), now)
+        while self._next_due(now) is not None:
+            pass
         self._pass(now)
 
     def _handle_each(self, now: float, to_come: list[Job]) -> None:
         ending = [job for job in self.running if job.end == now]  # in order of start
         while to_come and to_come[0].submit == now:
-            self._free_due(now)
-            self.waiting.append(to_come.pop(0))
-            self._pass(now)
+            if self._submit(to_come.pop(0), now):
+                self._free_due(now)
+                self._pass(now)
+        self._let_due_come(now)
         # What starts in these passes and ends at once comes after, in a round of its own.
         for job in ending:
             self._end(job, now)
+            self._ended(job, now, not job.killed)
+            self._free_due(now)
+            self._pass(now)
+            self._let_due_come(now)
+
+    def _let_due_come(self, now: float) -> None:
+        while self._next_due(now) is not None:
             self._free_due(now)
             self._pass(now)
 
@@ -122,7 +197,7 @@ class ReferenceBatchSystem:
     def _in_order(self, jobs: Iterable[Job], key: Key, now: float) -> list[Job]:
         def place(job: Job) -> tuple[bool, float, float, int]:
             starved = now - job.submit > self.threshold
-            return not starved, 0.0 if starved else key(job, now), job.submit, job.id
+            return not starved, 0.0 if starved else key(job, now), job.logged, job.id
 
         return sorted(jobs, key=place)
 

@@ -63,7 +63,8 @@ def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
     if span is None:
         return None
     first, last = span
-    if is_long(jobs):
+    # Jobs that waited for others do not come in the order of the rows.
+    if is_long(jobs) and jobs.eligible_time is None:
         return _streamed_shares(jobs, attempts, first, last)
     times, waiting = step_function(*waiting_spans(jobs, attempts))
     if last <= first or not len(times):

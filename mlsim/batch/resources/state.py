@@ -44,7 +44,7 @@ from mlsim.batch.resources.grid import (
 from mlsim.batch.resources.holding import end_job, release_row, return_node
 from mlsim.batch.resources.own import asked_in_kernels
 from mlsim.batch.resources.passes import arrive, make_pass, make_reserving_pass, start_short
-from mlsim.batch.resources.viewing import by_number, view_of, waiting_jobs
+from mlsim.batch.resources.viewing import by_arrival, view_of, waiting_jobs
 from mlsim.batch.state import BEYOND_CAP, BatchState
 from mlsim.batch.table import ESTIMATE, EXPECTED, HELD, KEY, NUMBER, START, SUBMIT, UNITS
 from mlsim.errors import InputError
@@ -265,7 +265,7 @@ class ResourceState(BatchState):
         """Order the queue by the user's policy; jobs past the threshold go to its head."""
         assert self._policy is not None
         floats = self.table.floats
-        slots = by_number(self._queue[: self._counts[QUEUED]], self.table)
+        slots = by_arrival(self._queue[: self._counts[QUEUED]], self.table)
         numbers = self.table.ints[NUMBER, slots]
         unasked, title = slots, f"policy {self._config.policy}"
         if not shielded(title, now, getattr, self._policy, "live", True):
@@ -284,7 +284,7 @@ class ResourceState(BatchState):
         """Ask the dispatcher, and carry out what it answers."""
         assert self._dispatcher is not None
         title = f"dispatcher {self._config.dispatcher}"
-        waiting = by_number(self._queue[: self._counts[QUEUED]], self.table)
+        waiting = by_arrival(self._queue[: self._counts[QUEUED]], self.table)
         view = view_of(
             now,
             waiting,

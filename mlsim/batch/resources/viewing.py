@@ -28,7 +28,7 @@ from mlsim.batch.table import (
 )
 from mlsim.batch.view import Drains, RunningJobs, StateView, WaitingJobs
 
-__all__ = ["by_number", "held_by", "running_jobs", "view_of", "waiting_jobs"]
+__all__ = ["by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
 
 Ints = NDArray[np.int64]
 _LABELS = ("user", "group", "executable", "queue", "partition")
@@ -40,10 +40,9 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def by_number(slots: Ints, table: JobTable) -> Ints:
+def by_arrival(slots: Ints, table: JobTable) -> Ints:
     """Order slots by the arrival of their jobs."""
-    ordered: Ints = slots[np.argsort(table.ints[NUMBER, slots])]
-    return ordered
+    return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 
 def waiting_jobs(slots: Ints, table: JobTable, request: Ints) -> WaitingJobs:
@@ -119,7 +118,7 @@ def view_of(
     g: Grid,
 ) -> StateView:
     """Copy the state; a dispatcher may keep what it gets."""
-    running = by_number(s.running[: s.counts[RUNNING]], table)
+    running = by_arrival(s.running[: s.counts[RUNNING]], table)
     return StateView(
         now=now,
         resources=resources,

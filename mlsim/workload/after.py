@@ -1,0 +1,184 @@
+"""What jobs wait for beside nodes: other jobs, as far as their log says it.
+
+The column ``dependencies`` of CSV, Parquet and Batsim workloads is in the form of Slurm's ``--dependency``:
+``afterok:12:13,afterany:14``, all of which must hold (``;`` may stand for the comma). ``afterok`` waits until
+a job has completed, ``afterany`` until it has ended in any way. A think time may follow a job:
+``afterany:14+60s`` (units s, min, h, d).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DEPENDENCIES", "EXPECTED", "After", "after_preceding", "joined_after", "read_after"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+DEPENDENCIES = "dependencies"
+"""Name of the column."""
+EXPECTED = (
+    "nothing, or jobs to wait for, such as afterok:12:13,afterany:14+60s (afterok and afterany are known; "
+    "all must hold)"
+)
+"""What a cell of the column can hold."""
+
+_PART = re.compile(r"(afterok|afterany)((?::\d{1,15}(?:\+\d+(?:\.\d+)?(?:s|min|h|d))?)+)")
+_JOB = re.compile(r":(\d+)(?:\+([0-9.]+)(s|min|h|d))?")
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+_Edge = tuple[int, bool, float]
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Dependencies of some jobs, one row each, in the order of the jobs.
+
+    Attributes
+    ----------
+    n_jobs
+        How many jobs they are about.
+    row
+        Which of these waits, from 0.
+    job
+        Identifier of the job it waits for.
+    completed
+        Whether that job must have completed (``afterok``), or only ended.
+    think
+        What must pass after that [s].
+    """
+
+    n_jobs: int
+    row: Ints
+    job: Ints
+    completed: Mask
+    think: Floats
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> After:
+        """Return the dependencies of the jobs that a mask, an index array or a slice names."""
+        kept = np.arange(self.n_jobs)[rows]
+        place = np.full(self.n_jobs, -1, np.int64)
+        place[kept] = np.arange(len(kept))
+        row = place[self.row]
+        order = np.argsort(row, kind="stable")
+        order = order[row[order] >= 0]
+        return After(len(kept), row[order], self.job[order], self.completed[order], self.think[order])
+
+    def texts(self) -> list[str]:
+        """Give the cell of each job, empty where it waits for none."""
+        cells = [""] * self.n_jobs
+        for row, job, completed, think in zip(
+            self.row.tolist(), self.job.tolist(), self.completed.tolist(), self.think.tolist(), strict=True
+        ):
+            later = f"+{np.format_float_positional(think, trim='-')}s" if think else ""
+            cell = f"{'afterok' if completed else 'afterany'}:{job}{later}"
+            cells[row] = f"{cells[row]},{cell}" if cells[row] else cell
+        return cells
+
+    def preceding(self) -> tuple[Floats, Floats] | None:
+        """Give them as SWF can say them, preceding job and think time, -1 for none; None if it cannot."""
+        if self.completed.any() or (np.diff(self.row) == 0).any() or (self.job < 1).any():
+            return None
+        job, think = np.full((2, self.n_jobs), -1.0)
+        job[self.row], think[self.row] = self.job, self.think
+        return job, think
+
+    @staticmethod
+    def nothing(n_jobs: int) -> After:
+        """Let so many jobs wait for none."""
+        none = np.empty(0, np.int64)
+        return After(n_jobs, none, none, np.empty(0, np.bool_), np.empty(0))
+
+
+def joined_after(parts: Sequence[After | None], sizes: Sequence[int]) -> After | None:
+    """Join the dependencies of blocks of jobs end to end; None if no block says anything."""
+    if all(part is None for part in parts):
+        return None
+    known = [After.nothing(size) if part is None else part for part, size in zip(parts, sizes, strict=True)]
+    firsts = np.cumsum([0, *sizes])
+    return After(
+        int(firsts[-1]),
+        np.concatenate([part.row + first for part, first in zip(known, firsts, strict=False)]),
+        np.concatenate([part.job for part in known]),
+        np.concatenate([part.completed for part in known]),
+        np.concatenate([part.think for part in known]),
+    )
+
+
+def after_preceding(preceding: Floats, think: Floats, more: After | None) -> After:
+    """Make dependencies of the preceding jobs of an SWF log (0 and below: none), and add further ones."""
+    row = np.flatnonzero(preceding > 0)
+    found = After(
+        len(preceding),
+        row,
+        preceding[row].astype(np.int64),
+        np.zeros(len(row), np.bool_),
+        np.maximum(think[row], 0.0),
+    )
+    if more is None or not len(more.row):
+        return found
+    rows = np.concatenate([found.row, more.row])
+    order = np.argsort(rows, kind="stable")
+    return After(
+        len(preceding),
+        rows[order],
+        np.concatenate([found.job, more.job])[order],
+        np.concatenate([found.completed, more.completed])[order],
+        np.concatenate([found.think, more.think])[order],
+    )
+
+
+def read_after(cells: Sequence[str | None]) -> tuple[After, Mask]:
+    """Read the column ``dependencies``.
+
+    Parameters
+    ----------
+    cells
+        None and empty ones wait for nothing.
+
+    Returns
+    -------
+    dependencies, fits
+        And which cells make sense; the others wait for nothing.
+    """
+    edges: list[tuple[int, int, bool, float]] = []
+    fits = np.ones(len(cells), np.bool_)
+    known: dict[str, list[_Edge] | None] = {}
+    for row, text in enumerate(cells):
+        cell = (text or "").strip()
+        if not cell:
+            continue
+        if cell not in known:
+            known[cell] = _edges(cell)
+        found = known[cell]
+        fits[row] = found is not None
+        edges += [(row, *edge) for edge in found or ()]
+    if not edges:
+        return After.nothing(len(cells)), fits
+    rows, jobs, completed, think = zip(*edges, strict=True)
+    after = After(
+        len(cells),
+        np.array(rows, np.int64),
+        np.array(jobs, np.int64),
+        np.array(completed, np.bool_),
+        np.array(think, np.float64),
+    )
+    return after, fits
+
+
+def _edges(cell: str) -> list[_Edge] | None:
+    """Give the jobs that a cell names, whether they must have completed, and think times; None if broken."""
+    edges: list[_Edge] = []
+    for part in re.split("[,;]", cell):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            return None
+        for job, amount, unit in _JOB.findall(match[2]):
+            edges.append((int(job), match[1] == "afterok", float(amount or 0) * _SECONDS[unit or "s"]))
+    return edges
