@@ -1,0 +1,332 @@
+"""What is fuzzed: for each room, a case from random numbers, and the command that reads it."""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from tools.fuzzing.inputs import LOOP, RIGID, SCENARIOS, STUDIES, make_run, write_supports
+from tools.fuzzing.mutate import mutated, nasty_value
+
+__all__ = ["ROOMS", "Room"]
+
+Draw = np.random.Generator
+Arguments = list[str]
+
+
+class Room(ABC):
+    """One kind of input."""
+
+    def prepare(self, directory: Path) -> None:
+        """Write what every case needs beside its own input."""
+        write_supports(directory)
+
+    @abstractmethod
+    def controls(self, directory: Path) -> Iterator[Arguments]:
+        """Write valid inputs one after the other, and give the command that must succeed with each."""
+
+    @abstractmethod
+    def case(self, directory: Path, draw: Draw) -> Arguments:
+        """Write one case's input into a directory, and give the command that reads it."""
+
+    def execute(self, arguments: Arguments) -> None:
+        """Carry out a case in this process; what is wrong with the input is raised."""
+        from mlsim.cli.main import app
+
+        app(arguments, standalone_mode=False)
+
+
+class _Files(Room):
+    """Mutated files.
+
+    Parameters
+    ----------
+    name
+        Of the case's file.
+    seeds
+        Give the valid contents, once the supports are there.
+    commands
+        One of them reads the file.
+    text
+        Whether the file is one of words.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seeds: Callable[[Path], Sequence[bytes]],
+        commands: Sequence[str],
+        *,
+        text: bool = True,
+    ) -> None:
+        self._name, self._make, self._commands, self._text = name, seeds, commands, text
+        self._seeds: Sequence[bytes] = ()
+
+    def prepare(self, directory: Path) -> None:
+        super().prepare(directory)
+        self._seeds = self._make(directory)
+
+    def controls(self, directory: Path) -> Iterator[Arguments]:
+        for seed in self._seeds:
+            for command in dict.fromkeys(self._commands):
+                (directory / self._name).write_bytes(seed)
+                yield command.split()
+
+    def case(self, directory: Path, draw: Draw) -> Arguments:
+        seed = self._seeds[int(draw.integers(len(self._seeds)))]
+        (directory / self._name).write_bytes(mutated(seed, draw, text=self._text))
+        return self._commands[int(draw.integers(len(self._commands)))].split()
+
+
+class _Sets(Room):
+    """``--set`` of nasty values at keys that there are, or nearly."""
+
+    _commands = ("check rigid.yaml", "check cosim.yaml", "loop loop.yaml --json")
+
+    def prepare(self, directory: Path) -> None:
+        super().prepare(directory)
+        (directory / "cosim.yaml").write_text(SCENARIOS[1])
+        self._keys = sorted(_keys_of(directory))
+
+    def controls(self, directory: Path) -> Iterator[Arguments]:  # noqa: ARG002  (they are there)
+        return (command.split() for command in self._commands)
+
+    def case(self, directory: Path, draw: Draw) -> Arguments:  # noqa: ARG002  (there is no file to write)
+        arguments = self._commands[int(draw.integers(len(self._commands)))].split()
+        for _ in range(int(draw.integers(1, 4))):
+            key = self._keys[int(draw.integers(len(self._keys)))]
+            text = f"{key}={nasty_value(draw)}"
+            if draw.integers(4) == 0:
+                text = mutated(text.encode(), draw, text=True).decode("utf-8", "replace")
+            arguments += ["--set", text.replace("\0", "")]
+        return arguments
+
+
+def _keys_of(directory: Path) -> set[str]:
+    """Give the dotted keys of all scenarios and of the schema."""
+    from mlsim.scenario import Scenario, dump, loads
+
+    keys = {key for section in Scenario.model_fields for key in (section, f"{section}.x")}
+
+    def walk(value: object, key: str) -> None:
+        children = value.items() if isinstance(value, dict) else enumerate(value)  # type: ignore[call-overload]
+        for name, child in children:
+            here = f"{key}.{name}" if key else str(name)
+            keys.add(here)
+            if isinstance(child, dict | list):
+                walk(child, here)
+
+    from mlsim.scenario.source import parse_text
+
+    for text in SCENARIOS:
+        walk(parse_text(dump(loads(text, directory=directory)), "scenario").value, "")
+    return keys
+
+
+class _LoopOptions(Room):
+    """``mlsim loop`` with mutated options, or with a mutated file."""
+
+    _options: ClassVar = {
+        "--pes": "2x4",
+        "--speeds": "1x1,0.5x1",
+        "--technique": "SS,GSS",
+        "--model": "cca,dca",
+        "--iterations": "200",
+        "--profile": "exponential",
+        "--mean": "1ms",
+        "--std": "1us",
+        "--costs": "costs.csv",
+        "--run-time": "10 s",
+        "--min-chunk": "2",
+        "--seed": "4",
+        "--chunk-calculation": "1 us",
+        "--injected-delay": "1 us",
+        "--atomic-service": "100 ns",
+        "--break-after": "4",
+        "--latency": "1 us",
+    }
+
+    def controls(self, directory: Path) -> Iterator[Arguments]:  # noqa: ARG002  (it is there)
+        yield ["loop", "--json", "loop.yaml"]
+        yield [
+            "loop",
+            "--json",
+            *(f"{key}={value}" for key, value in self._options.items() if key != "--costs"),
+        ]
+
+    def case(self, directory: Path, draw: Draw) -> Arguments:
+        arguments = ["loop", "--json"]
+        (directory / "case.yaml").write_text(LOOP)
+        if draw.integers(2):
+            (directory / "case.yaml").write_bytes(mutated(LOOP.encode(), draw, text=True))
+            return [*arguments, "case.yaml"]
+        if draw.integers(2):
+            arguments.append("case.yaml")
+        chosen = draw.choice(list(self._options), int(draw.integers(1, 6)), replace=False).tolist()
+        wrong = chosen[int(draw.integers(len(chosen)))]
+        for option in chosen:
+            value = self._options[option]
+            if option == wrong:
+                value = nasty_value(draw) if draw.integers(2) else _changed(value, draw)
+            arguments.append(f"{option}={value}".replace("\0", ""))
+        return arguments
+
+
+def _changed(value: str, draw: Draw) -> str:
+    return mutated(value.encode(), draw, text=True).decode("utf-8", "replace")
+
+
+class _Runs(Room):
+    """Run directories with one damaged file."""
+
+    _commands = ("metrics one", "metrics one --by user", "compare one other", "check one/scenario.yaml")
+
+    def prepare(self, directory: Path) -> None:
+        super().prepare(directory)
+        for name, policy in (("one", "SAF"), ("other", "FCFS")):
+            make_run(directory, name, policy)
+        self._names = sorted(path.name for path in (directory / "one").iterdir() if path.is_file())
+
+    def controls(self, directory: Path) -> Iterator[Arguments]:  # noqa: ARG002  (they are there)
+        return (command.split() for command in self._commands)
+
+    def case(self, directory: Path, draw: Draw) -> Arguments:
+        path = directory / "one" / self._names[int(draw.integers(len(self._names)))]
+        content = mutated(path.read_bytes(), draw, text=path.suffix != ".parquet")
+        path.unlink()  # it may be shared with other cases
+        path.write_bytes(content)
+        return self._commands[int(draw.integers(len(self._commands)))].split()
+
+
+class _RcaLines(Room):
+    """Lines that somebody sends to the agent: none may do more than be refused."""
+
+    _secret = b"s" * 32
+
+    def prepare(self, directory: Path) -> None:
+        from mlsim.mpi.rca.wire import IdleNode, pack
+
+        super().prepare(directory)
+        self._line = pack(IdleNode("17", "node3", 3, 16, "loop", 1.7e9), self._secret)
+
+    def controls(self, directory: Path) -> Iterator[Arguments]:
+        for line in (self._line, self._signed(json.loads(self._line)["body"])):
+            (directory / "line").write_bytes(line)
+            yield ["line"]
+
+    def case(self, directory: Path, draw: Draw) -> Arguments:
+        line = self._line
+        if draw.integers(2):  # signed by somebody who has the secret, and sends nonsense
+            body = json.loads(line)["body"]
+            keys = sorted(body)
+            body[keys[int(draw.integers(len(keys)))]] = _plain(draw)
+            line = self._signed(body)
+        else:
+            line = mutated(line, draw, text=bool(draw.integers(2)))
+        (directory / "line").write_bytes(line)
+        return ["line"]
+
+    def _signed(self, body: dict[str, object]) -> bytes:
+        import hashlib
+        import hmac
+
+        text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+        mac = hmac.new(self._secret, text, hashlib.sha256).hexdigest()
+        return json.dumps({"body": body, "mac": mac}).encode()
+
+    def execute(self, arguments: Arguments) -> None:
+        from mlsim.errors import InputError
+        from mlsim.mpi.rca.wire import RefusedError, unpack
+
+        try:
+            unpack(Path(arguments[0]).read_bytes(), self._secret)
+        except RefusedError as error:
+            raise InputError(str(error)) from error
+
+
+def _plain(draw: Draw) -> object:
+    values = (
+        None,
+        True,
+        [],
+        {},
+        "",
+        "x\n",
+        -1,
+        2**31,
+        10**400,
+        1e308,
+        float("nan"),
+        [[]] * 9,
+        nasty_value(draw),
+    )
+    return values[int(draw.integers(len(values)))]
+
+
+def _dump(directory: Path) -> Sequence[bytes]:
+    """Give instances as ``mlsim cp dump`` writes them."""
+    from mlsim.cli.main import app
+
+    (directory / "cp.yaml").write_text(
+        RIGID.replace("policy: SAF\n  backfill: easy", "dispatcher: pcp21")
+        .replace("  power_cap: [[0 s, 1500 W], [200 s, 1400 W]]\n", "  cp: {time_limit: 20 ms}\n")
+        .replace(", power: {idle: 90 W, busy: 200 W}", "")
+        .replace(", power: {idle: 80 W, busy: 300 W}", "")
+    )
+    with redirect_stdout(io.StringIO()):
+        app(
+            ["cp", "dump", str(directory / "cp.yaml"), "--out", str(directory / "all.jsonl"), "--most", "3"],
+            standalone_mode=False,
+        )
+    content = (directory / "all.jsonl").read_bytes()
+    (directory / "all.jsonl").unlink()
+    return [line + b"\n" for line in content.splitlines()]
+
+
+def _read(name: str) -> Callable[[Path], Sequence[bytes]]:
+    return lambda directory: [(directory / name).read_bytes()]
+
+
+def _workload(name: str, suffix: str, *, text: bool) -> Room:
+    commands = (
+        f"workload convert case.{suffix} out.csv --speed 1GFLOP/s --bandwidth 1Gbit/s",
+        f"workload convert case.{suffix} out.swf --lenient --speed 1GFLOP/s --bandwidth 1Gbit/s",
+        f"workload convert case.{suffix} out.parquet --clean --from {name} --speed 1GFLOP/s "
+        "--bandwidth 1Gbit/s",
+        f"check rigid.yaml --set workload.path=case.{suffix}",
+    )
+    return _Files(f"case.{suffix}", _read(f"jobs.{suffix}"), commands, text=text)
+
+
+ROOMS: dict[str, Room] = {
+    "scenario": _Files(
+        "case.yaml",
+        lambda _: [text.encode() for text in SCENARIOS],
+        ["check case.yaml"] * 7 + ["run case.yaml --quiet --out out"],
+    ),
+    "set": _Sets(),
+    "swf": _workload("swf", "swf", text=True),
+    "csv": _workload("csv", "csv", text=True),
+    "json": _workload("batsim", "json", text=True),
+    "parquet": _workload("parquet", "parquet", text=False),
+    "npy": _Files(
+        "case.npy",
+        _read("costs.npy"),
+        ["loop --json --pes 2x2 --profile file --costs case.npy --technique SS"],
+        text=False,
+    ),
+    "loop": _LoopOptions(),
+    "study": _Files(
+        "study.yaml", lambda _: [text.encode() for text in STUDIES], ["study study.yaml --quiet"]
+    ),
+    "runs": _Runs(),
+    "cp": _Files("case.jsonl", _dump, ["cp replay case.jsonl -d pcp21 --set time_limit=20ms --json"]),
+    "rca": _RcaLines(),
+}
