@@ -77,6 +77,8 @@ KEYS = (
 )
 _METRICS = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
 _KINDS = ("runs", "loops")
+_PLUGINS = ("dispatcher", "policy", "allocator", "predictor")
+"""Keys of the batch level that may name code of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -356,9 +358,7 @@ def _check_files(study: BatchStudy) -> None:
 
 def _what_survey_reads(scenario: Scenario) -> dict[str, Any]:
     values = plain(scenario)
-    plugins = {
-        key: values.get("batch", {}).get(key) for key in ("dispatcher", "policy", "allocator", "predictor")
-    }
+    plugins = {key: values.get("batch", {}).get(key) for key in _PLUGINS}
     return {key: values.get(key) for key in ("platform", "workload", "application")} | plugins
 
 

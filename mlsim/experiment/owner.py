@@ -17,7 +17,8 @@ __all__ = ["Owner"]
 
 _PATTERN = re.compile(
     r"(?P<host>[\w-]{1,32})-(?P<machine>[0-9a-f]{8})(?P<boot>[0-9a-f]{8})(?P<space>[0-9a-f]{8})"
-    r"-(?P<pid>\d{1,10})-(?P<start>\d{1,20})"
+    r"-(?P<pid>\d{1,10})-(?P<start>\d{1,20})",
+    re.ASCII,
 )
 _ENDED = ("Z", "X")
 """States of processes that have ended, and wait for someone to be told."""
@@ -60,7 +61,7 @@ class Owner(NamedTuple):
     @classmethod
     def of_token(cls, text: str) -> Owner | None:
         """Return the process that a token stands for; None if the text is no token."""
-        found = re.fullmatch(_PATTERN, text, flags=re.ASCII)
+        found = _PATTERN.fullmatch(text)
         if found is None:
             return None
         parts = found.groupdict()

@@ -99,12 +99,10 @@ def _path(path: object) -> Path:
         return Path(fspath(path))
     hint = ""
     if isinstance(path, Mapping):
-        hint = (
-            "; a mapping shaped like such a file becomes a scenario by mlsim.scenario.from_mapping(mapping)"
-        )
+        hint = "; mlsim.scenario.from_mapping makes a scenario of a mapping that is shaped like such a file"
     raise InputError(
         f"a scenario: found {type(path).__name__}; allowed: the path of a scenario file (str or Path), or "
-        f"what mlsim.load(path) gives{hint}"
+        f"a Scenario, which mlsim.load(path) gives{hint}"
     )
 
 

@@ -155,6 +155,20 @@ def test_nothing_is_written_without_a_place(place):
         ("along: rca, ", "", ("metric: along: missing", "technique, rca, order")),
         ("relative: true", "relatve: true", ("metric", "relatve", "'relative'")),
         ("lines: technique, panels: rca", "lines: tecnique", ("lines", "'tecnique'", "'technique'")),
+        ("columns: rca", "columns: order", ("columns: order", "axis of repetitions", "technique, rca")),
+        ("name: demo", "name: a/b", ("name: 'a/b'", "without /")),
+        ("order: {0: {}, 1: {}}", 'order: {0: {}, "0": {}}', ("vary: order", "same label twice")),
+        ("  rca:", "  batch.technique: [a, b]\n  rca:", ("2 axes are called technique",)),
+        ("set: {", "without: [{}]\nset: {", ("without", "leaves no combination")),
+        ("metrics: {makespan", "metrics: {rca: makespan, makespan", ("metrics: rca: names 2 columns",)),
+        ("utilization.busy", "jobs.complete", ("metrics: jobs.complete: not in", "'completed'")),
+        ("utilization.busy", "technique", ("metrics: technique is str, no number",)),
+        ("utilization.busy", "cp.fallbacks", ("cp.fallbacks: not in", "batch.dispatcher", "cp.fallbacks?")),
+        ("relative: true", "metric: makspan", ("metric: 'makspan'", "makespan (s)")),
+        ('relative: {rca: "off"}\n', "", ("metric: relative", "no combination to divide by")),
+        ('relative: {rca: "off"}', 'relative: {rca: ["off"]}', ("relative: rca", "one label")),
+        ("span: [5, 20]", "span: [5.0000001, 20]}\n  - {kind: gantt, where: {}, span: [5, 20]", ("gantt-",)),
+        ("coordination.rca: on", "application.model: rigid", ("balance: shows loops", "rca: on")),
     ],
 )
 def test_mistakes_are_named(place, right, wrong, words):
@@ -193,6 +207,30 @@ def test_a_metric_that_is_no_number(place):
     (place / "study.yaml").write_text(STUDY.replace("utilization.busy", "utilization"))
     with pytest.raises(InputError, match=r"utilization is dict, no number; allowed: utilization\.busy"):
         run_batch_study(load_batch_study(place), out=place / "out")
+
+
+def test_nothing_is_simulated_before_all_is_checked(place, monkeypatch):
+    from mlsim.experiment import runner
+
+    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("simulated"))
+    (place / "jobs-1.csv").unlink()
+    for out in (None, place / "out"):
+        with pytest.raises(
+            InputError, match=r"jobs-1\.csv.*combination technique: STATIC, rca: off, order: 1"
+        ):
+            run_batch_study(load_batch_study(place), out=out)
+
+
+def test_repetitions_may_vary_fastest(place):
+    (place / "study.yaml").write_text(STUDY.replace("columns: rca\n", ""))
+    study = load_batch_study(place)
+    assert (study.columns, study.repetitions) == ("rca", "order")
+
+
+def test_repetitions_alone_have_no_columns(place):
+    (place / "study.yaml").write_text("of: runs\nbase: run.yaml\nvary: {seed: [1, 2]}\nrepetitions: seed\n")
+    with pytest.raises(InputError, match="is all that varies, and repeated; vary needs another axis"):
+        load_batch_study(place)
 
 
 def test_kinds_are_told_apart(place):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from pathlib import Path
 
 import pytest
 
 import mlsim
-from mlsim.experiment import rundir
 from tests.cli.conftest import JOBS, SMALL
 
 
@@ -66,38 +64,3 @@ def test_the_summary_holds_the_contract(scenario: Path, tmp_path: Path):
     assert {"wall_time", "peak_memory_mb", "pass_time", "application_time"} <= summary["self"].keys()
     for key in ("schema_version", "scenario", "seed", "makespan", "throughput", "loops", "coordination"):
         assert key in summary
-
-
-@pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("a defect")]
-)
-def test_a_failed_write_leaves_nothing(scenario: Path, tmp_path: Path, monkeypatch, error):
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(rundir, "_draw", fail)
-    with pytest.raises(mlsim.OutputError if isinstance(error, OSError) else RuntimeError):
-        mlsim.run(scenario, out=tmp_path / "results" / "run")
-    assert list((tmp_path / "results").rglob("*")) == []
-
-
-def test_a_directory_that_appears_in_the_meantime_is_left_alone(scenario: Path, tmp_path: Path, monkeypatch):
-    target = tmp_path / "run"
-    draw = rundir._draw
-
-    def draw_late(*arguments) -> None:
-        target.mkdir()
-        (target / "other").write_text("mine")
-        draw(*arguments)
-
-    monkeypatch.setattr(rundir, "_draw", draw_late)
-    with pytest.raises(mlsim.OutputError, match="appeared"):
-        mlsim.run(scenario, out=target)
-    assert [path.name for path in target.iterdir()] == ["other"]
-    assert not list(tmp_path.glob(".run.*"))
-
-
-def test_next_directory_counts_on(tmp_path: Path):
-    assert rundir.next_directory(tmp_path, "a").name == "a-001"
-    (tmp_path / "a-001").mkdir()
-    assert rundir.next_directory(tmp_path, "a").name == "a-002"

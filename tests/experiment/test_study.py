@@ -111,6 +111,12 @@ def test_progress_counts(place):
         ("reference: source.csv", "reference: sauce.csv", ("sauce.csv",)),
         ("reference: source.csv", "columns: modle", ("columns", "modle", "'model'")),
         ("vary:", "vary: [", ("study.yaml",)),
+        ("reference: source.csv", "without: [{}]", ("without", "leaves no combination")),
+        (
+            "application.technique: [SS",
+            "reference: {a: {}}\n  application.technique: [SS",
+            ("reference: names 2",),
+        ),
     ],
 )
 def test_mistakes_are_named(place, right, wrong, words):
