@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.arrays import RESERVATIONS
-from mlsim.batch.policies import queue_order
+from mlsim.batch.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
@@ -270,6 +270,51 @@ def test_queue_order_is_that_of_the_queue(policy):
     ]
     reference = ReferenceBatchSystem(UNITS, "none", KEYS[policy], threshold=50)
     assert order.tolist() == [job.id for job in reference._in_order(twins, KEYS[policy], 100.0)]
+
+
+# Of a job of 8 processors and an estimate of 100 s that has waited for 300 s since it came at 1000 s.
+BY_HAND = {
+    "FCFS": 1000.0,
+    "LCFS": -1000.0,
+    "SPF": 100.0,
+    "LPF": -100.0,
+    "SQF": 8.0,
+    "LQF": -8.0,
+    "SAF": 800.0,
+    "LAF": -800.0,
+    "SRF": 12.5,
+    "LRF": -12.5,
+    "EDF": 1000.0 + 2.0 * 100.0,
+    "F1": 2.0 * 8 + 870.0 * 3.0,
+    "F2": 10.0 * 8 + 25600.0 * 3.0,
+    "F3": 800.0 + 6.86e6 * 3.0,
+    "F4": 100.0 * math.sqrt(8.0) + 5.3e5 * 3.0,
+    "SEXP": 4.0,
+    "LEXP": -4.0,
+    "WFP": -27.0 * 8,
+    "UNICEF": -300.0 / (3.0 * 100.0),
+    "fairshare": 7.0,
+    "linear q": 8.0,
+    "linear p": 100.0,
+    "linear wait": -300.0,
+    "linear ratio": 12.5,
+    "linear exp": -4.0,
+    "linear area": 800.0,
+}
+
+
+@pytest.mark.parametrize(("policy", "expected"), BY_HAND.items())
+def test_keys_by_hand(policy, expected):
+    name, *weights = policy.split()
+    given_weights = {"weights": dict.fromkeys(weights, 2.0)} if weights else {}
+    config = BatchConfig.model_validate({"policy": name, "deadline_factor": 2.0, **given_weights})
+    columns_of_job = (np.array([1000.0]), np.array([100.0]), np.array([8]), np.array([7.0]))
+    keys = policy_keys(CODES[name], 1300.0, *columns_of_job, parameters_of(config))
+    assert keys.tolist() == pytest.approx([expected], rel=1e-15)
+
+
+def test_every_policy_has_a_key_by_hand():
+    assert {name.split()[0] for name in BY_HAND} == set(CODES)
 
 
 @pytest.mark.parametrize("weights", [None, {}, {"p": 0.0}])
