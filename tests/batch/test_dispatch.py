@@ -171,8 +171,22 @@ def test_the_walk_of_backfilling_has_an_order_of_its_own():
     jobs = block([0, 1, 2, 2], [10, 5, 8, 4], [10, 5, 8, 4], [4, 8, 4, 4])
     _, same, _ = simulate(jobs, UNITS, backfill="easy")
     _, shortest, _ = simulate(jobs, UNITS, backfill="easy", backfill_order="SPF")
-    assert same.start_time.tolist() == [0, 10, 2, 15]
+    _, longest, _ = simulate(jobs, UNITS, backfill="easy", backfill_order="LPF")
+    # The first of the two ends when the head is to start: that is soon enough.
+    assert same.start_time.tolist() == longest.start_time.tolist() == [0, 10, 2, 15]
     assert shortest.start_time.tolist() == [0, 10, 15, 2]
+
+
+@pytest.mark.parametrize("order", [None, "SPF"])
+def test_what_the_reservation_leaves_over_is_used_once(order):
+    # At 10 the head takes 7 of 8 units: one of the two long jobs may still hold the last one.
+    jobs = block([0, 1, 2, 3], [10, 5, 30, 30], [10, 5, 30, 30], [6, 7, 1, 1])
+    _, rows, _ = simulate(jobs, UNITS, backfill="easy", backfill_order=order)
+    assert rows.start_time.tolist() == [0, 10, 2, 15]
+    # The same where both are there when the pass begins.
+    jobs = block([0, 1, 2, 2], [10, 5, 30, 30], [10, 5, 30, 30], [6, 7, 1, 1])
+    _, rows, _ = simulate(jobs, UNITS, backfill="easy", backfill_order=order)
+    assert rows.start_time.tolist() == [0, 10, 2, 15]
 
 
 def test_the_second_reservation_protects_the_second_job():
@@ -218,6 +232,21 @@ def test_conservative_moves_reservations_forward_when_a_job_ends_early():
     jobs = block([0, 1, 2], [4, 5, 30], [10, 5, 30], [6, 8, 2])
     _, rows, _ = simulate(jobs, UNITS, backfill="conservative")
     assert rows.start_time.tolist() == [0, 4, 9]
+
+
+@pytest.mark.parametrize("rule", [{"backfill": "conservative"}, {"backfill": "easy", "reservations": 2}])
+def test_a_job_may_fill_a_gap_to_its_end(rule):
+    # Half of the machine is free until 10, when job 1 has all of it; job 2 asks for just that.
+    jobs = block([0, 1, 2], [10, 5, 8], [10, 5, 8], [4, 8, 4])
+    _, rows, _ = simulate(jobs, UNITS, **rule)
+    assert rows.start_time.tolist() == [0, 10, 2]
+
+
+def test_compression_goes_on_until_nothing_moves():
+    # Job 2 is promised 20, job 3 the gap before it. Job 0 ends at 4: job 3 moves there, and only then job 2.
+    jobs = block([0, 0, 1, 2], [4, 10, 5, 10], [20, 10, 5, 10], [4, 4, 8, 4])
+    _, rows, _ = simulate(jobs, UNITS, backfill="conservative")
+    assert rows.start_time.tolist() == [0, 0, 14, 4]
 
 
 def owned(jobs, users):
