@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.arrays import RESERVATIONS
+from mlsim.batch.fairshare import Accounts
 from mlsim.batch.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
@@ -199,6 +200,15 @@ def test_the_second_reservation_protects_the_second_job():
     assert two.start_time.tolist() == [0, 10, 15, 20]
 
 
+def test_no_more_jobs_are_protected_than_there_are_reservations():
+    # Job 4 needs 2 units for 30 s, which jobs 1 and 2 leave over, one after the other; job 3 needs all.
+    jobs = block([0, 1, 2, 3, 4], [10, 5, 5, 5, 30], [10, 5, 5, 5, 30], [6, 6, 6, 8, 2])
+    _, two, _ = simulate(jobs, UNITS, backfill="easy", reservations=2)
+    _, three, _ = simulate(jobs, UNITS, backfill="easy", reservations=3)
+    assert two.start_time.tolist() == [0, 10, 15, 34, 4]
+    assert three.start_time.tolist() == [0, 10, 15, 20, 25]
+
+
 def test_greedy_lets_a_wide_job_wait():
     jobs = block([0, 1, 2], [10, 5, 30], [10, 5, 30], [6, 8, 2])
     _, greedy, _ = simulate(jobs, UNITS, backfill="greedy")
@@ -269,6 +279,15 @@ def test_fairshare_forgets_by_half_lives():
     # 80 against 24: user 12 first. With a half-life of 1 s, 1.4 against 10.1: user 11 first.
     assert long.start_time.tolist() == [0, 10, 13, 18]
     assert short.start_time.tolist() == [0, 10, 18, 13]
+
+
+def test_usage_halves_in_a_half_life():
+    # 80 processor-seconds by 5 s, and from then on nothing, or 4 processors: ∫ 4·2^(-t/10) from 0 to 10.
+    config = BatchConfig.model_validate({"fairshare": {"half_life": 10.0}}).fairshare
+    for processors, grown in ((0, 0.0), (4, 4.0 * (10.0 / math.log(2.0)) * 0.5)):
+        accounts = Accounts(config)
+        accounts.shares[:, 0] = 80.0, processors, 5.0
+        assert accounts.usage(np.array([0]), 15.0) == pytest.approx([40.0 + grown])
 
 
 def test_fairshare_by_group():
