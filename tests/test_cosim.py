@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlsim import cosim
 from mlsim.record import JobState, MessageKind
-from mlsim.scenario import from_mapping
+from mlsim.scenario import CoordinationConfig, from_mapping
 
 NODES, CORES = 6, 2
 
@@ -197,3 +199,9 @@ def test_rca_starts_a_waiting_job_on_a_released_node(workplace):
     assert shared.jobs.start_time[1] < shared.jobs.end_time[0] == held.end_time[0]
     released = shared.occupancy.end[shared.occupancy.released]
     assert shared.jobs.start_time[1] == released.min()
+
+
+@pytest.mark.parametrize(("given_latency", "latency"), [(None, 0.5), (0.0, 0.0), (2.0, 2.0)])
+def test_messages_take_the_latency_of_the_network_unless_told(given_latency, latency):
+    scenario = SimpleNamespace(coordination=CoordinationConfig(latency=given_latency))
+    assert cosim._latency(scenario, SimpleNamespace(network=SimpleNamespace(latency=0.5))) == latency

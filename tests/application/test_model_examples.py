@@ -10,6 +10,7 @@ import pytest
 
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.costs import prefix_sums
+from mlsim.application.models.lock import lock_key, next_attempt
 from mlsim.application.perturbation import Perturbation
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig
@@ -193,3 +194,28 @@ def test_techniques_of_the_user_on_either_level(tmp_path: Path) -> None:
             InputError, match=r"pairs: in a loop of 40 .* gave a chunk of 0 iterations at step 10 for PE"
         ):
             run([1.0] * 40, f"STATIC+{mine}", [0, 0], model=model)
+
+
+def test_assigning_a_chunk_holds_the_queue() -> None:
+    """Two PEs that ask at once, 1 s an assignment and nothing else: one chunk after the other is assigned."""
+    for technique in ("SS", "AF"):  # by two atomics, and under the lock
+        outcome = run([8.0] * 2, technique, [0, 0], model="dca", chunk_assignment=1.0)
+        assert [row[4] for row in rows(outcome)] == [1.0, 2.0]
+    # From the loop's queue to the nodes' in [0, 1] and [1, 2], and then to the PE in a second more.
+    outcome = run([8.0] * 2, "STATIC+SS", [0, 1], model="hdca", chunk_assignment=1.0)
+    assert [row[4] for row in rows(outcome)] == [2.0, 3.0]
+
+
+def test_a_pe_that_needs_what_is_left_calculates_under_the_lock() -> None:
+    outcome = run([8.0] * 2, "AF", [0, 0], model="dca", chunk_calculation=1.0)
+    assert [row[4] for row in rows(outcome)] == [1.0, 2.0]
+    outcome = run([8.0] * 2, "SS", [0, 0], model="dca", chunk_calculation=1.0)
+    assert [row[4] for row in rows(outcome)] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("waiting", [1, 2, 4])
+def test_the_first_of_several_attempts_comes_sooner(waiting: int) -> None:
+    """The least of w times that are uniform in [0, 1) is 1/(w + 1) in the mean, and any PE's as often."""
+    drawn = [next_attempt(lock_key(7, 0, 0), draw, waiting, 1.0) for draw in range(2000)]
+    assert np.mean([delay for _, delay in drawn]) == pytest.approx(1.0 / (waiting + 1), abs=0.02)
+    assert np.bincount([who for who, _ in drawn]) == pytest.approx(2000 / waiting, rel=0.1)

@@ -21,7 +21,7 @@ from mlsim.application.techniques import (
     sequence,
     straightforward_size,
 )
-from mlsim.application.techniques.adaptive import RISK, learn_iterations, new_measurements
+from mlsim.application.techniques.adaptive import RATE, RISK, learn_iterations, new_measurements
 from mlsim.application.techniques.guided import (
     FRACTION_WORDS,
     guided_straightforward_size,
@@ -29,6 +29,7 @@ from mlsim.application.techniques.guided import (
     reset_guide,
 )
 from mlsim.application.techniques.increasing import default_batches
+from mlsim.application.techniques.weighting import learn_chunk
 from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Technique, options
 from mlsim.scenario.techniques import READERS
@@ -429,3 +430,19 @@ def test_rounding_noise_of_prefix_sums_is_no_variance(spread: float, counts: boo
     measured, sums = new_measurements(2)
     learn_iterations(measured, sums, 0, prefix, 1.0, 0, 100)
     assert (sums[RISK, 1] > 0.0) == counts
+
+
+def test_adaptive_factoring_takes_the_variance_of_a_sample() -> None:
+    """Iterations of 1 s and 3 s: mean 2 s, variance ((1 - 2)² + (3 - 2)²) / (2 - 1) = 2 s²."""
+    measured, sums = new_measurements(1)
+    learn_iterations(measured, sums, 0, np.array([0.0, 1.0, 4.0]), 1.0, 0, 2)
+    assert sums[RISK, 1] == 2.0 / 2.0
+
+
+def test_later_chunks_count_for_more_in_weights() -> None:
+    """4 iterations in 2 s, then 4 in 4 s: a rate of (1·4 + 2·4) / (1·2 + 2·4) = 1.2 a second."""
+    measured, sums = new_measurements(1)
+    weights = np.ones(1)
+    for seconds in (2.0, 4.0):
+        learn_chunk(measured, sums, weights, 0, 4, seconds)
+    assert sums[RATE, 1] == 1.2

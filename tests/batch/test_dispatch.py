@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.arrays import RESERVATIONS
-from mlsim.batch.policies import queue_order
+from mlsim.batch.fairshare import Accounts
+from mlsim.batch.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
@@ -171,8 +172,22 @@ def test_the_walk_of_backfilling_has_an_order_of_its_own():
     jobs = block([0, 1, 2, 2], [10, 5, 8, 4], [10, 5, 8, 4], [4, 8, 4, 4])
     _, same, _ = simulate(jobs, UNITS, backfill="easy")
     _, shortest, _ = simulate(jobs, UNITS, backfill="easy", backfill_order="SPF")
-    assert same.start_time.tolist() == [0, 10, 2, 15]
+    _, longest, _ = simulate(jobs, UNITS, backfill="easy", backfill_order="LPF")
+    # The first of the two ends when the head is to start: that is soon enough.
+    assert same.start_time.tolist() == longest.start_time.tolist() == [0, 10, 2, 15]
     assert shortest.start_time.tolist() == [0, 10, 15, 2]
+
+
+@pytest.mark.parametrize("order", [None, "SPF"])
+def test_what_the_reservation_leaves_over_is_used_once(order):
+    # At 10 the head takes 7 of 8 units: one of the two long jobs may still hold the last one.
+    jobs = block([0, 1, 2, 3], [10, 5, 30, 30], [10, 5, 30, 30], [6, 7, 1, 1])
+    _, rows, _ = simulate(jobs, UNITS, backfill="easy", backfill_order=order)
+    assert rows.start_time.tolist() == [0, 10, 2, 15]
+    # The same where both are there when the pass begins.
+    jobs = block([0, 1, 2, 2], [10, 5, 30, 30], [10, 5, 30, 30], [6, 7, 1, 1])
+    _, rows, _ = simulate(jobs, UNITS, backfill="easy", backfill_order=order)
+    assert rows.start_time.tolist() == [0, 10, 2, 15]
 
 
 def test_the_second_reservation_protects_the_second_job():
@@ -183,6 +198,15 @@ def test_the_second_reservation_protects_the_second_job():
     _, two, _ = simulate(jobs, UNITS, backfill="easy", reservations=2)
     assert easy.start_time.tolist() == [0, 10, 33, 3]
     assert two.start_time.tolist() == [0, 10, 15, 20]
+
+
+def test_no_more_jobs_are_protected_than_there_are_reservations():
+    # Job 4 needs 2 units for 30 s, which jobs 1 and 2 leave over, one after the other; job 3 needs all.
+    jobs = block([0, 1, 2, 3, 4], [10, 5, 5, 5, 30], [10, 5, 5, 5, 30], [6, 6, 6, 8, 2])
+    _, two, _ = simulate(jobs, UNITS, backfill="easy", reservations=2)
+    _, three, _ = simulate(jobs, UNITS, backfill="easy", reservations=3)
+    assert two.start_time.tolist() == [0, 10, 15, 34, 4]
+    assert three.start_time.tolist() == [0, 10, 15, 20, 25]
 
 
 def test_greedy_lets_a_wide_job_wait():
@@ -220,6 +244,21 @@ def test_conservative_moves_reservations_forward_when_a_job_ends_early():
     assert rows.start_time.tolist() == [0, 4, 9]
 
 
+@pytest.mark.parametrize("rule", [{"backfill": "conservative"}, {"backfill": "easy", "reservations": 2}])
+def test_a_job_may_fill_a_gap_to_its_end(rule):
+    # Half of the machine is free until 10, when job 1 has all of it; job 2 asks for just that.
+    jobs = block([0, 1, 2], [10, 5, 8], [10, 5, 8], [4, 8, 4])
+    _, rows, _ = simulate(jobs, UNITS, **rule)
+    assert rows.start_time.tolist() == [0, 10, 2]
+
+
+def test_compression_goes_on_until_nothing_moves():
+    # Job 2 is promised 20, job 3 the gap before it. Job 0 ends at 4: job 3 moves there, and only then job 2.
+    jobs = block([0, 0, 1, 2], [4, 10, 5, 10], [20, 10, 5, 10], [4, 4, 8, 4])
+    _, rows, _ = simulate(jobs, UNITS, backfill="conservative")
+    assert rows.start_time.tolist() == [0, 0, 14, 4]
+
+
 def owned(jobs, users):
     return replace(jobs, user=np.asarray(users, np.int64), group=np.asarray(users, np.int64) // 10)
 
@@ -240,6 +279,15 @@ def test_fairshare_forgets_by_half_lives():
     # 80 against 24: user 12 first. With a half-life of 1 s, 1.4 against 10.1: user 11 first.
     assert long.start_time.tolist() == [0, 10, 13, 18]
     assert short.start_time.tolist() == [0, 10, 18, 13]
+
+
+def test_usage_halves_in_a_half_life():
+    # 80 processor-seconds by 5 s, and from then on nothing, or 4 processors: ∫ 4·2^(-t/10) from 0 to 10.
+    config = BatchConfig.model_validate({"fairshare": {"half_life": 10.0}}).fairshare
+    for processors, grown in ((0, 0.0), (4, 4.0 * (10.0 / math.log(2.0)) * 0.5)):
+        accounts = Accounts(config)
+        accounts.shares[:, 0] = 80.0, processors, 5.0
+        assert accounts.usage(np.array([0]), 15.0) == pytest.approx([40.0 + grown])
 
 
 def test_fairshare_by_group():
@@ -270,6 +318,51 @@ def test_queue_order_is_that_of_the_queue(policy):
     ]
     reference = ReferenceBatchSystem(UNITS, "none", KEYS[policy], threshold=50)
     assert order.tolist() == [job.id for job in reference._in_order(twins, KEYS[policy], 100.0)]
+
+
+# Of a job of 8 processors and an estimate of 100 s that has waited for 300 s since it came at 1000 s.
+BY_HAND = {
+    "FCFS": 1000.0,
+    "LCFS": -1000.0,
+    "SPF": 100.0,
+    "LPF": -100.0,
+    "SQF": 8.0,
+    "LQF": -8.0,
+    "SAF": 800.0,
+    "LAF": -800.0,
+    "SRF": 12.5,
+    "LRF": -12.5,
+    "EDF": 1000.0 + 2.0 * 100.0,
+    "F1": 2.0 * 8 + 870.0 * 3.0,
+    "F2": 10.0 * 8 + 25600.0 * 3.0,
+    "F3": 800.0 + 6.86e6 * 3.0,
+    "F4": 100.0 * math.sqrt(8.0) + 5.3e5 * 3.0,
+    "SEXP": 4.0,
+    "LEXP": -4.0,
+    "WFP": -27.0 * 8,
+    "UNICEF": -300.0 / (3.0 * 100.0),
+    "fairshare": 7.0,
+    "linear q": 8.0,
+    "linear p": 100.0,
+    "linear wait": -300.0,
+    "linear ratio": 12.5,
+    "linear exp": -4.0,
+    "linear area": 800.0,
+}
+
+
+@pytest.mark.parametrize(("policy", "expected"), BY_HAND.items())
+def test_keys_by_hand(policy, expected):
+    name, *weights = policy.split()
+    given_weights = {"weights": dict.fromkeys(weights, 2.0)} if weights else {}
+    config = BatchConfig.model_validate({"policy": name, "deadline_factor": 2.0, **given_weights})
+    columns_of_job = (np.array([1000.0]), np.array([100.0]), np.array([8]), np.array([7.0]))
+    keys = policy_keys(CODES[name], 1300.0, *columns_of_job, parameters_of(config))
+    assert keys.tolist() == pytest.approx([expected], rel=1e-15)
+
+
+def test_every_policy_has_a_key_by_hand():
+    assert {name.split()[0] for name in BY_HAND} == set(CODES)
 
 
 @pytest.mark.parametrize("weights", [None, {}, {"p": 0.0}])

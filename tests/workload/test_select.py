@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.order import TooDisorderedError, in_order
-from mlsim.workload.select import Selection, find_span, rows_in
+from mlsim.workload.select import WEEK, Selection, Span, find_span, rows_in
 
 times = st.lists(st.one_of(st.integers(0, 20).map(float), st.floats(0, 30)), max_size=30)
 cuts = st.lists(st.integers(0, 30), max_size=5)
@@ -104,3 +105,10 @@ def test_blocks_join_and_split() -> None:
     assert JobBlock.empty().estimate.dtype == np.float64
     columns = block.select(slice(0, 3, 2))
     assert columns.job_id.flags.c_contiguous
+
+
+def test_a_job_that_ends_with_its_week_has_not_crossed_its_edge() -> None:
+    last = WEEK - 16.0
+    jobs = replace(block_of([0.0, last, last, WEEK]), run_time=np.array([5.0, 16.0, 17.0, 1.0]))
+    span = Span(0.0, np.inf, 0, np.nan, whole_weeks=True)
+    assert jobs.job_id[rows_in(span, jobs)].tolist() == [0, 1, 3]
