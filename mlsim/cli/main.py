@@ -143,7 +143,7 @@ def main() -> NoReturn:
     sys.unraisablehook = _stop_again
     try:
         code = _run()
-        _on_signals(_leave)
+        _on_signals(signal.SIG_IGN)  # all is written and told; only the interpreter is to be left
     except StoppedError as stopped:  # a second one, while the first was being told
         code = 128 + stopped.number
     sys.exit(code)
@@ -155,11 +155,6 @@ def _on_signals(handler: Any) -> None:
         if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue
         signal.signal(number, handler)
-
-
-def _leave(number: int, _: Any) -> NoReturn:
-    """End at once: the command has ended, and what it wrote is whole."""
-    os._exit(128 + number)
 
 
 def _run() -> int:

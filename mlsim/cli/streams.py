@@ -23,6 +23,7 @@ _NARROWEST, _WIDEST = 80, 1000
 _ERRORS = "mlsim.readable"
 _LOOK_ALIKES = {
     "…": "...",
+    "§": "sec. ",
     "−": "-",
     "–": "-",
     "—": "-",

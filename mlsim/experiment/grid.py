@@ -77,10 +77,7 @@ def _axis(name: str, points: object, place: str) -> Axis:
             raise InputError(f"{place}: the same value twice; allowed: each once")
         return Axis(name.split(".")[-1], named)
     if isinstance(points, dict) and points and all(isinstance(keys, dict) for keys in points.values()):
-        labels = {str(label): keys for label, keys in points.items()}
-        if len(labels) < len(points):
-            raise InputError(f"{place}: the same label twice; allowed: each once")
-        return Axis(name, labels)
+        return Axis(name, {str(label): keys for label, keys in points.items()})
     raise InputError(
         f"{place}: {_shape(points)}; allowed: a list of values, or a mapping of labels, each with a "
         "mapping of keys to values, e.g. {slow: {platform.network.latency: 5 us}}"

@@ -108,7 +108,7 @@ def test_signals_at_random_instants(tmp_path):
     signals.prepare(tmp_path, jobs=20)
     tally = signals.try_signals(tmp_path, 6, 1, FAST)
     assert tally.wrong == []
-    assert sum(map(len, (tally.inside, tally.before, tally.after))) > 0
+    assert sum(counter.total() for counter in (tally.inside, tally.before, tally.after)) == 6
 
 
 def test_a_killed_run_is_cleared_up_by_the_next(small):
@@ -164,16 +164,11 @@ def test_a_disk_that_fills_up(small, disk, tmp_path, free, missing, kept):
     assert not (place / missing).exists() or not missing
     if done.returncode:
         assert str(place) in told
-        assert "No space left on device" in told
+        assert "no space left" in told.lower() or "space and quota left" in told
 
 
-def test_a_copy_of_the_sources_runs_without_an_installation(small, tmp_path):
+def test_a_copy_of_the_sources_runs_without_an_installation(small):
     """Where nothing knows a version of mlsim but its own source."""
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in (REPOSITORY / "mlsim").iterdir():
-        (copy / "mlsim").mkdir(exist_ok=True)
-        (copy / "mlsim" / path.name).symlink_to(path)
     hide = (
         "import importlib.metadata as m, sys; sys.path.insert(0, sys.argv.pop(1)); real = m.version\n"
         "def version(name):\n"
@@ -185,7 +180,7 @@ def test_a_copy_of_the_sources_runs_without_an_installation(small, tmp_path):
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", hide, str(copy), *words],
+            [sys.executable, "-c", hide, str(REPOSITORY), *words],
             cwd=small,
             capture_output=True,
             text=True,

@@ -107,6 +107,7 @@ def test_what_a_study_writes(place):
     rows = run_batch_study(study, out=place / "out", progress=lambda row, total: seen.append(total))
     assert seen == [8] * 8
     assert {path.name for path in (place / "out").iterdir()} == {
+        "manifest.json",
         "study.yaml",
         "versions.json",
         "runs.csv",
@@ -157,10 +158,9 @@ def test_nothing_is_written_without_a_place(place):
         ("lines: technique, panels: rca", "lines: tecnique", ("lines", "'tecnique'", "'technique'")),
         ("columns: rca", "columns: order", ("columns: order", "axis of repetitions", "technique, rca")),
         ("name: demo", "name: a/b", ("name: 'a/b'", "without /")),
-        ("order: {0: {}, 1: {}}", 'order: {0: {}, "0": {}}', ("vary: order", "same label twice")),
         ("  rca:", "  batch.technique: [a, b]\n  rca:", ("2 axes are called technique",)),
         ("set: {", "without: [{}]\nset: {", ("without", "leaves no combination")),
-        ("metrics: {makespan", "metrics: {rca: makespan, makespan", ("metrics: rca: names 2 columns",)),
+        ("metrics: {makespan", "metrics: {order: makespan, makespan", ("metrics: order: names 2 columns",)),
         ("utilization.busy", "jobs.complete", ("metrics: jobs.complete: not in", "'completed'")),
         ("utilization.busy", "technique", ("metrics: technique is str, no number",)),
         ("utilization.busy", "cp.fallbacks", ("cp.fallbacks: not in", "batch.dispatcher", "cp.fallbacks?")),
@@ -168,7 +168,6 @@ def test_nothing_is_written_without_a_place(place):
         ('relative: {rca: "off"}\n', "", ("metric: relative", "no combination to divide by")),
         ('relative: {rca: "off"}', 'relative: {rca: ["off"]}', ("relative: rca", "one label")),
         ("span: [5, 20]", "span: [5.0000001, 20]}\n  - {kind: gantt, where: {}, span: [5, 20]", ("gantt-",)),
-        ("coordination.rca: on", "application.model: rigid", ("balance: shows loops", "rca: on")),
     ],
 )
 def test_mistakes_are_named(place, right, wrong, words):
@@ -216,9 +215,18 @@ def test_nothing_is_simulated_before_all_is_checked(place, monkeypatch):
     (place / "jobs-1.csv").unlink()
     for out in (None, place / "out"):
         with pytest.raises(
-            InputError, match=r"jobs-1\.csv.*combination technique: STATIC, rca: off, order: 1"
+            InputError, match=r"(?s)jobs-1\.csv.*combination technique: STATIC, rca: off, order: 1"
         ):
             run_batch_study(load_batch_study(place), out=out)
+
+
+def test_loops_of_jobs_without_loops_are_not_drawn(place):
+    rigid = SCENARIO.split("application:")[0] + "application: {model: rigid}\n"
+    (place / "run.yaml").write_text(rigid)
+    text = "of: runs\nbase: run.yaml\nvary: {seed: [1, 2]}\npictures: [{kind: balance, lines: seed}]\n"
+    (place / "study.yaml").write_text(text)
+    with pytest.raises(InputError, match="balance: shows loops, and jobs execute none where seed: 1"):
+        load_batch_study(place)
 
 
 def test_repetitions_may_vary_fastest(place):

@@ -10,6 +10,7 @@ import pytest
 import mlsim
 from mlsim.analysis.metrics import GROUPINGS
 from mlsim.errors import InputError, OutputError
+from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.measures import measure_run, summary_of
 from mlsim.experiment.stored import find_runs, name_runs, read_run, scenario_differences
 from mlsim.scenario import from_mapping
@@ -203,5 +204,8 @@ def test_a_comparison_that_cannot_be_written_leaves_nothing(runs, tmp_path, monk
 def test_a_broken_scenario_is_named(runs, tmp_path):
     shutil.copytree(runs / "saf", tmp_path / "saf")
     (tmp_path / "saf" / "scenario.yaml").write_text("a: [")
+    with pytest.raises(InputError, match=r"scenario\.yaml: is damaged"):
+        read_run(tmp_path / "saf")
+    write_manifest(tmp_path / "saf")
     with pytest.raises(InputError, match=r"scenario\.yaml:1: not valid YAML"):
         read_run(tmp_path / "saf")

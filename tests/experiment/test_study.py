@@ -74,6 +74,7 @@ def test_what_a_study_writes(place):
     names = {path.name for path in (place / "out").iterdir()}
     assert names == {
         "study.yaml",
+        "manifest.json",
         "versions.json",
         "loops.csv",
         "table.md",
@@ -111,7 +112,7 @@ def test_progress_counts(place):
         ("reference: source.csv", "reference: sauce.csv", ("sauce.csv",)),
         ("reference: source.csv", "columns: modle", ("columns", "modle", "'model'")),
         ("vary:", "vary: [", ("study.yaml",)),
-        ("reference: source.csv", "without: [{}]", ("without", "leaves no combination")),
+        ("without: [{delay: none, technique: [SS]}]", "without: [{}]", ("without", "leaves no combination")),
         (
             "application.technique: [SS",
             "reference: {a: {}}\n  application.technique: [SS",
