@@ -62,6 +62,7 @@ from mlsim.scenario import (
     replay_obstacle,
     resolve_path,
 )
+from mlsim.scenario.demand import check_loop, check_workload
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, open_workload
 
 __all__ = ["Outcome", "Survey", "loop_costs", "simulate", "simulate_loop", "survey", "workload_of"]
@@ -259,6 +260,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     workload = _open(scenario, machine, requests)
     requests = replace(requests, per_job="request_columns" in workload.header)
     _check_traceable(scenario, workload)
+    _check_demand(scenario, workload, requests)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
         return _replayed(scenario, machine, requests, workload, tell)
@@ -314,6 +316,17 @@ def _check_traceable(scenario: Scenario, workload: Workload) -> None:
                 f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
                 "output.trace: none, or a part of the log (workload.select)"
             )
+
+
+def _check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> None:
+    """Check that what the workload's largest job and its length lead to can be simulated."""
+    if scenario.application.model is not ApplicationModel.LOOP and not scenario.platform.random_failures:
+        return
+    largest, last = 0, 0.0
+    for block in workload.blocks():
+        fits = block.processors[block.processors <= requests.largest]
+        largest, last = max(largest, int(np.max(fits, initial=0))), float(block.submit_time[-1])
+    check_workload(scenario, largest, last)
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
@@ -378,6 +391,7 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
         If the costs cannot be made.
     """
     machine = machine_of(scenario)
+    _check_loop(scenario, machine)
     job = LoopJob(1, _needed_run_time(scenario, run_time))
     costs = _cost_profiles(scenario, machine)
     application = LoopApplication(job, _application(scenario), costs, machine, chunks, scenario.seed)
@@ -398,8 +412,16 @@ def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.
         In s on a PE of the reference speed.
     """
     machine = machine_of(scenario)
+    _check_loop(scenario, machine)
     needed = _needed_run_time(scenario, run_time)
     return _cost_profiles(scenario, machine).prefix(1, machine.n_cores, needed)
+
+
+def _check_loop(scenario: Scenario, machine: Machine) -> None:
+    """Check that a loop on the whole machine can be held."""
+    most = scenario.application.pes_per_node
+    cores = machine.cores if most is None else np.minimum(machine.cores, most)
+    check_loop(scenario, int(cores.sum()))
 
 
 def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
@@ -441,6 +463,7 @@ def survey(scenario: Scenario) -> Survey:
     check_plugins(_batch(scenario))
     workload = _open(scenario, machine, requests)
     _check_traceable(scenario, workload)
+    _check_demand(scenario, workload, requests)
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, dict(workload.notes))
 
 
