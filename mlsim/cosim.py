@@ -64,6 +64,8 @@ from mlsim.scenario import (
     replay_obstacle,
     resolve_path,
 )
+from mlsim.scenario.demand import check_loop as check_loop_demand
+from mlsim.scenario.demand import check_workload
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, names_of, open_workload
 from mlsim.workload.dependencies import Dependencies, dependencies_of
 
@@ -271,6 +273,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     workload = _open(scenario, machine, requests)
     requests = replace(requests, per_job="request_columns" in workload.header)
     _check_traceable(scenario, workload)
+    _check_demand(scenario, workload, requests)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
         return _replayed(scenario, machine, requests, workload, tell)
@@ -329,6 +332,17 @@ def _check_traceable(scenario: Scenario, workload: Workload) -> None:
                 f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
                 "output.trace: none, or a part of the log (workload.select)"
             )
+
+
+def _check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> None:
+    """Check that what the workload's largest job and its length lead to can be simulated."""
+    if scenario.application.model is not ApplicationModel.LOOP and not scenario.platform.random_failures:
+        return
+    largest, last = 0, 0.0
+    for block in workload.blocks():
+        fits = block.processors[block.processors <= requests.largest]
+        largest, last = max(largest, int(np.max(fits, initial=0))), float(block.submit_time[-1])
+    check_workload(scenario, largest, last)
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
@@ -393,6 +407,7 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
         If the costs cannot be made.
     """
     machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
     job = LoopJob(1, _needed_run_time(scenario, run_time))
     costs = _cost_profiles(scenario, machine)
     application = LoopApplication(job, _application(scenario), costs, machine, chunks, scenario.seed)
@@ -408,7 +423,9 @@ def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
         If a file it names cannot be used, or its costs cannot be made.
     """
     _needed_run_time(scenario, run_time)
-    _cost_profiles(scenario, machine_of(scenario))
+    machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
+    _cost_profiles(scenario, machine)
     check_technique(_application(scenario).technique)
 
 
@@ -426,8 +443,16 @@ def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.
         In s on a PE of the reference speed.
     """
     machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
     needed = _needed_run_time(scenario, run_time)
     return _cost_profiles(scenario, machine).prefix(1, machine.n_cores, needed)
+
+
+def _check_loop_demand(scenario: Scenario, machine: Machine) -> None:
+    """Check that a loop on the whole machine can be held."""
+    most = scenario.application.pes_per_node
+    cores = machine.cores if most is None else np.minimum(machine.cores, most)
+    check_loop_demand(scenario, int(cores.sum()))
 
 
 def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
@@ -483,6 +508,7 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
         check_technique(_application(scenario).technique)
     workload = _open(scenario, machine, requests)
     _check_traceable(scenario, workload)
+    _check_demand(scenario, workload, requests)
     notes = _all_notes(workload, _dependencies(scenario, workload))
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes)
 

@@ -71,7 +71,7 @@ def test_own_descriptors_are_read_up_to_a_bound(tmp_path: Path) -> None:
     assert read_bytes(Path(f"/dev/fd/{reading}")) == b"name: a\n"
     os.close(reading)
     endless = os.open("/dev/zero", os.O_RDONLY)
-    with pytest.raises(InputError, match="this is too large for a scenario file; allowed: 8 MB"):
+    with pytest.raises(InputError, match="this is too large for a scenario file; allowed: 4 MB"):
         load(f"/dev/fd/{endless}")
     os.close(endless)
 

@@ -29,6 +29,8 @@ Jobs = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Load = Annotated[float, typer.Option(metavar="F", help="How many times as fast jobs come.")]
 
+_JOB_BYTES = 200
+
 _SCENARIO = """\
 name: {name}
 description: {description}
@@ -68,9 +70,11 @@ def _write(
     load: float,
 ) -> None:
     from mlsim.cli.newfiles import new_files
+    from mlsim.scenario.demand import Share, check_memory
     from mlsim.workload.csv_writer import csv_text, write_csv
 
     _check_suffix(out)
+    check_memory("--jobs", [Share("--jobs", f"{jobs or 0:,} jobs", (jobs or 0) * _JOB_BYTES)], "the workload")
     block, header = make(jobs, seed=seed, load=load)
     if out is None:
         print(csv_text(block, header), end="")

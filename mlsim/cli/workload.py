@@ -226,7 +226,9 @@ def _check_suffix(out: Path) -> None:
 
 def _compute(costs: CostsConfig, n: int, seed: int, speed: float) -> Floats:
     from mlsim.application.profiles import Request, iteration_costs
+    from mlsim.scenario.demand import Share, check_memory
 
+    check_memory("--iterations", [Share("--iterations", f"{n:,} iterations", n * 8)], "the costs")
     return iteration_costs(Request(costs, n, seed, speed))
 
 

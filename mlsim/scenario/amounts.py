@@ -53,7 +53,7 @@ class Amount(Kind[float]):
     def parse(self, value: object) -> float:
         """Read a number, taken in the base unit, or a text with a unit."""
         number, _ = parse_value(value, self.dimension)
-        _check_sign(value, number, self.positive, self._limit)
+        _check_size(value, number, self.positive, self._limit, self.dimension)
         return number
 
     def show(self, value: float) -> str:
@@ -101,7 +101,7 @@ class WorkAmount(Kind[Quantity]):
         if isinstance(value, Quantity):
             value = f"{value.value!r} {value.unit}"
         number, unit = parse_value(value, TIME, FLOP)
-        _check_sign(value, number, self.positive, self._limit)
+        _check_size(value, number, self.positive, self._limit, TIME if unit == "s" else FLOP)
         return Quantity(number, "s" if unit == "s" else "FLOP")
 
     def show(self, value: Quantity) -> str:
@@ -113,7 +113,10 @@ class WorkAmount(Kind[Quantity]):
         return _amount_schema(self.positive, TIME, FLOP)
 
 
-def _check_sign(value: object, number: float, positive: bool, limit: str) -> None:
+def _check_size(value: object, number: float, positive: bool, limit: str, dimension: Dimension) -> None:
+    if number > dimension.most:
+        most = f"at most {dimension.most:.3g} {dimension.base}"
+        raise ValueError(f"{shown(value)} is too large; allowed: {most}")
     if number < 0 or (positive and number == 0):
         raise ValueError(f"{shown(value)} is too small; allowed: {limit}")
 

@@ -35,6 +35,7 @@ __all__ = [
 
 T = TypeVar("T")
 _LARGEST = 2**63 - 1
+_LONGEST_NAME, _LONGEST_TEXT = 200, 100_000
 
 
 class Kind(ABC, Generic[T]):
@@ -176,6 +177,11 @@ class Text(Kind[str]):
         if not isinstance(value, str):
             quotes = f"; put it in quotes: '{shown(value)}'" if isinstance(value, Real) else ""
             raise ValueError(f"{shown(value)} is not a text{quotes}; allowed: {self.allowed}")
+        longest = _LONGEST_NAME if self.file_name else _LONGEST_TEXT
+        if len(value.encode("utf-8", "replace")) > longest:
+            raise ValueError(
+                f"{shown(value)} is too long; allowed: {self.allowed}, of at most {longest:,} bytes"
+            )
         empty = not self.lines and (not value.strip() or not value.isprintable())
         if empty or (self.file_name and (value in (".", "..") or set(value) & set("/\\"))):
             raise ValueError(f"{shown(value)} cannot be used; allowed: {self.allowed}")

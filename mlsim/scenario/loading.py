@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from mlsim._files import expanded, is_directory, is_there, named, read_text
 from mlsim.errors import InputError
+from mlsim.scenario.demand import check_machine
 from mlsim.scenario.dumping import plain
 from mlsim.scenario.hints import shown
 from mlsim.scenario.overrides import apply_overrides
@@ -24,7 +25,7 @@ from mlsim.scenario.source import Path as Key
 __all__ = ["from_mapping", "load", "loads"]
 
 _MOST_PROBLEMS = 20
-_MOST_BYTES = 8_000_000
+_MOST_BYTES = 4_000_000
 
 
 def load(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
@@ -138,7 +139,9 @@ def _build(
         problems += [problem for problem in find_problems(value) if problem.key not in known]
     if problems or scenario is None:
         raise InputError(_report(problems, document, source, given))
-    return scenario.located(directory, source)
+    scenario = scenario.located(directory, source)
+    check_machine(scenario)
+    return scenario
 
 
 def _report(problems: list[Problem], document: Document, source: str, given: dict[Key, str]) -> str:

@@ -26,6 +26,8 @@ from mlsim.scenario.source import Path, Problem
 __all__ = ["find_problems", "look_up", "unknown_key"]
 
 _ROUNDS = 5
+_MANY = 500
+"""From so many problems on, most are told in short: nobody reads them."""
 
 
 def find_problems(value: dict[str, Any]) -> list[Problem]:
@@ -45,6 +47,8 @@ def find_problems(value: dict[str, Any]) -> list[Problem]:
     value = copy.deepcopy(value)
     for _ in range(_ROUNDS):
         details = _errors(value)
+        if len(details) > _MANY:
+            return problems + _in_short(details)
         known = wrong + [meant for detail in details if (meant := _meant(detail)) is not None]
         problems += [_as_problem(detail) for detail in details if not _depends_on(detail, known)]
         wrong = known + [detail["loc"] for detail in details]
@@ -53,6 +57,15 @@ def find_problems(value: dict[str, Any]) -> list[Problem]:
         if not details:
             break
     return problems
+
+
+def _in_short(details: list[ErrorDetails]) -> list[Problem]:
+    """Tell the first problems as ever, and of the others only what kind they are."""
+    rest = [
+        Problem(detail["loc"], "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"])
+        for detail in details[_MANY:]
+    ]
+    return [*map(_as_problem, details[:_MANY]), *rest]
 
 
 def _errors(value: dict[str, Any]) -> list[ErrorDetails]:

@@ -38,6 +38,8 @@ class Dimension:
         Further spellings that are understood.
     example
         A value as it would be written.
+    most
+        The largest value that calculations can be trusted with, in the base unit.
     """
 
     noun: str
@@ -45,6 +47,7 @@ class Dimension:
     units: tuple[str, ...]
     others: tuple[str, ...]
     example: str
+    most: float = 1e30
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -65,6 +68,7 @@ TIME = Dimension(
         *("hr", "hrs", "hour", "hours", "day", "days", "week", "weeks"),
     ),
     "500 ns",
+    2.0**53,
 )
 FLOP = Dimension(
     "a number of floating-point operations",
@@ -93,8 +97,9 @@ SIZE = Dimension(
     _prefixed(",k,M,G,T", "B") + _prefixed("Ki,Mi,Gi,Ti", "B") + ("bit",),
     _prefixed("k,M,G,T,Ki,Mi,Gi,Ti", "bit"),
     "16 B",
+    1e15,
 )
-POWER = Dimension("a power", "W", _prefixed(",k,M", "W"), (), "350 W")
+POWER = Dimension("a power", "W", _prefixed(",k,M", "W"), (), "350 W", 1e12)
 DIMENSIONS = (TIME, FLOP, RATE, BANDWIDTH, SIZE, POWER)
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(\S.*?)?\s*")

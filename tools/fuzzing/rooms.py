@@ -139,7 +139,7 @@ class _LoopOptions(Room):
         "--technique": "SS,GSS",
         "--model": "cca,dca",
         "--iterations": "200",
-        "--profile": "exponential",
+        "--profile": "normal",
         "--mean": "1ms",
         "--std": "1us",
         "--costs": "costs.csv",
@@ -186,7 +186,7 @@ def _changed(value: str, draw: Draw) -> str:
 class _Runs(Room):
     """Run directories with one damaged file."""
 
-    _commands = ("metrics one", "metrics one --by user", "compare one other", "check one/scenario.yaml")
+    _commands = ("metrics one", "metrics one --by user", "compare one other")
 
     def prepare(self, directory: Path) -> None:
         super().prepare(directory)
