@@ -57,7 +57,8 @@ class Dependants:
         self._place = np.searchsorted(self._jobs, plan.job)
         self._ready = np.full(len(self._jobs), -np.inf)  # when the last think time so far is over [s]
         self._never = np.zeros(len(self._jobs), np.bool_)  # whether a predecessor did not complete
-        self._held: dict[int, int] = {}  # place -> slot, of jobs that have been submitted, in that order
+        self._places = np.empty(0, np.int64)  # where the jobs of the block are among those, -1: they are not
+        self._held: dict[int, int] = {}  # place -> slot, of jobs that wait for others, in order of submission
         self._moved, self._submits = array("q"), array("d")  # numbers and submit times of jobs that were held
         self._rejected = array("q")
         self._n_pending = 0
@@ -67,39 +68,36 @@ class Dependants:
         """Whether a job will become eligible at a known time."""
         return self._n_pending > 0
 
-    def _place_of(self, slot: int) -> int:
-        """Where a job is among those that depend on others; -1 if it depends on none."""
-        number = self._system.state.number(slot)
-        place = int(np.searchsorted(self._jobs, number))
-        return place if place < len(self._jobs) and self._jobs[place] == number else -1
-
     def admit(self, slots: Ints) -> None:
-        """Take note of jobs that will be submitted; with feedback, some may come before that."""
-        if not self._feedback:
-            return
-        for slot in slots.tolist():
-            place = self._place_of(slot)
-            if place >= 0:
-                self._held[place] = slot
-                self._let_go_if_ready(place)
-
-    def submit(self, slots: Ints) -> Ints:
-        """Give those of the jobs submitted now that are eligible; the others are held, or turned away."""
+        """Take note of the next jobs that will be submitted; with feedback, some may come before that."""
         numbers = self._system.state.table.ints[NUMBER, slots]
-        depends = np.isin(numbers, self._jobs)
-        if not depends.any():
-            return slots
+        places = np.searchsorted(self._jobs, numbers)
+        known = places < len(self._jobs)
+        known[known] = self._jobs[places[known]] == numbers[known]
+        self._places = np.where(known, places, -1)
         if self._feedback:
-            return slots[~depends]
+            for k in np.flatnonzero(known).tolist():
+                self._hold(int(places[k]), int(slots[k]))
+
+    def submit(self, slots: Ints, first: int, last: int) -> Ints:
+        """Give those of the admitted jobs ``slots[first:last]``, submitted now, that are eligible."""
+        places, here = self._places[first:last], slots[first:last]
+        if (places < 0).all():
+            return here
+        eligible = places < 0
+        if self._feedback:
+            return here[eligible]
         now = self._system.clock.time
-        eligible = ~depends
-        for k in np.flatnonzero(depends).tolist():
-            place, slot = self._place_of(int(slots[k])), int(slots[k])
+        for k in np.flatnonzero(~eligible).tolist():
+            place = int(places[k])
             eligible[k] = self._missing[place] == 0 and self._ready[place] <= now and not self._never[place]
             if not eligible[k]:
-                self._held[place] = slot
-                self._let_go_if_ready(place)
-        return slots[eligible]
+                self._hold(place, int(here[k]))
+        return here[eligible]
+
+    def _hold(self, place: int, slot: int) -> None:
+        self._held[place] = slot
+        self._let_go_if_ready(place)
 
     def ended(self, number: int, at: float, completed: bool) -> None:
         """Take note that a job ends for good.

@@ -250,7 +250,7 @@ class BatchSystem:
                 JobBlock.concatenate(list(blocks))
             ]  # jobs may come before those that the log has earlier
         for block in blocks:
-            slots = self._admit(block)
+            slots, reached = self._admit(block), 0
             submits = self.state.table.floats[SUBMIT, slots]
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
             order = Order.SUBMISSION
@@ -259,8 +259,8 @@ class BatchSystem:
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, order)
                 if self._dependants is not None:
-                    self.queue_up(self._dependants.submit(slots[self._last_arrival : last]))
-                    self._first_arrival = self._last_arrival = last
+                    self.queue_up(self._dependants.submit(slots, reached, last))
+                    reached = last
                     continue
                 if self._estimates is not None:
                     self._estimates.arrive(slots[self._last_arrival : last])
@@ -293,12 +293,14 @@ class BatchSystem:
         return self._arrivals
 
     def queue_up(self, slots: Ints) -> None:
-        """Let jobs come to the queue now, and make a pass."""
+        """Let jobs come to the queue now, and make a pass or ask for one."""
         if not len(slots):
             return
         if self._estimates is not None:
             self._estimates.arrive(slots)
-        self.state.enter_queue(self.clock.time, slots, 0, len(slots))
+        pending = self._arrivals[self._first_arrival : self._last_arrival]
+        self._arrivals = np.concatenate([pending, slots]) if len(pending) else slots
+        self._first_arrival, self._last_arrival = 0, len(self._arrivals)
         self._event_over()
 
     def reject_unseen(self, slots: list[int], at: float | NDArray[np.float64], reason: str) -> None:
