@@ -394,6 +394,11 @@ def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
             "takes the costs from a job's run time, and a loop alone has none; give --run-time, or another "
             "profile such as {profile: exponential, mean: 1 ms}"
         )
+    if run_time is not None and not needed:
+        raise InputError(
+            f"{scenario.source}: --run-time: costs of profile {costs.profile} are not made from a run time; "
+            "leave it out, or write calibrate: run-time"
+        )
     return run_time or 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -161,6 +162,7 @@ def loop(
     if json_:
         _jit.quiet()
     _check_outputs(out, chunks, otf2)
+    _tell_unread(scenarios)
     results = run_loops(scenarios, run_time=_seconds(run_time), chunks=chunks, out=out)
     if json_:
         print(json.dumps(summary(results), indent=2, allow_nan=False))
@@ -231,6 +233,16 @@ def _check_outputs(out: Path | None, chunks: bool, otf2: bool) -> None:
     for name, given in (("--no-chunks", not chunks), ("--otf2", otf2)):
         if given and out is None:
             raise InputError(f"{name}: nothing is written without --out; give --out DIR, or leave it out")
+
+
+def _tell_unread(scenarios: list[Scenario]) -> None:
+    """Name keys that were set and that none of the loops reads."""
+    from mlsim.scenario import remarks
+
+    lines = [{line.split()[0]: line for line in remarks(scenario)} for scenario in scenarios]
+    for key in lines[0]:
+        if all(key in others for others in lines):
+            print(f"mlsim: note: {lines[0][key]}", file=sys.stderr)
 
 
 def _print(results: list[LoopResult], out: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from mlsim.mpi.validate import Row
+    from mlsim.scenario import Scenario
 
 __all__ = ["mpi"]
 
@@ -65,11 +67,15 @@ def run(
     from mlsim.experiment.rundir import check_target
     from mlsim.mpi.launch import launch, launcher_of
     from mlsim.mpi.options import MODELS
+    from mlsim.mpi.reading import RUN_KEYS, check_scenario, check_set
     from mlsim.scenario import parse_overrides
 
     if work not in ("compute", "sleep", "spin"):
         raise InputError(f"--work {work}; allowed: compute, sleep, spin")
-    loop = load_loop(scenario, parse_overrides(set_ or []))
+    _check_ranks(launcher, ranks)
+    overrides = parse_overrides(set_ or [])
+    loop = load_loop(scenario, overrides)
+    check_scenario(loop)
     if out is not None and repetitions == 1:
         check_target(out)
     model = loop.application.execution.model.value
@@ -80,6 +86,8 @@ def run(
         )
     profile = loop.application.costs.profile.value
     computes = work == "compute" and profile in ("mandelbrot", "psia")
+    check_set(overrides, RUN_KEYS, "mlsim mpi run", computes)
+    _tell_left_aside(loop, RUN_KEYS)
     program = ["-m", f"mlsim.mpi.apps.{profile if computes else 'synthetic'}", "--scenario", str(scenario)]
     program += [word for text in set_ or [] for word in ("--set", text)]
     program += [] if computes else ["--work", "sleep" if work == "compute" else work]
@@ -92,16 +100,40 @@ def run(
         print(f"Results: {out}")
 
 
+def _check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
+    from mlsim.errors import InputError
+
+    if launcher and ranks is not None:
+        raise InputError(
+            f"--ranks {ranks}: the launcher after -- says how many; give one of the two, or -- "
+            f"{' '.join(launcher)} -n {ranks}"
+        )
+
+
+def _tell_left_aside(loop: Scenario, read: tuple[str, ...]) -> None:
+    """Tell people which keys of a file only a simulation reads."""
+    from mlsim.mpi.reading import left_aside
+    from mlsim.scenario import remarks
+
+    keys = left_aside(loop, read)
+    notes = [f"a real run does not read {', '.join(keys)}"] if keys else []
+    for note in (*notes, *remarks(loop)):
+        print(f"mlsim: note: {note}", file=sys.stderr)
+
+
 @mpi.command("calibrate")
 def calibrate(
     launcher: _Words = None,
-    ranks: Annotated[int, typer.Option("--ranks", "-n", min=1, help="Ranks.")] = 2,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", "-n", min=1, help="Ranks. Default: 2.", show_default=False)
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
 ) -> None:
     """Measure what messages, atomics and chunk calculations cost here."""
     from mlsim.mpi.launch import launch, launcher_of
 
-    told = launch(launcher_of(launcher or [], ranks), ["-m", "mlsim.mpi.calibrate"], quiet=True)
+    _check_ranks(launcher, ranks)
+    told = launch(launcher_of(launcher or [], ranks or 2), ["-m", "mlsim.mpi.calibrate"], quiet=True)
     measured = json.loads(told.strip().splitlines()[-1])
     if json_:
         print(json.dumps(measured, indent=2))
@@ -142,14 +174,25 @@ def _print_machine(measured: dict[str, float | int | str]) -> None:
 def validate(
     scenario: Annotated[
         Path | None,
-        typer.Argument(help="Scenario whose iteration costs are taken. Default: 1,600 of 4 ms, exponential."),
+        typer.Argument(
+            help="Scenario whose iteration costs and loop options are taken. Default: 1,600 of 4 ms, "
+            "exponential.",
+            show_default=False,
+        ),
     ] = None,
     launcher: _Words = None,
     techniques: Annotated[
         str, typer.Option("--technique", help="Techniques, with commas.")
     ] = "STATIC,GSS,TSS,FAC2,FISS,AF",
     models: Annotated[str, typer.Option("--model", help="Models, with commas.")] = "cca,dca,hdca",
-    delays: Annotated[str, typer.Option("--delay", help="Injected delays, with commas: 0,10us,100us.")] = "0",
+    delays: Annotated[
+        str | None,
+        typer.Option(
+            "--delay",
+            help="Injected delays, with commas: 0,10us,100us. Default: the scenario's.",
+            show_default=False,
+        ),
+    ] = None,
     ranks: Annotated[int, typer.Option("--ranks", "-n", min=1, help="Ranks.")] = 8,
     ranks_per_node: Annotated[
         int | None, typer.Option(min=1, help="Ranks that count as a node, for models of two levels.")
@@ -170,17 +213,32 @@ def validate(
     import numpy as np
 
     from mlsim.cosim import loop_costs
+    from mlsim.errors import InputError
     from mlsim.experiment import load_loop, loop_from_mapping
     from mlsim.experiment.rundir import check_target
     from mlsim.mpi.launch import launcher_of
+    from mlsim.mpi.options import MODELS
+    from mlsim.mpi.reading import VALIDATE_KEYS, check_set, loop_options
     from mlsim.mpi.validate import Pair
     from mlsim.mpi.validate import validate as compare
-    from mlsim.scenario import parse_overrides
+    from mlsim.scenario import TWO_LEVELS, parse_overrides
 
     if out is not None:
         check_target(out)
     overrides = parse_overrides(set_ or [])
+    check_set(overrides, VALIDATE_KEYS, "mlsim mpi validate")
     loop = load_loop(scenario, overrides) if scenario else loop_from_mapping(_DEFAULT, overrides)
+    more = dict(parse_overrides(option or []))
+    for name in more:
+        if name in _OWN_OPTIONS:
+            raise InputError(f"--option {name}: give {_OWN_OPTIONS[name]}")
+    if ranks_per_node is not None and not any(MODELS.get(model) in TWO_LEVELS for model in _words(models)):
+        raise InputError(
+            f"--ranks-per-node {ranks_per_node}: only models of two levels read it, and --model is {models}"
+        )
+    _tell_left_aside(loop, (*VALIDATE_KEYS, "application.technique", "application.execution.model"))
+    if delays is None:
+        delays = f"{loop.application.execution.injected_delay!r}s"
     pairs = [
         Pair(technique, model, delay)
         for technique in _words(techniques)
@@ -195,13 +253,21 @@ def validate(
         repetitions=repetitions,
         ranks_per_node=ranks_per_node,
         spins=spin,
-        options=dict(parse_overrides(option or [])),
+        options=lambda model: {**loop_options(loop, model), **more},
     )
     _print_machine(machine)
     _print_rows(rows)
     if out is not None:
         _write(out, rows, machine, loop.name)
 
+
+_OWN_OPTIONS = {
+    "n": "the scenario's iterations",
+    "technique": "--technique",
+    "model": "--model",
+    "injected_delay": "--delay",
+    "ranks_per_node": "--ranks-per-node",
+}
 
 _DEFAULT = {
     "name": "sleeping loop",

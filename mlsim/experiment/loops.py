@@ -45,6 +45,17 @@ _STAND_IN: dict[str, object] = {
     "coordination": None,
 }
 
+_REFUSED = {
+    "platform.failures": "a job's loop ends when its node fails, and there is no queue to go back to",
+    "platform.random_failures": "a job's loop ends when its node fails, and there is no queue to go back to",
+    "platform.drains": "no job starts but the one",
+    "output.passes": "there is no dispatcher",
+}
+_UNREAD = {
+    "platform.nodes.N.memory": "it has the whole machine to itself",
+    "platform.nodes.N.resources": "it has the whole machine to itself",
+    "platform.nodes.N.power": "energy is computed for runs",
+}
 LEFT_ASIDE = tuple(_STAND_IN)
 """Sections of a scenario that a loop alone does not read."""
 
@@ -110,12 +121,12 @@ def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -
     InputError
         As for :func:`mlsim.load`; also for an override of a section that is not read.
     """
-    return load(path, _as_loop(overrides))
+    return _checked(load(path, _as_loop(overrides)))
 
 
 def loop_from_mapping(value: Mapping[str, Any], overrides: Mapping[str, object] | None = None) -> Scenario:
     """Build a loop from plain mappings shaped like a scenario file; see :func:`load_loop`."""
-    return from_mapping(value, "loop", _as_loop(overrides))
+    return _checked(from_mapping(value, "loop", _as_loop(overrides)))
 
 
 def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:
@@ -126,7 +137,23 @@ def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:
             raise InputError(
                 f"--set {key}: a loop alone has no {section}; its sections: {', '.join(_SECTIONS)}"
             )
+        name = ".".join("N" if part.isdecimal() else part for part in key.split("."))
+        for unread, reason in (_REFUSED | _UNREAD).items():
+            if given[key] is not None and (name == unread or name.startswith(f"{unread}.")):
+                raise InputError(f"--set {key}: a loop alone does not read it: {reason}")
     return {**_STAND_IN, "application.model": "loop", **given}
+
+
+def _checked(scenario: Scenario) -> Scenario:
+    """Refuse what a file says and a loop alone would leave out without a word."""
+    for key, reason in _REFUSED.items():
+        section, name = key.split(".")
+        if getattr(getattr(scenario, section), name):
+            raise InputError(
+                f"{scenario.source}: {key}: a loop alone does not have it: {reason}; take it out, e.g. by "
+                f"--set {key}="
+            )
+    return scenario
 
 
 def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:

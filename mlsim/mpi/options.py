@@ -16,7 +16,7 @@ from mlsim.scenario import ParametersConfig, lacking_parameters, split_technique
 from mlsim.scenario.levels import wrong_levels
 from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder, Word
 
-__all__ = ["MODELS", "LoopOptions", "chosen"]
+__all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
 
 Floats = NDArray[np.float64]
 
@@ -152,16 +152,16 @@ class LoopOptions:
         return hashlib.blake2b(words, digest_size=8).digest()
 
 
-def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
-    """Look up the technique, or the two of ``X+Y``, for ``p`` ranks.
+def parameters_of(options: LoopOptions) -> ParametersConfig:
+    """Give what techniques are told, as a scenario has it.
 
     Raises
     ------
     InputError
-        If it lacks an option, or the options do not fit.
+        If a value cannot be used.
     """
     try:
-        parameters = ParametersConfig(
+        return ParametersConfig(
             sigma=options.sigma,
             mu=options.mu,
             overhead=options.h,
@@ -173,6 +173,17 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
         )
     except ValueError as error:
         raise InputError(f"LoopScheduler: {error}") from error
+
+
+def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
+    """Look up the technique, or the two of ``X+Y``, for ``p`` ranks.
+
+    Raises
+    ------
+    InputError
+        If it lacks an option, or the options do not fit.
+    """
+    parameters = parameters_of(options)
     for key, message in lacking_parameters(options.technique, parameters):
         option = _KEYS.get(key, key)
         raise InputError(f"{option}: {message.replace(', or statistics: profiled', '')}; in seconds")

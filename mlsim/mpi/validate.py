@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
+from mlsim.mpi.options import LoopOptions, parameters_of
 from mlsim.scenario import ExecutionConfig
+
+if TYPE_CHECKING:
+    from mlsim.application import LoopOutcome
 
 __all__ = ["Pair", "Row", "error_table", "simulated", "validate"]
 
@@ -74,7 +78,7 @@ def validate(
     repetitions: int = 3,
     ranks_per_node: int | None = None,
     spins: bool = False,
-    options: dict[str, Any] | None = None,
+    options: Callable[[str], dict[str, Any]] | None = None,
 ) -> tuple[list[Row], dict[str, Any]]:
     """Execute loops and simulate them with the costs of messages and atomics measured in the same run.
 
@@ -93,7 +97,8 @@ def validate(
     spins
         Whether iterations compute, and not sleep.
     options
-        Further options of the loops.
+        Gives further options of the loops under a model, as ``LoopOptions`` has them; real and simulated
+        loops get the same.
 
     Returns
     -------
@@ -102,16 +107,8 @@ def validate(
     machine
         What was measured of the machine.
     """
-    loops = [
-        {
-            "technique": pair.technique,
-            "model": pair.model,
-            "injected_delay": pair.delay,
-            "ranks_per_node": ranks_per_node,
-            **(options or {}),
-        }
-        for pair in pairs
-    ]
+    all_options = [_options(pair, ranks_per_node, options) for pair in pairs]
+    loops = [{key: value for key, value in vars(chosen).items() if key != "n"} for chosen in all_options]
     native = _execute(launcher, loops, costs, repetitions, spins)
     if (found := native["machine"]["ranks"]) != ranks:
         raise InputError(
@@ -120,8 +117,8 @@ def validate(
     prefix = np.concatenate([[0.0], np.cumsum(costs)])
     per_node = ranks_per_node or ranks
     rows = []
-    for pair, told in zip(pairs, native["loops"], strict=True):
-        outcome = simulated(prefix, ranks, per_node, pair, native["machine"], options or {})
+    for pair, chosen, told in zip(pairs, all_options, native["loops"], strict=True):
+        outcome = simulated(prefix, ranks, per_node, chosen, native["machine"])
         mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
         rows.append(
             Row(
@@ -158,10 +155,28 @@ def _execute(
     return result
 
 
+def _options(
+    pair: Pair, ranks_per_node: int | None, options: Callable[[str], dict[str, Any]] | None
+) -> LoopOptions:
+    """Give all options of a loop, checked."""
+    more = {} if options is None else options(pair.model)
+    try:
+        return LoopOptions(
+            n=0,
+            technique=pair.technique,
+            model=pair.model,
+            injected_delay=pair.delay,
+            ranks_per_node=ranks_per_node,
+            **more,
+        ).checked()
+    except TypeError as error:
+        raise InputError(f"--option: {error}") from error
+
+
 def simulated(
-    prefix: Floats, ranks: int, per_node: int, pair: Pair, machine: dict[str, Any], options: dict[str, Any]
-) -> Any:
-    """Simulate a loop on a machine that was measured; gives a LoopOutcome.
+    prefix: Floats, ranks: int, per_node: int, options: LoopOptions, machine: dict[str, Any]
+) -> LoopOutcome:
+    """Simulate a loop on a machine that was measured.
 
     Masters: a request is there after ``message``, and a rank that waits knows of the reply after
     ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
@@ -169,14 +184,18 @@ def simulated(
     """
     from mlsim.application import simulate
 
-    masters = pair.model in ("cca", "hmw")
+    masters = options.has_master
     latency = (machine["message"] + machine["noticed"]) / 2 if masters and ranks > 1 else 0.0
     execution = ExecutionConfig(
-        model=pair.model,
+        model=options.model,
         chunk_calculation=machine["recursive" if masters else "straightforward"],
         atomic_service=0.0 if masters else machine["atomic"],
-        injected_delay=pair.delay,
-        **({"break_after": options.get("break_after") or 1} if masters else {}),
+        injected_delay=options.injected_delay,
+        master=options.master,
+        service_order=options.service_order,
+        lock=options.lock,
+        first_chunk=options.first_chunk,
+        **({"break_after": options.break_after or 1} if masters else {}),
     )
     distance = np.full(ranks, latency)
     distance[0] = 0.0
@@ -184,11 +203,13 @@ def simulated(
         prefix,
         np.ones(ranks),
         distance,
-        pair.technique,
+        options.technique,
         execution,
+        min_chunk=options.min_chunk,
+        parameters=parameters_of(options),
         node_of_pe=np.arange(ranks) // per_node,
         intra_latency=latency,
-        seed=options.get("seed", 0),
+        seed=options.seed,
     )
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
+from mlsim.record import Records
 from mlsim.scenario import from_mapping, options
 
 # Small, and odd in every way that cleaning knows: processors, times, memory (KB a processor), status, user.
@@ -49,6 +50,7 @@ FILES = {
     "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
     "log.csv": "job_id,submit_time,run_time,walltime,processors\n1,0,10,20,4\n2,1,10,20,8\n",
     "costs.csv": "0.1\n0.2\n0.3\n0.1\n0.4\n0.2\n",
+    "more.csv": "0.3\n0.1\n0.5\n",
     "links.csv": "from,to,latency\nn0,s,1 ms\nn1,s,2 ms\nn2,s,3 ms\nn3,s,4 ms\n",
 }
 BASE: dict[str, Any] = {
@@ -80,6 +82,8 @@ def refused(beside: Keys, value: object) -> Case:
 GROUPS = [{"name": "a", "count": 2, "cores": 2}, {"name": "b", "count": 2, "cores": 2}]
 FAST = [GROUPS[0] | {"speed": "1 GFLOP/s"}, GROUPS[1] | {"speed": "2 GFLOP/s"}]
 POWERED = [BASE["platform"]["nodes"][0] | {"power": {"idle": 100, "busy": 200}}]
+PLAIN: Keys = {"output.pictures": False}
+NARROW: Keys = {"platform.nodes.0.count": 2, "workload.cleaning.oversize": "clamp"}
 EASY: Keys = {"batch.backfill": "easy"}
 PACKED: Keys = {"workload.mapping": "packed"}
 LOOP: Keys = {
@@ -98,10 +102,12 @@ OPENMP: Keys = LOOP | {"application.execution.model": "mpi+openmp", "application
 ADAPTIVE: Keys = LOOP | {"application.technique": "AF"}
 RCA: Keys = LOOP | {"coordination.rca": True, "application.technique": "STATIC"}
 ASKING: Keys = RCA | {"coordination.requests": "head-of-queue"}
+TOLERANT: Keys = ASKING | {"coordination.answer": "tolerance", "application.technique": "SS"}
 FAT = {"topology": "fat-tree", "ports": 4}
 FLY = {"topology": "dragonfly", "groups": 2, "routers": 2, "nodes_per_router": 1}
-EDGES = {"topology": "edge-list", "edges": [{"from": f"n{node}", "to": "s"} for node in range(4)]}
-MEMORY: Keys = {"platform.nodes.0.memory": "8 MB", "workload.request.memory": "requested"}
+LINKS = [{"from": "n0", "to": "n1"}, *({"from": f"n{node}", "to": "s"} for node in range(4))]
+EDGES = {"topology": "edge-list", "edges": LINKS}
+MEMORY: Keys = {"platform.nodes.0.memory": "5 MB", "workload.request.memory": "requested"}
 PERTURBED: Keys = LOOP | {"platform.perturbations": [{"factor": 0.5, "to": "60 s"}]}
 RANDOMLY: Keys = LOOP | {
     "platform.perturbations": [{"factor": 0.5, "mean_time_between": "20 s", "mean_duration": "10 s"}]
@@ -138,15 +144,15 @@ def linear(**weights: float) -> Keys:
 
 
 CASES: dict[str, Case] = {
-    "name": files({}, "other"),
-    "description": files({}, "what it shows"),
+    "name": files(PLAIN, "other"),
+    "description": files(PLAIN, "what it shows"),
     "seed": Case({"batch.allocator": "random"}, 7),
     "platform.nodes.N.name": Case({}, "m"),
     "platform.nodes.N.count": Case({}, 5),
     "platform.nodes.N.cores": Case({}, 3),
     "platform.nodes.N.node_speed": Case(LOOP | {"platform.reference_speed": 1e9}, "4 GFLOP/s"),
     "platform.nodes.N.speed": Case(LOOP | {"platform.reference_speed": 1e9}, "4 GFLOP/s"),
-    "platform.nodes.N.memory": Case(MEMORY, "5 MB"),
+    "platform.nodes.N.memory": Case(MEMORY, "8 MB"),
     "platform.nodes.N.resources": Case(
         {"platform.nodes.0.resources": {"gpu": 2}, "workload.request.resources": {"gpu": 1}}, {"gpu": 1}
     ),
@@ -164,8 +170,8 @@ CASES: dict[str, Case] = {
     "platform.network.dimensions": Case(
         LOOP | {"platform.network": {"topology": "torus", "dimensions": "4"}}, "2x2"
     ),
-    "platform.network.edges.N.from": Case(LOOP | {"platform.network": EDGES}, "n1"),
-    "platform.network.edges.N.to": Case(LOOP | {"platform.network": EDGES}, "n1"),
+    "platform.network.edges.N.from": Case(LOOP | {"platform.network": EDGES}, "n2"),
+    "platform.network.edges.N.to": Case(LOOP | {"platform.network": EDGES}, "n3"),
     "platform.network.edges.N.latency": Case(LOOP | {"platform.network": EDGES}, "5 ms"),
     "platform.network.edges.N.bandwidth": Case(
         LOOP | {"platform.network": EDGES, "application.execution.message_size": "1 MB"}, "1 Mbit/s"
@@ -196,7 +202,7 @@ CASES: dict[str, Case] = {
     "workload.mapping": Case({}, "packed"),
     "workload.request.cores": Case({}, 2),
     "workload.request.memory": Case(MEMORY, "used"),
-    "workload.request.default_memory": Case(MEMORY, "8 MB"),
+    "workload.request.default_memory": Case(MEMORY, "5 MB"),
     "workload.request.resources": Case({"platform.nodes.0.resources": {"gpu": 1}}, {"gpu": 1}),
     "workload.select.warm_up": Case({}, "11 s"),
     "workload.select.window.start": Case({"workload.select.window": {"start": 0, "end": 100}}, 10),
@@ -240,26 +246,26 @@ CASES: dict[str, Case] = {
     "batch.weights.exp": Case(linear(q=1), 100),
     "batch.weights.area": Case(linear(wait=1), 100),
     "batch.fairshare.by": Case({"batch.policy": "fairshare"}, "group"),
-    "batch.fairshare.half_life": Case({"batch.policy": "fairshare"}, "1 s"),
+    "batch.fairshare.half_life": Case(NARROW | {"batch.policy": "fairshare"}, "1 s"),
     "batch.threshold": Case({"batch.policy": "SPF"}, "30 s"),
     "batch.backfill": Case({}, "easy"),
     "batch.backfill_order": Case(EASY, "LPF"),
-    "batch.reservations": Case(EASY, 3),
+    "batch.reservations": Case(NARROW | EASY, 3),
     "batch.ties": Case(EASY, "per-event"),
     "batch.allocator": Case({}, "worst-fit"),
-    "batch.contiguity": Case({"batch.allocator": "contiguous"}, "strict"),
+    "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),
     "batch.on_overrun": Case({}, "extend"),
     "batch.predictor": Case({"batch.policy": "SPF"}, "L2"),
     "batch.pass_interval": Case({}, "7 s"),
     "batch.backfill_interval": Case(EASY, "40 s"),
-    "batch.deadline_factor": Case({"batch.policy": "EDF"}, 10),
+    "batch.deadline_factor": Case({"batch.policy": "EDF"}, 0.1),
     "batch.count_dispatch_time": Case({}, True),
     "batch.power_cap": Case({"platform.nodes": POWERED}, "500 W"),
     "batch.on_failure": Case(FAILING, "restart"),
     "batch.max_restarts": Case(FAILING | {"batch.on_failure": "restart"}, 0),
     "batch.checkpoint": Case(FAILING | {"batch.on_failure": "resume"}, "20 s"),
     "application.model": Case(PACKED, "loop"),
-    "application.costs.profile": Case(RIGID_COSTS, "constant"),
+    "application.costs.profile": Case(LOOP, "constant"),
     "application.costs.variation": Case(RIGID_COSTS, 0.5),
     "application.costs.mean": Case(LOOP, "2 s"),
     "application.costs.std": Case(costs("normal", mean="1 s", std="0.1 s"), "0.3 s"),
@@ -267,7 +273,9 @@ CASES: dict[str, Case] = {
     "application.costs.high": Case(costs("uniform", high="1 s"), "2 s"),
     "application.costs.share": Case(costs("bimodal", low="1 s", high="2 s"), 0.9),
     "application.costs.path": Case(
-        LOOP | {"application.iterations": None, "application.iterations.count": None}, "costs.csv"
+        costs("file", path="costs.csv")
+        | {"application.iterations": None, "application.iterations.count": None},
+        "more.csv",
     ),
     "application.costs.size": Case(MANDELBROT, 12),
     "application.costs.limit": Case(MANDELBROT, 20),
@@ -325,13 +333,13 @@ CASES: dict[str, Case] = {
     "coordination.latency": Case(RCA, "2 s"),
     "coordination.requests": Case(RCA, "head-of-queue"),
     "coordination.answer": Case(ASKING, "always"),
-    "coordination.tolerance": Case(ASKING | {"coordination.answer": "tolerance"}, 5),
+    "coordination.tolerance": Case(TOLERANT, 5),
     "coordination.reclaim": Case(ASKING | {"coordination.answer": "always"}, True),
     "coordination.released_nodes": Case(RCA, "short-first"),
-    "output.trace": files({}, "jobs"),
+    "output.trace": files(PLAIN, "jobs"),
     "output.pictures": files({}, False),
-    "output.csv": files({}, True),
-    "output.passes": files({"batch.engine": "simpy"}, True),
+    "output.csv": files(PLAIN, True),
+    "output.passes": files(PLAIN, True),
 }
 
 # Keys that change nothing that is compared, by what they mean.
@@ -350,6 +358,25 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _memory_is_not_given_back() -> Iterator[None]:
+    """What a run does for its memory takes longer than these runs do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlsim.experiment.runner.give_back", lambda: None)
+        patch.setattr("mlsim._memory._untouched_mappings", lambda _: iter(()))
+        yield
+
+
+_before: dict[str, dict[str, Any]] = {}
+
+
+def results_before(directory: Path, beside: Keys) -> dict[str, Any]:
+    """Give the results without a key; many keys share them."""
+    if repr(beside) not in _before:
+        _before[repr(beside)] = results(directory, beside)
+    return _before[repr(beside)]
+
+
 def scenario_of(directory: Path, overrides: Keys) -> mlsim.Scenario:
     return from_mapping(BASE, "base", dict(overrides), directory)
 
@@ -360,15 +387,18 @@ def results(directory: Path, overrides: Keys) -> dict[str, Any]:
     summary = {key: value for key, value in result.summary.items() if key not in ("self", "seed", "scenario")}
     if "cp" in summary:
         summary["cp"] = {}
-    told: dict[str, Any] = {"summary": repr(summary)}
-    for table in dataclasses.fields(result.records):
-        rows = getattr(result.records, table.name)
+    return {"summary": repr(summary), **columns_of(result.records)}
+
+
+def columns_of(records: Records) -> dict[str, Any]:
+    """Give every column of every table, as bytes where it is an array."""
+    told = {}
+    for table in dataclasses.fields(records):
+        rows = getattr(records, table.name)
         for column in dataclasses.fields(rows):
             value = getattr(rows, column.name)
-            content = (
-                value.tobytes() if isinstance(value, np.ndarray) and value.dtype != object else repr(value)
-            )
-            told[f"{table.name}.{column.name}"] = content
+            plain = isinstance(value, np.ndarray) and value.dtype != object
+            told[f"{table.name}.{column.name}"] = value.tobytes() if plain else repr(value)
     return told
 
 
@@ -383,6 +413,15 @@ def written(directory: Path, overrides: Keys, out: Path) -> dict[str, bytes]:
     }
 
 
+def test_the_engine_is_the_one_asked_for(directory: Path) -> None:
+    told = {}
+    for engine in ("simpy", "replay"):
+        result = mlsim.run(scenario_of(directory, {"batch.engine": engine}))
+        assert result.summary["self"]["engine"] == engine
+        told[engine] = results(directory, {"batch.engine": engine})["jobs.start_time"]
+    assert told["simpy"] == told["replay"]
+
+
 def test_every_key_has_a_case() -> None:
     keys = [option.key for option in options()]
     assert sorted({*CASES, *WITHOUT_EFFECT}) == sorted(keys)
@@ -392,7 +431,7 @@ def test_every_key_has_a_case() -> None:
 @pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.shows == "results"])
 def test_a_key_changes_the_results(key: str, directory: Path) -> None:
     beside, value, _ = CASES[key]
-    before = results(directory, beside)
+    before = results_before(directory, beside)
     after = results(directory, {**beside, key.replace(".N.", ".0."): value})
     assert before != after
 

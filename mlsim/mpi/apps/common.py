@@ -17,12 +17,13 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError, MlsimError
+from mlsim.mpi.reading import scenario_options
 from mlsim.mpi.report import LoopTotals
 from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.mpi.waiting import Patience
 from mlsim.scenario import Scenario
 
-__all__ = ["Application", "facts", "in_turns", "main", "scenario_options", "summed", "text_options"]
+__all__ = ["Application", "facts", "in_turns", "main", "summed", "text_options"]
 
 
 class Application(ABC):
@@ -188,48 +189,6 @@ def _scenario(arguments: argparse.Namespace) -> Scenario | None:
             raise InputError(f"--set {arguments.set[0]}: changes a scenario; give --scenario FILE as well")
         return None
     return load_loop(arguments.scenario, parse_overrides(arguments.set))
-
-
-def scenario_options(scenario: Scenario) -> dict[str, Any]:
-    """Give the options of a :class:`LoopScheduler` that a scenario's loop means."""
-    from mlsim.scenario import located_technique
-    from mlsim.scenario.words import Statistics, WeightSource
-
-    application, execution = scenario.application, scenario.application.execution
-    parameters = application.parameters
-    if parameters.statistics is Statistics.PROFILED:
-        raise InputError(
-            f"{scenario.source}: application.parameters.statistics: profiled needs costs that are known "
-            "before; a real run needs sigma and mu"
-        )
-    weights = parameters.weights
-    options: dict[str, Any] = {
-        "technique": str(located_technique(scenario)),
-        "model": execution.model.value,
-        "min_chunk": application.min_chunk,
-        "injected_delay": execution.injected_delay,
-        "master": execution.master.value,
-        "service_order": execution.service_order.value,
-        "lock": execution.lock.value,
-        "first_chunk": execution.first_chunk,
-        "seed": scenario.seed,
-        "sigma": parameters.sigma,
-        "mu": parameters.mu,
-        "h": parameters.overhead,
-        "alpha": parameters.alpha,
-        "swr": parameters.swr,
-        "batches": parameters.batches,
-        "growth": parameters.growth.value,
-        "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
-    }
-    model = execution.model.value
-    if model in ("cca", "hmw"):
-        options["break_after"] = execution.break_after
-    sizes = {group.cores for group in scenario.platform.nodes}
-    if model in ("hdca", "hmw") and len(sizes) == 1:
-        # Many nodes of the scenario may be one machine here.
-        options["ranks_per_node"] = application.pes_per_node or sizes.pop()
-    return options
 
 
 def text_options(texts: list[str]) -> dict[str, Any]:
