@@ -14,7 +14,7 @@ from mlsim.cli.main import app
 from mlsim.cosim import loop_costs
 from mlsim.errors import InputError
 from mlsim.experiment import load_loop, loop_from_mapping
-from mlsim.experiment.loops import run_loops
+from mlsim.experiment.loops import run_loop, run_loops
 from mlsim.mpi.options import LoopOptions
 from mlsim.mpi.reading import (
     RUN_KEYS,
@@ -25,17 +25,10 @@ from mlsim.mpi.reading import (
     scenario_options,
 )
 from mlsim.scenario import options
-from tests.scenario.test_every_key import BASE, CASES, FILES, Keys
+from tests.scenario.test_every_key import BASE, CASES, FILES, FLY, LOOP, PERTURBED, RANDOMLY, Keys, columns_of
 
 LOOP_SECTIONS = ("name", "description", "seed", "platform", "application", "output")
 KEYS = [option.key for option in options() if option.key.split(".")[0] in LOOP_SECTIONS]
-
-# Where a key has no effect in a loop alone, or in a real run, though it is read in a run of jobs.
-LOOP_CASES: dict[str, tuple[Keys, object]] = {
-    "seed": ({}, 7),
-    "platform.nodes.N.name": ({}, "m"),
-    "application.costs.variation": ({}, None),
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +44,22 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+# Keys that show in one short loop with other values than in a run of jobs.
+LOOP_CASES: dict[str, tuple[Keys, object]] = {
+    "platform.network.groups": (
+        LOOP
+        | {"platform.network": FLY | {"groups": 4}, "platform.nodes.0.count": 8}
+        | {"platform.network.latency": "10 ms"},
+        6,
+    ),
+    "platform.perturbations.N.to": (PERTURBED, "5 s"),
+    "platform.perturbations.N.mean_duration": (RANDOMLY, "0.1 s"),
+}
+
+
 def loop_keys(key: str) -> tuple[dict[str, object], object]:
     """Give what stands beside a key where a loop alone is simulated, and its value."""
-    beside, value = CASES[key].beside, CASES[key].value
+    beside, value = LOOP_CASES.get(key) or (CASES[key].beside, CASES[key].value)
     kept = {name: item for name, item in beside.items() if name.split(".")[0] in LOOP_SECTIONS}
     return kept, value
 
@@ -165,12 +171,11 @@ NEEDS_A_RUN_TIME = ("application.costs.variation", "application.costs.calibrate"
 def test_what_a_real_run_reads_changes_it(key: str, directory: Path) -> None:
     beside, value = REAL.get(key) or loop_keys(key)
     before = real_run(directory, beside)
-    try:
-        after = real_run(directory, {**beside, placed(key): value})
-    except InputError as error:
-        assert key == "application.parameters.statistics", error
-        return
-    assert before != after
+    if key == "application.parameters.statistics":
+        with pytest.raises(InputError, match="profiled needs costs that are known before"):
+            real_run(directory, {**beside, key: value})
+    else:
+        assert real_run(directory, {**beside, placed(key): value}) != before
 
 
 def test_costs_of_a_run_time_are_refused(directory: Path) -> None:
@@ -237,11 +242,11 @@ def test_mpi_run_hands_its_options_on(directory: Path, started: Started) -> None
     [
         (
             ("run", "FILE", "--set", "application.execution.atomic_service=1us"),
-            "does not read it; a real run has",
+            "a real run has the costs",
         ),
         (
-            ("run", "FILE", "--set", "application.execution={atomic_service: 1us}"),
-            "application.execution.atomic",
+            ("run", "FILE", "--set", "application.execution={lock_retry: 1us}"),
+            "execution.lock_retry: ",
         ),
         (("run", "FILE", "--set", "application.time_steps=3"), "give --repetitions"),
         (("run", "FILE", "--set", "output.trace=jobs"), "if --out is given"),
@@ -276,13 +281,9 @@ def test_costs_are_not_scaled_where_iterations_compute(directory: Path, started:
 def test_keys_of_a_file_that_only_a_simulation_reads_are_named(directory: Path) -> None:
     loop = load_loop(directory / "loop.yaml")
     assert left_aside(loop, RUN_KEYS) == []
-    changes = {
-        "application.execution.atomic_service": "1 us",
-        "output.csv": True,
-        "platform.network.latency": "1 us",
-    }
-    told = left_aside(load_loop(directory / "loop.yaml", changes), RUN_KEYS)
-    assert told == sorted(changes)
+    keys = ["application.execution.atomic_service", "output.csv", "platform.network.latency"]
+    changes = dict(zip(keys, ("1 us", True, "1 us"), strict=True))
+    assert left_aside(load_loop(directory / "loop.yaml", changes), RUN_KEYS) == keys
 
 
 def validated(directory: Path, started: Started, *words: str) -> tuple[object, ...]:
@@ -362,17 +363,12 @@ def test_options_of_validate_reach_both(directory: Path, started: Started) -> No
 def loop_results(overrides: Keys, directory: Path, out: Path | None = None) -> object:
     """Give what ``mlsim loop`` tells of a loop; with a directory, its files."""
     loop = load_loop(directory / "loop.yaml", overrides)
-    (result,) = run_loops([loop], out=out)
     if out is None:
-        from mlsim.experiment import run_loop
-
         result = run_loop(loop)
-        records = result.records
-        return repr(result.facts), repr([vars(getattr(records, name)) for name in ("chunks", "pes", "nodes")])
-    skipped = ("versions.json",)
-    return {
-        file.name: file.read_bytes() for file in out.rglob("*") if file.is_file() and file.name not in skipped
-    }
+        return repr(result.facts), columns_of(result.records)
+    run_loops([loop], out=out)
+    files = (file for file in out.rglob("*") if file.is_file() and file.name != "versions.json")
+    return {file.name: file.read_bytes() for file in files}
 
 
 LOOP_REFUSES = (
@@ -385,6 +381,7 @@ LOOP_LEAVES = ("platform.nodes.N.memory", "platform.nodes.N.resources", "platfor
 LOOP_FILES = ("name", "description", "output.trace", "output.pictures", "output.csv")
 # A loop alone is a loop, so that its model says nothing more.
 LOOP_MODEL = ("application.model",)
+LOOP_OWN = (*LOOP_MODEL, "output.trace")
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -403,9 +400,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
         return
     if key in NEEDS_A_RUN_TIME:
         return
-    beside = {
-        name: item for name, item in beside.items() if name not in ("output.trace", "application.model")
-    }
+    beside = {name: item for name, item in beside.items() if name not in LOOP_OWN}
     before = loop_results(beside, directory)
     assert loop_results({**beside, placed(key): value}, directory) != before
 
@@ -419,9 +414,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
         ("output", "passes", True),
     ],
 )
-def test_a_file_says_nothing_that_a_loop_alone_would_leave_out(
-    section: str, name: str, value: object
-) -> None:
+def test_a_file_says_nothing_that_a_loop_leaves_out(section: str, name: str, value: object) -> None:
     content: dict[str, Any] = {"platform": dict(BASE["platform"]), "application": {}}
     content["application"]["costs"] = {"profile": "constant", "mean": 1}
     content.setdefault(section, {})[name] = value

@@ -16,6 +16,7 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError
+from mlsim.record import Records
 from mlsim.scenario import from_mapping, options
 
 # Small, and odd in every way that cleaning knows: processors, times, memory (KB a processor), status, user.
@@ -362,7 +363,7 @@ def _memory_is_not_given_back() -> Iterator[None]:
     """What a run does for its memory takes longer than these runs do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlsim.experiment.runner.give_back", lambda: None)
-        patch.setattr("mlsim._memory._untouched_mappings", lambda: iter(()))
+        patch.setattr("mlsim._memory._untouched_mappings", lambda _: iter(()))
         yield
 
 
@@ -386,15 +387,18 @@ def results(directory: Path, overrides: Keys) -> dict[str, Any]:
     summary = {key: value for key, value in result.summary.items() if key not in ("self", "seed", "scenario")}
     if "cp" in summary:
         summary["cp"] = {}
-    told: dict[str, Any] = {"summary": repr(summary)}
-    for table in dataclasses.fields(result.records):
-        rows = getattr(result.records, table.name)
+    return {"summary": repr(summary), **columns_of(result.records)}
+
+
+def columns_of(records: Records) -> dict[str, Any]:
+    """Give every column of every table, as bytes where it is an array."""
+    told = {}
+    for table in dataclasses.fields(records):
+        rows = getattr(records, table.name)
         for column in dataclasses.fields(rows):
             value = getattr(rows, column.name)
-            content = (
-                value.tobytes() if isinstance(value, np.ndarray) and value.dtype != object else repr(value)
-            )
-            told[f"{table.name}.{column.name}"] = content
+            plain = isinstance(value, np.ndarray) and value.dtype != object
+            told[f"{table.name}.{column.name}"] = value.tobytes() if plain else repr(value)
     return told
 
 
