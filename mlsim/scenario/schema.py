@@ -21,6 +21,7 @@ from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
     ApplicationModel,
     Backfill,
+    EasyRule,
     Engine,
     FailureRule,
     Mapping,
@@ -92,6 +93,7 @@ class Scenario(Section):
         ):
             message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
             yield BrokenRule("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
+        yield from self._broken_easy()
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
         nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
@@ -130,6 +132,18 @@ class Scenario(Section):
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
             yield BrokenRule("application.pes_per_node", message, nodes)
+
+    def _broken_easy(self) -> Iterator[BrokenRule]:
+        """Check that another simulator's EASY meets only what it knows."""
+        easy = self.batch.easy
+        if self.batch.backfill is not Backfill.EASY or easy is EasyRule.STANDARD:
+            return
+        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST:
+            message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
+            yield BrokenRule("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
+        if easy is EasyRule.CQSIM and self.application.model is ApplicationModel.LOOP:
+            message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
+            yield BrokenRule("batch.easy", message, ("application.model", "batch.backfill"))
 
     def _broken_cap(self) -> Iterator[BrokenRule]:
         """Check that a power cap can be kept, and lets a job start."""

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from mlsim.batch.replay import Replay
 from mlsim.batch.replay_many import replay_many
 from mlsim.batch.requests import Requests
+from mlsim.batch.steps import leave_time
+from mlsim.batch.table import ESTIMATE, JobTable
 from mlsim.errors import InputError
-from mlsim.record import Jobs, Occupancy
+from mlsim.record import Jobs, JobState, Occupancy
 from mlsim.scenario import BatchConfig, Mapping, from_mapping
 from tests.batch.builders import block, machine, simulate
-from tests.batch.test_dispatch import WEIGHTS, dispatchers
-from tests.batch.test_simulator import UNITS, columns, job_lists
+from tests.batch.test_dispatch import KEYS, WEIGHTS, dispatchers, easy_of_others, run_reference, twins_of
+from tests.batch.test_simulator import UNITS, assert_same, columns, job_lists
 
 
 def replayed(blocks, nodes, cores=1, mapping="node", **options):
@@ -37,7 +39,9 @@ def assert_same_records(table, one, other):
 
 
 @settings(deadline=None, max_examples=300)
-@given(job_lists, dispatchers, st.sampled_from(["node", "core", "packed"]), st.integers(1, 30))
+@given(
+    job_lists, dispatchers | easy_of_others, st.sampled_from(["node", "core", "packed"]), st.integers(1, 30)
+)
 def test_replay_is_the_simulator(jobs, options, mapping, size):
     """Jobs, ends, states, flags and occupancy, with the workload in blocks of any size."""
     whole = block(*columns(jobs))
@@ -48,6 +52,51 @@ def test_replay_is_the_simulator(jobs, options, mapping, size):
     batch = replayed(pieces, nodes, **options)
     assert_same_records(Jobs, rows, batch.jobs())
     assert_same_records(Occupancy, occupancy, batch.occupancy_rows())
+
+
+@settings(deadline=None, max_examples=200)
+@given(job_lists, dispatchers | easy_of_others)
+def test_replay_agrees_with_the_reference(jobs, options):
+    batch = replayed([block(*columns(jobs))], UNITS, **{**options, "weights": WEIGHTS})
+    assert_same(run_reference(jobs, options), batch.jobs())
+
+
+PREDICTED = st.sampled_from([0.25, 0.5, 1.0])
+
+
+@settings(deadline=None, max_examples=100)
+@given(job_lists, dispatchers | easy_of_others, st.data())
+def test_both_clocks_kill_at_the_walltime_and_not_at_the_estimate(jobs, options, data):
+    """Dispatchers may see less than the walltime; the limit is what the user asked, under each clock."""
+    options = {**options, "on_overrun": "kill"}
+    shares = np.array([data.draw(PREDICTED) for _ in jobs])
+    rows = block(*columns(jobs))
+    admit = JobTable.admit
+
+    def predicted(table, admitted, units):
+        slots = admit(table, admitted, units)
+        table.floats[ESTIMATE, slots] = admitted.estimate * shares
+        return slots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobTable, "admit", predicted)
+        _, simpy, _ = simulate(rows, UNITS, weights=WEIGHTS, **options)
+        replay = replayed([rows], UNITS, weights=WEIGHTS, **options).jobs()
+    assert_same_records(Jobs, simpy, replay)
+    killed = rows.run_time > rows.estimate
+    assert (replay.state == JobState.KILLED).tolist() == killed.tolist()
+    took = np.where(killed, rows.estimate, rows.run_time)
+    np.testing.assert_array_equal(replay.end_time, replay.start_time + took)
+    twins = twins_of(jobs)
+    for twin, share in zip(twins, shares.tolist(), strict=True):
+        twin.walltime, twin.estimate = twin.estimate, twin.estimate * share
+    assert_same(run_reference(jobs, options, twins), replay)
+
+
+def test_a_job_that_ends_at_its_walltime_completes():
+    assert leave_time(15.0, 5.0, 10.0, True) == 15.0
+    assert leave_time(15.5, 5.0, 10.0, True) == 15.0
+    assert leave_time(15.5, 5.0, 10.0, False) == 15.5
 
 
 @pytest.mark.parametrize("policy", ["FCFS", "fairshare", "WFP"])
@@ -114,6 +163,41 @@ def test_many_replays_start_jobs_as_one_does(workloads, options):
             bounded = np.maximum(response / np.maximum(time, 2.0), 1.0).sum()
             assert many.bounded_slowdown[w, v] == pytest.approx(bounded, rel=1e-12)
             slowdown = (response[time > 0] / time[time > 0]).sum()
+            assert many.slowdown[w, v] == pytest.approx(slowdown, rel=1e-12)
+
+
+# Weights that are exact in binary once they are divided by their sum, so that ties are ties in both.
+VECTORS = ((1.0, 0.0, 2.0, 0.0, 0.0, 1.0), (0.0, 1.0, 0.0, 0.0, 0.0, 0.0), (-1.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+
+
+def linear(vector):
+    q, p, wait, _, _, area = (weight / sum(map(abs, vector)) for weight in vector)
+    return lambda job, now: (
+        q * job.units + p * job.estimate - wait * (now - job.submit) + area * job.estimate * job.units
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(job_lists, min_size=1, max_size=3), dispatchers | easy_of_others)
+def test_many_replays_agree_with_the_reference(workloads, options):
+    """Starts and sums of slowdowns, weight vector by weight vector where the policy takes them."""
+    keys, vectors = [KEYS[options.get("policy", "FCFS")]], None
+    if options.get("easy", "standard") == "standard":
+        options = {**options, "policy": "linear", "weights": WEIGHTS}
+        keys, vectors = [linear(vector) for vector in VECTORS], VECTORS
+    config = BatchConfig.model_validate({"weights": WEIGHTS, **options})
+    many = replay_many(
+        [block(*columns(jobs)) for jobs in workloads], config, UNITS, vectors, tau=2.0, starts=True
+    )
+    assert many.n_jobs.tolist() == [len(jobs) for jobs in workloads]
+    for w, jobs in enumerate(workloads):
+        for v, key in enumerate(keys):
+            twins = run_reference(jobs, options, key=key)
+            assert many.starts[w][v].tolist() == [twin.start for twin in twins]
+            waits = [(twin.start - twin.submit, twin.end - twin.start) for twin in twins]
+            bounded = sum(max((wait + time) / max(time, 2.0), 1.0) for wait, time in waits)
+            assert many.bounded_slowdown[w, v] == pytest.approx(bounded, rel=1e-12)
+            slowdown = sum((wait + time) / time for wait, time in waits if time > 0)
             assert many.slowdown[w, v] == pytest.approx(slowdown, rel=1e-12)
 
 
