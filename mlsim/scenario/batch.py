@@ -125,8 +125,8 @@ class BatchConfig(Section):
         EasyRule.STANDARD,
         description="Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a "
         "published simulator: accasim (nobody is kept from overtaking; the head waits for its reserved "
-        "time), cqsim (jobs are judged by their actual run times), batsched (the reservation is kept; no extra "
-        "processors). accasim and batsched are FCFS. See mlsim/batch/EASY.md.",
+        "time), cqsim (jobs are judged by their actual run times), batsched (the reservation is kept; no "
+        "extra processors). accasim and batsched are FCFS. See mlsim/batch/EASY.md.",
     )
     compression: Annotated[Compression, WordKind(Compression)] = Field(
         Compression.FIXPOINT,

@@ -39,8 +39,8 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("batch.count_dispatch_time", "off", lambda s: not s.batch.count_dispatch_time),
     ReplayNeed("output.passes", "off", lambda s: not s.output.passes),
 )
-"""All that a scenario must say for replay: it simulates jobs whose end is known when they start, on nodes that
-are always there. The help of ``batch.engine`` is made from this, and the batch page is held against it."""
+"""All that a scenario must say for replay: it simulates jobs whose end is known when they start, on nodes
+that are always there. The help of ``batch.engine`` is made from this; the batch page is held against it."""
 
 REPLAY_NEEDS_OF_JOBS: Final = "no columns request_* in the workload"
 """What the workload itself must not say."""

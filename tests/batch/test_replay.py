@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlsim.batch
 from mlsim.batch.replay import Replay
 from mlsim.batch.replay_many import replay_many
 from mlsim.batch.requests import Requests
@@ -16,7 +19,14 @@ from mlsim.batch.steps import leave_time
 from mlsim.batch.table import ESTIMATE, JobTable
 from mlsim.errors import InputError
 from mlsim.record import Jobs, JobState, Occupancy
-from mlsim.scenario import BatchConfig, Mapping, from_mapping
+from mlsim.scenario import (
+    REPLAY_NEEDS,
+    REPLAY_NEEDS_OF_JOBS,
+    BatchConfig,
+    Mapping,
+    from_mapping,
+    replay_obstacle,
+)
 from tests.batch.builders import block, machine, simulate
 from tests.batch.test_dispatch import KEYS, WEIGHTS, dispatchers, easy_of_others, run_reference, twins_of
 from tests.batch.test_simulator import UNITS, assert_same, columns, job_lists
@@ -125,22 +135,63 @@ def test_long_workloads_outgrow_every_array(policy):
 def scenario(**sections):
     return {
         "platform": {"nodes": [{"name": "n", "count": 4, "cores": 1}], **sections.pop("platform", {})},
-        "workload": {"path": "log.swf"},
+        "workload": {"path": "log.swf", **sections.pop("workload", {})},
         **sections,
     }
 
 
-@pytest.mark.parametrize(
-    ("sections", "named"),
-    [
-        ({"application": {"model": "loop", "technique": "GSS"}}, "application.model: rigid"),
-        ({"platform": {"failures": [{"node": 1, "at": 5}]}}, "platform.failures: empty"),
-    ],
-)
-def test_replay_says_why_it_cannot(sections, named):
-    with pytest.raises(InputError, match=rf"batch\.engine: .*{named}"):
-        from_mapping(scenario(batch={"engine": "replay"}, **sections))
-    from_mapping(scenario(batch={"engine": "auto"}, **sections))
+MEMORY = [{"name": "n", "count": 4, "cores": 2, "memory": "8 GB"}]
+POWER = [{"name": "n", "count": 4, "cores": 1, "power": {"idle": "50 W", "busy": "100 W"}}]
+REFUSED = {
+    "application.model": {"application": {"model": "loop", "technique": "GSS"}},
+    "coordination.rca": {
+        "application": {"model": "loop", "technique": "GSS"},
+        "coordination": {"rca": True},
+    },
+    "platform.failures": {"platform": {"failures": [{"node": 1, "at": 5}]}},
+    "platform.random_failures": {"platform": {"random_failures": [{"nodes": "0-3", "mtbf": 9, "mttr": 1}]}},
+    "platform.drains": {"platform": {"drains": [{"nodes": "1", "start": 5, "end": 6}]}},
+    "batch.dispatcher": {"batch": {"dispatcher": "reject"}},
+    "batch.policy": {"batch": {"policy": "./mine.py:Mine"}},
+    "batch.allocator": {"batch": {"allocator": "best-fit"}},
+    "platform.nodes": {"platform": {"nodes": MEMORY}},
+    "workload.request.cores": {
+        "platform": {"nodes": [{"name": "n", "count": 4, "cores": 2}]},
+        "workload": {"mapping": "core", "request": {"cores": 2}},
+    },
+    "batch.power_cap": {"platform": {"nodes": POWER}, "batch": {"power_cap": "1 kW"}},
+    "batch.predictor": {"batch": {"predictor": "actual"}},
+    "batch.pass_interval": {"batch": {"pass_interval": "10 s"}},
+    "batch.backfill_interval": {"batch": {"backfill": "easy", "backfill_interval": "30 s"}},
+    "batch.count_dispatch_time": {"batch": {"count_dispatch_time": True}},
+    "output.passes": {"output": {"passes": True}},
+}
+
+
+@pytest.mark.parametrize("need", REPLAY_NEEDS, ids=lambda need: need.key)
+def test_replay_says_why_it_cannot(need):
+    """Every need is met by a scenario that breaks it; a new one needs an example here."""
+    sections = dict(REFUSED[need.key])
+    batch = sections.pop("batch", {})
+    obstacle = replay_obstacle(from_mapping(scenario(batch={**batch, "engine": "auto"}, **sections)))
+    assert obstacle is not None
+    if need.key != "coordination.rca":  # which cannot be on without loops, and these are named first
+        assert obstacle == (need.key, need.value)
+    with pytest.raises(InputError, match=rf"batch\.engine: .*{re.escape(': '.join(obstacle))}"):
+        from_mapping(scenario(batch={**batch, "engine": "replay"}, **sections))
+
+
+def test_all_that_replay_needs_is_in_its_help_and_on_its_page():
+    help_text = BatchConfig.model_fields["engine"].description
+    page = (Path(mlsim.batch.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = page.split("## Two clocks")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(.*)` \| (.*) \|$", table, re.M)
+    assert rows == [(need.key, need.value) for need in REPLAY_NEEDS]
+    for key, value in rows:
+        assert f"{key}: {value}" in help_text
+    assert REPLAY_NEEDS_OF_JOBS in help_text
+    assert REPLAY_NEEDS_OF_JOBS in table
+    assert sorted(REFUSED) == sorted(need.key for need in REPLAY_NEEDS)
 
 
 @settings(deadline=None, max_examples=100)
