@@ -12,6 +12,7 @@ import pytest
 from mlsim import cosim
 from mlsim.record import Jobs, Occupancy, Records
 from mlsim.scenario import from_mapping
+from tests.batch.builders import block, simulate
 from tests.effort import THOROUGH
 from tests.reference.batch import Job, ReferenceBatchSystem
 
@@ -65,13 +66,19 @@ def simulated(log: str, processors: int, engine: str, first: int | None = None, 
     return cosim.simulate(scenario).records
 
 
-def reference_starts(jobs: Jobs, processors: int, options: dict[str, object]) -> list[float | None]:
-    twins = [
+def twins_of(jobs: Jobs) -> list[Job]:
+    return [
         Job(int(i), float(r), float(p), float(e), int(q))
         for i, r, p, e, q in zip(
             jobs.job_id, jobs.submit_time, jobs.log_run_time, jobs.walltime, jobs.processors, strict=True
         )
     ]
+
+
+def reference_starts(
+    jobs: Jobs, processors: int, options: dict[str, object], twins: list[Job] | None = None
+) -> list[float | None]:
+    twins = twins_of(jobs) if twins is None else twins
     order = options.get("backfill_order")
     ReferenceBatchSystem(
         processors,
@@ -79,7 +86,7 @@ def reference_starts(jobs: Jobs, processors: int, options: dict[str, object]) ->
         KEYS[str(options["policy"])],
         kill=True,
         walk_key=KEYS[str(order)] if order else None,
-        threshold=float(options.get("threshold", math.inf)),
+        threshold=float(str(options.get("threshold", math.inf))),
         reservations=int(str(options.get("reservations", 1))),
         per_event=options.get("ties", "drained") != "drained",
         ends_first=options.get("ties") == "ends-first",
@@ -151,6 +158,20 @@ def test_other_meanings_start_each_job_when_the_slow_twin_does(dispatcher):
     assert jobs.start_time.tolist() == reference_starts(jobs, CTC_PROCESSORS, options)
     simpy = simulated(CTC, CTC_PROCESSORS, "simpy", first, **options).jobs
     assert simpy.start_time.tobytes() == jobs.start_time.tobytes()
+
+
+@pytest.mark.parametrize("dispatcher", ["EASY-FCFS", "EASY-SAF-SAF"])
+def test_nodes_given_back_early_on_a_real_log(dispatcher):
+    """Every job of several nodes gives half of them back halfway, while others have reservations."""
+    options = DISPATCHERS[dispatcher]
+    jobs = simulated(CTC, CTC_PROCESSORS, "replay", 2_000, policy="FCFS").jobs
+    twins = twins_of(jobs)
+    for twin in twins:
+        twin.releases = [twin.run / 2] * (twin.units // 2)
+    releases = {n: list(twin.releases) for n, twin in enumerate(twins) if twin.releases}
+    rows = block(jobs.submit_time, jobs.log_run_time, jobs.walltime, jobs.processors, jobs.job_id)
+    _, done, _ = simulate(rows, CTC_PROCESSORS, releases=releases, **options)
+    assert done.start_time.tolist() == reference_starts(jobs, CTC_PROCESSORS, options, twins)
 
 
 def test_compression_makes_a_difference_on_a_real_log():

@@ -15,7 +15,14 @@ from mlsim.batch.policies import queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
-from tests.batch.test_simulator import UNITS, assert_same, check_conservation, columns, job_lists
+from tests.batch.test_simulator import (
+    UNITS,
+    assert_same,
+    check_conservation,
+    columns,
+    job_lists,
+    quarters,
+)
 from tests.reference.batch import Job, ReferenceBatchSystem
 
 KEYS = {
@@ -134,6 +141,21 @@ def test_rare_passes_agree_with_the_reference(jobs, options, interval, which):
     _, rows, occupancy = run(jobs, **options)
     assert_same(run_reference(jobs, options), rows)
     check_conservation(rows, occupancy, UNITS, 1)
+
+
+@settings(deadline=None, max_examples=200)
+@given(job_lists, dispatchers | easy_of_others, st.data())
+def test_nodes_given_back_early_agree_with_the_reference(jobs, options, data):
+    """Under every rule of backfilling: what is back is free, and no reservation expects it a second time."""
+    options = {**options, "ties": "drained"}
+    twins = twins_of(jobs)
+    for twin in twins:
+        offsets = data.draw(st.lists(quarters, max_size=twin.units - 1))
+        twin.releases = sorted(offset for offset in offsets if offset <= twin.run)
+    releases = {n: list(twin.releases) for n, twin in enumerate(twins) if twin.releases}
+    batch, rows, _ = run(jobs, releases=releases, **options)
+    assert_same(run_reference(jobs, options, twins), rows)
+    check_conservation(rows, batch.occupancy_rows(), UNITS, 1)
 
 
 @settings(deadline=None, max_examples=200)
