@@ -12,6 +12,7 @@ import pytest
 from mlsim import cosim
 from mlsim.record import Jobs, Occupancy, Records
 from mlsim.scenario import from_mapping
+from tests.batch.builders import block, simulate
 from tests.effort import THOROUGH
 from tests.reference.batch import Job, ReferenceBatchSystem
 
@@ -65,13 +66,19 @@ def simulated(log: str, processors: int, engine: str, first: int | None = None, 
     return cosim.simulate(scenario).records
 
 
-def reference_starts(jobs: Jobs, processors: int, options: dict[str, object]) -> list[float | None]:
-    twins = [
+def twins_of(jobs: Jobs) -> list[Job]:
+    return [
         Job(int(i), float(r), float(p), float(e), int(q))
         for i, r, p, e, q in zip(
             jobs.job_id, jobs.submit_time, jobs.log_run_time, jobs.walltime, jobs.processors, strict=True
         )
     ]
+
+
+def reference_starts(
+    jobs: Jobs, processors: int, options: dict[str, object], twins: list[Job] | None = None
+) -> list[float | None]:
+    twins = twins_of(jobs) if twins is None else twins
     order = options.get("backfill_order")
     ReferenceBatchSystem(
         processors,
@@ -79,7 +86,12 @@ def reference_starts(jobs: Jobs, processors: int, options: dict[str, object]) ->
         KEYS[str(options["policy"])],
         kill=True,
         walk_key=KEYS[str(order)] if order else None,
-        threshold=float(options.get("threshold", math.inf)),
+        threshold=float(str(options.get("threshold", math.inf))),
+        reservations=int(str(options.get("reservations", 1))),
+        per_event=options.get("ties", "drained") != "drained",
+        ends_first=options.get("ties") == "ends-first",
+        easy=str(options.get("easy", "standard")),
+        one_round=options.get("compression") == "one-round",
     ).run(twins)
     return [twin.start for twin in twins]
 
@@ -110,3 +122,63 @@ def test_replay_starts_each_job_when_the_slow_twin_does(log, dispatcher):
     options = DISPATCHERS[dispatcher]
     jobs = simulated(path, processors, "replay", JOBS_OF_REFERENCE, **options).jobs
     assert jobs.start_time.tolist() == reference_starts(jobs, processors, options)
+
+
+OTHERS = {
+    "AccaSim": {"policy": "FCFS", "backfill": "easy", "easy": "accasim"},
+    "CQSim": {"policy": "FCFS", "backfill": "easy", "easy": "cqsim", "ties": "ends-first"},
+    "batsched": {"policy": "FCFS", "backfill": "easy", "easy": "batsched"},
+    "per-event SAF": {"policy": "SAF", "backfill": "easy", "ties": "per-event"},
+    "per-event SPF greedy": {"policy": "SPF", "backfill": "greedy", "ties": "per-event"},
+    "ends-first WFP": {"policy": "WFP", "backfill": "easy", "ties": "ends-first"},
+}
+RESERVING = {
+    "two per-event": {"policy": "SPF", "backfill": "easy", "reservations": 2, "ties": "per-event"},
+    "conservative": {"policy": "FCFS", "backfill": "conservative"},
+    "one-round": {"policy": "FCFS", "backfill": "conservative", "compression": "one-round"},
+    "one-round per-event": {
+        "policy": "SAF",
+        "backfill": "conservative",
+        "compression": "one-round",
+        "ties": "per-event",
+    },
+}
+CTC, CTC_PROCESSORS = "CTC-SP2-1996-3.1-cln.swf.gz", 338
+# The slow twin looks at every pair of waiting jobs and, with reservations, at all stays for each.
+FIRST = {**dict.fromkeys(OTHERS, 6_000 if THOROUGH else 3_000), **dict.fromkeys(RESERVING, 600)}
+
+
+@pytest.mark.parametrize("dispatcher", FIRST)
+def test_other_meanings_start_each_job_when_the_slow_twin_does(dispatcher):
+    options = {**OTHERS, **RESERVING}[dispatcher]
+    first = FIRST[dispatcher]
+    jobs = simulated(CTC, CTC_PROCESSORS, "replay", first, **options).jobs
+    assert len(jobs.start_time) == first
+    assert (jobs.start_time > jobs.submit_time).any()
+    assert jobs.start_time.tolist() == reference_starts(jobs, CTC_PROCESSORS, options)
+    simpy = simulated(CTC, CTC_PROCESSORS, "simpy", first, **options).jobs
+    assert simpy.start_time.tobytes() == jobs.start_time.tobytes()
+
+
+@pytest.mark.parametrize("dispatcher", ["EASY-FCFS", "EASY-SAF-SAF"])
+def test_nodes_given_back_early_on_a_real_log(dispatcher):
+    """Every job of several nodes gives half of them back halfway, while others have reservations."""
+    options = DISPATCHERS[dispatcher]
+    jobs = simulated(CTC, CTC_PROCESSORS, "replay", 2_000, policy="FCFS").jobs
+    twins = twins_of(jobs)
+    for twin in twins:
+        twin.releases = [twin.run / 2] * (twin.units // 2)
+    releases = {n: list(twin.releases) for n, twin in enumerate(twins) if twin.releases}
+    rows = block(jobs.submit_time, jobs.log_run_time, jobs.walltime, jobs.processors, jobs.job_id)
+    _, done, _ = simulate(rows, CTC_PROCESSORS, releases=releases, **options)
+    assert done.start_time.tolist() == reference_starts(jobs, CTC_PROCESSORS, options, twins)
+
+
+def test_compression_makes_a_difference_on_a_real_log():
+    """The figure of mlsim/batch/EASY.md."""
+    rule = {"policy": "FCFS", "backfill": "conservative"}
+    starts = [
+        simulated(CTC, CTC_PROCESSORS, "replay", 6_000, **rule, compression=compression).jobs.start_time
+        for compression in ("fixpoint", "one-round")
+    ]
+    assert np.count_nonzero(starts[0] != starts[1]) == 2_383

@@ -20,17 +20,19 @@ def _traces(logs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backfill", "ties", "starts", "wait"),
+    ("backfill", "easy", "ties", "starts", "wait"),
     # FCFS: PYSS, AccaSim, CQSim and Alea give this schedule job by job. EASY with a pass after every event:
-    # PYSS; see mlsim/batch/EASY.md.
+    # PYSS; that of AccaSim and CQSim: their own code, job by job; see mlsim/batch/EASY.md.
     [
-        ("none", "drained", 9_395_531_239, 5601.351),
-        ("none", "per-event", 9_395_531_239, 5601.351),
-        ("easy", "drained", 9_388_855_074, 3478.564),
-        ("easy", "per-event", 9_388_834_946, 3472.164),
+        ("none", "standard", "drained", 9_395_531_239, 5601.351),
+        ("none", "standard", "per-event", 9_395_531_239, 5601.351),
+        ("easy", "standard", "drained", 9_388_855_074, 3478.564),
+        ("easy", "standard", "per-event", 9_388_834_946, 3472.164),
+        ("easy", "accasim", "drained", 9_388_450_977, 3350.076),
+        ("easy", "cqsim", "ends-first", 9_387_598_515, 3079.023),
     ],
 )
-def test_recorded_schedules_of_two_months_of_hpc2n(backfill, ties, starts, wait):
+def test_recorded_schedules_of_two_months_of_hpc2n(backfill, easy, ties, starts, wait):
     scenario = from_mapping(
         {
             "name": "hpc2n-3k",
@@ -40,7 +42,7 @@ def test_recorded_schedules_of_two_months_of_hpc2n(backfill, ties, starts, wait)
                 "mapping": "core",
                 "cleaning": {"zero_run_time": "drop", "underestimate": "clamp"},
             },
-            "batch": {"policy": "FCFS", "backfill": backfill, "ties": ties},
+            "batch": {"policy": "FCFS", "backfill": backfill, "easy": easy, "ties": ties},
         }
     )
     result = mlsim.run(scenario)

@@ -31,10 +31,14 @@ N_COUNTS: Final = 7
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, LOOKS_BEHIND = range(9)
-N_RULES: Final = 9
+EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS = range(9, 14)
+N_RULES: Final = 14
 
 # Values of the rule for backfilling.
 NONE, GREEDY, EASY, CONSERVATIVE = range(4)
+
+# Values of the rule for whose EASY it is.
+STANDARD, ACCASIM, CQSIM, BATSCHED = range(4)
 
 
 class Arrays(NamedTuple):
@@ -45,8 +49,10 @@ class Arrays(NamedTuple):
     rules : int64
         Policy and order of backfilling (codes), backfilling, reservations, whole nodes or cores, whether
         occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
-        which nodes a job gets (else units are only counted), and whether this pass looks behind the first
-        job that does not fit.
+        which nodes a job gets (else units are only counted), whether this pass looks behind the first job
+        that does not fit, whose EASY it is (code), whether reservations are kept from pass to pass, whether
+        they are compressed in one round only, whether ends of a time come before its submissions with a pass
+        after every event, and whether jobs are killed at the end of their walltime.
     parameters : float64
         What keys read besides the jobs; :func:`mlsim.batch.policies.parameters_of`.
     floats, ints

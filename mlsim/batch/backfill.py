@@ -1,7 +1,8 @@
 """Backfilling with no reservation (greedy) or with one (EASY).
 
 EASY is that of Mu'alem and Feitelson 2001, with an order of its own for the walk of backfilling as in Zrigui
-2021, Algorithm 1.
+2021, Algorithm 1. What other simulators mean by EASY, and where it is here: accasim and batsched keep the
+head's reservation from pass to pass and are in this module; cqsim is in :mod:`mlsim.batch.reservations`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.batch.arrays import BACKFILL, EASY, EXCLUSIVE, FREE, ORDER, POLICY, QUEUED, RUNNING, Arrays
+from mlsim.batch.arrays import (
+    ACCASIM,
+    BACKFILL,
+    BATSCHED,
+    EASY,
+    EASY_AS,
+    EXCLUSIVE,
+    FREE,
+    ORDER,
+    POLICY,
+    QUEUED,
+    RUNNING,
+    Arrays,
+)
 from mlsim.batch.queue import order_walk
 from mlsim.batch.running import first_after
 from mlsim.batch.steps import begin_job, begin_on
-from mlsim.batch.table import ESTIMATE, EXPECTED, HELD, NUMBER, START, UNITS
+from mlsim.batch.table import ESTIMATE, EXPECTED, HELD, NUMBER, RESERVED, START, UNITS
 
-__all__ = ["OVERDUE_GRACE", "backfill", "drop_started", "reserve", "start_short_jobs"]
+__all__ = [
+    "OVERDUE_GRACE",
+    "backfill",
+    "drop_started",
+    "is_put_off",
+    "keep_reservation",
+    "kept_reservation",
+    "overdue_end",
+    "reserve",
+    "start_short_jobs",
+]
 
 OVERDUE_GRACE = 1.0
 """Seconds after now at which a job that outlived its estimate is expected to end."""
+
+
+@kernel(forceinline=True)
+def overdue_end(now: float, s: Arrays) -> float:
+    """Return when jobs that outlived their estimates are expected to end; AccaSim believes in their past."""
+    return now if s.rules[EASY_AS] == ACCASIM else now + OVERDUE_GRACE
 
 
 @kernel(forceinline=True)
@@ -27,7 +57,7 @@ def reserve(need: int, now: float, s: Arrays) -> tuple[float, int]:
     """Find when enough units are expected to be free, and how many are left over then.
 
     Units are counted as each job still holds them, so nodes that a job has released early are not
-    expected a second time. A job that outlived its estimate is expected at ``now + 1 s``.
+    expected a second time. A job that outlived its estimate is expected at :func:`overdue_end`.
 
     Parameters
     ----------
@@ -49,11 +79,11 @@ def reserve(need: int, now: float, s: Arrays) -> tuple[float, int]:
     overdue = 0
     for k in range(late):
         overdue += s.ints[HELD, s.running[k]]
-    free, k, time = s.counts[FREE], late, now
+    free, k, time, overdue_time = s.counts[FREE], late, now, overdue_end(now, s)
     while free < need and time < np.inf:
         upcoming = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
-        time = min(upcoming, now + OVERDUE_GRACE) if overdue > 0 else upcoming
-        if overdue > 0 and time == now + OVERDUE_GRACE:
+        time = min(upcoming, overdue_time) if overdue > 0 else upcoming
+        if overdue > 0 and time == overdue_time:
             free += overdue
             overdue = 0
         while k < n and s.floats[EXPECTED, s.running[k]] <= time:
@@ -63,13 +93,41 @@ def reserve(need: int, now: float, s: Arrays) -> tuple[float, int]:
 
 
 @kernel(forceinline=True)
+def is_put_off(now: float, s: Arrays) -> bool:
+    """Whether the head has to wait for its reservation, even if it fits (accasim)."""
+    return bool(s.rules[EASY_AS] == ACCASIM and s.counts[QUEUED] > 0 and s.floats[RESERVED, s.queue[0]] > now)
+
+
+@kernel(forceinline=True)
+def keep_reservation(now: float, s: Arrays) -> None:
+    """Reserve for a head that has no reservation yet, once for good."""
+    head = s.queue[0]
+    if np.isnan(s.floats[RESERVED, head]):
+        time, _ = reserve(s.ints[UNITS, head], now, s)
+        if time < np.inf:
+            s.floats[RESERVED, head] = time
+
+
+@kernel(forceinline=True)
+def kept_reservation(s: Arrays) -> float:
+    """Return by when jobs must end that overtake a head whose reservation is kept; infinity: whenever.
+
+    accasim never vetoes; batsched does, where the head has a reservation.
+    """
+    time = s.floats[RESERVED, s.queue[0]]
+    return np.inf if s.rules[EASY_AS] == ACCASIM or np.isnan(time) else float(time)
+
+
+@kernel(forceinline=True)
 def backfill(n_started: int, now: float, s: Arrays) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
     Gives the new count of starts.
     """
     time, extra = np.inf, 0
-    if s.rules[BACKFILL] == EASY:
+    if s.rules[EASY_AS] == ACCASIM or s.rules[EASY_AS] == BATSCHED:
+        time = kept_reservation(s)
+    elif s.rules[BACKFILL] == EASY:
         time, extra = reserve(s.ints[UNITS, s.queue[0]], now, s)
     if s.rules[ORDER] == s.rules[POLICY]:
         return _walk_queue(n_started, now, time, extra, s)

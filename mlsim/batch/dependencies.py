@@ -131,7 +131,7 @@ class Dependants:
             return
         slot, clock = self._held.pop(place), self._system.clock
         self._n_pending += 1
-        order = Order.ELIGIBLE if self._system.passes_after_each_event else Order.SUBMISSION
+        order = Order.ELIGIBLE if self._system.submissions_first else Order.SUBMISSION
         at = max(clock.time, float(self._ready[place]))
         clock.at(at, order, self._turn_away if self._never[place] else self._become_eligible, slot)
 

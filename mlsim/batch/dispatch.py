@@ -9,7 +9,9 @@ from mlsim._jit import borrowed, kernel
 from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
+    ENDS_FIRST,
     FREE,
+    KEEPS,
     LOOKS_BEHIND,
     NONE,
     PER_EVENT,
@@ -19,7 +21,7 @@ from mlsim.batch.arrays import (
     Arrays,
     arrays_at,
 )
-from mlsim.batch.backfill import backfill, start_short_jobs
+from mlsim.batch.backfill import backfill, is_put_off, keep_reservation, start_short_jobs
 from mlsim.batch.queue import enqueue, order_queue
 from mlsim.batch.reservations import backfill_conservative, backfill_several
 from mlsim.batch.steps import begin_job, end_job
@@ -69,13 +71,16 @@ def _free_what_is_due(now: float, s: Arrays) -> None:
 def _make_pass(now: float, released: Ints, s: Arrays) -> int:
     """Start what can start; give how many jobs do."""
     rule = s.rules[BACKFILL]
-    if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and rule != CONSERVATIVE):
+    if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and not s.rules[KEEPS]):
         return 0
     order_queue(now, s)
     n_started = start_short_jobs(released, now, s) if len(released) > 0 else 0
     if rule == CONSERVATIVE:
         return backfill_conservative(n_started, now, s)
-    n_started = _start_in_order(n_started, now, s)
+    if not is_put_off(now, s):
+        n_started = _start_in_order(n_started, now, s)
+    if s.rules[KEEPS] and s.counts[QUEUED] > 0:
+        keep_reservation(now, s)
     if rule == NONE or not s.rules[LOOKS_BEHIND] or s.counts[QUEUED] < 2 or s.counts[FREE] == 0:
         return n_started
     if s.rules[RESERVATIONS] != 1:
@@ -90,7 +95,7 @@ def happen(
     """Let jobs end and arrive, then make a pass; see :func:`instant`."""
     for k in range(n_ended):
         end_job(ended[k], now, s)
-    if s.rules[PER_EVENT]:
+    if s.rules[PER_EVENT] and not s.rules[ENDS_FIRST]:
         _free_what_is_due(now, s)
     enter_queue(now, first, last, arrivals, s)
     return _make_pass(now, released, s)

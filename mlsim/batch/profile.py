@@ -10,11 +10,21 @@ import numpy as np
 
 from mlsim._jit import kernel
 from mlsim.batch.arrays import FREE, RUNNING, SEGMENTS, Arrays
-from mlsim.batch.backfill import OVERDUE_GRACE
+from mlsim.batch.backfill import overdue_end
 from mlsim.batch.running import first_after
 from mlsim.batch.table import EXPECTED, HELD
 
-__all__ = ["earliest", "fits_now", "give", "make_profile", "take"]
+__all__ = ["earliest", "fits_now", "give", "make_profile", "stay_end", "take"]
+
+
+@kernel(forceinline=True)
+def stay_end(begin: float, duration: float) -> float:
+    """Return when a stay of so long (s) is over, later than its begin even where rounding loses its length.
+
+    Else two jobs of hardly any length could have the same units.
+    """
+    end = begin + duration
+    return end if end > begin else float(np.nextafter(begin, np.inf))
 
 
 @kernel(forceinline=True)
@@ -22,7 +32,7 @@ def make_profile(now: float, s: Arrays) -> None:
     """Make the profile of the units that running jobs hold, until each one's expected end."""
     n = s.counts[RUNNING]
     k = first_after(now, s.running, n, s.floats)
-    overdue = 0
+    overdue, overdue_time = 0, overdue_end(now, s)
     for late in range(k):
         overdue += s.ints[HELD, s.running[late]]
     s.profile_times[0], s.profile_free[0] = now, s.counts[FREE]
@@ -30,8 +40,8 @@ def make_profile(now: float, s: Arrays) -> None:
     while k < n or overdue > 0:
         time = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
         freed = 0
-        if overdue > 0 and now + OVERDUE_GRACE <= time:
-            time = now + OVERDUE_GRACE
+        if overdue > 0 and overdue_time <= time:
+            time = overdue_time
             freed, overdue = overdue, 0
         while k < n and s.floats[EXPECTED, s.running[k]] <= time:
             freed += s.ints[HELD, s.running[k]]
@@ -52,7 +62,7 @@ def earliest(units: int, duration: float, s: Arrays) -> float:
             continue
         if first < 0:
             first = k
-        if k + 1 == n or s.profile_times[first] + duration <= s.profile_times[k + 1]:
+        if k + 1 == n or stay_end(s.profile_times[first], duration) <= s.profile_times[k + 1]:
             return float(s.profile_times[first])
     return np.inf
 
@@ -60,7 +70,7 @@ def earliest(units: int, duration: float, s: Arrays) -> float:
 @kernel(forceinline=True)
 def fits_now(units: int, duration: float, s: Arrays) -> bool:
     """Tell whether so many units are free from now on for so long (s)."""
-    end = s.profile_times[0] + duration
+    end = stay_end(s.profile_times[0], duration)
     for k in range(s.counts[SEGMENTS]):
         if k > 0 and s.profile_times[k] >= end:
             return True
@@ -70,17 +80,17 @@ def fits_now(units: int, duration: float, s: Arrays) -> bool:
 
 
 @kernel(forceinline=True)
-def take(begin: float, end: float, units: int, s: Arrays) -> None:
-    """Take units out of the profile from ``begin`` until ``end``."""
-    first, last = _split(begin, s), _split(end, s)
+def take(begin: float, duration: float, units: int, s: Arrays) -> None:
+    """Take units out of the profile from ``begin`` on, for so long (s)."""
+    first, last = _split(begin, s), _split(stay_end(begin, duration), s)
     for k in range(first, last):
         s.profile_free[k] -= units
 
 
 @kernel(forceinline=True)
-def give(begin: float, end: float, units: int, s: Arrays) -> None:
-    """Give units back that were taken from ``begin`` until ``end``."""
-    first, last = _split(begin, s), _split(end, s)
+def give(begin: float, duration: float, units: int, s: Arrays) -> None:
+    """Give back units that were taken from ``begin`` on, for so long (s)."""
+    first, last = _split(begin, s), _split(stay_end(begin, duration), s)
     for k in range(first, last):
         s.profile_free[k] += units
     _join(last, s)

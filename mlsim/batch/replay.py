@@ -31,7 +31,7 @@ from mlsim.batch.state import BatchState
 from mlsim.batch.table import ESTIMATE, NUMBER, STATE
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy, Rejections
-from mlsim.scenario import BatchConfig, OverrunRule
+from mlsim.scenario import BatchConfig
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Replay"]
@@ -73,7 +73,6 @@ class Replay:
     ) -> None:
         self.state = BatchState(machine, config, requests, nodes_one_by_one=False)
         self.seconds = 0.0
-        self._kills = config.on_overrun is OverrunRule.KILL
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
         self._rejections = RejectionLog()
@@ -135,7 +134,6 @@ class Replay:
             began = time.perf_counter()
             wanted = replay(
                 more,
-                self._kills,
                 self._arrivals,
                 self._clock,
                 self._progress,

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import borrowed, kernel
-from mlsim.batch.arrays import PER_EVENT, USED_ROWS, Arrays
+from mlsim.batch.arrays import ENDS_FIRST, KILLS, ONE_ROUND, PER_EVENT, QUEUED, USED_ROWS, Arrays
 from mlsim.batch.dispatch import enter_queue, happen
-from mlsim.batch.table import ESTIMATE, PLANNED, RUN, START, STATE, SUBMIT
+from mlsim.batch.reservations import next_reservation
+from mlsim.batch.steps import leave_time
+from mlsim.batch.table import PLANNED, RUN, START, STATE, SUBMIT, WALLTIME
 from mlsim.record import JobState
 
 __all__ = ["borrow", "replay"]
@@ -96,18 +98,15 @@ def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, s
 
 
 @kernel(forceinline=True)
-def _plan(
-    n_started: int, now: float, kills: bool, progress: Ints, ends: Ints, order: Ints, s: Arrays
-) -> None:
+def _plan(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, s: Arrays) -> None:
     """Note when the jobs that have started will end, and how."""
     for k in range(n_started):
         slot = s.started[k]
         end = now + s.floats[RUN, slot]
-        limit = s.floats[START, slot] + s.floats[ESTIMATE, slot]
-        if kills and end > limit:
-            end = limit
+        leaves = leave_time(end, s.floats[START, slot], s.floats[WALLTIME, slot], s.rules[KILLS] != 0)
+        if leaves < end:
             s.ints[STATE, slot] = _KILLED
-        s.floats[PLANNED, slot] = end
+        s.floats[PLANNED, slot] = leaves
         order[slot] = progress[SEQUENCE]
         progress[SEQUENCE] += 1
         _push(slot, progress[ENDS], ends, order, s.floats)
@@ -117,7 +116,6 @@ def _plan(
 @kernel
 def replay(
     more: bool,
-    kills: bool,
     arrivals: Ints,
     clock: Floats,
     progress: Ints,
@@ -134,8 +132,6 @@ def replay(
     ----------
     more
         Whether further arrivals will come after these.
-    kills
-        Whether jobs end at the end of their estimates at the latest.
     arrivals
         Slots of the next jobs to be submitted, in order of (submission time, job id).
     clock
@@ -177,11 +173,16 @@ def replay(
             now = s.floats[SUBMIT, arrivals[first]] if first < n else np.inf
             if progress[ENDS] > 0:
                 now = min(now, s.floats[PLANNED, ends[0]])
+            if s.rules[ONE_ROUND] or now == np.inf:
+                # Somebody may have been promised a time at which nothing else happens.
+                now = min(now, next_reservation(clock[0], s.counts[QUEUED], s.queue, s.floats))
             if now == np.inf:
                 return OVER
             clock[0] = now
+        ends_now = progress[ENDS] > 0 and s.floats[PLANNED, ends[0]] == now
         if s.rules[PER_EVENT]:
-            if first < n and s.floats[SUBMIT, arrivals[first]] == now:
+            submits_now = first < n and s.floats[SUBMIT, arrivals[first]] == now
+            if submits_now and not (s.rules[ENDS_FIRST] and ends_now):
                 last = first + 1
         else:
             while last < n and s.floats[SUBMIT, arrivals[last]] == now:
@@ -194,7 +195,7 @@ def replay(
         ended = finished[progress[FINISHED] :]
         if not s.rules[PER_EVENT]:
             n_ended = _pop_all(now, progress, ends, order, ended, s)
-        elif last == first:
+        elif last == first and ends_now:
             ended[0] = _pop(progress[ENDS], ends, order, s.floats)
             progress[ENDS] -= 1
             n_ended = 1
@@ -203,4 +204,4 @@ def replay(
         n_started = happen(now, n_ended, ended, first, last, arrivals, nothing, s)
         progress[FINISHED] += n_ended
         progress[PASSES] += 1
-        _plan(n_started, now, kills, progress, ends, order, s)
+        _plan(n_started, now, progress, ends, order, s)

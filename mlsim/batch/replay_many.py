@@ -18,8 +18,20 @@ from mlsim.batch.fairshare import N_SHARES
 from mlsim.batch.policies import WEIGHTS, parameters_of
 from mlsim.batch.replay_kernel import N_PROGRESS, replay
 from mlsim.batch.state import rules_of
-from mlsim.batch.table import END, ESTIMATE, FLOATS, INTS, NUMBER, PROCESSORS, RUN, START, SUBMIT, UNITS
-from mlsim.scenario import BatchConfig, OverrunRule, Policy
+from mlsim.batch.table import (
+    END,
+    ESTIMATE,
+    FLOATS,
+    INTS,
+    NUMBER,
+    PROCESSORS,
+    RUN,
+    START,
+    SUBMIT,
+    UNITS,
+    WALLTIME,
+)
+from mlsim.scenario import BatchConfig, Policy
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Replays", "replay_many"]
@@ -116,7 +128,6 @@ def replay_many(
         _column(workloads, "estimate"),
         _column(workloads, "processors").astype(np.int64),
         units,
-        config.on_overrun is OverrunRule.KILL,
         tau,
         rules,
         parameters,
@@ -160,7 +171,6 @@ def _replay_all(
     estimate: Floats,
     processors: Ints,
     units: int,
-    kills: bool,
     tau: float,
     rules: Ints,
     parameters: Floats,
@@ -196,7 +206,7 @@ def _replay_all(
         fitting = 0
         for slot in range(n):
             floats[SUBMIT, slot], floats[RUN, slot] = submit[first + slot], run[first + slot]
-            floats[ESTIMATE, slot] = estimate[first + slot]
+            floats[ESTIMATE, slot] = floats[WALLTIME, slot] = estimate[first + slot]
             ints[NUMBER, slot] = slot
             ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[first + slot]
             if processors[first + slot] <= units:
@@ -204,13 +214,12 @@ def _replay_all(
                 fitting += 1
         ran[k] = fitting
         for vector in range(len(parameters)):
-            floats[START:, :n] = np.nan
+            floats[START:WALLTIME, :n] = np.nan  # all that a simulation writes
             counts[:] = 0
             counts[FREE] = units
             progress[:] = 0
             replay(
                 False,
-                kills,
                 arrivals[:fitting],
                 clock,
                 progress,

@@ -3,35 +3,68 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.batch.arrays import EARLY, FREE, ORDER, POLICY, QUEUED, RESERVATIONS, SEGMENTS, Arrays
+from mlsim.batch.arrays import (
+    CQSIM,
+    EARLY,
+    EASY_AS,
+    FREE,
+    KILLS,
+    ONE_ROUND,
+    ORDER,
+    POLICY,
+    QUEUED,
+    RESERVATIONS,
+    SEGMENTS,
+    Arrays,
+)
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.profile import earliest, fits_now, give, make_profile, take
 from mlsim.batch.queue import order_walk
-from mlsim.batch.steps import begin_job
-from mlsim.batch.table import ESTIMATE, RESERVED, UNITS
+from mlsim.batch.steps import begin_job, leave_time
+from mlsim.batch.table import ESTIMATE, RESERVED, RUN, UNITS, WALLTIME
 
-__all__ = ["backfill_conservative", "backfill_several"]
+__all__ = ["backfill_conservative", "backfill_several", "next_reservation", "reserved_time"]
+
+
+@kernel(forceinline=True)
+def reserved_time(slot: int, s: Arrays) -> float:
+    """Return for how long (s) a waiting job asks for room: its estimate, or how long it will run (cqsim)."""
+    if s.rules[EASY_AS] != CQSIM:
+        return float(s.floats[ESTIMATE, slot])
+    return leave_time(s.floats[RUN, slot], 0.0, s.floats[WALLTIME, slot], s.rules[KILLS] != 0)
+
+
+@kernel(forceinline=True)
+def next_reservation(now: float, n: int, queue: NDArray[np.int64], floats: NDArray[np.float64]) -> float:
+    """Return the first reservation after now of the ``n`` waiting jobs; infinity if there is none."""
+    time = np.inf
+    for k in range(n):
+        reserved = floats[RESERVED, queue[k]]
+        if now < reserved < time:
+            time = float(reserved)
+    return time
 
 
 @kernel(forceinline=True)
 def _reserve_earliest(slot: int, s: Arrays) -> float:
     """Give a job its earliest place in the profile; infinity if there is none."""
-    units, estimate = s.ints[UNITS, slot], s.floats[ESTIMATE, slot]
-    time = earliest(units, estimate, s)
+    units, duration = s.ints[UNITS, slot], reserved_time(slot, s)
+    time = earliest(units, duration, s)
     if time < np.inf:
-        take(time, time + estimate, units, s)
+        take(time, duration, units, s)
     return time
 
 
 @kernel(forceinline=True)
 def _start_in_profile(slot: int, n_started: int, now: float, s: Arrays) -> int:
     """Start a job behind the head if it fits without touching a reservation; give the count of starts."""
-    units, estimate = s.ints[UNITS, slot], s.floats[ESTIMATE, slot]
-    if not fits_now(units, estimate, s):
+    units, duration = s.ints[UNITS, slot], reserved_time(slot, s)
+    if not fits_now(units, duration, s):
         return n_started
-    take(now, now + estimate, units, s)
+    take(now, duration, units, s)
     begin_job(slot, now, True, s)
     s.started[n_started] = slot
     return n_started + 1
@@ -78,7 +111,7 @@ def _restore(now: float, s: Arrays) -> bool:
         if time < now:
             return False
         if time < np.inf:
-            take(time, time + s.floats[ESTIMATE, slot], s.ints[UNITS, slot], s)
+            take(time, reserved_time(slot, s), s.ints[UNITS, slot], s)
     return bool(s.profile_free[: s.counts[SEGMENTS]].min() >= 0)
 
 
@@ -86,7 +119,8 @@ def _restore(now: float, s: Arrays) -> bool:
 def _compress(s: Arrays) -> None:
     """Let each job with a reservation have its earliest place, given all others, until nothing moves.
 
-    No reservation becomes later, as each job could always have its old place.
+    No reservation becomes later, as each job could always have its old place. In one round, each job has one
+    try; it may then start at a time at which nothing else happens.
     """
     moved = True
     while moved:
@@ -96,9 +130,10 @@ def _compress(s: Arrays) -> None:
             old = s.floats[RESERVED, slot]
             if not old < np.inf:
                 continue
-            give(old, old + s.floats[ESTIMATE, slot], s.ints[UNITS, slot], s)
+            give(old, reserved_time(slot, s), s.ints[UNITS, slot], s)
             s.floats[RESERVED, slot] = _reserve_earliest(slot, s)
             moved = moved or s.floats[RESERVED, slot] < old
+        moved = moved and not s.rules[ONE_ROUND]
 
 
 @kernel

@@ -26,6 +26,7 @@ from mlsim.batch.releases import Releases
 from mlsim.batch.requests import Requests
 from mlsim.batch.resources import state_for
 from mlsim.batch.restarts import Restarts
+from mlsim.batch.steps import leave_time
 from mlsim.batch.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
 from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
 from mlsim.platform import Machine
@@ -163,7 +164,9 @@ class BatchSystem:
         self._turned_away: list[Ints] = []
         self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
         self._corrections = self._corrections_of(self._estimates)
-        self.passes_after_each_event = config.ties is TieOrder.PER_EVENT
+        self.passes_after_each_event = config.ties is not TieOrder.DRAINED
+        self.submissions_first = config.ties is TieOrder.PER_EVENT
+        self._wake: Event | None = None
         self._feedback = feedback
         self._dependants = None if dependencies is None else Dependants(self, dependencies, feedback)
         self._outages = OutageCalendar(self, plan) if plan else None
@@ -207,6 +210,9 @@ class BatchSystem:
                 self.clock.at(at, Order.FAILURE, self._set_power_cap, watts)
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
+        while (promised := self.state.next_reservation(self.clock.time)) < math.inf:
+            self._wake_at(promised)  # nothing else will happen any more
+            self.clock.run()
         self._settle_turned_away()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
         stranded = self.state.abandon_queue()
@@ -255,7 +261,8 @@ class BatchSystem:
             bounds = np.flatnonzero(np.diff(submits, append=np.nan)) + 1
             order = Order.SUBMISSION
             if self.passes_after_each_event:
-                bounds, order = np.arange(1, len(slots) + 1), Order.FIRST
+                bounds = np.arange(1, len(slots) + 1)
+                order = Order.FIRST if self.submissions_first else Order.SUBMISSION
             for at, last in zip(submits[bounds - 1].tolist(), bounds.tolist(), strict=True):
                 yield self.clock.until(at, order)
                 if self._dependants is not None:
@@ -400,8 +407,18 @@ class BatchSystem:
             self.asking.after_pass(now)
         if self._outages is not None:
             self._outages.after_pass(now, n_started)
+        if state.wakes:
+            self._wake_at(state.next_reservation(now))
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
             self._report(Progress(now, self._n_finished, state.n_waiting))
+
+    def _wake_at(self, time: float) -> None:
+        """Have a pass at this time, and not at the one that was asked for before."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        if time < math.inf:
+            self._wake = self.clock.at(time, Order.SUBMISSION, lambda _: self.clock.ask_to_close(), None)
 
     def _launch(self, slots: Ints, now: float, seconds: float) -> None:
         """Start the applications of the jobs that a pass of so many seconds has given nodes to."""
@@ -439,22 +456,17 @@ class BatchSystem:
 
     def plan(self, slot: int, now: float, forecast: Forecast) -> None:
         """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
-        limit = math.inf
         floats = self.state.table.floats
-        if self._kills:
-            limit = float(floats[START, slot] + floats[WALLTIME, slot])
+        end = leave_time(forecast.end, float(floats[START, slot]), float(floats[WALLTIME, slot]), self._kills)
         if self.passes_after_each_event:
-            floats[PLANNED, slot] = min(forecast.end, limit)
-        if forecast.end <= limit:
-            event = self.clock.at(forecast.end, Order.END, self._complete, slot)
-        else:
-            event = self.clock.at(limit, Order.END, self._kill, slot)
+            floats[PLANNED, slot] = end
+        event = self.clock.at(end, Order.END, self._kill if end < forecast.end else self._complete, slot)
         if self._end_events is not None:
             if slot in self._end_events:
                 self._end_events[slot].cancel()
             self._end_events[slot] = event
         if self._corrections is not None:
-            self._corrections.plan(slot, min(forecast.end, limit))
+            self._corrections.plan(slot, end)
         if self.releases is not None:
             self.releases.plan(slot, now, forecast)
 

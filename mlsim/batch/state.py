@@ -30,6 +30,7 @@ from mlsim.batch.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyL
 from mlsim.batch.policies import CODES, parameters_of
 from mlsim.batch.power import PowerCap
 from mlsim.batch.requests import Requests
+from mlsim.batch.reservations import next_reservation
 from mlsim.batch.running import add_running, remove_running
 from mlsim.batch.steps import end_job, release_row, return_node
 from mlsim.batch.table import (
@@ -49,7 +50,15 @@ from mlsim.batch.table import (
 )
 from mlsim.platform import Machine
 from mlsim.record import Solves
-from mlsim.scenario import Backfill, BatchConfig, Policy, TieOrder
+from mlsim.scenario import (
+    Backfill,
+    BatchConfig,
+    Compression,
+    EasyRule,
+    OverrunRule,
+    Policy,
+    TieOrder,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["BEYOND_CAP", "BatchState", "rules_of"]
@@ -65,6 +74,14 @@ _BACKFILL = {
     Backfill.EASY: at.EASY,
     Backfill.CONSERVATIVE: at.CONSERVATIVE,
 }
+_EASY = {
+    EasyRule.STANDARD: at.STANDARD,
+    EasyRule.ACCASIM: at.ACCASIM,
+    EasyRule.CQSIM: at.CQSIM,
+    EasyRule.BATSCHED: at.BATSCHED,
+}
+_ON_PROFILE = 0
+"""Reservations beside the head's, for which room is looked up in the profile of free units."""
 
 
 def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> Ints:
@@ -85,9 +102,17 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     rules[at.POLICY] = CODES[config.ordering.value]
     rules[at.ORDER] = CODES[(config.backfill_order or config.ordering).value]
     rules[at.BACKFILL] = _BACKFILL[config.backfill]
-    rules[at.RESERVATIONS] = config.reservations if config.backfill is Backfill.EASY else 1
+    rules[at.RESERVATIONS] = 1
+    if config.backfill is Backfill.EASY:
+        easy = _EASY[config.easy]
+        rules[at.RESERVATIONS] = _ON_PROFILE if easy == at.CQSIM else config.reservations
+        rules[at.EASY_AS], rules[at.KEEPS] = easy, easy in (at.ACCASIM, at.BATSCHED)
+    if config.backfill is Backfill.CONSERVATIVE:
+        rules[at.KEEPS], rules[at.ONE_ROUND] = True, config.compression is Compression.ONE_ROUND
     rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
-    rules[at.PER_EVENT] = config.ties is TieOrder.PER_EVENT
+    rules[at.PER_EVENT] = config.ties is not TieOrder.DRAINED
+    rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST
+    rules[at.KILLS] = config.on_overrun is OverrunRule.KILL
     rules[at.LOOKS_BEHIND] = True
     return rules
 
@@ -257,7 +282,7 @@ class BatchState:
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
-        if len(self._held_back) and self._rules[at.PER_EVENT]:
+        if len(self._held_back) and self._rules[at.PER_EVENT] and not self._rules[at.ENDS_FIRST]:
             self._end_what_is_due(now)
         for k, slot in enumerate(ended):
             self._ended[k] = slot
@@ -415,6 +440,15 @@ class BatchState:
             return now
         time, _ = reserve(self.units(slot), now, self.arrays)
         return float(time)
+
+    def next_reservation(self, now: float) -> float:
+        """When a waiting job has been promised to start, at the earliest after now; infinity: none has."""
+        return float(next_reservation(now, self._counts[QUEUED], self._queue, self.table.floats))
+
+    @property
+    def wakes(self) -> bool:
+        """Whether reservations may come at which nothing else happens."""
+        return bool(self._rules[at.ONE_ROUND])
 
     def solves(self) -> Solves:
         """Give how the passes of a dispatcher that plans went: here there is none."""

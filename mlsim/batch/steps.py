@@ -28,7 +28,18 @@ from mlsim.batch.table import (
     UNITS,
 )
 
-__all__ = ["begin_job", "begin_on", "end_job", "release_row", "return_node"]
+__all__ = ["begin_job", "begin_on", "end_job", "leave_time", "release_row", "return_node"]
+
+
+@kernel
+def leave_time(end: float, start: float, walltime: float, kills: bool) -> float:
+    """Return when a job leaves that would end by itself at ``end`` (s): before that, if it is killed.
+
+    The limit is the walltime, what the user asked; the dispatcher may see a shorter estimate. A job that ends
+    exactly at the limit completes.
+    """
+    limit = start + walltime
+    return limit if kills and end > limit else end
 
 
 @kernel

@@ -8,7 +8,7 @@ from mlsim.scenario.coordination import CoordinationConfig
 from mlsim.scenario.costs import CostsConfig, ImageWindow
 from mlsim.scenario.cp import CpConfig
 from mlsim.scenario.dumping import dump, plain
-from mlsim.scenario.engine import replay_obstacle
+from mlsim.scenario.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
 from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.jsonschema import json_schema
 from mlsim.scenario.levels import TWO_LEVELS, wrong_levels
@@ -38,9 +38,11 @@ from mlsim.scenario.words import (
     Backfill,
     Calibration,
     CleaningRule,
+    Compression,
     Contiguity,
     CostProfile,
     Dispatcher,
+    EasyRule,
     Engine,
     EstimateSource,
     ExecutionModel,
@@ -73,6 +75,8 @@ __all__ = [
     "CORES",
     "MEMORY",
     "PLUGIN_KEYS",
+    "REPLAY_NEEDS",
+    "REPLAY_NEEDS_OF_JOBS",
     "TWO_LEVELS",
     "Allocator",
     "AnswerRule",
@@ -83,6 +87,7 @@ __all__ = [
     "Calibration",
     "CleaningConfig",
     "CleaningRule",
+    "Compression",
     "Contiguity",
     "CoordinationConfig",
     "CostProfile",
@@ -91,6 +96,7 @@ __all__ = [
     "DatesConfig",
     "Dispatcher",
     "DrainConfig",
+    "EasyRule",
     "EdgeConfig",
     "Engine",
     "EstimateSource",

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from mlsim.scenario.amounts import Duration, Seconds
 from mlsim.scenario.cp import CpConfig
+from mlsim.scenario.engine import replay_needs
 from mlsim.scenario.kinds import Count, Natural, Number, Switch, WordKind
 from mlsim.scenario.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
 from mlsim.scenario.power import PowerCaps
@@ -16,8 +17,10 @@ from mlsim.scenario.section import BrokenRule, Section
 from mlsim.scenario.words import (
     Allocator,
     Backfill,
+    Compression,
     Contiguity,
     Dispatcher,
+    EasyRule,
     Engine,
     FailureRule,
     OverrunRule,
@@ -118,15 +121,28 @@ class BatchConfig(Section):
         description="How many jobs that do not fit get a reservation, with backfill easy. Default: one, as "
         "in EASY.",
     )
+    easy: Annotated[EasyRule, WordKind(EasyRule)] = Field(
+        EasyRule.STANDARD,
+        description="Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a "
+        "published simulator: accasim (nobody is kept from overtaking; the head waits for its reserved "
+        "time), cqsim (jobs are judged by their actual run times), batsched (the reservation is kept; no "
+        "extra processors). accasim and batsched are FCFS. See mlsim/batch/EASY.md.",
+    )
+    compression: Annotated[Compression, WordKind(Compression)] = Field(
+        Compression.FIXPOINT,
+        description="With backfill conservative, how often jobs look for an earlier place when something "
+        "comes back early: fixpoint (in the queue's order, until nothing moves) or one-round (each once).",
+    )
     ties: Annotated[TieOrder, WordKind(TieOrder)] = Field(
         TieOrder.DRAINED,
-        description="What happens at one time: drained (ends, then submissions, then one pass) or per-event "
-        "(a pass after every event, submissions before ends; see mlsim/batch/EASY.md).",
+        description="What happens at one time: drained (ends, then submissions, then one pass), per-event "
+        "(a pass after every event, submissions before ends, as PYSS does) or ends-first (a pass after every "
+        "event, ends before submissions, as CQSim does); see mlsim/batch/EASY.md.",
     )
     engine: Annotated[Engine, WordKind(Engine)] = Field(
         Engine.AUTO,
-        description="What simulates the batch level: simpy, replay (compiled; the same results, for rigid "
-        "jobs without messages or failures) or auto (replay where it can).",
+        description="What simulates the batch level: simpy, replay (compiled; the same results) or auto "
+        f"(replay where it can). Replay needs {replay_needs()}.",
     )
     allocator: AllocatorName = Field(
         Allocator.FIRST_FIT,
@@ -221,6 +237,7 @@ class BatchConfig(Section):
         yield from self._unread_in_cp()
         yield from self._without_restarts()
         yield from self._without_backfilling()
+        yield from self._beyond_easy()
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
@@ -230,7 +247,7 @@ class BatchConfig(Section):
         """Name what only dispatcher queue reads, where another one decides."""
         if self.dispatcher is Dispatcher.QUEUE:
             return
-        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold"]
+        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold", "easy", "compression"]
         if isinstance(self.dispatcher, Dispatcher):
             keys.append("allocator")
         for key in keys:
@@ -265,6 +282,22 @@ class BatchConfig(Section):
         if self.pass_interval:
             message = "needs passes at every event: take pass_interval out, or this"
             yield BrokenRule("backfill_interval", message, ("pass_interval",))
+
+    def _beyond_easy(self) -> Iterator[BrokenRule]:
+        """Check that another simulator's EASY is asked for nothing that it does not do."""
+        if self.backfill is not Backfill.EASY or self.easy is EasyRule.STANDARD:
+            return
+        if self.reservations > 1:
+            message = f"{self.easy} has one reservation; write reservations: 1, or easy: standard"
+            yield BrokenRule("easy", message, ("reservations",))
+        if self.easy is EasyRule.CQSIM:
+            return
+        for key in ("policy", "backfill_order"):
+            if getattr(self, key) not in (None, Policy.FCFS):
+                message = (
+                    f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
+                )
+                yield BrokenRule("easy", message, (key,))
 
     def _unread_in_cp(self) -> Iterator[BrokenRule]:
         """Name what the chosen dispatcher does not read in the section ``cp``."""

@@ -58,8 +58,13 @@ def _of_dispatchers(batch: BatchConfig) -> list[str]:
     reason = f"batch.backfill is {batch.backfill}"
     if batch.backfill not in (Backfill.GREEDY, Backfill.EASY) and _is_set(batch, "backfill_order"):
         lines.append(_line("batch.backfill_order", "backfill: greedy or easy", reason))
-    if batch.backfill is not Backfill.EASY and _is_set(batch, "reservations"):
-        lines.append(_line("batch.reservations", "backfill: easy", reason))
+    for key, backfill in (
+        ("reservations", Backfill.EASY),
+        ("easy", Backfill.EASY),
+        ("compression", Backfill.CONSERVATIVE),
+    ):
+        if batch.backfill is not backfill and _is_set(batch, key):
+            lines.append(_line(f"batch.{key}", f"backfill: {backfill}", reason))
     return lines
 
 

@@ -22,6 +22,7 @@ from mlsim.scenario.words import (
     ApplicationModel,
     Backfill,
     Dispatcher,
+    EasyRule,
     Engine,
     FailureRule,
     Mapping,
@@ -93,6 +94,7 @@ class Scenario(Section):
         ):
             message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
             yield BrokenRule("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
+        yield from self._broken_easy()
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
         nodes = tuple(f"platform.nodes.{row}.cores" for row in range(len(self.platform.nodes)))
@@ -153,6 +155,23 @@ class Scenario(Section):
                 "batch.backfill: easy with batch.reservations: 1, or off"
             )
             yield BrokenRule(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
+
+    def _broken_easy(self) -> Iterator[BrokenRule]:
+        """Check that another simulator's EASY meets only what it knows."""
+        easy = self.batch.easy
+        if self.batch.backfill is not Backfill.EASY or easy is EasyRule.STANDARD:
+            return
+        if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST:
+            message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
+            yield BrokenRule("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
+        if easy is EasyRule.CQSIM and self.application.model is ApplicationModel.LOOP:
+            message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
+            yield BrokenRule("batch.easy", message, ("application.model", "batch.backfill"))
+        if any(drain.announced for drain in self.platform.drains):
+            message = (
+                f"only the standard EASY plans around announced drains, not that of {easy}; try standard"
+            )
+            yield BrokenRule("batch.easy", message, ("platform.drains", "batch.backfill"))
 
     def _broken_cap(self) -> Iterator[BrokenRule]:
         """Check that a power cap can be kept, and lets a job start."""

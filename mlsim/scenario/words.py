@@ -12,9 +12,11 @@ __all__ = [
     "Backfill",
     "Calibration",
     "CleaningRule",
+    "Compression",
     "Contiguity",
     "CostProfile",
     "Dispatcher",
+    "EasyRule",
     "Engine",
     "EstimateSource",
     "ExecutionModel",
@@ -153,6 +155,22 @@ class Backfill(Word):
     CONSERVATIVE = "conservative"
 
 
+class EasyRule(Word):
+    """Whose meaning of EASY: the literature's, or that of a published simulator."""
+
+    STANDARD = "standard"
+    ACCASIM = "accasim"
+    CQSIM = "cqsim"
+    BATSCHED = "batsched"
+
+
+class Compression(Word):
+    """How often conservative backfilling looks for earlier places when something comes back early."""
+
+    FIXPOINT = "fixpoint"
+    ONE_ROUND = "one-round"
+
+
 class ShareOwner(Word):
     """Whose usage fairshare adds up."""
 
@@ -165,6 +183,7 @@ class TieOrder(Word):
 
     DRAINED = "drained"
     PER_EVENT = "per-event"
+    ENDS_FIRST = "ends-first"
 
 
 class Engine(Word):

@@ -26,12 +26,27 @@ RULES = st.sampled_from(
         {"backfill": "easy", "reservations": 2},
         {"backfill": "easy", "reservations": 3, "backfill_order": "SPF"},
         {"backfill": "conservative"},
+        {"backfill": "conservative", "compression": "one-round"},
+        {"backfill": "conservative", "pass_interval": 1.5},
+        {"backfill": "easy", "pass_interval": 1.5},
+        {"backfill": "easy", "easy": "cqsim"},
+        {"backfill": "easy", "easy": "cqsim", "backfill_order": "SPF"},
         {"backfill": "easy", "backfill_interval": 2.0},
         {"backfill": "greedy", "backfill_interval": 1.5},
         {"backfill": "easy", "backfill_interval": 1.5, "reservations": 2},
     ]
 )
 POLICIES = st.sampled_from(["FCFS", "SPF", "LQF", "SAF", "LEXP", "WFP", "fairshare"])
+
+
+FCFS_ONLY = st.sampled_from(
+    [
+        {"backfill": "easy", "easy": "accasim"},
+        {"backfill": "easy", "easy": "batsched"},
+        {"backfill": "easy", "easy": "accasim", "backfill_interval": 2.0},
+        {"backfill": "easy", "easy": "batsched", "pass_interval": 1.5},
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +79,7 @@ def assert_same(first, second) -> None:
     RULES,
     st.booleans(),
     st.sampled_from(["node", "packed", "core"]),
-    st.sampled_from(["drained", "per-event"]),
+    st.sampled_from(["drained", "per-event", "ends-first"]),
     st.sampled_from([None, 3.0]),
 )
 def test_same_schedule(both, jobs, policy, rule, kill, mapping, ties, threshold):
@@ -72,6 +87,23 @@ def test_same_schedule(both, jobs, policy, rule, kill, mapping, ties, threshold)
     overrun = "kill" if kill else "extend"
     options = {"policy": policy, "mapping": mapping, "on_overrun": overrun, "ties": ties, **rule}
     assert_same(*both(rows, cores=2, threshold=threshold, **options))
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    jobs_of,
+    FCFS_ONLY,
+    st.booleans(),
+    st.sampled_from(["node", "packed", "core"]),
+    st.sampled_from(["drained", "per-event", "ends-first"]),
+    st.lists(st.tuples(st.integers(0, NODES - 1), quarters, quarters.map(lambda t: t + 0.25)), max_size=3),
+)
+def test_same_schedule_with_a_reservation_that_is_kept(both, jobs, rule, kill, mapping, ties, failures):
+    rows = block(*columns(jobs))
+    listed = [{"node": node, "at": at, "repair": repair} for node, at, repair in failures]
+    overrun = "kill" if kill else "extend"
+    options = {"mapping": mapping, "on_overrun": overrun, "ties": ties, "failures": listed, **rule}
+    assert_same(*both(rows, cores=2, **options))
 
 
 @settings(deadline=None, max_examples=150)

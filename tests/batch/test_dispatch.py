@@ -16,7 +16,14 @@ from mlsim.batch.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system
-from tests.batch.test_simulator import UNITS, assert_same, check_conservation, columns, job_lists
+from tests.batch.test_simulator import (
+    UNITS,
+    assert_same,
+    check_conservation,
+    columns,
+    job_lists,
+    quarters,
+)
 from tests.reference.batch import Job, ReferenceBatchSystem
 
 KEYS = {
@@ -42,7 +49,26 @@ dispatchers = st.fixed_dictionaries(
         "backfill_order": st.none() | policies,
         "reservations": st.sampled_from([1, 2, 3, 50]),
         "threshold": st.none() | st.sampled_from([1.0, 4.0, 12.5]),
-        "ties": st.sampled_from(["drained", "per-event"]),
+        "compression": st.sampled_from(["fixpoint", "one-round"]),
+        "ties": st.sampled_from(["drained", "per-event", "ends-first"]),
+        "on_overrun": st.sampled_from(["kill", "extend"]),
+    }
+)
+easy_of_others = st.fixed_dictionaries(
+    {
+        "backfill": st.just("easy"),
+        "easy": st.sampled_from(["accasim", "batsched"]),
+        "threshold": st.none() | st.just(4.0),
+        "ties": st.sampled_from(["drained", "per-event", "ends-first"]),
+        "on_overrun": st.sampled_from(["kill", "extend"]),
+    }
+) | st.fixed_dictionaries(
+    {
+        "policy": policies,
+        "backfill": st.just("easy"),
+        "backfill_order": st.none() | policies,
+        "easy": st.just("cqsim"),
+        "ties": st.sampled_from(["drained", "per-event", "ends-first"]),
         "on_overrun": st.sampled_from(["kill", "extend"]),
     }
 )
@@ -58,18 +84,24 @@ def twins_of(jobs):
     ]
 
 
-def run_reference(jobs, options):
-    twins = twins_of(jobs)
+def run_reference(jobs, options, twins=None, key=None):
+    twins = twins_of(jobs) if twins is None else twins
+    key = KEYS[options.get("policy", "FCFS")] if key is None else key
     order = options.get("backfill_order")
     ReferenceBatchSystem(
         UNITS,
         options["backfill"],
-        KEYS[options.get("policy", "FCFS")],
+        key,
         options.get("on_overrun") == "kill",
         walk_key=None if order is None else KEYS[order],
         threshold=options.get("threshold") or math.inf,
         reservations=options.get("reservations", 1),
-        per_event=options.get("ties") == "per-event",
+        per_event=options.get("ties", "drained") != "drained",
+        ends_first=options.get("ties") == "ends-first",
+        easy=options.get("easy", "standard"),
+        one_round=options.get("compression") == "one-round",
+        pass_interval=options.get("pass_interval", 0.0),
+        backfill_interval=options.get("backfill_interval", 0.0),
     ).run(twins)
     return twins
 
@@ -86,6 +118,45 @@ def test_every_dispatcher_agrees_with_the_reference(jobs, options):
     check_conservation(rows, occupancy, UNITS, 1)
     # Every job that fits the machine ends, and in one state.
     assert np.isin(rows.state, [JobState.COMPLETED, JobState.KILLED]).all()
+
+
+@settings(deadline=None, max_examples=300)
+@given(job_lists, easy_of_others)
+def test_the_easy_of_other_simulators_agrees_with_the_reference(jobs, options):
+    _, rows, occupancy = run(jobs, **options)
+    assert_same(run_reference(jobs, options), rows)
+    check_conservation(rows, occupancy, UNITS, 1)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    job_lists,
+    dispatchers | easy_of_others,
+    st.sampled_from([0.25, 1.5, 4.0]),
+    st.sampled_from(["pass_interval", "backfill_interval"]),
+)
+def test_rare_passes_agree_with_the_reference(jobs, options, interval, which):
+    if which == "backfill_interval" and options["backfill"] not in ("greedy", "easy"):
+        which = "pass_interval"
+    options = {**options, which: interval}
+    _, rows, occupancy = run(jobs, **options)
+    assert_same(run_reference(jobs, options), rows)
+    check_conservation(rows, occupancy, UNITS, 1)
+
+
+@settings(deadline=None, max_examples=200)
+@given(job_lists, dispatchers | easy_of_others, st.data())
+def test_nodes_given_back_early_agree_with_the_reference(jobs, options, data):
+    """Under every rule of backfilling: what is back is free, and no reservation expects it a second time."""
+    options = {**options, "ties": "drained"}
+    twins = twins_of(jobs)
+    for twin in twins:
+        offsets = data.draw(st.lists(quarters, max_size=twin.units - 1))
+        twin.releases = sorted(offset for offset in offsets if offset <= twin.run)
+    releases = {n: list(twin.releases) for n, twin in enumerate(twins) if twin.releases}
+    batch, rows, _ = run(jobs, releases=releases, **options)
+    assert_same(run_reference(jobs, options, twins), rows)
+    check_conservation(rows, batch.occupancy_rows(), UNITS, 1)
 
 
 @settings(deadline=None, max_examples=200)
@@ -207,6 +278,14 @@ def test_no_more_jobs_are_protected_than_there_are_reservations():
     _, three, _ = simulate(jobs, UNITS, backfill="easy", reservations=3)
     assert two.start_time.tolist() == [0, 10, 15, 34, 4]
     assert three.start_time.tolist() == [0, 10, 15, 20, 25]
+
+
+@pytest.mark.parametrize("rule", [{"backfill": "conservative"}, {"backfill": "easy", "reservations": 3}])
+def test_jobs_of_hardly_any_length_do_not_share_units(rule):
+    # 1e-9 s is less than the next number after 1e9 s is away. The first job holds half of the machine.
+    jobs = block([1e9] * 5, [9, 9, 9, 9, 1], [9, 1e-9, 1e-9, 1e-9, 1e-9], [4, 8, 3, 3, 3])
+    _, rows, occupancy = simulate(jobs, UNITS, **rule, on_overrun="extend")
+    check_conservation(rows, occupancy, UNITS, 1)
 
 
 def test_greedy_lets_a_wide_job_wait():

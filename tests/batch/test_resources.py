@@ -12,7 +12,7 @@ from tests.batch.hardware import jobs_with_requests, machine, nodes_of, simulate
 from tests.batch.test_simulator import quarters
 from tests.reference import allocators
 from tests.reference.allocators import ALLOCATORS, Nodes
-from tests.reference.resources import Job, ReferenceSystem
+from tests.reference.resources import Job, ReferenceSystem, ReservingSystem
 
 GROUPS = ((2, 4, 8, {"gpu": 2}), (3, 4, 4, {"mic": 1}), (1, 2, 16, {}))
 STAR = machine(*GROUPS)
@@ -108,6 +108,51 @@ def test_agrees_with_the_reference(jobs, allocator, backfill, policy, exclusive)
         if not exclusive:
             assert nodes_of(occupancy, twin.number, twin.request[0]) == sorted(twin.nodes)
     check_held(TREE, twins, done, occupancy, exclusive)
+
+
+RESERVING = {
+    "two": (2, {"backfill": "easy", "reservations": 2}),
+    "four": (4, {"backfill": "easy", "reservations": 4}),
+    "conservative": (None, {"backfill": "conservative"}),
+    "one-round": (None, {"backfill": "conservative", "compression": "one-round"}),
+}
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    job_lists,
+    st.sampled_from(sorted(ALLOCATORS)),
+    st.sampled_from(sorted(RESERVING)),
+    st.sampled_from(sorted(KEYS)),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 5), quarters, quarters.map(lambda t: t + 0.25)), max_size=3),
+)
+def test_reservations_of_nodes_agree_with_the_reference(jobs, allocator, rule, policy, exclusive, failures):
+    """k reservations and conservative, node by node, with nodes that fail and come back."""
+    rows, _ = unzipped(jobs)
+    k, batch = RESERVING[rule]
+    listed = [{"node": node, "at": at, "repair": repair} for node, at, repair in failures]
+    _, done, occupancy = simulate(
+        TREE, rows, exclusive=exclusive, allocator=allocator, policy=policy, failures=listed, **batch
+    )
+    twins = twins_of(rows)
+    system = ReservingSystem(
+        Nodes(TREE.capacity, exclusive, LINKS),
+        ALLOCATORS[allocator],
+        KEYS[policy],
+        k,
+        [(node, at, at + repair) for node, at, repair in failures],
+        one_round=rule == "one-round",
+    )
+    system.run(twins)
+    assert (done.state == JobState.REJECTED).tolist() == [twin.rejected for twin in twins]
+    np.testing.assert_array_equal(done.start_time, [twin.start for twin in twins])
+    np.testing.assert_array_equal(done.end_time, [twin.end for twin in twins])
+    assert done.backfilled.tolist() == [twin.backfilled for twin in twins]
+    assert (done.state == JobState.FAILED).tolist() == [twin in system.lost for twin in twins]
+    for twin in twins:
+        held = [node for row in np.flatnonzero(occupancy.job == twin.number) for node in span(occupancy, row)]
+        assert held == sorted(set(twin.nodes))
 
 
 @settings(deadline=None, max_examples=60)

@@ -23,6 +23,7 @@ class Job:
     first_units: frozenset[int] = frozenset()
     backfilled: bool = False
     killed: bool = False
+    walltime: float | None = None  # when it is killed; its estimate, unless the dispatcher sees a prediction
     reserved: float = math.inf  # conservative: the start it has been promised
     first_promise: float = math.inf  # and the first such promise
     after: list[After] = field(default_factory=list)  # jobs to wait for; for policies it is submitted then
@@ -35,6 +36,11 @@ Key = Callable[[Job, float], float]
 Stay = tuple[float, float, int]  # from, until, units
 
 
+def stay(begin: float, time: float, units: int) -> Stay:
+    """However short, it takes some time, else two jobs could have the same units."""
+    return begin, max(begin + time, math.nextafter(begin, math.inf)), units
+
+
 def fcfs(job: Job, now: float) -> float:
     return job.submit
 
@@ -42,7 +48,10 @@ def fcfs(job: Job, now: float) -> float:
 class ReferenceBatchSystem:
     """Handles one timestamp at a time: ends and releases, then submissions, then one pass.
 
-    With ``per_event``: one submission after the other, then one end after the other, a pass after each.
+    With ``per_event``: one submission after the other, then one end after the other, a pass after each; with
+    ``ends_first`` as well: the ends before the submissions, and none counts as free before it is over.
+    ``easy`` says whose EASY it is; with ``one_round`` conservative reservations move at most once at a time.
+    With ``pass_interval`` there are passes at its multiples only, with ``backfill_interval`` backfilling.
     """
 
     def __init__(
@@ -56,6 +65,11 @@ class ReferenceBatchSystem:
         threshold: float = math.inf,
         reservations: int = 1,
         per_event: bool = False,
+        ends_first: bool = False,
+        easy: str = "standard",
+        one_round: bool = False,
+        pass_interval: float = 0.0,
+        backfill_interval: float = 0.0,
         feedback: bool = False,
     ) -> None:
         self.units, self.feedback = units, feedback
@@ -70,6 +84,12 @@ class ReferenceBatchSystem:
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.ends_early = False
+        self.ends_first, self.one_round = ends_first, one_round
+        self.whose = easy
+        self.blocked: Job | None = None  # of accasim and batsched: the head that has a reservation
+        self.blocked_until = 0.0
+        self.interval, self.passes_are_rare = pass_interval or backfill_interval, pass_interval > 0
+        self.wakes: set[float] = set()  # multiples of the interval at which there is a pass to come
 
     def run(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -83,10 +103,17 @@ class ReferenceBatchSystem:
         if self.feedback:
             self.held = [job for job in to_come if job.after and job.units <= self.units]
             to_come = [job for job in to_come if job not in self.held]
-        while to_come or self.running or self.due:
+        while True:
             times = [at for at, _ in self.due]
             times += [job.end for job in self.running] + [job.submit for job in to_come[:1]]
             times += [job.start + offset for job in self.running for offset in job.releases]
+            times += self.wakes
+            if self.one_round:
+                times += [job.reserved for job in self.waiting if env.now < job.reserved < math.inf]
+            if not times and self.waiting:
+                times = [self.blocked_until]
+            if not times:
+                return
             now = min(times)
             yield env.timeout(now - env.now)
             if self.per_event:
@@ -158,27 +185,52 @@ class ReferenceBatchSystem:
             self._submit(to_come.pop(0), now)
         while self._next_due(now) is not None:
             pass
-        self._pass(now)
+        self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Something has happened: make a pass, if this is the time for one."""
+        rare = self.interval > 0 and now % self.interval != 0
+        if rare:
+            self.wakes.add(math.ceil(now / self.interval) * self.interval)
+        else:
+            self.wakes.discard(now)
+        if not (rare and self.passes_are_rare):
+            if self.per_event and not self.ends_first:
+                self._free_due(now)
+            self._pass(now, with_backfilling=not rare)
 
     def _handle_each(self, now: float, to_come: list[Job]) -> None:
         ending = [job for job in self.running if job.end == now]  # in order of start
+        happens = bool(ending or (to_come and to_come[0].submit == now)) or now in [at for at, _ in self.due]
+        is_awake = now in self.wakes or not happens
+        if self.ends_first:
+            if ending:
+                self._end(ending[0], now)
+                self._ended(ending[0], now, not ending[0].killed)
+                self._look(now)
+            elif to_come and to_come[0].submit == now:
+                if self._submit(to_come.pop(0), now):
+                    self._look(now)
+            else:
+                self._next_due(now)
+                self._look(now)
+            return
         while to_come and to_come[0].submit == now:
             if self._submit(to_come.pop(0), now):
-                self._free_due(now)
-                self._pass(now)
+                self._look(now)
         self._let_due_come(now)
         # What starts in these passes and ends at once comes after, in a round of its own.
         for job in ending:
             self._end(job, now)
             self._ended(job, now, not job.killed)
-            self._free_due(now)
-            self._pass(now)
+            self._look(now)
             self._let_due_come(now)
+        if is_awake:
+            self._look(now)
 
     def _let_due_come(self, now: float) -> None:
         while self._next_due(now) is not None:
-            self._free_due(now)
-            self._pass(now)
+            self._look(now)
 
     def _free_due(self, now: float) -> None:
         for job in [job for job in self.running if job.end == now and job.start + job.estimate <= now]:
@@ -201,16 +253,18 @@ class ReferenceBatchSystem:
 
         return sorted(jobs, key=place)
 
-    def _pass(self, now: float) -> None:
+    def _pass(self, now: float, with_backfilling: bool = True) -> None:
         self.waiting = self._in_order(self.waiting, self.key, now)
         if self.backfill == "conservative":
             self._conservative(now)
             return
-        while self.waiting and self.waiting[0].units <= len(self.free):
-            self._start(self.waiting[0], now)
-        if not self.waiting or self.backfill == "none":
+        if self.backfill == "easy" and self.whose in ("accasim", "batsched"):
+            self._fixed_reservation(now, with_backfilling)
             return
-        if self.backfill == "easy" and self.reservations > 1:
+        self._start_in_order(now)
+        if not self.waiting or self.backfill == "none" or not with_backfilling:
+            return
+        if self.backfill == "easy" and (self.reservations > 1 or self.whose == "cqsim"):
             self._several(now)
             return
         head, *rest = self.waiting
@@ -223,6 +277,42 @@ class ReferenceBatchSystem:
                     continue
             job.backfilled = True
             self._start(job, now)
+
+    def _start_in_order(self, now: float) -> None:
+        while self.waiting and self.waiting[0].units <= len(self.free):
+            self._start(self.waiting[0], now)
+
+    def _fixed_reservation(self, now: float, with_backfilling: bool) -> None:
+        """A reservation is made once, for the first job that does not fit, and never looked at again.
+
+        AccaSim's blocked job sleeps until then, and everybody may overtake it. batsched's starts as soon as
+        it fits, and is overtaken by jobs that end by then.
+        """
+        if self.whose == "batsched" or self.blocked is None or self.blocked_until <= now:
+            self._start_in_order(now)
+        if not self.waiting:
+            self.blocked = None
+            return
+        if self.blocked is not self.waiting[0]:
+            self.blocked = self.waiting[0]
+            self.blocked_until = self._promise(self.blocked, now)
+        for job in self.waiting[1:] if with_backfilling else []:
+            in_time = self.whose == "accasim" or now + job.estimate <= self.blocked_until
+            if job.units <= len(self.free) and in_time:
+                job.backfilled = True
+                self._start(job, now)
+
+    def _promise(self, head: Job, now: float) -> float:
+        available = len(self.free)
+        overdue_too = self.whose == "accasim"  # it expects them in the past
+        for end, held in sorted(
+            (job.start + job.estimate if overdue_too else self._expected(job, now), len(job.held))
+            for job in self.running
+        ):
+            available += held
+            if available >= head.units:
+                return end
+        raise AssertionError("the head never fits")
 
     def _expected(self, job: Job, now: float) -> float:
         end = job.start + job.estimate
@@ -246,10 +336,16 @@ class ReferenceBatchSystem:
         self.free -= set(chosen)
         job.held, job.first_units = set(chosen), frozenset(chosen)
         job.start = now
-        job.killed = self.kill and job.run > job.estimate
-        job.end = now + min(job.run, job.estimate) if self.kill else now + job.run
+        job.killed = self.kill and job.run > self._walltime(job)
+        job.end = now + self._real_time(job)
         job.releases = [offset for offset in job.releases if now + offset < job.end]
         self.running.append(job)
+
+    def _walltime(self, job: Job) -> float:
+        return job.estimate if job.walltime is None else job.walltime
+
+    def _real_time(self, job: Job) -> float:
+        return min(job.run, self._walltime(job)) if self.kill else job.run
 
     # Several reservations: who stays where and until when, and the earliest place beside all that
 
@@ -264,19 +360,23 @@ class ReferenceBatchSystem:
             for moment in moments
         )
 
-    def _earliest(self, job: Job, now: float, stays: list[Stay]) -> float:
+    def _earliest(self, job: Job, now: float, stays: list[Stay], time: float | None = None) -> float:
+        time = job.estimate if time is None else time
         for begin in sorted({now} | {stop for _, stop, _ in stays}):
-            if self._is_free(begin, begin + job.estimate, job.units, stays):
+            if self._is_free(begin, begin + time, job.units, stays):
                 return begin
         raise AssertionError("the job never fits")
 
     def _several(self, now: float) -> None:
         stays = self._stays(now)
+        asked = {
+            job.id: self._real_time(job) if self.whose == "cqsim" else job.estimate for job in self.waiting
+        }
 
         def start_or_not(job: Job) -> bool:
-            if not self._is_free(now, now + job.estimate, job.units, stays):
+            if not self._is_free(now, now + asked[job.id], job.units, stays):
                 return False
-            stays.append((now, now + job.estimate, job.units))
+            stays.append(stay(now, asked[job.id], job.units))
             job.backfilled = True
             self._start(job, now)
             return True
@@ -285,8 +385,8 @@ class ReferenceBatchSystem:
         while left and reserved < self.reservations:
             job = left.pop(0)
             if not start_or_not(job):
-                begin = self._earliest(job, now, stays)
-                stays.append((begin, begin + job.estimate, job.units))
+                begin = self._earliest(job, now, stays, asked[job.id])
+                stays.append(stay(begin, asked[job.id], job.units))
                 reserved += 1
         for job in self._in_order(left, self.walk_key, now):
             start_or_not(job)
@@ -294,7 +394,7 @@ class ReferenceBatchSystem:
     def _conservative(self, now: float) -> None:
         def others(job: Job) -> list[Stay]:
             return self._stays(now) + [
-                (other.reserved, other.reserved + other.estimate, other.units)
+                stay(other.reserved, other.estimate, other.units)
                 for other in self.waiting
                 if other is not job and other.reserved < math.inf
             ]
@@ -316,6 +416,7 @@ class ReferenceBatchSystem:
                 assert earlier <= job.reserved
                 moved = moved or earlier < job.reserved
                 job.reserved = earlier
+            moved = moved and not self.one_round
         self.ends_early = False
         for job in self.waiting:
             if job.reserved == math.inf:

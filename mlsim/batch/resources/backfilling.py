@@ -13,8 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.arrays import BACKFILL, EASY, EXCLUSIVE, FREE, ORDER, POLICY, QUEUED, Arrays
-from mlsim.batch.backfill import drop_started
+from mlsim.batch.arrays import (
+    ACCASIM,
+    BACKFILL,
+    BATSCHED,
+    EASY,
+    EASY_AS,
+    EXCLUSIVE,
+    FREE,
+    ORDER,
+    POLICY,
+    QUEUED,
+    Arrays,
+)
+from mlsim.batch.backfill import drop_started, kept_reservation
 from mlsim.batch.queue import order_walk
 from mlsim.batch.resources.allocators import clear_placed
 from mlsim.batch.resources.drains import place_now
@@ -22,9 +34,9 @@ from mlsim.batch.resources.fit import could_fit, refuse
 from mlsim.batch.resources.future import reserve, take_from_future
 from mlsim.batch.resources.grid import Grid
 from mlsim.batch.resources.holding import begin_placed, has_power
-from mlsim.batch.table import ESTIMATE, NUMBER
+from mlsim.batch.table import ESTIMATE, NUMBER, RESERVED
 
-__all__ = ["backfill", "start_if_fits", "start_short_jobs"]
+__all__ = ["backfill", "keep_reservation", "start_if_fits", "start_short_jobs"]
 
 Ints = NDArray[np.int64]
 
@@ -45,12 +57,23 @@ def start_if_fits(slot: int, now: float, backfilled: bool, s: Arrays, g: Grid) -
 
 
 @inner_kernel
+def keep_reservation(now: float, s: Arrays, g: Grid) -> None:
+    """Reserve for a head that has no reservation yet, once for good."""
+    head = s.queue[0]
+    if np.isnan(s.floats[RESERVED, head]):
+        time = reserve(head, now, s, g)
+        if time < np.inf:
+            s.floats[RESERVED, head] = time
+
+
+@inner_kernel
 def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
     Gives the new count of starts.
     """
     head, time = s.queue[0], np.inf
+    is_kept = s.rules[EASY_AS] == ACCASIM or s.rules[EASY_AS] == BATSCHED
     candidates, n = s.spare, 0
     for k in range(1, s.counts[QUEUED]):
         if could_fit(s.queue[k], now, s, g):
@@ -58,7 +81,9 @@ def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
             n += 1
     if n == 0:
         return n_started
-    if s.rules[BACKFILL] == EASY:
+    if is_kept:
+        time = kept_reservation(s)
+    elif s.rules[BACKFILL] == EASY:
         time = reserve(head, now, s, g)
     if s.rules[ORDER] != s.rules[POLICY]:
         order_walk(n, now, candidates, s.spare[len(s.queue) :], s)
@@ -68,7 +93,7 @@ def backfill(n_started: int, now: float, s: Arrays, g: Grid) -> int:
             break
         slot = candidates[k]
         if time < np.inf and now + s.floats[ESTIMATE, slot] > time:
-            started = _start_beside(slot, head, now, s, g)
+            started = not is_kept and _start_beside(slot, head, now, s, g)
         else:
             started = start_if_fits(slot, now, True, s, g)
         if started:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, Arrays
-from mlsim.batch.backfill import OVERDUE_GRACE
+from mlsim.batch.backfill import overdue_end
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.resources.allocators import clear_placed, has_window, place
 from mlsim.batch.resources.drains import expect_back, next_end, open_future, shut
@@ -127,8 +127,8 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
 
     Running jobs are let go in the order of their expected ends, all of one time together, until enough units
     of the job fit: sum over nodes of min over resources ⌊free / request⌋. A job that outlived its estimate is
-    expected at ``now + 1 s``. Nodes on which the job would meet an announced drain do not count, and are in
-    ``g.shut``; the ends of drains are looked at as ends of jobs are.
+    expected at :func:`mlsim.batch.backfill.overdue_end`. Nodes on which the job would meet an announced
+    drain do not count, and are in ``g.shut``; the ends of drains are looked at as ends of jobs are.
 
     Returns
     -------
@@ -138,14 +138,14 @@ def reserve(head: int, now: float, s: Arrays, g: Grid) -> float:
     _begin_future(head, now, s, g)
     n = s.counts[RUNNING]
     late = first_after(now, s.running, n, s.floats)
-    overdue, k, time = late > 0, late, now
+    overdue, k, time, overdue_time = late > 0, late, now, overdue_end(now, s)
     while not head_keeps(head, s, g):
         upcoming = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
         upcoming = min(upcoming, next_end(time, now, g))
-        time = min(upcoming, now + OVERDUE_GRACE) if overdue else upcoming
+        time = min(upcoming, overdue_time) if overdue else upcoming
         if time == np.inf:
             break
-        if overdue and time == now + OVERDUE_GRACE:
+        if overdue and time == overdue_time:
             for j in range(late):
                 _add_held(s.running[j], head, s, g)
             overdue = False

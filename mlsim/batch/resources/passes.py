@@ -9,7 +9,9 @@ from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.arrays import (
     BACKFILL,
     CONSERVATIVE,
+    ENDS_FIRST,
     FREE,
+    KEEPS,
     LOOKS_BEHIND,
     NONE,
     PER_EVENT,
@@ -18,9 +20,15 @@ from mlsim.batch.arrays import (
     Arrays,
     arrays_at,
 )
+from mlsim.batch.backfill import is_put_off
 from mlsim.batch.dispatch import enter_queue
 from mlsim.batch.queue import order_queue
-from mlsim.batch.resources.backfilling import backfill, start_if_fits, start_short_jobs
+from mlsim.batch.resources.backfilling import (
+    backfill,
+    keep_reservation,
+    start_if_fits,
+    start_short_jobs,
+)
 from mlsim.batch.resources.grid import REFUSED, Grid, grid_at
 from mlsim.batch.resources.holding import end_job
 from mlsim.batch.resources.reserving import backfill_conservative, backfill_several
@@ -58,7 +66,7 @@ def arrive(
     s, g = arrays_at(places), grid_at(grid_places)
     for k in range(n_ended):
         end_job(ended[k], now, s, g)
-    if s.rules[PER_EVENT]:
+    if s.rules[PER_EVENT] and not s.rules[ENDS_FIRST]:
         _free_what_is_due(now, s, g)
     enter_queue(now, first, last, arrivals, s)
 
@@ -95,12 +103,15 @@ def make_pass(now: float, n_started: int, ordered: bool, places: Ints, grid_plac
         Where the state of the batch level is (:func:`mlsim.batch.arrays.places_of`), which is changed.
     """
     s, g = arrays_at(places), grid_at(grid_places)
-    if s.counts[QUEUED] == 0 or s.counts[FREE] == 0:
+    if s.counts[QUEUED] == 0 or (s.counts[FREE] == 0 and not s.rules[KEEPS]):
         return n_started
     g.settings[REFUSED] = 0
     if not ordered:
         order_queue(now, s)
-    n_started = _start_in_order(n_started, now, s, g)
+    if not is_put_off(now, s):
+        n_started = _start_in_order(n_started, now, s, g)
+    if s.rules[KEEPS] and s.counts[QUEUED] > 0:
+        keep_reservation(now, s, g)
     if s.rules[BACKFILL] == NONE or not s.rules[LOOKS_BEHIND]:
         return n_started
     if s.counts[QUEUED] < 2 or s.counts[FREE] == 0:

@@ -12,15 +12,16 @@ import numpy as np
 from mlsim._jit import inner_kernel
 from mlsim.batch import profile as pool
 from mlsim.batch.arrays import EXCLUSIVE, RUNNING, SEGMENTS, Arrays
-from mlsim.batch.backfill import OVERDUE_GRACE
+from mlsim.batch.backfill import overdue_end
 from mlsim.batch.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.reservations import reserved_time
 from mlsim.batch.resources.allocators import place
 from mlsim.batch.resources.drains import end_of, expect_back
 from mlsim.batch.resources.fit import room_for
 from mlsim.batch.resources.grid import DRAINS, POOLED, RETURNED, Grid
 from mlsim.batch.resources.holding import units_in_row
 from mlsim.batch.running import first_after
-from mlsim.batch.table import ESTIMATE, EXPECTED, FIRST_ROW, ROWS, UNITS
+from mlsim.batch.table import EXPECTED, FIRST_ROW, ROWS, UNITS
 
 __all__ = ["earliest", "fits_now", "give", "is_sound", "make_profile", "take"]
 
@@ -84,15 +85,15 @@ def make_profile(now: float, s: Arrays, g: Grid) -> None:
         return
     n = s.counts[RUNNING]
     late = first_after(now, s.running, n, s.floats)
-    overdue, k = late > 0, late
+    overdue, k, overdue_time = late > 0, late, overdue_end(now, s)
     s.profile_times[0] = now
     expect_back(g.profile[0], s, g)
     segments = 1
     while k < n or overdue:
         time = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
         g.profile[segments] = g.profile[segments - 1]
-        if overdue and now + OVERDUE_GRACE <= time:
-            time, overdue = now + OVERDUE_GRACE, False
+        if overdue and overdue_time <= time:
+            time, overdue = overdue_time, False
             for j in range(late):
                 _add_held(s.running[j], segments, s, g)
         while k < n and s.floats[EXPECTED, s.running[k]] <= time:
@@ -119,7 +120,8 @@ def _blocking(slot: int, first: int, s: Arrays, g: Grid) -> int:
 
     What is free throughout is left in the window.
     """
-    units, end = s.ints[UNITS, slot], s.profile_times[first] + s.floats[ESTIMATE, slot]
+    units = s.ints[UNITS, slot]
+    end = pool.stay_end(s.profile_times[first], reserved_time(slot, s))
     g.window[:] = g.profile[first]
     k = first
     while room_for(slot, units, g.window, s, g) == units:
@@ -132,13 +134,13 @@ def _blocking(slot: int, first: int, s: Arrays, g: Grid) -> int:
 
 @inner_kernel
 def earliest(slot: int, s: Arrays, g: Grid) -> float:
-    """Find the earliest time from which a job fits for as long as it is estimated; infinity if never.
+    """Find the earliest time from which a job fits for as long as it asks for room; infinity if never.
 
     The units are left in ``g.placed`` (not where they are only counted), as the allocator puts them on what
     is free throughout.
     """
     if g.settings[POOLED]:
-        return pool.earliest(s.ints[UNITS, slot], s.floats[ESTIMATE, slot], s)
+        return pool.earliest(s.ints[UNITS, slot], reserved_time(slot, s), s)
     units, first = s.ints[UNITS, slot], 0
     while first < s.counts[SEGMENTS]:
         blocked = _blocking(slot, first, s, g)
@@ -152,31 +154,31 @@ def earliest(slot: int, s: Arrays, g: Grid) -> float:
 
 @inner_kernel
 def fits_now(slot: int, s: Arrays, g: Grid) -> bool:
-    """Tell whether a job fits from now on for as long as it is estimated; its units are left placed."""
+    """Tell whether a job fits from now on for as long as it asks for room; its units are left placed."""
     if not g.settings[POOLED]:
         return _blocking(slot, 0, s, g) < 0 and place(slot, g.window, s, g)
-    fits = pool.fits_now(s.ints[UNITS, slot], s.floats[ESTIMATE, slot], s)
+    fits = pool.fits_now(s.ints[UNITS, slot], reserved_time(slot, s), s)
     return fits and place(slot, g.free, s, g)
 
 
 @inner_kernel
 def take(slot: int, begin: float, s: Arrays, g: Grid) -> None:
-    """Take what is placed for a job out of the profile, from ``begin`` for as long as it is estimated."""
-    end = begin + s.floats[ESTIMATE, slot]
+    """Take what is placed for a job out of the profile, from ``begin`` for as long as it asks for room."""
+    duration = reserved_time(slot, s)
     if g.settings[POOLED]:
-        pool.take(begin, end, s.ints[UNITS, slot], s)
+        pool.take(begin, duration, s.ints[UNITS, slot], s)
     else:
-        _change(slot, begin, end, -1, s, g)
+        _change(slot, begin, pool.stay_end(begin, duration), -1, s, g)
 
 
 @inner_kernel
 def give(slot: int, begin: float, s: Arrays, g: Grid) -> None:
     """Give back what was taken so."""
-    end = begin + s.floats[ESTIMATE, slot]
+    duration = reserved_time(slot, s)
     if g.settings[POOLED]:
-        pool.give(begin, end, s.ints[UNITS, slot], s)
+        pool.give(begin, duration, s.ints[UNITS, slot], s)
     else:
-        _change(slot, begin, end, 1, s, g)
+        _change(slot, begin, pool.stay_end(begin, duration), 1, s, g)
 
 
 @inner_kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel
-from mlsim.batch.arrays import EARLY, ORDER, POLICY, QUEUED, RESERVATIONS, Arrays
+from mlsim.batch.arrays import EARLY, ONE_ROUND, ORDER, POLICY, QUEUED, RESERVATIONS, Arrays
 from mlsim.batch.backfill import drop_started
 from mlsim.batch.queue import order_walk
 from mlsim.batch.resources.allocators import clear_placed, place
@@ -130,7 +130,7 @@ def _compress(s: Arrays, g: Grid) -> None:
     """Let each job with a reservation have its earliest place, given all others, until nothing moves.
 
     No reservation becomes later, as each job can have its old place. Where the earliest time is the old one,
-    it keeps its old nodes.
+    it keeps its old nodes. In one round, each job has one try.
     """
     moved = True
     while moved:
@@ -151,6 +151,7 @@ def _compress(s: Arrays, g: Grid) -> None:
             _bring_plan(slot, g)
             take(slot, s.floats[RESERVED, slot], s, g)
             clear_placed(g)
+        moved = moved and not s.rules[ONE_ROUND]
 
 
 @inner_kernel

@@ -50,7 +50,15 @@ from mlsim.batch.table import ESTIMATE, EXPECTED, HELD, KEY, NUMBER, START, SUBM
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.record import Solves
-from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, Policy
+from mlsim.scenario import (
+    Allocator,
+    Backfill,
+    BatchConfig,
+    Contiguity,
+    Dispatcher,
+    EasyRule,
+    Policy,
+)
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["ResourceState"]
@@ -136,7 +144,7 @@ class ResourceState(BatchState):
         self._settings[SEED] = seed
         self._settings[POOLED] = self._is_pool()
         rules = self.arrays.rules
-        self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] > 1)
+        self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1)
         self._has_profile = self._reserves and not self._settings[POOLED]
         self.make_room()
 
@@ -467,13 +475,13 @@ def _micro(watts: float, units: int) -> int:
 
 def _check_cap(config: BatchConfig) -> None:
     """Refuse what does not take a power cap into account."""
-    several = config.backfill is Backfill.EASY and config.reservations > 1
+    several = config.backfill is Backfill.EASY and (config.reservations > 1 or config.easy is EasyRule.CQSIM)
     own = not isinstance(config.allocator, Allocator) or not isinstance(config.dispatcher, Dispatcher)
     if several or own or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
             "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
             "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
-            "easy with one reservation only; change that, or take the cap out"
+            "easy with one reservation (and not easy: cqsim) only; change that, or take the cap out"
         )
 
 
