@@ -132,6 +132,7 @@ def _npy(shape: str, dtype: str = "<f8", data: bytes = b"\0" * 80) -> bytes:
         (_npy("(10,)")[:-1], "and the file has 79"),
         (b"PK\x03\x04", "not a NumPy file"),
         (b"", "not a NumPy file"),
+        (_npy("(10,").replace(b"}", b" "), "not a NumPy file"),
         (b"\x93NUMPY\x09\x00", "version 9.0"),
     ],
 )

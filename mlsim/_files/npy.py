@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tokenize
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +16,11 @@ from mlsim.errors import InputError
 
 __all__ = ["read_npy"]
 
+# What Python's own parser, which reads the header, raises for texts that are none.
+_UNREADABLE = (
+    *(ValueError, TypeError, SyntaxError, OverflowError, RecursionError, MemoryError),
+    tokenize.TokenError,
+)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -34,7 +40,7 @@ def read_npy(path: Path, what: str = "column of numbers") -> NDArray[Any]:
             return _array(path, file)
         except OSError as error:
             raise InputError(f"{named(path)}: {reason_of(error)}") from error
-        except (ValueError, TypeError, SyntaxError, OverflowError, RecursionError, MemoryError) as error:
+        except _UNREADABLE as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{named(path)}: not a NumPy file of numbers: {first[:200]}") from error
 

@@ -10,6 +10,7 @@ from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis
 from mlsim.scenario.hints import nearest
+from mlsim.scenario.kinds import Text
 from mlsim.scenario.source import parse_text
 
 __all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
@@ -67,6 +68,11 @@ def mapping(text: str, file: Path, keys: Sequence[str]) -> dict[str, Any]:
     for key in ("base", "vary"):
         if key not in content:
             raise InputError(f"{file}: {key}: missing; a study needs base (a scenario file) and vary")
+    if "name" in content:
+        try:
+            Text(file_name=True).parse(content["name"])
+        except ValueError as error:
+            raise InputError(f"{file}:{document.line_of(('name',))}: name: {error}") from error
     return content
 
 

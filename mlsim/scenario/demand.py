@@ -181,10 +181,10 @@ def check_workload(scenario: Scenario, largest: int, last: float) -> None:
         entry = scenario.platform.random_failures[row]
         failures = count * last / (entry.mtbf + entry.mttr)
         if failures > _MOST_FAILURES:
+            hours = failures * _SECONDS_A_FAILURE / 3600
             raise InputError(
                 f"{scenario.source}: platform.random_failures.{row}: {count:,} nodes would fail "
                 f"{failures:.1e} times until the last job is submitted ({last:.6g} s), which would take "
-                f"about {failures * _SECONDS_A_FAILURE / 3600:,.0f} h; "
-                f"allowed: {_MOST_FAILURES:.0e} failures; try a longer mtbf or mttr, fewer "
-                "nodes, or a part of the log (workload.select)"
+                f"about {hours:,.0f} h; allowed: {_MOST_FAILURES:.0e} failures; try a longer mtbf or mttr, "
+                "fewer nodes, or a part of the log (workload.select)"
             )

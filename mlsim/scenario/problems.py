@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ from mlsim.scenario.source import Path, Problem
 __all__ = ["find_problems", "look_up", "unknown_key"]
 
 _ROUNDS = 5
-_MANY = 500
+_MANY = 100
 """From so many problems on, most are told in short: nobody reads them."""
 
 
@@ -161,9 +162,15 @@ def unknown_key(key: Path) -> str:
     fields = list(fields_by_key(holder)) if holder is not None else []
     meant = nearest(str(key[-1]), fields)
     if not meant:
-        elsewhere = [name for name in _all_keys(Scenario, "") if name.split(".")[-1] == key[-1]]
+        elsewhere = [name for name in _known_keys() if name.split(".")[-1] == key[-1]]
         meant = f" did you mean {' or '.join(map(repr, elsewhere[:3]))}?" if elsewhere else ""
     return f"unknown key;{meant} allowed: {', '.join(fields)}"
+
+
+@cache
+def _known_keys() -> tuple[str, ...]:
+    """Give the dotted keys that scenarios may have."""
+    return tuple(_all_keys(Scenario, ""))
 
 
 def _all_keys(section: type[Section], prefix: str) -> Iterator[str]:

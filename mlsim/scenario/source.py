@@ -20,6 +20,7 @@ __all__ = ["Document", "Path", "Problem", "parse_text", "parse_value_text"]
 Path = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _MOST_VALUES = 100_000
+_DEEPEST = 50
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,9 @@ class _Builder:
         self._built += 1
         if id(node) in self._open or self._built > _MOST_VALUES:
             self._refuse(node, key, "this alias repeats itself or too much; write the values out")
+            return None
+        if len(self._open) >= _DEEPEST:
+            self._refuse(node, key[:3], f"nested too deeply; allowed: {_DEEPEST} levels")
             return None
         if isinstance(node, ScalarNode):
             return self._scalar(node, key)

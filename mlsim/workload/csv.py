@@ -206,6 +206,6 @@ def _complain(path: Path, name: str, cells: pl.DataFrame, fits: Mask, lines: Int
     found = str(cells[name][row])[:60] if cells[name][row] else "an empty cell"
     job = f" (job {str(cells['job_id'][row])[:20]})" if KNOWN[name] in SCHEDULED else ""
     raise InputError(
-        f"{path}:{lines[row]}: broken line{job}: {name} is {found!r}; expected {KNOWN[name].expected}\n"
+        f"{path}:{lines[row]}: broken line: {name} is {found!r}; expected {KNOWN[name].expected}{job}\n"
         "  to skip and count such lines, set workload.lenient: true"
     )

@@ -55,7 +55,7 @@ class Field(IntEnum):
         if self in (Field.SUBMIT_TIME, Field.RUN_TIME):
             return "seconds from 0 up, or -1 for unknown, below 2^53"
         if self is Field.REQUESTED_TIME:
-            return "a decimal number of seconds below 2^53, or -1 for unknown"
+            return "a finite decimal number of seconds below 2^53, or -1 for unknown"
         return "a whole number" if self.is_whole else "a finite decimal number"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:

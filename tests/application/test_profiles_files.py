@@ -30,6 +30,7 @@ def test_csv_files(tmp_path: Path, text: str) -> None:
         ("costs.csv", b"cost\n1\n-2\n", r"costs.csv:3: the cost of iteration 1 is -2.0 \(1 of 2"),
         ("costs.csv", b"1,2,\n3,nan\n", "costs.csv:2: the cost of iteration 3 is nan"),
         ("costs.csv", b"inf\n", "iteration 0 is inf"),
+        ("costs.csv", b"1\n1e308\n", r"costs.csv:2: the cost of iteration 1 is 1e\+308 .* below 2\^53 s"),
         ("costs.csv", b"\xff\xfe", "not UTF-8 text"),
         ("costs.npy", b"1\n", "not a NumPy file"),
         ("costs.npy", b"", "not a NumPy file"),

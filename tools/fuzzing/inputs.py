@@ -111,6 +111,7 @@ set: {output.pictures: off, platform.random_failures: []}
 vary:
   batch.policy: [FCFS, SAF]
   seed: [1, 2]
+columns: policy
 repetitions: seed
 metrics: {makespan: makespan, wait: wait_time.mean}
 relative: {policy: FCFS}

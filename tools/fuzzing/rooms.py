@@ -102,11 +102,32 @@ class _Sets(Room):
         arguments = self._commands[int(draw.integers(len(self._commands)))].split()
         for _ in range(int(draw.integers(1, 4))):
             key = self._keys[int(draw.integers(len(self._keys)))]
-            text = f"{key}={nasty_value(draw)}"
+            text = (
+                f"{key}={nasty_value(draw) if draw.integers(3) else _PLAIN[int(draw.integers(len(_PLAIN)))]}"
+            )
             if draw.integers(4) == 0:
                 text = mutated(text.encode(), draw, text=True).decode("utf-8", "replace")
             arguments += ["--set", text.replace("\0", "")]
         return arguments
+
+
+_PLAIN = (
+    "2",
+    "3",
+    "0.5",
+    "1.5",
+    "on",
+    "off",
+    "1 s",
+    "2 min",
+    "1 us",
+    "8 GB",
+    "10 Gbit/s",
+    "SAF",
+    "easy",
+    "0-1",
+)
+"""Values that are right at some keys."""
 
 
 def _keys_of(directory: Path) -> set[str]:
@@ -324,7 +345,7 @@ ROOMS: dict[str, Room] = {
     ),
     "loop": _LoopOptions(),
     "study": _Files(
-        "study.yaml", lambda _: [text.encode() for text in STUDIES], ["study study.yaml --quiet"]
+        "study.yaml", lambda _: [text.encode() for text in STUDIES], ["study study.yaml --quiet --out out"]
     ),
     "runs": _Runs(),
     "cp": _Files("case.jsonl", _dump, ["cp replay case.jsonl -d pcp21 --set time_limit=20ms --json"]),

@@ -15,6 +15,9 @@ __all__ = ["read_costs"]
 
 Floats = NDArray[np.float64]
 
+_MOST_SECONDS = 2.0**53
+"""As for times of logs: beyond, sums of costs would lose whole seconds."""
+
 
 def read_costs(path: str | Path) -> Floats:
     """Read iteration costs in s from a ``.npy`` file (one column) or a ``.csv`` file.
@@ -35,13 +38,13 @@ def read_costs(path: str | Path) -> Floats:
     costs, lines = readers[path.suffix.lower()](path)
     if not len(costs):
         raise InputError(f"{path}: holds no costs; allowed: one cost for every iteration, 1 or more")
-    wrong = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0.0)))
+    wrong = np.flatnonzero(~((costs >= 0.0) & (costs < _MOST_SECONDS)))
     if len(wrong):
         k = int(wrong[0])
         place = f"{path}:{lines[k]}" if lines else str(path)
         raise InputError(
             f"{place}: the cost of iteration {k} is {costs[k]} ({len(wrong)} of {len(costs)} costs are "
-            "negative or not finite); allowed: 0 s or more"
+            "negative, not finite or too large); allowed: 0 s or more, below 2^53 s"
         )
     return costs
 

@@ -194,7 +194,7 @@ class Instance:
             )
         except KeyError as error:
             raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{place}: not an instance: {error}") from error
         instance._check(place)
         return instance
