@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mlsim.batch.resources import choice
 from tests.batch.builders import block, simulate
 from tests.batch.test_simulator import columns, quarters
+from tests.effort import examples
 
 NODES = 6
 jobs_of = st.lists(
@@ -89,7 +90,7 @@ def test_same_schedule(both, jobs, policy, rule, kill, mapping, ties, threshold)
     assert_same(*both(rows, cores=2, threshold=threshold, **options))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     jobs_of,
     FCFS_ONLY,

@@ -24,6 +24,7 @@ from tests.batch.test_simulator import (
     job_lists,
     quarters,
 )
+from tests.effort import examples
 from tests.reference.batch import Job, ReferenceBatchSystem
 
 KEYS = {
@@ -120,7 +121,7 @@ def test_every_dispatcher_agrees_with_the_reference(jobs, options):
     assert np.isin(rows.state, [JobState.COMPLETED, JobState.KILLED]).all()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(150))
 @given(job_lists, easy_of_others)
 def test_the_easy_of_other_simulators_agrees_with_the_reference(jobs, options):
     _, rows, occupancy = run(jobs, **options)
@@ -128,7 +129,7 @@ def test_the_easy_of_other_simulators_agrees_with_the_reference(jobs, options):
     check_conservation(rows, occupancy, UNITS, 1)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     job_lists,
     dispatchers | easy_of_others,
@@ -144,7 +145,7 @@ def test_rare_passes_agree_with_the_reference(jobs, options, interval, which):
     check_conservation(rows, occupancy, UNITS, 1)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(100))
 @given(job_lists, dispatchers | easy_of_others, st.data())
 def test_nodes_given_back_early_agree_with_the_reference(jobs, options, data):
     """Under every rule of backfilling: what is back is free, and no reservation expects it a second time."""

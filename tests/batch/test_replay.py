@@ -30,6 +30,7 @@ from mlsim.scenario import (
 from tests.batch.builders import block, machine, simulate
 from tests.batch.test_dispatch import KEYS, WEIGHTS, dispatchers, easy_of_others, run_reference, twins_of
 from tests.batch.test_simulator import UNITS, assert_same, columns, job_lists
+from tests.effort import examples
 
 
 def replayed(blocks, nodes, cores=1, mapping="node", **options):
@@ -64,7 +65,7 @@ def test_replay_is_the_simulator(jobs, options, mapping, size):
     assert_same_records(Occupancy, occupancy, batch.occupancy_rows())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(100))
 @given(job_lists, dispatchers | easy_of_others)
 def test_replay_agrees_with_the_reference(jobs, options):
     batch = replayed([block(*columns(jobs))], UNITS, **{**options, "weights": WEIGHTS})
@@ -74,7 +75,7 @@ def test_replay_agrees_with_the_reference(jobs, options):
 PREDICTED = st.sampled_from([0.25, 0.5, 1.0])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(60))
 @given(job_lists, dispatchers | easy_of_others, st.data())
 def test_both_clocks_kill_at_the_walltime_and_not_at_the_estimate(jobs, options, data):
     """Dispatchers may see less than the walltime; the limit is what the user asked, under each clock."""
@@ -228,7 +229,7 @@ def linear(vector):
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(job_lists, min_size=1, max_size=3), dispatchers | easy_of_others)
 def test_many_replays_agree_with_the_reference(workloads, options):
     """Starts and sums of slowdowns, weight vector by weight vector where the policy takes them."""

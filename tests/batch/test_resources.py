@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mlsim.record import JobState
 from tests.batch.hardware import jobs_with_requests, machine, nodes_of, simulate
 from tests.batch.test_simulator import quarters
+from tests.effort import examples
 from tests.reference import allocators
 from tests.reference.allocators import ALLOCATORS, Nodes
 from tests.reference.resources import Job, ReferenceSystem, ReservingSystem
@@ -118,7 +119,7 @@ RESERVING = {
 }
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     job_lists,
     st.sampled_from(sorted(ALLOCATORS)),
