@@ -72,7 +72,11 @@ def trees(draw):
 
 
 machines = st.one_of(st.sampled_from(MACHINES), st.sampled_from(MACHINES), trees())
-requests = st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(0, 2), st.integers(0, 1))
+requests = st.tuples(
+    st.integers(1, 2), st.integers(0, 3), st.sampled_from([0, 0, 0, 1]), st.sampled_from([0, 0, 0, 1])
+)
+# Quarters of what a node has of each resource that are free: jobs should often fit, and seldom anywhere.
+shares = st.tuples(*[st.sampled_from([4, 4, 3, 2, 1, 0])] * 4)
 
 
 def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0, **batch):
@@ -116,24 +120,26 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     machines,
     st.sampled_from(sorted(TWINS)),
     st.booleans(),
-    st.integers(1, 9),
+    st.integers(1, 7),
     requests,
-    st.lists(st.tuples(*[st.integers(0, 8)] * 4), min_size=N, max_size=N),
+    st.lists(shares, min_size=N, max_size=N),
     st.integers(0, 3),
     st.integers(0, 2**40),
 )
 def test_node_sets_are_those_of_the_reference(
-    hardware_and_links, allocator, exclusive, units, request, used, number, seed
+    hardware_and_links, allocator, exclusive, units, request, quarters, number, seed
 ):
     hardware, links = hardware_and_links
     name, contiguity = allocator
     capacity = as_rows(hardware.capacity)
     if exclusive:  # a node is free, or it is not
-        free = [row if taken[0] < 5 else (0,) * len(row) for row, taken in zip(capacity, used, strict=True)]
+        free = [
+            row if share[0] > 1 else (0,) * len(row) for row, share in zip(capacity, quarters, strict=True)
+        ]
     else:
         free = [
-            tuple(max(c - u, 0) for c, u in zip(row, taken, strict=True))
-            for row, taken in zip(capacity, used, strict=True)
+            tuple(c * quarter // 4 for c, quarter in zip(row, share, strict=False))
+            for row, share in zip(capacity, quarters, strict=True)
         ]
     twin = allocators.random_order(seed) if name == "random" else TWINS[allocator]
     nodes = Nodes(hardware.capacity, exclusive, links)
