@@ -183,3 +183,9 @@ def test_a_stretch_is_no_longer_than_needed():
     """Three units on one, one and two cores: the last two nodes hold them."""
     hardware = machine((3, 4, 0, {}))
     assert chosen(hardware, 3, (1,), [(1,), (1,), (2,)], allocator="contiguous") == [1, 2, 2]
+
+
+def test_the_links_of_every_unit_count():
+    """Four units on two and three cores: around the second node one unit is elsewhere, not two."""
+    hardware = machine((2, 4, 0, {}), network={"topology": "star"})
+    assert chosen(hardware, 4, (1,), [(2,), (3,)], allocator="topology-aware") == [0, 1, 1, 1]
