@@ -217,8 +217,36 @@ def test_who_left_its_nodes_idle_before_is_asked_first():
     assert [number for number, *_ in applications.asked] == [1, 0]
 
 
+class Slow(Scripted):
+    """Applications that finish what they have in hand, for 2 s, before they give up a node."""
+
+    def exclude(self, slot, at, request):
+        answer, forecast = super().exclude(slot, at, request)
+        if isinstance(answer, ReleaseRejected):
+            return answer, forecast
+        first, *others = forecast.idle
+        self.forecasts[slot] = Forecast(forecast.end, (replace(first, time=at + 2.0), *others))
+        return replace(answer, free=(at + 2.0,)), self.forecasts[slot]
+
+
 def test_promised_nodes_count():
     # The first of the two applications promises the node that is missing, so the second is left alone.
     jobs = block([0, 0, 2], [30, 20, 5], [30, 20, 5], [3, 3, 1])
-    _, applications, _ = run_asking(jobs, 6, {0: True, 1: True}, latency=0.0)
+    batch = system(6, log=MessageLog(0.25), coordination={"rca": True, "requests": "head-of-queue"})
+    applications = Slow(batch, {0: True, 1: True})
+    batch.run([jobs], applications)
     assert [entry[0] for entry in applications.asked] == [1]
+    assert batch.jobs().start_time.tolist() == [0, 0, 4.5]
+
+
+def test_the_last_node_stays_with_its_job_to_the_end():
+    class Idle(RigidApplications):
+        """All nodes are idle long before the end."""
+
+        def launch(self, slot, at):
+            return Forecast(at + 10.0, tuple(NodeIdle(slot, node, at + 2.0, 0, 0.0) for node in (0, 1)))
+
+    batch = system(2, log=MessageLog(0.0), coordination={"rca": True})
+    batch.run([block([0], [10], [10], [2])], Idle(batch))
+    rows = batch.occupancy_rows()
+    assert (rows.node.tolist(), rows.end.tolist()) == ([0, 1], [2.0, 10.0])

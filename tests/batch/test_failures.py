@@ -278,6 +278,12 @@ def test_when_a_node_fails_does_not_depend_on_jobs_or_other_nodes():
     assert batch.outage_rows().start[0] != outages_of[0][0][1]
 
 
+def test_nodes_and_entries_have_their_own_random_numbers():
+    config = RandomFailureConfig.model_validate({"mtbf": 10.0, "mttr": 1.0})
+    plan = OutagePlan(random_failures=(config, config), groups=(("n", 3),), seed=1)
+    assert len({process.time_in_use() for process in plan.processes()}) == 6
+
+
 @pytest.mark.parametrize("shape", [0.5, 1.0, 3.0])
 def test_means_of_random_failures(shape):
     config = RandomFailureConfig(mtbf=100.0, mttr=7.0, shape=shape)

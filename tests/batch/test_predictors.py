@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.predictors import JobNames, SubmittedJob, make_predictor
-from mlsim.batch.predictors.easy_plus_plus import STEPS
+from mlsim.batch.predictors.confident import Confident
+from mlsim.batch.predictors.data_driven import DataDriven
+from mlsim.batch.predictors.easy_plus_plus import STEPS, EasyPlusPlus
 from mlsim.errors import InputError
 from mlsim.record import JobState
 from tests.batch.builders import RigidApplications, block, simulate, system
@@ -296,3 +298,28 @@ def test_an_installed_predictor(tmp_path, monkeypatch):
     assert run(jobs, "half").prediction.tolist() == [2.5]
     with pytest.raises(InputError, match="no installed package"):
         make_predictor("quarter")
+
+
+def a_job(name="md1", processors=4, walltime=10.0):
+    return SubmittedJob(1, 0.0, walltime, processors, (), 3, -1, 1, -1, name, name.rstrip("0123456789"))
+
+
+def test_a_user_at_the_threshold_is_right():
+    confident = Confident()
+    confident.learn(a_job(), 8.0)
+    assert confident.predict(a_job()) == 10.0  # 8 s of 10 s are 0.8, and D would say 8 s
+    confident.learn(a_job(), 7.0)
+    assert confident.predict(a_job()) == 7.0
+
+
+def test_the_first_correction_is_the_first_step():
+    corrected = [EasyPlusPlus().correct(a_job(walltime=1e6), 100.0, k) for k in (0, 1, 10, 99)]
+    assert corrected == [100.0 + STEPS[0], 100.0 + STEPS[1], 100.0 + STEPS[10], 100.0 + STEPS[10]]
+
+
+def test_amounts_go_before_the_whole_name():
+    """Rule 2 before rule 3: a job of the same prefix that asked for as much, before one of the same name."""
+    data_driven = DataDriven()
+    data_driven.learn(a_job("md1", 4), 5.0)
+    data_driven.learn(a_job("md2", 8), 7.0)
+    assert data_driven.predict(a_job("md1", 8)) == 7.0
