@@ -148,10 +148,11 @@ class RunComparison:
         InputError, OutputError
             If the directory is there already, or cannot be written to.
         """
-        from mlsim.experiment.directories import complete_or_gone
+        from mlsim.experiment.directories import reserved, writing
 
-        with complete_or_gone(directory) as place:
+        with reserved(directory) as place, writing(place.directory):
             written = self._draw(place.partial)
+            place.keep(manifest=False)
         return [place.directory / path.name for path in written]
 
     def write(self, directory: str | Path) -> None:

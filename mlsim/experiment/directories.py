@@ -99,8 +99,13 @@ class Place:
             kind = "" if isinstance(error, OSError | OutputError) else f"{type(error).__name__}: "
             self.missing[path.relative_to(self.partial).as_posix()] = kind + reason
 
-    def keep(self) -> None:
+    def keep(self, *, manifest: bool = True) -> None:
         """Let the directory take its name: all is written.
+
+        Parameters
+        ----------
+        manifest
+            Whether checksums of the files are written; pictures alone need none.
 
         Raises
         ------
@@ -110,7 +115,8 @@ class Place:
         OSError
             If it cannot be written.
         """
-        write_manifest(self.partial)
+        if manifest:
+            write_manifest(self.partial)
         wanted = self.directory
         self.directory = self._take_name()
         self._kept = True

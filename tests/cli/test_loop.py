@@ -15,6 +15,7 @@ ONE_LOOP = {
     "jobs.parquet",
     "loop.yaml",
     "loops.parquet",
+    "manifest.json",
     "nodes.parquet",
     "occupancy.parquet",
     "pes.parquet",
@@ -68,7 +69,8 @@ def test_one_loop_fills_the_directory(mlsim, small: Path):
 
 def test_several_loops_have_a_directory_each(mlsim, small: Path):
     assert mlsim(*LOOP, "--technique", "SS,GSS", "--model", "cca", "--out", "two").code == 0
-    assert names(small / "two") == {"SS-cca", "GSS-cca", "chunk-sizes.png", "loops.csv", "summary.json"}
+    together = {"chunk-sizes.png", "loops.csv", "manifest.json", "summary.json"}
+    assert names(small / "two") == {"SS-cca", "GSS-cca"} | together
     assert names(small / "two" / "SS-cca") == ONE_LOOP
     assert pl.read_csv(small / "two" / "loops.csv")["technique"].to_list() == ["SS", "GSS"]
 
