@@ -40,7 +40,9 @@ def draw_outages(axes: Axes, axis: TimeAxis, outages: Outages) -> list[Patch]:
         if not len(boxes):
             continue
         is_hatched = len(boxes) <= _HATCHED
-        look: dict[str, Any] = {"hatch": hatch, "facecolor": "none"} if is_hatched else {"facecolor": colour, "alpha": 0.35}
+        look: dict[str, Any] = (
+            {"hatch": hatch, "facecolor": "none"} if is_hatched else {"facecolor": colour, "alpha": 0.35}
+        )
         look |= {"edgecolor": colour, "linewidth": 0.0}
         begin, end, first, last = boxes.T
         corners = [[begin, first], [end, first], [end, last], [begin, last]]

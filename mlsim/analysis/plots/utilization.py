@@ -157,7 +157,13 @@ def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
 def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:
     """Draw the cores that were in use as a line, and hatch those that were not."""
     label = f"capacity (mean {share(float(capacity.mean()))})"
-    out: dict[str, Any] = {"fill": True, "facecolor": "none", "edgecolor": INK, "hatch": "////", "linewidth": 0.0}
+    out: dict[str, Any] = {
+        "fill": True,
+        "facecolor": "none",
+        "edgecolor": INK,
+        "hatch": "////",
+        "linewidth": 0.0,
+    }
     axes.stairs(np.ones_like(capacity), edges, baseline=capacity, alpha=0.5, label="out of use", **out)
     axes.stairs(capacity, edges, baseline=None, color=INK, linewidth=1.2, label=label)
 
