@@ -130,7 +130,7 @@ def studies(draw, hardware, kinds=("announced", "announced", "drained", "failed"
     return jobs, listed, rules, batch
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=examples(120))
 @given(studies(PLAIN), st.booleans(), st.sampled_from(sorted(KEYS)))
 def test_agrees_with_the_slow_reference(study, exclusive, policy):
     """Nodes all alike, of which a pool would do without announced drains."""
@@ -144,7 +144,7 @@ def test_agrees_with_the_slow_reference(study, exclusive, policy):
     assert_same(twins, done, held, exclusive)
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=examples(120))
 @given(studies(MIXED), st.booleans(), st.sampled_from(sorted(ALLOCATORS)))
 def test_agrees_with_the_slow_reference_on_mixed_nodes(study, exclusive, allocator):
     """Several resources and all allocators, with and without announced drains."""
@@ -181,7 +181,7 @@ def powered(draw, hardware):
     return jobs, listed, replace(rules, power=tuple(power), caps=caps), batch
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=examples(120))
 @given(powered(MIXED), st.booleans(), st.sampled_from(["first-fit", "best-fit", "worst-fit"]))
 def test_a_power_cap_agrees_with_the_slow_reference(study, exclusive, allocator):
     """Several resources, unequal power, levels that change, outages of all kinds."""
