@@ -31,7 +31,7 @@ class WaitingJobs:
     job_id : ndarray of int64, shape (n,)
         Identifier in the log.
     submit_time : ndarray of float64, shape (n,)
-        Seconds from the scenario's start.
+        Seconds from the scenario's start; of a job that waited for other jobs, when these let it come.
     estimate : ndarray of float64, shape (n,)
         What the dispatcher may know of the run time [s]; above 0.
     processors : ndarray of int64, shape (n,)

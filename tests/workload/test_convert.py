@@ -20,7 +20,7 @@ from mlsim.workload.log import LogBlock
 from mlsim.workload.parquet import read_parquet
 
 FORMATS = {"swf": ".swf", "csv": ".csv", "parquet": ".parquet", "batsim": ".json"}
-NAMES = [field.name for field in dataclasses.fields(LogBlock) if field.name != "asked"]
+NAMES = [field.name for field in dataclasses.fields(LogBlock) if field.name not in ("asked", "after")]
 CODES = ("status", "user", "group", "executable", "queue", "partition")
 
 seconds = st.one_of(st.integers(0, 10**9).map(float), st.floats(0, 1e12))
@@ -52,11 +52,14 @@ def read(path: Path) -> tuple[LogBlock, dict]:
     return log, reader.header
 
 
-def columns(log: LogBlock) -> dict[str, list[float]]:
+def columns(log: LogBlock) -> dict[str, list[float] | list[str]]:
+    after = {} if log.after is None else {"dependencies": log.after.texts()}
     asked = {} if log.asked is None else log.asked.columns()
-    return {name: getattr(log, name).tolist() for name in NAMES} | {
-        name: column.tolist() for name, column in asked.items()
-    }
+    return (
+        {name: getattr(log, name).tolist() for name in NAMES}
+        | {name: column.tolist() for name, column in asked.items()}
+        | after
+    )
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,7 +182,8 @@ def test_swf_keeps_every_column_and_the_extra_ones(tmp_path: Path) -> None:
             assert one.columns.tolist() == other.columns.tolist()
             assert one.extras == other.extras == [("x", "1.50"), ("y", "?")]
     done = convert(config_of(), source, tmp_path / "c.parquet", WorkloadFormat.PARQUET, as_simulated=False)
-    assert {"wait_time", "used_memory", "think_time"} <= set(done.left_out)
+    assert {"wait_time", "used_memory", "average_cpu_time"} <= set(done.left_out)
+    assert not {"preceding_job", "think_time"} & set(done.left_out)  # as columns of their own
 
 
 def test_what_a_simulation_gets(tmp_path: Path) -> None:
