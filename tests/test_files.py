@@ -217,6 +217,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "scenario/dumping.py": "writes",
         "scenario/source.py": "takes a text",
         "_memory.py": "/proc",
+        "experiment/owner.py": "/proc",
         "mpi/native.py": "what its parent has just written",
         "mpi/validate.py": "what its child has just written",
         "mpi/rca/wire.py": "a secret that only its owner can write",

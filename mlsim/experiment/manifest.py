@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlsim._files import open_file, read_bytes
 from mlsim.errors import InputError
 
 __all__ = [
@@ -199,14 +199,11 @@ def _recorded(directory: Path) -> dict[str, str] | None:
 def _object(path: Path) -> dict[str, Any]:
     """Read a JSON file as mlsim writes it: character by character."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            raise _DamagedError
-        data = path.read_bytes()
+        data = read_bytes(path, most=_MOST_BYTES, stream=False)
         content = json.loads(data.decode("utf-8"))
         if not isinstance(content, dict) or json_text(content).encode() != data:
             raise _DamagedError
-    except (OSError, ValueError, RecursionError) as error:
+    except (InputError, OSError, ValueError, RecursionError) as error:
         raise _DamagedError from error
     return content
 
@@ -237,9 +234,11 @@ def _is(directory: Path, name: str, digest: str) -> bool:
 def _checksum(path: Path) -> str:
     if path.name == _SUMMARY:
         return _summary_checksum(path)
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise _DamagedError  # reading a pipe or a device may not end
-    with path.open("rb") as file:
+    try:
+        file = open_file(path)
+    except InputError as error:
+        raise _DamagedError from error  # a pipe or a device, reading of which may not end
+    with file:
         return hashlib.file_digest(file, _ALGORITHM).hexdigest()
 
 

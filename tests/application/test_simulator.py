@@ -272,7 +272,7 @@ def test_half_speed_takes_twice_as_long() -> None:
         iterations=4,
         costs=costs,
         execution={"chunk_calculation": 0.0},
-        network={"latency": 0.0, "intra_node_latency": 0.0, "bandwidth": 1e300},
+        network={"latency": 0.0, "intra_node_latency": 0.0, "bandwidth": 1e30},
         perturbations=(entry,),
     ).started(100.0)
     assert application.outcome.finish == pytest.approx([13.0] * 4)

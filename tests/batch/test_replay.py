@@ -160,6 +160,7 @@ REFUSED = {
         "platform": {"nodes": [{"name": "n", "count": 4, "cores": 2}]},
         "workload": {"mapping": "core", "request": {"cores": 2}},
     },
+    "workload.dependencies": {"workload": {"dependencies": True}},
     "batch.power_cap": {"platform": {"nodes": POWER}, "batch": {"power_cap": "1 kW"}},
     "batch.predictor": {"batch": {"predictor": "actual"}},
     "batch.pass_interval": {"batch": {"pass_interval": "10 s"}},

@@ -33,7 +33,7 @@ SWF = """\
 7 20 -1 40 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1
 8 25 -1 30 16 -1 -1 16 60 -1 1 4 3 3 1 1 -1 -1
 9 30 -1 60 2 -1 -1 2 60 -1 5 4 3 3 2 1 -1 -1
-10 35 -1 60 2 -1 -1 2 80 -1 0 1 1 1 1 1 -1 -1
+10 35 -1 60 2 -1 -1 2 80 -1 0 1 1 1 1 1 8 40
 11 40 -1 10 -1 -1 -1 -1 50 -1 1 2 1 2 1 1 -1 -1
 12 50 -1 400 3 -1 -1 3 3000 -1 1 2 1 2 2 1 -1 -1
 13 60 -1 30 6 -1 -1 6 90 -1 1 1 1 1 1 1 -1 -1
@@ -115,6 +115,9 @@ RANDOMLY: Keys = LOOP | {
 FAILING: Keys = {"platform.failures": [{"node": 0, "at": 30, "repair": 10}]}
 FAILING_AT_RANDOM: Keys = {"platform.random_failures": [{"mtbf": "1000 s", "mttr": "20 s"}]}
 DRAINED: Keys = {"platform.drains": [{"nodes": "0", "start": 5, "end": 100}]}
+ANNOUNCED: Keys = {"platform.drains": [{"nodes": "0-3", "start": 30, "end": 100, "announced": True}]}
+FEEDBACK: Keys = {"workload.dependencies": True}
+CONSERVATIVE: Keys = {"batch.backfill": "conservative"}
 MANDELBROT: Keys = LOOP | {
     "application.iterations": None,
     "application.iterations.count": None,
@@ -196,10 +199,14 @@ CASES: dict[str, Case] = {
     "platform.drains.N.nodes": Case(DRAINED, "3"),
     "platform.drains.N.start": Case(DRAINED, 20),
     "platform.drains.N.end": Case(DRAINED, 300),
+    "platform.drains.N.announced": Case(DRAINED, True),
+    "platform.drains.N.announced_at": Case(ANNOUNCED, 20),
     "workload.path": Case({}, "other.swf"),
     "workload.format": refused({}, "csv"),
     "workload.lenient": refused({"workload.path": "broken.swf"}, True),
     "workload.mapping": Case({}, "packed"),
+    "workload.dependencies": Case({}, True),
+    "workload.feedback": Case(FEEDBACK, True),
     "workload.request.cores": Case({}, 2),
     "workload.request.memory": Case(MEMORY, "used"),
     "workload.request.default_memory": Case(MEMORY, "5 MB"),
@@ -251,6 +258,8 @@ CASES: dict[str, Case] = {
     "batch.backfill": Case({}, "easy"),
     "batch.backfill_order": Case(EASY, "LPF"),
     "batch.reservations": Case(NARROW | EASY, 3),
+    "batch.easy": Case(NARROW | EASY, "batsched"),
+    "batch.compression": Case(NARROW | CONSERVATIVE, "one-round"),
     "batch.ties": Case(EASY, "per-event"),
     "batch.allocator": Case({}, "worst-fit"),
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),
