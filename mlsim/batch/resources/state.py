@@ -479,9 +479,9 @@ def _check_cap(config: BatchConfig) -> None:
     own = not isinstance(config.allocator, Allocator) or not isinstance(config.dispatcher, Dispatcher)
     if several or own or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
-            "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators than "
-            "first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or easy with "
-            "one reservation only, and not with easy: cqsim; change that, or take the cap out"
+            "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
+            "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
+            "easy with one reservation only, and not with easy: cqsim; change that, or take the cap out"
         )
 
 
