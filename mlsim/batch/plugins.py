@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._files import expanded, is_file, named, read_bytes
+from mlsim._files import expanded, is_file, named
 from mlsim.batch.view import WaitingJobs
 from mlsim.errors import InputError, user_code_error
 from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word, user_function
+from mlsim.scenario.code import read_code
 
 __all__ = [
     "FAMILIES",
@@ -32,7 +33,6 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 _MODULE = "mlsim_plugin"
-_MOST_BYTES = 8_000_000
 
 
 class OwnPolicy(Protocol):
@@ -178,7 +178,7 @@ def _from_file(title: str, file: str, name: str) -> Any:
     path = expanded(file)
     if not is_file(path):
         raise InputError(f"{title}: there is no file {named(path)}")
-    source = read_bytes(path, "plugin", _MOST_BYTES)
+    source = read_code(path, title)
     module = ModuleType(f"{_MODULE}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where dataclasses look up the names of a class's module

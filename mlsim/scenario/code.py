@@ -12,14 +12,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from mlsim._files import read_bytes
 from mlsim.errors import InputError
 from mlsim.scenario.hints import nearest
 
-__all__ = ["check_definition"]
+__all__ = ["check_definition", "read_code"]
 
 Sort = Literal["class", "function"]
 _MOST_BYTES = 1_000_000
 _EXECUTE = "mlsim check --plugins executes the file to see"
+
+
+def read_code(path: Path, title: str) -> bytes:
+    """Read a file of Python code, of bounded size.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is too large to be code.
+    """
+    try:
+        return read_bytes(path, "file of Python code", _MOST_BYTES)
+    except InputError as error:
+        raise InputError(f"{title}: {error}") from error
 
 
 def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
@@ -56,13 +71,7 @@ def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
 
 
 def _parsed(path: Path, title: str) -> ast.Module:
-    try:
-        with path.open("rb") as file:
-            source = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{title}: the file cannot be read: {error.strerror}") from error
-    if len(source) > _MOST_BYTES:
-        raise InputError(f"{title}: the file is larger than 1 MB; is it Python code?")
+    source = read_code(path, title)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as invalid escapes: those are for whoever executes it

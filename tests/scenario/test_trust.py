@@ -121,7 +121,7 @@ def test_what_a_run_leaves_is_read_without_its_code(here: Path) -> None:
         ("class Mine:\n", r"is not Python: .*\(line 1\)"),
         ("x = 1\0\n", "is not Python"),
         ("(" * 100_000, "is not Python"),
-        ("x" * 2_000_000, "larger than 1 MB"),
+        ("x" * 2_000_000, "2 MB is too large for a file of Python code; allowed: 1 MB"),
         ("def f():\n    class Mine: pass\n", "there is no class 'Mine'"),
         ("", "the file has: none"),
     ],
