@@ -6,8 +6,8 @@ import errno
 import os
 import re
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from mlsim._files.memory import memory_limit
 from mlsim.errors import InputError
@@ -101,7 +101,7 @@ def most_held() -> int:
     return memory_limit() // _HELD_SHARE
 
 
-def open_file(path: Path, what: str = "file", *, stream: bool = False) -> BinaryIO:
+def open_file(path: Path, what: str = "file", *, stream: bool = False) -> BufferedReader:
     """Open a regular file; never waits for a pipe, nor reads a device without an end.
 
     Parameters
@@ -194,7 +194,7 @@ def read_bytes(path: Path, what: str = "file", most: int | None = None, *, strea
     return content
 
 
-def _read(file: BinaryIO, most: int) -> bytes:
+def _read(file: BufferedReader, most: int) -> bytes:
     """Read to the end, at most so much; a pipe gives some at a time."""
     pieces = []
     while most > 0 and (piece := file.read(min(most, 1 << 20))):
