@@ -160,6 +160,8 @@ def try_signals(directory: Path, n: int, seed: int, options: list[str]) -> Tally
         early = generator.random() < 1 / 8
         delay = generator.uniform(0.0, before + inside if early else inside)
         try_one(directory, options, SIGNALS[place % len(SIGNALS)], delay, early, tally)
+        if sys.stderr.isatty():
+            print(f"\r{place + 1} of {n}, {len(tally.wrong)} wrong", end="", file=sys.stderr, flush=True)
     measure(directory, options)
     if left := partials(directory):
         tally.wrong.append(f"left over in the end: {left}")
