@@ -16,7 +16,7 @@ __all__ = ["could_fit", "fill_room", "refuse", "room_for", "sums_suffice", "unit
 Ints = NDArray[np.int64]
 
 
-@kernel
+@kernel(forceinline=True)  # it is called for every node, and takes many arrays
 def units_on(slot: int, node: int, most: int, free: Ints, s: Arrays, g: Grid) -> int:
     """Give how many units of a job fit on a node, at most ``most``; one if nodes are given whole."""
     n = min(most, 1) if s.rules[EXCLUSIVE] else most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import kernel
 from mlsim.batch.arrays import Arrays
 from mlsim.batch.resources.grid import DRAINS, Grid
 from mlsim.batch.table import ESTIMATE
@@ -10,7 +10,7 @@ from mlsim.batch.table import ESTIMATE
 __all__ = ["reach"]
 
 
-@inner_kernel
+@kernel(forceinline=True)
 def reach(slot: int, now: float, s: Arrays, g: Grid) -> int:
     """Count the announced drains that begin before a job that starts now is expected to end.
 
