@@ -157,6 +157,9 @@ _WEEKLY: Sequence[_Column] = (
 
 def _rows(by: str, table: pl.DataFrame, columns: Sequence[_Column]) -> Table:
     laid_out = _table(f"by {by}", [title for title, _, _ in columns])
+    laid_out.collapse_padding = True
+    # Where room is short, long names take more lines; numbers are never cut.
+    laid_out.columns[0].no_wrap, laid_out.columns[0].overflow = False, "fold"
     for row in table.iter_rows(named=True):
         label = row[by] if len(row[by]) <= _LONGEST_LABEL else f"{row[by][: _LONGEST_LABEL - 1]}…"
         laid_out.add_row(Text(label), *(write(row[key]) for _, key, write in columns))

@@ -1,13 +1,17 @@
 """Breakdowns, histograms, weeks and passes against counting one by one."""
 
+import io
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from mlsim.analysis import metrics
+from mlsim.analysis.metrics_tables import breakdown_table
 from mlsim.record import Passes
 from tests.reference import metrics as slow
 from tests.reference.runs import Job, jobs_of, rejected
@@ -86,6 +90,17 @@ def test_groups_are_called_by_their_names():
         "same (12)",
     ]
     assert metrics.breakdown(jobs, "group", names=names)["group"].to_list() == ["unknown", "3", "7", "12"]
+
+
+def test_long_names_cut_no_numbers_from_the_screen():
+    jobs = made([Job(0, 271_234, 271_235, 9_000_000)] * 3, [3, 4, 4])
+    names = {"user": {3: "a name that is far too long for the screen", 4: "of middling length"}}
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(breakdown_table(metrics.breakdown(jobs, "user", names=names), "user"))
+    first, *rest = [line for line in console.file.getvalue().splitlines() if "27,12" in line]
+    assert first.count("27,12") == len(re.findall(r"27,12\d(?!\d)", first))
+    assert "a name that" in console.file.getvalue().replace("\n", " ")
+    assert "of middling" in rest[0]
 
 
 def test_what_the_workload_does_not_say_is_one_group():
