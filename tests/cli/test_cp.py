@@ -47,7 +47,7 @@ def test_mistakes(mlsim, small: Path):
     assert not (small / "x.jsonl").exists()
     (small / "bad.jsonl").write_text('{"now": 1}\n')
     for path, names, set_, words in (
-        ("no.jsonl", ["cp"], None, "no.jsonl: cannot be read"),
+        ("no.jsonl", ["cp"], None, "no.jsonl: there is no such file"),
         ("bad.jsonl", ["cp"], None, "bad.jsonl, line 1: no 'resources'"),
         ("bad.jsonl", ["best"], None, "--dispatcher best: allowed: cp, hcp19"),
         ("bad.jsonl", ["cp"], ["jobs=0"], "--set jobs: 0 is too small"),

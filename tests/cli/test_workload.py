@@ -123,7 +123,7 @@ def test_the_same_command_gives_the_same_bytes(profile, small):
             ("constant", "--mean", "3", "-n", "9", "-o", "c.npy", "--reference-speed", "3 s"),
             "--reference-speed: '3 s' is a time, not a speed",
         ),
-        (("file", "--path", "none.npy", "-o", "c.npy"), "none.npy: the costs cannot be read: No such file"),
+        (("file", "--path", "none.npy", "-o", "c.npy"), "none.npy: there is no such file"),
         (("file", "-o", "c.npy"), "--path: missing"),
     ],
 )

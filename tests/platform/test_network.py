@@ -210,7 +210,7 @@ def test_edge_lists_that_cannot_be_used(tmp_path: Path, line: str, message: str)
 
 def test_an_edge_list_that_is_not_there(tmp_path: Path) -> None:
     config = NetworkConfig.model_validate({"topology": "edge-list", "path": "x"})
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="x: there is no such file"):
         Network.from_config(config, ["n0"], tmp_path / "x")
 
 

@@ -80,7 +80,9 @@ class PlanningSystem:
                     self.fail(outage.node)
             while to_come and to_come[0].submit == now:
                 job = to_come.pop(0)
-                nodes = self.allocate(self.nodes, job.units, job.request, list(self.nodes.capacity))
+                nodes = self.allocate(
+                    self.nodes, job.units, job.request, list(self.nodes.capacity), job.number
+                )
                 if nodes is None or self.cost(nodes, job.request) > self.highest() + 1e-4:
                     job.state = "rejected"
                 else:
@@ -158,7 +160,7 @@ class PlanningSystem:
 
     def place(self, job: Job, begin: float, planned=()) -> list[int] | None:
         free = self.free_for(begin, job.estimate, planned)
-        nodes = self.allocate(self.nodes, job.units, job.request, free)
+        nodes = self.allocate(self.nodes, job.units, job.request, free, job.number)
         if nodes is None or self.cost(nodes, job.request) > self.watts_left(begin, planned) + 1e-4:
             return None
         return nodes

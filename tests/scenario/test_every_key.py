@@ -33,13 +33,13 @@ SWF = """\
 7 20 -1 40 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1
 8 25 -1 30 16 -1 -1 16 60 -1 1 4 3 3 1 1 -1 -1
 9 30 -1 60 2 -1 -1 2 60 -1 5 4 3 3 2 1 -1 -1
-10 35 -1 60 2 -1 -1 2 80 -1 0 1 1 1 1 1 8 40
+10 35 -1 60 2 -1 -1 2 80 -1 0 1 1 1 1 1 9 40
 11 40 -1 10 -1 -1 -1 -1 50 -1 1 2 1 2 1 1 -1 -1
 12 50 -1 400 3 -1 -1 3 3000 -1 1 2 1 2 2 1 -1 -1
 13 60 -1 30 6 -1 -1 6 90 -1 1 1 1 1 1 1 -1 -1
 14 61 -1 30 1 -1 -1 1 35 -1 1 1 1 1 2 1 -1 -1
 15 62 -1 200 2 -1 -1 2 250 -1 1 3 2 1 1 1 -1 -1
-16 300 0 10 1 -1 -1 1 20 -1 1 3 2 1 1 1 -1 -1
+16 300 0 10 1 -1 -1 1 20 -1 1 3 2 1 1 1 1 5
 17 604790 5 100 5 -1 -1 5 900 -1 1 1 1 1 1 1 -1 -1
 18 604800 5 50 5 -1 -1 5 800 -1 1 2 1 1 1 1 -1 -1
 19 604801 5 20 3 -1 -1 3 40 -1 1 2 1 1 1 1 -1 -1
@@ -258,8 +258,8 @@ CASES: dict[str, Case] = {
     "batch.backfill": Case({}, "easy"),
     "batch.backfill_order": Case(EASY, "LPF"),
     "batch.reservations": Case(NARROW | EASY, 3),
-    "batch.easy": Case(NARROW | EASY, "batsched"),
-    "batch.compression": Case(NARROW | CONSERVATIVE, "one-round"),
+    "batch.easy": Case(EASY, "accasim"),
+    "batch.compression": Case(CONSERVATIVE, "one-round"),
     "batch.ties": Case(EASY, "per-event"),
     "batch.allocator": Case({}, "worst-fit"),
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from mlsim.errors import OutputError
 from mlsim.workload import Field, read_swf, write_swf
+from mlsim.workload.fields import SCHEDULED
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
-times = st.one_of(st.just(-1.0), st.floats(0, 1e300))
+times = st.one_of(st.just(-1.0), st.floats(0, 2**53, exclude_max=True))
 whole = st.integers(-(2**53), 2**53).map(float)
 
 
@@ -20,6 +21,8 @@ def values_of(field: Field) -> st.SearchStrategy[float]:
         return whole.map(abs)
     if field in (Field.SUBMIT_TIME, Field.RUN_TIME):
         return times
+    if field in SCHEDULED:
+        return st.one_of(times, st.floats(max_value=0, allow_infinity=False))
     return whole if field.is_whole else numbers
 
 
