@@ -262,19 +262,33 @@ def writing(directory: Path) -> Iterator[None]:
 def check_target(directory: Path) -> None:
     """Refuse, before any work is done, a directory that results cannot be written to."""
     try:
-        if directory.exists() or directory.is_symlink():
-            raise InputError(
-                f"{directory}: already exists; a run never overwrites anything. "
-                "Give another --out, or move it away."
-            )
-        parent = _first_existing(directory.parent)
-        if not parent.is_dir():
-            raise InputError(f"{directory}: {parent} is not a directory. Give another --out.")
+        is_taken = directory.exists() or directory.is_symlink()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{str(directory)[:200]!r}: {reason}. Give another --out.") from error
+        raise _cannot_be(directory, error) from error
+    if is_taken:
+        raise InputError(
+            f"{directory}: already exists; a run never overwrites anything. "
+            "Give another --out, or move it away."
+        )
+    _check_parent(directory)
+
+
+def _check_parent(directory: Path) -> None:
+    """Refuse a directory that cannot be made where it is to be, whether it is there or not."""
+    try:
+        parent = _first_existing(directory.parent)
+        is_directory = parent.is_dir()
+    except (OSError, ValueError) as error:
+        raise _cannot_be(directory, error) from error
+    if not is_directory:
+        raise InputError(f"{directory}: {parent} is not a directory. Give another --out.")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(f"{directory}: no permission to write in {parent}. Give another --out.")
+
+
+def _cannot_be(directory: Path, error: OSError | ValueError) -> InputError:
+    reason = getattr(error, "strerror", None) or error
+    return InputError(f"{str(directory)[:200]!r}: {reason}. Give another --out.")
 
 
 def _first_existing(path: Path) -> Path:
@@ -284,8 +298,10 @@ def _first_existing(path: Path) -> Path:
 
 
 def _reserve(out: Path | NextFree, done: bool) -> Place:
-    if not done:
-        check_target(out if isinstance(out, Path) else next(p for p in out.numbered() if not p.exists()))
+    if not done and isinstance(out, Path):
+        check_target(out)
+    elif not done and isinstance(out, NextFree):
+        _check_parent(next(out.numbered()))  # whether a number is free is only known when it is reserved
     made: list[Path] = []
     while True:
         try:
