@@ -352,6 +352,16 @@ def test_drains_that_are_over_shut_nothing():
     assert starts(jobs, 3, drain(2, 8, 10), backfill="easy") == [0, 4, 1, 11, 20, 22]
 
 
+def test_reservations_move_forward_when_the_return_of_a_node_becomes_known():
+    # Node 0 fails at 3 and is drained from 5 to 12, so at 4 job 1 is promised 20, the end of job 0 on node 1.
+    # From the repair at 8 on 12 is known: job 1 moves there before job 2 comes.
+    jobs = block([0, 4, 9], [20, 3, 3], [20, 3, 3], [1, 1, 1])
+    failures = [{"node": 0, "at": 3, "repair": 5}]
+    rule = {"backfill": "conservative", "failures": failures, "on_failure": "die"}
+    first = [{"nodes": 0, "start": 0, "end": 1}]  # so that job 0 is on node 1
+    assert starts(jobs, 2, drain(0, 5, 12), *first, **rule) == [0, 12, 15]
+
+
 def test_two_drains_of_a_node_and_a_failure_meanwhile():
     # Drained 5-8 and 7-10, and fails 9-11: nobody knows of the repair, so 10 is a promise no more.
     jobs = block([0, 6, 6, 9.5], [5, 2, 4, 9], [5, 2, 4, 9], [1, 2, 1, 1])

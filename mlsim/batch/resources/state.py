@@ -392,7 +392,10 @@ class ResourceState(BatchState):
         """Note when a node is expected to be in use: known only where announced drains are all there is."""
         reasons, drained = self._down[node], self._drained[node]
         known = self._drained_until[node] if reasons == drained else np.inf
-        self.grid.back[node] = known if reasons > 0 else -np.inf
+        back = known if reasons > 0 else -np.inf
+        if back < self.grid.back[node]:
+            self._counts[EARLY] = 1  # reservations may move forward
+        self.grid.back[node] = back
 
     def _free_units(self, node: int) -> int:
         """Give what a node in use adds to the free units: one if it is given whole, else its free cores."""
