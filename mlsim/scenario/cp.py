@@ -54,7 +54,7 @@ class QueueWaitsKind(Kind[QueueWaits]):
         for queue, wait in value.items():
             try:
                 pair = (int(str(queue)), float(wait))
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise ValueError(f"{shown(queue)}: {shown(wait)}; allowed: {self.allowed}") from error
             if not 0 <= pair[1] < math.inf:
                 raise ValueError(f"{queue}: {shown(wait)}; allowed: {self.allowed}")

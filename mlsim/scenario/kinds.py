@@ -15,6 +15,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mlsim.scenario.hints import nearest, shown
+from mlsim.scenario.units import nearest_float
 from mlsim.scenario.words import Word
 
 __all__ = [
@@ -135,7 +136,7 @@ class Number(Kind[float]):
         """Read a number within the limits."""
         if not isinstance(value, Real) or isinstance(value, bool):
             raise ValueError(f"{shown(value)} is not a number; allowed: {self.allowed}")
-        number = float(value)
+        number = nearest_float(value)
         above = self.low <= number if self.low_belongs else self.low < number
         below = number <= self.high if self.high_belongs else number < self.high
         if not (above and below and math.isfinite(number)):

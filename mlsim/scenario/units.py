@@ -181,10 +181,7 @@ def parse_value(value: object, *dimensions: Dimension) -> tuple[float, str]:
 
 def _read(value: object, dimensions: tuple[Dimension, ...]) -> tuple[float, Dimension]:
     if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            return float(value), dimensions[0]
-        except OverflowError:
-            return math.inf, dimensions[0]
+        return nearest_float(value), dimensions[0]
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(_refusal(value, "", dimensions))
@@ -195,6 +192,14 @@ def _read(value: object, dimensions: tuple[Dimension, ...]) -> tuple[float, Dime
         if unit in dimension.spellings:
             return float(number * _factor(unit, dimension.base)), dimension
     raise ValueError(_refusal(value, unit, dimensions))
+
+
+def nearest_float(value: Real) -> float:
+    """Return a number as a float; a whole number that no float can hold becomes an infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def _allowed(dimensions: tuple[Dimension, ...]) -> str:

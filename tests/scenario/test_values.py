@@ -176,7 +176,7 @@ def test_numbers_between_limits() -> None:
     share = Number(0, 1, high_belongs=False)
     assert share.parse(0) == 0.0
     assert Number(0, 1, low_belongs=False).parse(1) == 1.0
-    for wrong in (-0.1, 1, math.nan, math.inf):
+    for wrong in (-0.1, 1, math.nan, math.inf, 10**400, -(10**400)):
         with pytest.raises(ValueError, match="is out of range; allowed: a number, 0 or more and less than 1"):
             share.parse(wrong)
     with pytest.raises(ValueError, match="is not a number"):

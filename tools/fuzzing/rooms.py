@@ -179,8 +179,9 @@ class _LoopOptions(Room):
         yield [
             "loop",
             "--json",
-            *(f"{key}={value}" for key, value in self._options.items() if key != "--costs"),
+            *(f"{key}={value}" for key, value in self._options.items() if key not in ("--costs", "--run-time")),
         ]
+        yield ["loop", "--json", "--pes=2x4", "--iterations=200", "--profile=job", "--run-time=10 s"]
 
     def case(self, directory: Path, draw: Draw) -> Arguments:
         arguments = ["loop", "--json"]

@@ -86,6 +86,7 @@ def test_options_that_nobody_reads(jobs: Path):
         ({"dispatcher": "cp", "policy": "SAF"}, "read by dispatcher queue only"),
         ({"dispatcher": "cp", "cp": {"workers": 2}}, "read with deterministic: off only"),
         ({"dispatcher": "pcp1", "cp": {"ewt": {"x": 5}}}, "numbers of queues"),
+        ({"dispatcher": "pcp1", "cp": {"ewt": {1: 10**400}}}, "numbers of queues"),
     ):
         with pytest.raises(InputError, match=words):
             scenario(jobs, **batch)
