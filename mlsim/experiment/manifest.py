@@ -20,6 +20,7 @@ from mlsim.errors import InputError
 
 __all__ = [
     "MANIFEST",
+    "DamagedError",
     "Findings",
     "check_read",
     "expects_manifest",
@@ -55,7 +56,7 @@ class Findings:
     foreign: tuple[str, ...]
 
 
-class _DamagedError(Exception):
+class DamagedError(Exception):
     """A file is not what was written."""
 
 
@@ -73,14 +74,17 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
 
 
 def write_manifest(directory: Path) -> None:
-    """Write the manifest of all that is in a directory; anew if there is one."""
-    (directory / MANIFEST).unlink(missing_ok=True)
-    content: dict[str, Any] = {
-        "schema_version": _VERSION,
-        "algorithm": _ALGORITHM,
-        "files": {name: _checksum(directory / name) for name in _files(directory)},
-    }
+    """Write the manifest of all that is in a directory; anew if there is one.
+
+    Raises
+    ------
+    DamagedError
+        If there is a ``summary.json`` that is none.
+    """
+    files = {name: _checksum(directory / name) for name in _files(directory) if name != MANIFEST}
+    content: dict[str, Any] = {"schema_version": _VERSION, "algorithm": _ALGORITHM, "files": files}
     content["checksum"] = _digest(json_text(content))
+    (directory / MANIFEST).unlink(missing_ok=True)
     (directory / MANIFEST).write_text(json_text(content), encoding="utf-8")
 
 
@@ -162,7 +166,7 @@ def expects_manifest(directory: Path) -> bool:
     """Whether a summary was written together with a manifest."""
     try:
         return "checksum" in _object(directory / _SUMMARY).get("self", {})
-    except (_DamagedError, TypeError):
+    except (DamagedError, TypeError):
         return False
 
 
@@ -181,15 +185,15 @@ def _recorded(directory: Path) -> dict[str, str] | None:
                 f"{_VERSION}"
             )
         if own != _digest(json_text(content)) or not isinstance(files, dict):
-            raise _DamagedError
+            raise DamagedError
         for name, digest in files.items():
             if (
                 not isinstance(digest, str)
                 or PurePosixPath(name).is_absolute()
                 or ".." in PurePosixPath(name).parts
             ):
-                raise _DamagedError
-    except _DamagedError as error:
+                raise DamagedError
+    except DamagedError as error:
         raise InputError(
             f"{path}: is damaged, so which files are whole cannot be told. Run the scenario again."
         ) from error
@@ -202,9 +206,9 @@ def _object(path: Path) -> dict[str, Any]:
         data = read_bytes(path, most=_MOST_BYTES, stream=False)
         content = json.loads(data.decode("utf-8"))
         if not isinstance(content, dict) or json_text(content).encode() != data:
-            raise _DamagedError
+            raise DamagedError
     except (InputError, OSError, ValueError, RecursionError) as error:
-        raise _DamagedError from error
+        raise DamagedError from error
     return content
 
 
@@ -227,7 +231,7 @@ def _walk(directory: Path, place: PurePosixPath) -> Iterator[str]:
 def _is(directory: Path, name: str, digest: str) -> bool:
     try:
         return _checksum(directory / name) == digest
-    except (OSError, _DamagedError):
+    except (OSError, DamagedError):
         return False
 
 
@@ -237,7 +241,7 @@ def _checksum(path: Path) -> str:
     try:
         file = open_file(path)
     except InputError as error:
-        raise _DamagedError from error  # a pipe or a device, reading of which may not end
+        raise DamagedError from error  # a pipe or a device, reading of which may not end
     with file:
         return hashlib.file_digest(file, _ALGORITHM).hexdigest()
 
@@ -248,7 +252,7 @@ def _summary_checksum(path: Path) -> str:
     if isinstance(content.get("self"), dict):
         own = content["self"].pop("checksum", None)
         if own != _digest(json_text(content)):
-            raise _DamagedError
+            raise DamagedError
         del content["self"]
     return _digest(json_text(content))
 

@@ -6,7 +6,7 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ __all__ = ["ROOMS", "Room"]
 
 Draw = np.random.Generator
 Arguments = list[str]
+_MANIFEST = "manifest.json"
 
 
 class Room(ABC):
@@ -176,11 +177,8 @@ class _LoopOptions(Room):
 
     def controls(self, directory: Path) -> Iterator[Arguments]:  # noqa: ARG002  (it is there)
         yield ["loop", "--json", "loop.yaml"]
-        yield [
-            "loop",
-            "--json",
-            *(f"{key}={value}" for key, value in self._options.items() if key not in ("--costs", "--run-time")),
-        ]
+        with_mean = {key: self._options[key] for key in self._options if key not in ("--costs", "--run-time")}
+        yield ["loop", "--json", *(f"{key}={value}" for key, value in with_mean.items())]
         yield ["loop", "--json", "--pes=2x4", "--iterations=200", "--profile=job", "--run-time=10 s"]
 
     def case(self, directory: Path, draw: Draw) -> Arguments:
@@ -206,9 +204,9 @@ def _changed(value: str, draw: Draw) -> str:
 
 
 class _Runs(Room):
-    """Run directories with one damaged file."""
+    """Run directories with one damaged file; the manifest tells it, is forged, or is missing."""
 
-    _commands = ("metrics one", "metrics one --by user", "compare one other")
+    _commands = ("metrics one", "metrics one --by user", "compare one other", "check one")
 
     def prepare(self, directory: Path) -> None:
         super().prepare(directory)
@@ -224,7 +222,20 @@ class _Runs(Room):
         content = mutated(path.read_bytes(), draw, text=path.suffix != ".parquet")
         path.unlink()  # it may be shared with other cases
         path.write_bytes(content)
+        way = int(draw.integers(3))
+        if way == 1 and path.name != _MANIFEST:
+            _forge(directory / "one")
+        elif way == 2:  # a run of an mlsim that wrote none
+            (directory / "one" / _MANIFEST).unlink()
         return self._commands[int(draw.integers(len(self._commands)))].split()
+
+
+def _forge(run: Path) -> None:
+    """Write the manifest of a damaged run anew, so that what reads the files meets the damage."""
+    from mlsim.experiment.manifest import DamagedError, write_manifest
+
+    with suppress(DamagedError):  # what is no summary has no checksum
+        write_manifest(run)
 
 
 class _RcaLines(Room):
