@@ -18,6 +18,19 @@ TECHNIQUES = ["STATIC", "SS", "GSS", "TSS", "FAC2", "AF"]
 needs_requests = pytest.mark.skipif(not REQUESTS, reason="the simulator has no requests")
 
 
+@st.composite
+def dependent(draw: st.DrawFn, independent: st.SearchStrategy[Study]) -> Study:
+    """Let some jobs wait for others, earlier or later in the log, without circles."""
+    study = draw(independent)
+    rank = draw(st.permutations(range(1, len(study.rows) + 1)))  # a job waits for those before it only
+    rows = list(study.rows)
+    for place in range(1, len(rank)):
+        chosen = draw(st.lists(st.sampled_from(rank[:place]), max_size=2, unique=True))
+        after = tuple((job, draw(st.booleans()), draw(quarters(0, 4))) for job in chosen)
+        rows[rank[place] - 1] = rows[rank[place] - 1]._replace(after=after)
+    return replace(study, rows=tuple(rows))
+
+
 def quarters(low: int, high: int) -> st.SearchStrategy[float]:
     return st.integers(low, high).map(lambda k: k / 4)
 
@@ -336,4 +349,18 @@ def test_failures_while_nodes_are_lent(workplace, study):
 @settings(deadline=None, max_examples=examples(50))
 @given(st.booleans().flatmap(lambda requests: studies(requests=requests, failures=True)))
 def test_failures(workplace, study):
+    assert_same(study, workplace)
+
+
+@settings(deadline=None, max_examples=examples(50))
+@given(
+    st.one_of(
+        dependent(studies()),
+        dependent(studies(requests=True)),
+        dependent(studies(requests=True, failures=True)),
+        dependent(lending_studies()),
+    )
+)
+def test_dependencies(workplace, study):
+    """Jobs that wait for others, which give their nodes up early, fail, or are killed."""
     assert_same(study, workplace)

@@ -448,6 +448,14 @@ def test_a_signal_within_a_plugin_stops_the_simulation(plugin, of_command, famil
         simulate(HARDWARE, three_jobs(), **{family: plugin(ASKED[family].format(ask))})
 
 
-def test_ctrl_c_in_a_program_that_uses_the_library_is_the_users(plugin):
-    with pytest.raises(KeyboardInterrupt):
-        simulate(HARDWARE, three_jobs(), policy=plugin(ASKED["policy"].format("raise KeyboardInterrupt")))
+@pytest.mark.parametrize(
+    ("handler", "raised"), [(signal.default_int_handler, KeyboardInterrupt), (signal.SIG_IGN, InputError)]
+)
+def test_ctrl_c_in_a_program_that_uses_the_library_is_the_users(plugin, handler, raised):
+    """Where the program ignores Ctrl-C, as one in the background does, only the plugin can have raised it."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(raised):
+            simulate(HARDWARE, three_jobs(), policy=plugin(ASKED["policy"].format("raise KeyboardInterrupt")))
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -59,11 +59,13 @@ class Machine:
         self.promised: dict[tuple[int, int], Run] = {}  # (owner's id, node): for whom
         self.claims: dict[int, list[Run]] = {}  # node: who has yielded it, the last one last
         self.shares: dict[int, list[Fraction]] = {}  # executable: idle shares of its completed runs
+        self.ends: dict[int, tuple[Fraction, str]] = {}  # job that has ended for good: when, and its state
 
     def simulate(self, jobs: list[Job]) -> list[Run]:
         self.last = {job.id: Run(job) for job in sorted(jobs, key=lambda job: (job.submit, job.id))}
         for run in self.last.values():
-            self.later(run.job.submit, SUBMIT, lambda run=run: self.submit(run))
+            if not run.job.after:
+                self.later(run.job.submit, SUBMIT, lambda run=run: self.submit(run))
         for failure in self.rules.failures:
             self.later(failure.at, FAIL, lambda failure=failure: self.fail(failure))
         for drain in self.rules.drains:
@@ -104,11 +106,31 @@ class Machine:
     # Submissions, starts and ends
 
     def submit(self, run: Run) -> None:
+        run.eligible = self.env.now
         if run.job.units > len(self.platform.cores):
-            run.state = "rejected"
+            self.reject(run)
             return
         self.queue.append(run)
+        self.queue.sort(key=lambda run: (run.eligible, run.job.submit, run.job.id))
         self.need_pass()
+
+    def reject(self, run: Run) -> None:
+        run.state = "rejected"
+        self.note_end(run)
+
+    def note_end(self, ended: Run) -> None:
+        """Submit the jobs for which this was the last one to wait for, or turn them away."""
+        self.ends[ended.job.id] = self.env.now, ended.state
+        for run in list(self.last.values()):
+            after = run.job.after
+            if ended.job.id not in [job for job, _, _ in after] or run.state == "rejected":
+                continue
+            if any(must and self.ends.get(job, (0, "completed"))[1] != "completed" for job, must, _ in after):
+                self.reject(run)
+            elif all(job in self.ends for job, _, _ in after):
+                allowed = max(self.ends[job][0] + Fraction(think) for job, _, think in after)
+                due = max(Fraction(run.job.submit), allowed)
+                self.later(due - self.env.now, SUBMIT, lambda run=run: self.submit(run))
 
     def start(self, run: Run, nodes: list[int]) -> None:
         now = self.env.now
@@ -157,6 +179,8 @@ class Machine:
             self.note_history(run)
             if self.rules.rca:
                 self.send("job-completed", run, -1, lambda: None)
+        if state != "failed":
+            self.note_end(run)
         self.need_pass()
 
     def note_history(self, run: Run) -> None:
@@ -196,6 +220,8 @@ class Machine:
             self.finish(run, "failed")
             if self.rules.restart and len(run.earlier) < self.rules.max_restarts:
                 self.start_again(run)
+            else:
+                self.note_end(run)
         self.need_pass()
         if failure.repair is not None:
             self.later(failure.repair, REPAIR, lambda: self.repair(node))
@@ -207,9 +233,9 @@ class Machine:
         self.need_pass()
 
     def start_again(self, run: Run) -> None:
-        again = self.last[run.job.id] = Run(run.job, earlier=(*run.earlier, run))
+        again = self.last[run.job.id] = Run(run.job, earlier=(*run.earlier, run), eligible=run.eligible)
         self.queue.append(again)
-        self.queue.sort(key=lambda run: (run.job.submit, run.job.id))
+        self.queue.sort(key=lambda run: (run.eligible, run.job.submit, run.job.id))
 
     def drain(self, drain: Drain) -> None:
         self.free.discard(drain.node)
@@ -263,7 +289,7 @@ class Machine:
                 fitting = [run for run in fitting if self.is_harmless(run)]
             if not fitting:
                 return
-            run = min(fitting, key=lambda run: (run.job.estimate, run.job.submit, run.job.id))
+            run = min(fitting, key=lambda run: (run.job.estimate, run.eligible, run.job.submit, run.job.id))
             run.backfilled = run is not self.queue[0]
             self.start(run, room[: run.job.units])
 

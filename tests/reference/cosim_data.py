@@ -20,6 +20,7 @@ class Job:
     units: int
     costs: tuple[Number, ...]
     executable: int = -1
+    after: tuple[tuple[int, bool, Number], ...] = ()  # job, whether it must complete, think time
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Run:
     job: Job
     state: str = "waiting"  # then running; then completed, killed, failed; or rejected
     earlier: tuple[Run, ...] = ()  # attempts that failures ended
+    eligible: Number = 0  # when it was in the queue first
     start: Fraction | None = None
     end: Fraction | None = None
     backfilled: bool = False

@@ -37,6 +37,7 @@ class Row(NamedTuple):
     estimate: float
     units: int
     executable: int = -1
+    after: tuple[tuple[int, bool, float], ...] = ()  # job, whether it must complete, think time
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def by_reference(study: Study) -> Result:
         scale = work / sum(Fraction(cost) for cost in study.costs)
         costs = tuple(Fraction(cost) * scale for cost in study.costs)
         submit = Fraction(row.submit) - Fraction(origin)
-        jobs.append(Job(job_id, submit, row.estimate, row.units, costs, row.executable))
+        jobs.append(Job(job_id, submit, row.estimate, row.units, costs, row.executable, row.after))
     runs, messages = cosim.simulate(jobs, study.platform, study.rules)
     number = {run.job.id: k for k, run in enumerate(runs)}
     return Result(
@@ -109,9 +110,12 @@ def _message_rows(message: Message, job: int) -> list[tuple[Any, ...]]:
 
 def scenario_of(study: Study, directory: Path) -> dict[str, Any]:
     """Write the files of a scenario, and give its mapping."""
-    lines = ["job_id,submit_time,run_time,estimate,processors,executable"]
+    lines = ["job_id,submit_time,run_time,estimate,processors,executable,dependencies"]
     for job_id, row in enumerate(study.rows, start=1):
-        lines.append(f"{job_id},{row.submit},{row.run},{row.estimate},{row.units},{row.executable}")
+        after = ";".join(
+            f"{'afterok' if must else 'afterany'}:{job}+{think}s" for job, must, think in row.after
+        )
+        lines.append(f"{job_id},{row.submit},{row.run},{row.estimate},{row.units},{row.executable},{after}")
     (directory / "jobs.csv").write_text("\n".join(lines) + "\n")
     np.save(directory / "costs.npy", np.array(study.costs, np.float64))
     platform, rules = study.platform, study.rules
@@ -131,7 +135,11 @@ def scenario_of(study: Study, directory: Path) -> dict[str, Any]:
             "network": {"latency": float(platform.between), "intra_node_latency": float(platform.within)},
             **_failures(rules),
         },
-        "workload": {"path": "jobs.csv", "mapping": "node"},
+        "workload": {
+            "path": "jobs.csv",
+            "mapping": "node",
+            "dependencies": any(row.after for row in study.rows),
+        },
         "batch": {
             "backfill": "easy" if rules.easy else "none",
             "on_overrun": "kill" if rules.kill else "extend",
