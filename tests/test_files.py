@@ -13,7 +13,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mlsim._files import expanded, is_file, json_of, memory_limit, named, open_file, read_bytes, read_text
+from mlsim._files import (
+    expanded,
+    is_file,
+    json_of,
+    memory_limit,
+    named,
+    open_file,
+    parquet,
+    read_bytes,
+    read_text,
+)
 from mlsim._files.npy import read_npy
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
@@ -183,6 +193,25 @@ def test_what_others_write_meanwhile_is_not_lost(capfd) -> None:
 def test_a_signal_passes_through() -> None:
     with pytest.raises(KeyboardInterrupt), refusing_damage("x"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_parquet_that_would_end_the_process_ends_another(tmp_path: Path, monkeypatch, as_file: bool) -> None:
+    """Polars asks for what a damaged length says, and whoever does not get that is ended."""
+    monkeypatch.setattr(parquet, "_READ_ALL", "import os; os.abort()")
+    path = tmp_path / "jobs.parquet"
+    pl.DataFrame({"a": [1]}).write_parquet(path)
+    with pytest.raises(InputError, match=r"jobs\.parquet: .*the file is damaged .* ended by signal 6"):
+        parquet.check_apart(path, path if as_file else path.read_bytes())
+
+
+def test_parquet_that_is_whole_or_refused_in_words_ends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    pl.DataFrame({"a": [1]}).write_parquet(path)
+    parquet.check_apart(path, path)
+    parquet.check_apart(path, b"no table at all")
+    with pytest.raises(InputError, match=r"no\.parquet"):
+        parquet.check_apart(path, tmp_path / "no.parquet")
 
 
 def test_parquet_from_files_and_from_bytes(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 Polars is written in Rust. A damaged file may make a part of it *panic*: that is no ``Exception`` in Python,
 and its text goes straight to the process' standard error. Here it is caught, and its text is held back.
+Where damage asks for more memory than there is, the process that reads is ended without more ado: files that
+nothing vouches for are read by another one first (:func:`check_apart`).
 """
 
 from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,11 +23,49 @@ import polars as pl
 from mlsim._files.opening import named, open_file
 from mlsim.errors import InputError
 
-__all__ = ["read_columns", "read_metadata", "read_schema", "refusing_damage"]
+__all__ = ["check_apart", "read_columns", "read_metadata", "read_schema", "refusing_damage"]
 
 T = TypeVar("T")
 Source = Path | bytes
 _LONGEST_REASON = 200
+_READ_ALL = """
+import io, resource, sys, polars
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # nothing is left behind
+for path in sys.argv[1:] or [io.BytesIO(sys.stdin.buffer.read())]:
+    try:
+        polars.read_parquet(path)
+    except BaseException:
+        continue  # whoever reads it in earnest says what is wrong
+"""
+
+
+def check_apart(place: Path, *sources: Source) -> None:
+    """Read files to the end in a process of its own, which damage may end instead of this one.
+
+    Parameters
+    ----------
+    place
+        What they are called in the message.
+    *sources
+        Paths, or what one file holds.
+
+    Raises
+    ------
+    InputError
+        If that process was ended by a signal.
+    """
+    paths = [str(source) for source in sources if isinstance(source, Path)]
+    for path in paths:
+        open_file(Path(path), "table in Parquet").close()  # pipes, devices and what must not be read
+    content = b"".join(source for source in sources if isinstance(source, bytes))
+    # -P: no module of the current directory stands for Polars.
+    command = [sys.executable, "-P", "-c", _READ_ALL, *paths]
+    ended = subprocess.run(command, input=content, capture_output=True, check=False).returncode
+    if ended < 0:
+        raise InputError(
+            f"{named(place)}: cannot be read as Parquet: the file is damaged (reading it in a process of its "
+            f"own ended by signal {-ended})"
+        )
 
 
 def read_schema(source: Source, place: Path) -> Mapping[str, Any]:

@@ -125,10 +125,14 @@ def read_run(directory: str | Path, label: str | None = None) -> StoredRun:
     InputError
         If the directory holds no run of jobs, or something of it cannot be read.
     """
+    from mlsim._files.parquet import check_apart
     from mlsim.record.reading import read_tables
 
     directory = expanded(directory)
     note = check_read(directory, leaving=_UNREAD)
+    if note:  # no checksum vouches for the tables
+        tables = (path for path in sorted(directory.glob("*.parquet")) if path.stem not in _UNREAD)
+        check_apart(directory, *tables)
     summary = _read_summary(directory)
     return StoredRun(
         label or name_runs([directory])[0],

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim._files.parquet import read_columns, read_metadata, read_schema, refusing_damage
+from mlsim._files.parquet import check_apart, read_columns, read_metadata, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, check_names, typed_column
@@ -64,6 +64,7 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     """
     path = Path(path)
     content = read_whole(path)
+    check_apart(path, content)
     names = list(read_schema(content, path))
     check_names(str(path), names)
     known = [name for name in names if name in KNOWN]
