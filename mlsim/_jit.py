@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
@@ -54,16 +55,53 @@ _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
+_IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
 @cache
 def _state_of_kernels(room: str) -> str:
-    """Fingerprint the sources of all kernels of a room, that is of a folder of the package."""
-    fingerprint = hashlib.blake2b(digest_size=8)
-    for path in sorted((_PACKAGE / room).rglob("*.py")):
-        source = path.read_bytes()
-        if b"mlsim._jit" in source:
-            fingerprint.update(source)
-    fingerprint.update(Path(__file__).read_bytes())
-    return fingerprint.hexdigest()
+    """Fingerprint what the kernels of a room, that is of a folder of the package, are made of."""
+    return _fingerprint(_PACKAGE, room)
+
+
+def _fingerprint(package: Path, room: str) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for _, source in sorted(_made_of(package, room).items()):
+        digest.update(source)
+    return digest.hexdigest()
+
+
+def _made_of(package: Path, room: str) -> dict[Path, bytes]:
+    """Read the sources of a room's kernels, and of the modules whose constants are compiled into them.
+
+    Those are what kernels import, and, inside the room, what that imports in turn.
+    """
+    inside = package / room
+    sources = {path: path.read_bytes() for path in inside.rglob("*.py")}
+    waiting = [path for path, source in sources.items() if b"mlsim._jit" in source]
+    found = {package / "_jit.py": (package / "_jit.py").read_bytes()}
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path] = sources[path] if path in sources else path.read_bytes()
+            if path.is_relative_to(inside):
+                waiting += _imported(package, found[path].decode())
+    return found
+
+
+def _imported(package: Path, source: str, of: Collection[str] | None = None) -> list[Path]:
+    """List the files of the package that a source imports; with ``of``, those that give it these names."""
+    files = []
+    head = source.split("\n__all__", 1)[0]  # imports stand before it, and looking at it alone is quick
+    for module, imported in _IMPORTS.findall(head):
+        names = set(re.findall(r"\w+", imported))
+        if of is not None and names.isdisjoint(of):
+            continue
+        place = package.joinpath(*module.split(".")[1:])
+        files += [place.with_suffix(".py"), *(place / f"{name}.py" for name in sorted(names))]
+        if of is None and (room := place / "__init__.py").is_file():
+            files += [room, *_imported(package, room.read_text(encoding="utf-8"), names)]
+    return [path for path in files if path.is_file()]
 
 
 @cache
