@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.errors import InputError
+
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel
 
@@ -118,15 +120,28 @@ def _solver(control: Control, fixed_search: bool, parameters: dict[str, Any]) ->
     return solver
 
 
-def _status(code: Any) -> Status:
+def _status(code: Any, model: CpModel) -> Status:
+    """Return how a search ended.
+
+    Raises
+    ------
+    InputError
+        If CP-SAT takes no model with such numbers.
+    """
     from ortools.sat.python import cp_model
 
+    if code == cp_model.MODEL_INVALID:
+        reason = model.validate().partition("\n")[0] or "it is invalid"
+        raise InputError(
+            f"CP-SAT does not take the model of a pass: {reason}; allowed: capacities, requests and times "
+            "whose sums stay below 2^63. Another dispatcher, such as hcp19, has no such limit."
+        )
     return {
         cp_model.OPTIMAL: Status.OPTIMAL,
         cp_model.FEASIBLE: Status.FEASIBLE,
         cp_model.INFEASIBLE: Status.INFEASIBLE,
         cp_model.UNKNOWN: Status.UNKNOWN,
-    }[code]  # MODEL_INVALID is an error of ours
+    }[code]
 
 
 def _answer(solver: Any, status: Status, before: Answer | None, extensions: int) -> Answer:
@@ -157,7 +172,7 @@ def _deterministic(
     while True:
         solver = _solver(control, fixed_search, parameters)
         solver.parameters.max_deterministic_time = step
-        status = _status(solver.solve(model))
+        status = _status(solver.solve(model), model)
         answer = _answer(solver, status, best, extensions)
         improved = answer.values is not None and (
             best is None or best.values is None or answer.objective < best.objective
@@ -230,7 +245,7 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        status = _status(solver.solve(model, best))
+        status = _status(solver.solve(model, best), model)
     finally:
         ended.set()
         watcher.join()

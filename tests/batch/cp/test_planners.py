@@ -16,7 +16,7 @@ from mlsim.batch.cp.filter import reduce
 from mlsim.batch.cp.instance import Instance
 from mlsim.batch.cp.learning import Experience
 from mlsim.batch.cp.plan import LATER, Plan, check_plan
-from mlsim.batch.cp.solving import Status
+from mlsim.batch.cp.solving import Control, Status, solve
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example
@@ -307,3 +307,15 @@ def test_json_there_and_back():
         Instance.from_json({"now": 1.0, "resources": []}, "line 3")
     with pytest.raises(InputError, match="allowed: 1 and more"):
         Instance.from_json(data | {"queued": data["queued"] | {"duration": [1, 0, 1]}})
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_numbers_that_cp_sat_does_not_take_are_named(deterministic: bool) -> None:
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    model.add(10**18 * model.new_int_var(0, 100, "x") + model.new_int_var(0, 9, "y") == 3)
+    with pytest.raises(
+        InputError, match="CP-SAT does not take the model of a pass: Possible integer overflow"
+    ):
+        solve(model, Control(deterministic=deterministic), fixed_search=False)
