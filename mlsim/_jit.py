@@ -53,8 +53,6 @@ if INTERPRETED:
 
 _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
-
-
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 

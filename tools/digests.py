@@ -23,13 +23,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import mlsim
+from mlsim.cli.main import app
+from mlsim.scenario.words import Technique
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-import mlsim  # noqa: E402  (the project must be on the path first)
-from mlsim.cli.main import app  # noqa: E402
-from mlsim.scenario.words import Technique  # noqa: E402
-
 Case = tuple[str, Path, dict[str, Any]]
 
 _LEFT_OUT = {"versions.json", "scenario.yaml", "manifest.json"}
@@ -49,6 +47,8 @@ def main() -> None:
     parser.add_argument("--logs", action="store_true")
     parser.add_argument("--only", default="", metavar="WORD", help="of a case's name")
     given = parser.parse_args()
+    if not Path(mlsim.__file__).is_relative_to(ROOT):
+        parser.error(f"Python imports {mlsim.__file__}, which is not of {ROOT}; use the Python of its .venv")
     cases = itertools.chain(_scenarios(), _loops(), _batch(), _mixed(), _logs() if given.logs else ())
     found = {name: _digests(path, overrides) for name, path, overrides in cases if given.only in name}
     if not given.file.exists():

@@ -63,8 +63,8 @@ def check_apart(place: Path, *sources: Source) -> None:
     ended = subprocess.run(command, input=content, capture_output=True, check=False).returncode
     if ended < 0:
         raise InputError(
-            f"{named(place)}: cannot be read as Parquet: the file is damaged (reading it in a process of its "
-            f"own ended by signal {-ended})"
+            f"{named(place)}: cannot be read as Parquet: the file is damaged or needs more memory than there "
+            f"is (reading it in a process of its own ended by signal {-ended})"
         )
 
 

@@ -199,7 +199,7 @@ def nearest_float(value: Real) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+        return -math.inf if value < 0 else math.inf
 
 
 def _allowed(dimensions: tuple[Dimension, ...]) -> str:
