@@ -23,15 +23,15 @@ from mlsim.application.choice import check_technique
 from mlsim.application.costs import CostProfiles
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
-from mlsim.batch.failing import OutagePlan
-from mlsim.batch.message_rows import message_rows
-from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.columns.occupancy import NODE, NODE_CORES
+from mlsim.batch.columns.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
+from mlsim.batch.events.failing import OutagePlan
 from mlsim.batch.plugins import check_plugins
-from mlsim.batch.power import PowerCap
-from mlsim.batch.replay import Replay
-from mlsim.batch.requests import Requests
+from mlsim.batch.recording.message_rows import message_rows
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
-from mlsim.batch.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -364,7 +364,7 @@ def _replayed(
     tell: Callable[[Progress], None] | None,
 ) -> Outcome:
     """Simulate in compiled code."""
-    batch = Replay(machine, scenario.batch, requests, tell)
+    batch = CompiledBatch(machine, scenario.batch, requests, tell)
     if workload.n_jobs >= _MANY_JOBS:
         give_back()
     marks: Counter[str] = Counter()
@@ -602,7 +602,7 @@ def _node_power(scenario: Scenario) -> NodePower | None:
 
 def _records(
     scenario: Scenario,
-    batch: BatchSystem | Replay,
+    batch: BatchSystem | CompiledBatch,
     machine: Machine,
     loops: _LoopApplications | None,
     log: MessageLog | None,
@@ -619,7 +619,7 @@ def _records(
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
         rejections=batch.rejections(),
-        **({} if isinstance(batch, Replay) else _of_simulator(batch)),
+        **({} if isinstance(batch, CompiledBatch) else _of_simulator(batch)),
     )
 
 
