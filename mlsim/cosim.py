@@ -64,8 +64,8 @@ from mlsim.scenario import (
     replay_obstacle,
     resolve_path,
 )
-from mlsim.scenario.demand import check_loop as check_loop_demand
-from mlsim.scenario.demand import check_workload
+from mlsim.scenario.whole.demand import check_loop as check_loop_demand
+from mlsim.scenario.whole.demand import check_workload
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, names_of, open_workload
 from mlsim.workload.dependencies import Dependencies, dependencies_of
 
