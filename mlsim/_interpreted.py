@@ -19,7 +19,7 @@ Array = TypeVar("Array")
 
 
 def follow_the_error_model() -> None:
-    """Let NumPy's numbers be divided by zero and overflow without a word, as in compiled kernels."""
+    """Silence NumPy's warnings of division by zero and overflow, as compiled kernels do."""
     np.seterr(divide="ignore", over="ignore", invalid="ignore")
 
 

@@ -104,7 +104,7 @@ def _imported(package: Path, source: str, of: Collection[str] | None = None) -> 
 
 @cache
 def _cache_directory(room: str) -> str:
-    """Give the first of these that can be written: NUMBA_CACHE_DIR, beside the package, the user's cache."""
+    """Return the first writable one of NUMBA_CACHE_DIR, a directory beside the package, the user's cache."""
     name = f"kernels-{room}-{_state_of_kernels(room)}"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     places = [_PACKAGE / "__pycache__", home / "mlsim"]
@@ -127,7 +127,7 @@ def _room_of(function: Callable[..., Any]) -> str:
 
 
 class _Announcer(event.Listener):
-    """Tells once per process that kernels are being compiled, and sums up the time spent."""
+    """Announces once per process that kernels are being compiled, and sums up the time spent."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -146,7 +146,7 @@ class _Announcer(event.Listener):
         self._depth += 1
 
     def cannot_keep(self, error: OSError) -> None:
-        """Tell once that compiled kernels cannot be written to disk."""
+        """Warn once that compiled kernels cannot be written to disk."""
         if not self._warned and not self.quiet:
             self._warned = True
             print(
@@ -205,7 +205,7 @@ def inner_kernel(function: F) -> F:
 
 
 def _forgive_full_disk(compiled: Any) -> None:
-    """Let a kernel that cannot be kept on disk work all the same; numba would fail."""
+    """Use a kernel that cannot be kept on disk all the same; numba would raise."""
     cache = compiled._cache
     save = cache.save_overload
 
@@ -262,7 +262,7 @@ def _borrowed(_typing: Any, array: Any) -> Any:
 
 
 borrowed: Callable[[Array], Array] = _for_kernels(_borrowed, _interpreted.borrowed)
-"""Give an array inside a kernel as one that does not own its memory; the caller must go on owning it.
+"""Return an array, inside a kernel, as one that is not reference-counted; its owner must outlive the call.
 
 Kernels count the references to every array that they hand to each other, with atomic additions. Where
 many small kernels share many arrays, that costs more than their work; borrowed arrays are not counted.
@@ -319,7 +319,7 @@ load_acquire: Callable[[int], int] = _for_kernels(_load_acquire, _interpreted.re
 store_release: Callable[[int, int], None] = _for_kernels(_store_release, _interpreted.refuse_atomics)
 """Write an int64 at an address; who reads it with :data:`load_acquire` sees all that was written before."""
 fetch_add: Callable[[int, int], int] = _for_kernels(_fetch_add, _interpreted.refuse_atomics)
-"""Add to an int64 at an address, and give what it was; nobody comes in between."""
+"""Add atomically to an int64 at an address, and return its former value."""
 
 
 def compile_seconds() -> float:

@@ -38,7 +38,7 @@ def keep_little() -> None:
 
 
 def let_go_of_compiler() -> None:
-    """Give back the memory in which the compiler's own code and constants stand (about 65 MB), on Linux.
+    """Release the memory of the compiler's own code and constants (about 65 MB), on Linux.
 
     They are in memory since kernels were loaded, and are hardly needed after that. Whatever is needed again
     comes back from its file by itself: only what was never written is let go of.
@@ -66,13 +66,13 @@ def _untouched_mappings(library: str) -> Iterator[tuple[int, int]]:
 
 
 def let_go_of_freed() -> None:
-    """Give back what the allocator keeps of freed memory, where it can be told to (glibc)."""
+    """Return freed memory that the allocator keeps to the system, where it can be told to (glibc)."""
     if hasattr(_libc(), "malloc_trim"):
         _libc().malloc_trim(0)
 
 
 def give_back() -> None:
-    """Give back the compiler's code, and the memory of everything that nobody refers to any more."""
+    """Release the compiler's code, and collect garbage, before a long simulation."""
     let_go_of_compiler()
     gc.collect()
     let_go_of_freed()

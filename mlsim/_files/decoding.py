@@ -101,7 +101,7 @@ def _is_deep(value: object) -> bool:
 
 
 def _children(value: object) -> Iterable[Any]:
-    """Give what a list or an object holds, texts and numbers left out."""
+    """Return the lists and objects that a JSON value holds directly."""
     if isinstance(value, dict):
         return [child for child in value.values() if isinstance(child, dict | list)]
     if isinstance(value, list):

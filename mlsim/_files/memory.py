@@ -17,7 +17,7 @@ _UNKNOWN = 4 << 30
 
 
 def memory_limit() -> int:
-    """Give the bytes that a process may use: $MLSIM_MEMORY (in GB), or else what the system allows.
+    """Return the bytes that this process may use: $MLSIM_MEMORY (in GB), or else what the system allows.
 
     That is the least of the physical memory, the limit of each control group (versions 1 and 2) that the
     process is in, and the limit of its address space.
@@ -49,7 +49,7 @@ def _address_space() -> Iterator[int]:
 
 
 def _of_groups() -> Iterator[int]:
-    """Give the limit of every control group from the process' own to the root."""
+    """Yield the memory limit, in bytes, of every control group from the process' own to the root."""
     for group, name in _groups():
         for place in (group, *group.parents):
             if not place.is_relative_to(_GROUPS):
@@ -63,7 +63,7 @@ def _of_groups() -> Iterator[int]:
 
 
 def _groups() -> Iterator[tuple[Path, str]]:
-    """Give the directories of the process' groups that limit memory, and the file's name there."""
+    """Yield the control groups that limit the process' memory: directory, and the limit's file name there."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def named(path: str | Path) -> str:
-    """Give a path for a message: on one line and not longer than one can read."""
+    """Return a path for a message: on one line, printable, shortened to 300 letters."""
     text = str(path)
     text = text if text.isprintable() else ascii(text)[1:-1]
     half = _LONGEST_NAME // 2
@@ -47,7 +47,7 @@ def named(path: str | Path) -> str:
 
 
 def expanded(path: str | Path) -> Path:
-    """Give a path with ``~`` and ``~user`` replaced by home directories.
+    """Return a path with ``~`` and ``~user`` replaced by home directories.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """Give a path without symbolic links.
+    """Return a path without symbolic links.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def _mode(path: Path) -> int:
 
 
 def most_held() -> int:
-    """Give the size in bytes up to which a file is held in memory as a whole: an eighth of the memory."""
+    """Return the bytes up to which a file is read into memory as a whole: an eighth of the memory."""
     return memory_limit() // _HELD_SHARE
 
 

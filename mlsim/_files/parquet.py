@@ -69,7 +69,7 @@ def check_apart(place: Path, *sources: Source) -> None:
 
 
 def read_schema(source: Source, place: Path) -> Mapping[str, Any]:
-    """Give the columns of a file and their types.
+    """Return the names and types of a file's columns.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def read_schema(source: Source, place: Path) -> Mapping[str, Any]:
 
 
 def read_metadata(source: Source, place: Path) -> Mapping[str, str]:
-    """Give the texts that a file has in its metadata; see :func:`read_schema`."""
+    """Return the key-value metadata of a file; see :func:`read_schema`."""
     return _read(source, place, pl.read_parquet_metadata)
 
 

@@ -75,7 +75,7 @@ def _side_by_side(
 
 
 def _good(metric: Mapping[str, Any], tolerance: float) -> list[bool]:
-    """Tell which values are the best or within the tolerance of it; none where that holds for all."""
+    """Return which values are the best or within the tolerance of it; none where that holds for all."""
     known = [value for value in metric["values"] if value is not None]
     if not metric["better"] or not known:
         return [False] * len(metric["values"])

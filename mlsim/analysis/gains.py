@@ -27,7 +27,7 @@ _SAME = 1e-6
 def started_on_released_nodes(
     occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
 ) -> NDArray[np.bool_]:
-    """Tell which jobs started on a node while a job that had released it was still running.
+    """Return which jobs started on a node while a job that had released it was still running.
 
     Parameters
     ----------

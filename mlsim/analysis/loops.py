@@ -22,7 +22,7 @@ _COLUMNS = ("T_loop", "", "steps", "c.o.v.", "imbalance", "max/mean", "overhead"
 
 
 def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
-    """Give the metrics of a run that is one loop.
+    """Return the metrics of a run that is one loop.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
 
 
 def best_loop(loops: Sequence[Facts]) -> int:
-    """Give the place of the loop with the least ``t_loop``; of equal ones the first."""
+    """Return the index of the loop with the least ``t_loop``, the first of equal ones."""
     return min(range(len(loops)), key=lambda row: loops[row]["t_loop"])
 
 

@@ -72,7 +72,7 @@ def _further_aggregates(summary: Summary) -> RenderableType:
 
 
 def _pass_time(summary: Summary) -> dict[str, Any]:
-    """Give what was measured of passes; empty where there were none."""
+    """Return the metrics of passes; empty where there were none."""
     found: dict[str, Any] = summary["self"].get("pass_time", {})
     return found if found.get("count") else {}
 

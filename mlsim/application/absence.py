@@ -37,12 +37,12 @@ class Absence(NamedTuple):
 
 
 def nobody() -> Absence:
-    """Give the absence of no PE."""
+    """Return the absence of no PE: all are there all the time."""
     return Absence(np.zeros(1, np.int64), np.empty(0), np.empty(0))
 
 
 def absence_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]]) -> Absence:
-    """Let all PEs of a node leave together.
+    """Return the absence of PEs whose nodes leave and come back at these times.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def absence_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]])
 
 @kernel
 def next_asking(time: float, pe: int, entries: Ints, begin: Floats, end: Floats) -> float:
-    """Tell when a PE that has nothing left to execute at ``time`` asks for a chunk; infinity: never."""
+    """Return when a PE that has nothing left to execute at ``time`` asks for a chunk [s]; infinity: never."""
     for k in range(entries[pe], entries[pe + 1]):
         if begin[k] <= time < end[k]:
             time = end[k]

@@ -47,7 +47,7 @@ def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> 
 
 
 def _one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
-    """Give the row of a job that ran from 0 to ``end`` on the whole machine."""
+    """Return the row of a job that ran from 0 to ``end`` [s] on the whole machine."""
     unknown = np.full(1, -1, np.int64)
     return Jobs(
         job_id=np.array([job_id]),

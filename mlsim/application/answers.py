@@ -28,5 +28,5 @@ class AnswerPolicy:
     latency: float = 0.0
 
     def agrees(self, run_time: float, new_run_time: float) -> bool:
-        """Tell whether a run time may grow so far."""
+        """Whether the run time of an application may grow from ``old`` to ``new`` [s]."""
         return self.rule is AnswerRule.ALWAYS or new_run_time <= (1.0 + self.tolerance) * run_time

@@ -162,7 +162,7 @@ def _two_levels(
 
 
 def _kernel_of_two_levels(problem: Problem, execution: ExecutionConfig, n: int) -> Callable[..., int]:
-    """Give the event loop of a model with two levels, with what only that model takes bound to it."""
+    """Return the event loop of a model with two levels, with what only that model takes bound to it."""
     lock = _lock(execution, problem.seed)
     if execution.model is ExecutionModel.HMW:
         from mlsim.application.models import hmw
@@ -208,7 +208,7 @@ def _perturbation(problem: Problem, begin: float) -> Perturbation:
 
 
 def _nodes(problem: Problem) -> Nodes:
-    """Give where each node's PEs begin, and how far each is from the first."""
+    """Return each node's first PE, and each PE's message time to the first PE of its node [s]."""
     from mlsim.application.models.notes import Nodes
 
     node_of_pe = problem.node_of_pe
@@ -221,7 +221,7 @@ def _nodes(problem: Problem) -> Nodes:
 def _weights(
     outside: Floats, inside: Floats, nodes: Nodes, execution: ExecutionConfig
 ) -> tuple[Floats, Floats]:
-    """Give the weights of nodes, and of PEs scaled to sum up to their number in a node.
+    """Return the weights of nodes, and of PEs, scaled to sum up to their number in a node.
 
     Dedicated masters, which execute nothing, weigh nothing.
     """

@@ -66,7 +66,7 @@ class Choice(NamedTuple):
     weights: Floats
 
     def settings(self, weights: Floats | None = None) -> RuleSettings:
-        """Give what the kernels take, with other weights (of any sum) if they are given."""
+        """Return the parameters as kernels take them, with other weights (of any sum) if given."""
         column = self.weights if weights is None else scaled(weights)
         return RuleSettings(
             self.code, self.min_chunk, _read_only(self.parameters), _read_only(column), np.zeros(3, np.int64)
@@ -141,7 +141,7 @@ def check_technique(technique: str) -> None:
 
 
 def canonical(name: str) -> str:
-    """Give a technique's name as the catalogue writes it."""
+    """Return a technique's name as the catalogue writes it."""
     if user_function(name):
         return name
     try:
@@ -153,7 +153,7 @@ def canonical(name: str) -> str:
 
 
 def _code(name: str) -> tuple[int, int]:
-    """Give a technique's code, and its address if it is one of the user."""
+    """Return a technique's code, and the address of its rule if it is one of the user."""
     function = user_function(name)
     if function is None:
         return TECHNIQUES[name].code, 0
@@ -184,13 +184,13 @@ def _fill(
 
 
 def _ratio(share: float) -> tuple[int, int]:
-    """Give a share by its decimal digits: 0.1 means a tenth, and a tenth of 30 rounds up to 3."""
+    """Return a share as the fraction of its decimal digits: 0.1 is a tenth; one of 30 rounds up to 3."""
     ratio = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
     return ratio.numerator, ratio.denominator
 
 
 def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tuple[float, float]:
-    """Give σ and μ of the iteration times, in s."""
+    """Return σ and μ of the iteration times [s]."""
     if name not in (Technique.FSC, Technique.TAP, Technique.FAC):
         return 0.0, 0.0
     if parameters.statistics is not Statistics.PROFILED:
@@ -220,7 +220,7 @@ _NOISE = 1e-6
 
 
 def first_weights(name: str, parameters: ParametersConfig, speed: Floats) -> Floats:
-    """Give the weight of every PE, of sum P; 1 for techniques that have no weights."""
+    """Return the weight of every PE, of sum P; 1 for techniques that have no weights."""
     p = len(speed)
     given = parameters.weights
     if name not in WEIGHTED or given is WeightSource.EQUAL:
@@ -247,7 +247,7 @@ def scaled(weights: Floats) -> Floats:
 
 
 def is_adaptive_over_steps(choice: Choice) -> bool:
-    """Tell whether a technique learns its weights from one time step to the next."""
+    """Whether a technique learns its weights from one time step to the next."""
     return choice.name == Technique.AWF
 
 

@@ -67,7 +67,7 @@ class CostProfiles:
             self._shared[self._length, -1] = prefix
 
     def iterations(self, pes: int, own: int = -1) -> int:
-        """Give the number of iterations of a job's loop on that many PEs.
+        """Return the number of iterations of a job's loop on that many PEs.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class CostProfiles:
         return per_pe * pes
 
     def prefix(self, job_id: int, pes: int, run_time: float, iterations: int = -1, limit: int = -1) -> Floats:
-        """Give the prefix sums of a job's iteration costs, in s at the reference speed.
+        """Return the prefix sums of a job's iteration costs [s at the reference speed].
 
         Parameters
         ----------

@@ -152,7 +152,7 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
 
 
 def _column(values: Floats) -> Floats:
-    """Give a read-only, contiguous float64 view: the one kind of array the kernels are compiled for."""
+    """Return a read-only, contiguous float64 view: the one array type that kernels are compiled for."""
     column = np.ascontiguousarray(values, dtype=np.float64).view()
     column.flags.writeable = False
     return column
@@ -192,7 +192,7 @@ def _in_order(rows: Rows, n: int) -> ChunkRows:
 
 
 def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:
-    """Give the node of every PE; without any, all are on one."""
+    """Return the node of every PE; where none is given, all are on one node."""
     nodes = np.zeros(p, np.int64) if node_of_pe is None else np.asarray(node_of_pe, dtype=np.int64)
     if nodes.shape != (p,):
         raise InputError(f"a loop on {p} PEs needs as many nodes of PEs as speeds; found {nodes.shape}")

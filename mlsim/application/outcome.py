@@ -45,7 +45,7 @@ class ChunkRows:
     end: Floats
 
     def ending_after(self, time: float) -> ChunkRows:
-        """Give the rows of chunks that end after a time."""
+        """Return the rows of chunks that end after a time."""
         kept = self.end > time
         return ChunkRows(*(getattr(self, column.name)[kept] for column in fields(self)))
 
@@ -103,7 +103,7 @@ class LoopOutcome:
     def remaining(
         self, prefix: Floats, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None
     ) -> tuple[Ints, Floats]:
-        """Tell how much is left at times when all iterations have been handed out.
+        """Return the remaining iterations and work at times when all iterations have been handed out.
 
         That is so from the first ``told`` on, when every PE has its last chunk or none. Under models of two
         levels it is not: other nodes may have a queue then. So these need ``rows``, of at least all chunks
@@ -132,14 +132,14 @@ class LoopOutcome:
         return iterations, work
 
     def _last_chunks(self) -> ChunkRows:
-        """Give the last chunk of every PE that had one."""
+        """Return the last chunk of every PE that had one."""
         pe = np.flatnonzero(self.last_size).astype(np.int32)
         first, size, start = self.last_first[pe], self.last_size[pe], self.last_start[pe]
         return ChunkRows(pe, np.zeros(len(pe), np.int64), first, size, start, start, self.finish[pe])
 
 
 def _clocks(p: int, perturbation: Perturbation | None) -> Iterator[tuple[NDArray[np.bool_], _Clock]]:
-    """Give groups of PEs that are slowed down alike, and how far their work has come at given times."""
+    """Yield groups of PEs that are slowed down alike, with their work done by given times."""
     if perturbation is None:
         yield np.ones(p, np.bool_), _undisturbed
         return
@@ -163,7 +163,7 @@ def _left_by_clock(
     pe_speed: Floats,
     times: Floats,
 ) -> tuple[Ints, Floats]:
-    """Tell what is left of the chunks of PEs that share a clock, which counts seconds of undisturbed work."""
+    """Return the remaining iterations and work of PEs that share a clock of undisturbed work [s]."""
     mine = pes[chunks.pe]
     size, speed = chunks.size[mine], pe_speed[chunks.pe[mine]]
     first = chunks.first[mine] % max(len(prefix) - 1, 1)  # over several time steps, iterations count on

@@ -40,13 +40,13 @@ class Perturbation(NamedTuple):
 
 
 def none(p: int) -> Perturbation:
-    """Give the perturbation under which ``p`` PEs run at their own speed all the time."""
+    """Return the perturbation under which ``p`` PEs run at their own speed all the time."""
     return Perturbation(np.zeros(p, np.int64), np.zeros(2, np.int64), np.empty(0), np.empty(0))
 
 
 @kernel
 def _entries_begun(slow_time: Floats, first: int, end: int, time: float) -> int:
-    """Give the first entry of ``first`` to ``end`` that begins after ``time``; ``end`` if there is none."""
+    """Return the first entry of ``first`` to ``end`` that begins after ``time``; ``end`` if there is none."""
     while first < end:
         middle = (first + end) // 2
         if slow_time[middle] <= time:
@@ -66,7 +66,7 @@ def elapsed_time(
     slow_time: Floats,
     slow_factor: Floats,
 ) -> float:
-    """Tell how long a PE needs from ``start`` for what takes ``seconds`` at its own speed."""
+    """Return how long [s] a PE needs from ``start`` for what takes ``seconds`` at its own speed."""
     row = slow_of_pe[pe]
     first, end = slow_index[row], slow_index[row + 1]
     if first == end:
@@ -82,7 +82,7 @@ def elapsed_time(
 
 
 def work_done(perturbation: Perturbation, row: int, times: Floats) -> Floats:
-    """Tell how far work has come under one row, counted from time 0 in seconds at undisturbed speed.
+    """Return the work done by a time under one row, from time 0, in seconds at undisturbed speed.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class LoopRecorder:
             self._chunks.append((began, job, _chunk_rows(job, began, outcome)))
 
     def loops(self) -> Loops:
-        """Give one row a loop, in order of the jobs' arrival."""
+        """Return one row a loop, in order of the jobs' arrival."""
         if not self._loops:
             return empty(Loops)
         columns = dict(zip(_LOOP_COLUMNS, zip(*sorted(self._loops), strict=True), strict=True))
@@ -70,11 +70,11 @@ class LoopRecorder:
         return Loops(**arrays)
 
     def pes(self) -> PEs:
-        """Give one row a PE, by job in order of start, then by PE."""
+        """Return one row a PE, by job in order of start, then by PE."""
         return _joined(PEs, self._pes)
 
     def chunks(self) -> Chunks:
-        """Give one row a chunk, by job in order of start, then by the chunks' start."""
+        """Return one row a chunk, by job in order of start, then by the chunks' start."""
         return _joined(Chunks, self._chunks)
 
 

@@ -65,7 +65,7 @@ class LoopJob:
 
 
 def _job_seed(seed: int, job_id: int) -> int:
-    """Give the seed of a job's own random numbers."""
+    """Return the seed of a job's own random numbers."""
     key = np.random.SeedSequence(seed, spawn_key=(_STREAM, job_id & _UNSIGNED))
     return int(key.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
@@ -77,7 +77,7 @@ def _spans(turns: list[float], began: float) -> list[tuple[float, float]]:
 
 
 def place_pes(nodes: NodeSet, pes_per_node: int | None) -> Ints:
-    """Give each PE its place in the node set: all PEs of the first node, then of the second.
+    """Return the node of each PE, as an index in the node set: all PEs of the first node, then of the second.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class LoopApplication:
         return bool(node != self._nodes.node[0]) and len(self._left.get(node, ())) % 2 == 0
 
     def _without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
-        """Go on without some nodes, if that is agreeable; gives when each is free, else None."""
+        """Continue without some nodes, if the answer policy accepts it: when each is free [s]; else None."""
         before = self.forecast, self.outcome, self._left
         needed = {message.node: message.time for message in self._last_idle()}
         self._left = {**self._left, **{node: [*self._left.get(node, []), at] for node in chosen}}
@@ -280,7 +280,7 @@ class LoopApplication:
         self.forecast = Forecast(self.began + float(self.outcome.told.max()), tuple(idle))
 
     def _last_idle(self) -> list[NodeIdle]:
-        """Give the last message about each node, in order of time."""
+        """Return the last message about each node, in order of time."""
         last = {message.node: message for message in self.forecast.idle}
         place = {node: k for k, node in enumerate(self._nodes.node.tolist())}
         return sorted(last.values(), key=lambda message: (message.time, place[message.node]))

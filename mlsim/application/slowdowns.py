@@ -23,7 +23,7 @@ def loop_perturbation(
     start: float,
     end: float,
 ) -> Perturbation:
-    """Give the slow-downs of a loop's PEs.
+    """Return the slow-downs that a loop's PEs meet.
 
     Parameters
     ----------

@@ -78,14 +78,14 @@ def _iterations_of_pes(outcome: LoopOutcome) -> Floats:
 
 
 def _learned(choice: Choice, seconds: Floats, iterations: Floats) -> Choice:
-    """Give AWF, with the weights it began with, those learned so far; other techniques as they are."""
+    """Return AWF with the weights learned so far from its first ones; other techniques unchanged."""
     if not is_adaptive_over_steps(choice):
         return choice
     return choice._replace(weights=learned_weights(choice.weights, seconds, iterations))
 
 
 def learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Floats:
-    """Give AWF's weights after some time steps.
+    """Return AWF's weights after some time steps.
 
     Parameters
     ----------

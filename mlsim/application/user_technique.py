@@ -97,7 +97,7 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
 
 
 def _as_python(body: Any) -> CompiledTechnique:
-    """Let the Python function itself be called, where kernels are Python functions too."""
+    """Return a stand-in that calls the Python function itself, where kernels are Python functions too."""
     from mlsim.application.settings import RAISED
 
     def call(*arguments: int) -> int:
@@ -133,7 +133,7 @@ def _load(file: str, function: str) -> Any:
 
 
 def _reads(body: Any, name: str) -> bool:
-    """Tell whether a function reads one of its parameters."""
+    """Whether a function reads one of its parameters."""
     import dis
 
     for instruction in dis.get_instructions(body):

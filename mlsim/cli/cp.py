@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from mlsim.batch.cp.instance import Instance
+    from mlsim.batch.cp.problem.instance import Instance
     from mlsim.scenario import CpConfig, Dispatcher
 
 __all__ = ["cp"]

@@ -10,9 +10,9 @@ import numpy as np
 from mlsim.application.answers import AnswerPolicy
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
-from mlsim.batch.occupancy import NODE, NODE_CORES
+from mlsim.batch.columns.occupancy import NODE, NODE_CORES
+from mlsim.batch.columns.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.batch.simulator import BatchSystem
-from mlsim.batch.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
 from mlsim.coordination import (
     Answer,
     Disturbance,

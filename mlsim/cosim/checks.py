@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.batch.requests import Requests
+from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.scenario import ApplicationModel, Scenario, TraceLevel
 from mlsim.scenario.whole.demand import check_workload

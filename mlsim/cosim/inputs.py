@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlsim.application.costs import CostProfiles
-from mlsim.batch.requests import Requests
+from mlsim.batch.room.requests import Requests
 from mlsim.platform import Machine, machine_of
 from mlsim.scenario import (
     PLUGIN_KEYS,

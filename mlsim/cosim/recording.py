@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlsim.batch.message_rows import message_rows
-from mlsim.batch.replay import Replay
+from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.recording.message_rows import message_rows
 from mlsim.batch.simulator import BatchSystem
 from mlsim.coordination import MessageLog
 from mlsim.cosim.applications import LoopApplications
@@ -20,7 +20,7 @@ __all__ = ["records_of"]
 
 def records_of(
     scenario: Scenario,
-    batch: BatchSystem | Replay,
+    batch: BatchSystem | CompiledBatch,
     machine: Machine,
     loops: LoopApplications | None,
     log: MessageLog | None,
@@ -38,7 +38,7 @@ def records_of(
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
         rejections=batch.rejections(),
-        **({} if isinstance(batch, Replay) else _of_simulator(batch)),
+        **({} if isinstance(batch, CompiledBatch) else _of_simulator(batch)),
     )
 
 

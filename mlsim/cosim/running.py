@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from mlsim._memory import give_back
-from mlsim.batch.failing import OutagePlan
-from mlsim.batch.power import PowerCap
-from mlsim.batch.replay import Replay
-from mlsim.batch.requests import Requests
+from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.events.failing import OutagePlan
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import Applications, BatchSystem, Progress
 from mlsim.coordination import MessageLog
 from mlsim.cosim.applications import LoopApplications, RigidApplications
@@ -134,7 +134,7 @@ def _replayed(
     tell: Callable[[Progress], None] | None,
 ) -> Outcome:
     """Simulate in compiled code."""
-    batch = Replay(machine, scenario.batch, requests, tell)
+    batch = CompiledBatch(machine, scenario.batch, requests, tell)
     if workload.n_jobs >= _MANY_JOBS:
         give_back()
     marks: Counter[str] = Counter()

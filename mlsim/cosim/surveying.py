@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mlsim.application.choice import check_technique
 from mlsim.batch.plugins import check_plugins
-from mlsim.batch.requests import Requests
+from mlsim.batch.room.requests import Requests
 from mlsim.cosim.checks import check_demand, check_traceable
 from mlsim.cosim.inputs import (
     application_of,

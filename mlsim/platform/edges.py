@@ -90,7 +90,7 @@ def _edge(cells: list[str], place: str) -> Edge:
 def named_links(
     edges: Iterable[Edge], names: list[str]
 ) -> Iterator[tuple[int | str, int | str, float | None, float | None]]:
-    """Give each link with the numbers of nodes in place of their names.
+    """Yield each link with the numbers of nodes in place of their names.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = No
 
 
 def _capacity(config: PlatformConfig) -> NDArray[np.int64]:
-    """Give what a node of each group has of each resource."""
+    """Return the capacity of a node of each group, by resource."""
     rows = [
         [group.cores]
         + [

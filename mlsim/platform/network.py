@@ -65,13 +65,13 @@ class Network:
         return cls(config.latency, config.bandwidth, config.intra_node_latency, routes)
 
     def links_from(self, node: int, nodes: int) -> NDArray[np.int64]:
-        """Give the number of links between a node and each of the ``nodes``; 0 to itself."""
+        """Return the number of links between a node and each of the ``nodes``; 0 to itself."""
         if self.routes is None:
             return np.asarray(np.arange(nodes) != node, np.int64)
         return self.routes.links_from(node)
 
     def message_time(self, node: int, others: NDArray[np.int64], size: float) -> NDArray[np.float64]:
-        """Give the one-way time of a message between a node and each of several nodes.
+        """Return the one-way time [s] of a message between a node and each of several nodes.
 
         Parameters
         ----------

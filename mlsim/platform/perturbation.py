@@ -41,7 +41,7 @@ class Steps(NamedTuple):
     factor: Floats
 
     def at(self, times: Floats) -> Floats:
-        """Give the factor at each of several times."""
+        """Return the speed factor at each of several times."""
         return np.append(1.0, self.factor)[np.searchsorted(self.time, times, side="right")]
 
 
@@ -83,7 +83,7 @@ class Perturbations:
         return any(entry.is_random for entry in self._entries)
 
     def steps(self, node: int, start: float, end: float) -> Steps:
-        """Give the factors of a node's speed between two times.
+        """Return the steps of a node's speed factor between two times.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Perturbations:
         return Steps(times[changed], factors[changed])
 
     def _part(self, number: int, entry: PerturbationConfig, node: int, start: float, end: float) -> Steps:
-        """Give one entry's steps for a node: at least those that matter between two times."""
+        """Return the steps that one entry causes on a node: at least those between two times."""
         if not entry.is_random:
             back = [] if entry.end is None else [entry.end]
             return Steps(np.array([entry.begin, *back]), np.array([entry.factor[0], *(1.0 for _ in back)]))
@@ -147,7 +147,7 @@ class _Process:
         self._known = Steps(np.empty(0), np.empty(0))
 
     def steps(self, start: float, end: float) -> Steps:
-        """Give the steps from the last one up to ``start`` to the last one before ``end``."""
+        """Return the steps from the last one up to ``start`` to the last one before ``end``."""
         while self._drawn < min(end, self._end):
             self._draw()
         time, factor = self._known

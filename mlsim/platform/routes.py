@@ -55,7 +55,7 @@ class Routes:
         self._most_known = max(_MOST_BYTES // (16 * max(nodes, 1)), 1)
 
     def from_node(self, node: int) -> tuple[Floats, Floats]:
-        """Give latency (s) and bandwidth (bit/s) of the routes from a node to every node.
+        """Return latency (s) and bandwidth (bit/s) of the routes from a node to every node.
 
         The node reaches itself in 0 s, with infinite bandwidth. Do not write into the arrays.
         """
@@ -91,7 +91,7 @@ class Routes:
         return latency, bandwidth
 
     def links_from(self, node: int) -> Ints:
-        """Give the number of links of the routes from a node to every node."""
+        """Return the number of links of the routes from a node to every node."""
         links = np.zeros(self._vertices, np.int64)
         reached = np.zeros(self._vertices, np.bool_)
         reached[node] = True
@@ -104,7 +104,7 @@ class Routes:
         return links[: self._nodes].copy()
 
     def _links_of(self, vertices: Ints) -> tuple[Ints, Ints]:
-        """Give all links of some vertices, and for each link the vertex it is seen from."""
+        """Return all links of some vertices, and for each link the vertex it leaves from."""
         counts = self._begin[vertices + 1] - self._begin[vertices]
         skipped = np.cumsum(counts) - counts
         link = np.arange(counts.sum()) + np.repeat(self._begin[vertices] - skipped, counts)

@@ -52,13 +52,13 @@ def n_rows(table: Long) -> int:
 
 
 def rows_of(table: Table, rows: slice | NDArray[Any]) -> Table:
-    """Give some rows of a table."""
+    """Return some rows of a table, as a table."""
     columns = _columns(table)
     return type(table)(**{name: column[rows] for name, column in columns.items()})
 
 
 def _columns(table: Long) -> dict[str, NDArray[Any]]:
-    """Give the columns that a table has."""
+    """Return the columns that a table has, by name."""
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
     return {name: column for name, column in columns.items() if column is not None}
 
@@ -102,7 +102,7 @@ def _copy(column: NDArray[Any], rows: slice) -> NDArray[Any]:
 
 
 def let_go_of_table(table: Long) -> None:
-    """Give back the memory in which the columns of a table stand that are kept in files."""
+    """Release the memory of a table's columns that are kept in files."""
     let_go(*_columns(table).values())
 
 
@@ -143,7 +143,7 @@ def _between(job: NDArray[np.int64], first: int, last: int) -> slice:
 
 
 def _stays_of(occupancy: Occupancy, block: Jobs, attempts: Attempts, first: int) -> Occupancy:
-    """Give the stays of some jobs alone, their jobs counted from the first of these.
+    """Return the occupancy rows of some consecutive jobs, with jobs counted from the first of these.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class HeldCores:
 
 
 def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:
-    """Give every occupancy row the lowest free cores of its nodes.
+    """Assign to every occupancy row the lowest free cores of its nodes.
 
     Rows are taken in their order; a core is free again for every row that starts when, or after, the
     row that held it ended.

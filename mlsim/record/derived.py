@@ -107,7 +107,7 @@ def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
 
 
 def away_until(occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None) -> Floats:
-    """Tell until when each released node was away from its job: until it came back, or the job ended.
+    """Return when each released node was back with its job, or when the job ended if it was not [s].
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Energy:
 
 
 def run_span(records: Records) -> tuple[float, float]:
-    """Give the first submission and the last end of a job, in s; both 0 where no job ran."""
+    """Return the first submission and the last end of a job [s]; both 0 where no job ran."""
     first, last = np.inf, -np.inf
     for jobs in blocks_of(records.jobs):
         first = min(first, float(np.min(jobs.submit_time, initial=np.inf)))

@@ -90,7 +90,7 @@ class GrowingTimes:
         return self._n_earlier + len(self._latest)
 
     def settle(self) -> None:
-        """Let the latest ones join the others; now and then, so that they take little memory."""
+        """Append the latest times to the column; now and then, so that they take little memory."""
         total = len(self)
         self._earlier.reserve(total, self._n_earlier)
         self._earlier.array[self._n_earlier : total] = self._latest
@@ -99,19 +99,19 @@ class GrowingTimes:
         let_go(self._earlier.array)
 
     def values(self) -> NDArray[np.float64]:
-        """Give all of them."""
+        """Return all times so far, in order."""
         self.settle()
         seconds: NDArray[np.float64] = self._earlier.array[: self._n_earlier]
         return seconds
 
 
 def zeros(rows: int) -> NDArray[np.float64]:
-    """Give so many zeros: in memory, or in a file if they are many."""
+    """Return a column of zeros: in memory, or in a file if they are many."""
     return np.zeros(rows) if rows <= HELD_ROWS else _in_file((rows,), np.dtype(np.float64))
 
 
 def let_go(*arrays: NDArray[Any]) -> None:
-    """Give the memory back in which content of files stands, if arrays are kept in files."""
+    """Release the memory of arrays that are kept in files; their content stays."""
     for values in arrays:
         mapped = _mapping_of(values)
         if mapped is not None and hasattr(mapped, "madvise"):

@@ -59,7 +59,7 @@ def _united(node: Ints, start: Floats, end: Floats, first: float, last: float) -
 
 @kernel
 def _unite(node: Ints, begin: Floats, end: Floats) -> int:
-    """Unite spans in order of (node, begin), in place; gives how many are left."""
+    """Unite spans in order of (node, begin), in place; return how many are left."""
     n = 0
     for row in range(len(node)):
         if n > 0 and node[n - 1] == node[row] and begin[row] <= end[n - 1]:

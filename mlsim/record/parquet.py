@@ -164,7 +164,7 @@ def solve_frame(solves: Solves) -> pl.DataFrame:
 
 
 def _reasons(rejections: Rejections, jobs: int) -> pl.Series:
-    """Give the reason for which each job was turned away, null for the others."""
+    """Return the reason for which each job was rejected, null for the others."""
     codes = np.full(jobs, -1, np.int64)
     codes[rejections.job] = rejections.reason
     words = pl.Series([*rejections.reasons, None], dtype=pl.String)
@@ -400,7 +400,7 @@ def _first_column(table: Any) -> NDArray[Any]:
 def _parts(
     table: str, records: Records, technique: str | None
 ) -> Callable[[], Iterator[pl.DataFrame]] | None:
-    """Give what makes the frames of a very long table some rows at a time; None for other tables."""
+    """Return the generator of a very long table's frames, some rows each; None for other tables."""
     jobs = records.jobs
 
     def of_jobs() -> Iterator[pl.DataFrame]:
@@ -452,7 +452,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """Give the operating system's words; polars wraps them in its own, or swallows them."""
+    """Return the operating system's message of an error; Polars wraps it in its own, or drops it."""
     system = re.search(r"([^:]+) \(os error \d+\)", str(error))
     if system:
         return system[1].strip()
@@ -486,6 +486,6 @@ def _names(codes: Ints, names: Mapping[int, str]) -> pl.Series:
 
 
 def _constant(word: str | None, rows: int) -> pl.Series:
-    """Give every row the same word, or null."""
+    """Return a column with one word in every row, or null."""
     dtype = pl.String() if word is None else pl.Enum([word])
     return pl.Series([word], dtype=dtype).new_from_index(0, rows)

@@ -160,7 +160,7 @@ class _Numbers:
     start_time: NDArray[np.float64]
 
     def rows(self, ids: Ints, path: Path, starts: pl.Series | None) -> Ints:
-        """Give the row of each identifier.
+        """Return the row of each job identifier.
 
         Parameters
         ----------

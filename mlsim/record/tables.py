@@ -386,7 +386,7 @@ class Rejections:
 
     @staticmethod
     def none() -> Rejections:
-        """Give a table of no rows."""
+        """Return a table without rows."""
         return Rejections(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
@@ -453,7 +453,7 @@ class Solves:
 
     @staticmethod
     def none() -> Solves:
-        """Give a table of no rows."""
+        """Return a table without rows."""
         return empty(Solves)
 
 

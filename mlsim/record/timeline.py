@@ -40,7 +40,7 @@ def step_function(begin: ArrayLike, end: ArrayLike, weight: ArrayLike = 1.0) -> 
 
 
 def step_parts(blocks: Iterable[Spans], others: Spans) -> Iterator[tuple[Floats, Floats]]:
-    """Give the step function of very many intervals in parts, the memory of which follows those open at once.
+    """Yield the step function of very many intervals in parts; memory follows the intervals open at one time.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def step_parts(blocks: Iterable[Spans], others: Spans) -> Iterator[tuple[Floats,
 
 
 def _changes(spans: Spans, horizon: float) -> tuple[Floats, Floats, Spans]:
-    """Sum the changes at each time before the horizon; and give what changes later."""
+    """Sum the changes at each time before the horizon; return the later changes too."""
     begin, end, weight = spans
     kept = end > begin
     begin, end, weight = begin[kept], end[kept], weight[kept]

@@ -71,7 +71,7 @@ class After:
         return After(len(kept), row[order], self.job[order], self.completed[order], self.think[order])
 
     def texts(self) -> list[str]:
-        """Give the cell of each job, empty where it waits for none."""
+        """Return the cell of the column ``after`` for each job, empty where it depends on none."""
         cells = [""] * self.n_jobs
         for row, job, completed, think in zip(
             self.row.tolist(), self.job.tolist(), self.completed.tolist(), self.think.tolist(), strict=True
@@ -82,7 +82,7 @@ class After:
         return cells
 
     def preceding(self) -> tuple[Floats, Floats] | None:
-        """Give them as SWF can say them, preceding job and think time, -1 for none; None if it cannot."""
+        """Return preceding job and think time [s] as in SWF, -1 for none; None where SWF cannot hold them."""
         if self.completed.any() or (np.diff(self.row) == 0).any() or (self.job < 1).any():
             return None
         job, think = np.full((2, self.n_jobs), -1.0)
@@ -91,7 +91,7 @@ class After:
 
     @staticmethod
     def nothing(n_jobs: int) -> After:
-        """Let so many jobs wait for none."""
+        """Return the dependencies of ``n_jobs`` jobs that depend on none."""
         none = np.empty(0, np.int64)
         return After(n_jobs, none, none, np.empty(0, np.bool_), np.empty(0))
 
@@ -173,7 +173,7 @@ def read_after(cells: Sequence[str | None]) -> tuple[After, Mask]:
 
 
 def _edges(cell: str) -> list[_Edge] | None:
-    """Give the jobs that a cell names, whether they must have completed, and think times; None if broken."""
+    """Parse a cell: jobs, whether they must have completed, think times [s]; None if it is malformed."""
     edges: list[_Edge] = []
     for part in re.split("[,;]", cell):
         match = _PART.fullmatch(part.strip())

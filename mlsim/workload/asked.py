@@ -44,7 +44,7 @@ class Asked:
         return Asked(names, self.units, totals)
 
     def columns(self) -> dict[str, NDArray[np.int64]]:
-        """Give the columns of a workload file that say the same."""
+        """Return the requests as columns of a workload file."""
         totals = {f"request_{name}": self.totals[:, column] for column, name in enumerate(self.names)}
         return {"units": self.units, **totals}
 

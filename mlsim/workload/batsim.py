@@ -197,7 +197,7 @@ def _numbers(names: list[str], header: Header) -> list[int]:
 
 
 def _text(value: object) -> str | None:
-    """Give a text, any other value as it stands in the file."""
+    """Return a text as it is, any other value as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
@@ -257,7 +257,7 @@ class _RunTimes:
 
 
 def _amount(place: str, profile: Mapping[str, Any], key: str, *, needed: bool = False) -> float:
-    """Give a number from 0 up of a profile; 0 where it may be missing."""
+    """Return a non-negative number of a profile; 0 where it may be missing."""
     value = profile.get(key, None if needed else 0)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value < float("inf"):

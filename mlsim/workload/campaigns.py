@@ -96,7 +96,7 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
 
 
 def _begin_times(user: Ints, period: float, rng: np.random.Generator) -> Floats:
-    """Give the time at which each campaign starts [s], from its user."""
+    """Draw the time at which each campaign starts [s]; campaigns of one user share sessions."""
     hours = np.arange(max(1, int(np.ceil(period / HOUR))))
     by_day = (hours % 24 >= 9) & (hours % 24 < 19)
     weight = np.where(hours // 24 % 7 >= 5, _WEEKEND, np.where(by_day, _DAY, _NIGHT))
@@ -111,7 +111,7 @@ def _begin_times(user: Ints, period: float, rng: np.random.Generator) -> Floats:
 
 
 def _submit_times(begin: Floats, row: Ints, place: Ints, lasting: Floats, rng: np.random.Generator) -> Floats:
-    """Give whole seconds from the first submission; ``lasting`` is what a job waits for of the one before."""
+    """Draw submit times, whole seconds from the first; ``lasting``: seconds that the next job waits for."""
     at_once = (rng.random(begin.size) < _AT_ONCE)[row]
     pause = np.where(at_once, rng.uniform(1.0, 5.0, row.size), rng.exponential(_PAUSE, row.size))
     before = np.where(at_once, 0.0, np.concatenate([[0.0], lasting[:-1]]))
@@ -124,7 +124,7 @@ def _submit_times(begin: Floats, row: Ints, place: Ints, lasting: Floats, rng: n
 def _names(
     scripts: Scripts, series: Series, row: Ints, place: Ints, rng: np.random.Generator
 ) -> tuple[Ints, list[str]]:
-    """Name the jobs of each campaign alike, or number them; give a code for each job, and the names."""
+    """Name the jobs of each campaign alike, or number them; return a code for each job, and the names."""
     numbered = rng.random(len(series)) < _NUMBERED
     number = np.where(numbered[row], place + 1, 0)
     keys = np.stack([scripts.stem[series.script[row]], number], axis=1)
@@ -163,7 +163,7 @@ def _block(
 
 
 def _by_arrival(jobs: JobBlock, names: Sequence[str], queues: Sequence[str]) -> SyntheticWorkload:
-    """Give jobs and codes numbers from 1 in the order in which they first appear, as the CSV reader does."""
+    """Assign numbers from 1 to jobs and codes in the order in which they appear, as the CSV reader does."""
     executable, executable_names = _codes(jobs.executable, names)
     queue, queue_names = _codes(jobs.queue, queues)
     user, _ = _codes(jobs.user, [])

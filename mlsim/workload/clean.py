@@ -159,7 +159,7 @@ class Cleaner:
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> Asked | None:
-        """Give what jobs ask for beside processors; None where their log says nothing."""
+        """Return what jobs ask for beside processors; None where their log says nothing."""
         if log.asked is None or self._resources is None:
             asked = log.asked
         else:

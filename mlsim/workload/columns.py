@@ -88,7 +88,7 @@ def check_names(place: str, names: Sequence[str]) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Give names for a message, no more than one can read."""
+    """Return the first few names, shortened, for a message."""
     shown = [name if len(name) <= _SHOWN_LETTERS else name[:_SHOWN_LETTERS] + "..." for name in names]
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
     return ", ".join(shown[:_SHOWN_NAMES]) + more
@@ -135,7 +135,7 @@ def typed_column(name: str, cells: pl.Series, header: Header) -> tuple[Floats, M
 
 
 def _codes(name: str, cells: pl.Series, header: Header) -> Floats:
-    """Give numbers to the names of a text column from 1, in the order in which they first appear."""
+    """Encode a text column: numbers from 1 in the order in which names first appear, -1 for unknown."""
     named = cells.set(cells == "", None)
     names = named.drop_nulls().unique(maintain_order=True)
     header[f"{name}_names"] = names.to_list()

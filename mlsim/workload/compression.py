@@ -163,7 +163,7 @@ def read_chunks(path: str | Path) -> Iterator[bytes]:
 
 
 def read_whole(path: str | Path) -> bytes:
-    """Give all decompressed bytes of a file, if they are not more than can be held.
+    """Return all decompressed bytes of a file, if they are not more than memory holds.
 
     Raises
     ------

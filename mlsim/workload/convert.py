@@ -70,7 +70,7 @@ class Conversion:
 
 
 def format_of_name(path: Path) -> WorkloadFormat | None:
-    """Tell the format that a file's name asks for; None if its suffix says nothing."""
+    """Return the format that a file's suffix stands for, compression aside; None if it stands for none."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _COMPRESSED:
         suffixes.pop()
@@ -131,7 +131,7 @@ def convert(
 
 
 def _shifted(header: Header, origin: float) -> Header:
-    """Let the header tell the calendar time of a new time 0, if it can, and nothing of the whole log."""
+    """Return the header for a new time 0, with its calendar time if known, without facts on the whole log."""
     header = {key: value for key, value in header.items() if key not in _OF_THE_WHOLE}
     start = header.get("UnixStartTime")
     if not isinstance(start, str) or not start.removeprefix("-").isdecimal() or not origin:
@@ -162,7 +162,7 @@ def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
 
 
 def _directives(header: Header) -> Header:
-    """Give the part of a header that can be lines of an SWF log."""
+    """Return the part of a header that can be lines of an SWF log."""
     return {
         key: value
         for key, value in header.items()

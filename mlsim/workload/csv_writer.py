@@ -47,12 +47,12 @@ def write_csv(path: Path, jobs: JobBlock | LogBlock, header: Header | None = Non
 
 
 def csv_text(jobs: JobBlock | LogBlock, header: Header | None = None) -> str:
-    """Give the text of the file that :func:`write_csv` writes."""
+    """Return the text of the file that :func:`write_csv` writes."""
     return csv_of_columns(named_columns(jobs, header))
 
 
 def csv_of_columns(named: NamedColumns) -> str:
-    """Give the text of columns by name: a line of names, then one a job."""
+    """Return columns by name as CSV: a line of names, then one a job."""
     columns = {
         name: column if isinstance(column, list) else number_words(column) for name, column in named.items()
     }

@@ -116,7 +116,7 @@ class _Broken:
 
 
 def _named(workload: Workload) -> tuple[Dependencies, Ints]:
-    """Give the dependencies of the jobs without their predecessors, and the identifiers of these."""
+    """Return the dependencies of the jobs with predecessors unresolved (-1), and the identifiers of these."""
     parts: list[tuple[Ints, Ints, Mask, Floats]] = []
     first = 0
     for block in workload.blocks():
@@ -131,7 +131,7 @@ def _named(workload: Workload) -> tuple[Dependencies, Ints]:
 
 
 def _places(workload: Workload, wanted: Ints) -> tuple[Ints, Ints]:
-    """Give identifiers and places of the jobs that others wait for, in order of both."""
+    """Return identifiers and indices of the jobs that others depend on, in order of both."""
     ids, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     first = 0
     for block in workload.blocks() if len(wanted) else ():
@@ -180,7 +180,7 @@ def _meet_unknown(jobs: Ints, wanted: Ints, workload: Workload, broken: _Broken)
 
 
 def _ids(workload: Workload, places: Ints) -> list[int]:
-    """Give the identifiers of jobs by their places, in the order of these."""
+    """Return the identifiers of jobs by their indices, in the order of these."""
     found: dict[int, int] = {}
     first = 0
     for block in workload.blocks():
@@ -210,7 +210,7 @@ def _without_circles(edges: Dependencies, workload: Workload, broken: _Broken) -
 
 
 def _never_free(jobs: list[int], predecessors: list[int]) -> set[int]:
-    """Give the jobs that are left when those that wait for none are taken away, again and again."""
+    """Return the jobs that are on a cycle of dependencies or depend on one (Kahn's algorithm)."""
     missing: dict[int, int] = {}
     waiting: dict[int, list[int]] = {}
     for job, predecessor in zip(jobs, predecessors, strict=True):
@@ -229,7 +229,7 @@ def _never_free(jobs: list[int], predecessors: list[int]) -> set[int]:
 
 
 def _circle(jobs: list[int], predecessors: list[int]) -> list[int]:
-    """Follow predecessors until a job comes again; gives the way from it to itself."""
+    """Return a cycle of dependencies: follow predecessors until a job comes again."""
     first = dict(zip(reversed(jobs), reversed(predecessors), strict=True))
     way: list[int] = []
     at = next(iter(first))

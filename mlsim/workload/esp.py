@@ -173,7 +173,7 @@ def esp(
 
 
 def nodes_of(category: Category, nodes: int) -> int:
-    """Give the size of a category's jobs on a machine.
+    """Return the number of nodes of a category's jobs on a machine.
 
     The category's share of 256 nodes, rounded to the nearest whole node, halves up, and at least 1.
 
@@ -198,7 +198,7 @@ def _check(nodes: int, initial: int, interval: float, estimate_factor: tuple[flo
 
 
 def _arrivals(seed: int, initial: int, interval: float) -> tuple[Ints, Floats]:
-    """Give the row of each job's category and its submit time, in arrival order."""
+    """Draw each job's category (its row) and submit time [s], in arrival order."""
     codes = [category.code for category in CATEGORIES]
     counts = np.array([category.jobs for category in CATEGORIES])
     full = codes.index(FULL_SIZE)
@@ -240,7 +240,7 @@ def _factors(seed: int, bounds: tuple[float, float], jobs: int) -> Floats:
 
 
 def _executables(row: Ints) -> tuple[Ints, list[str]]:
-    """Give the categories numbers from 1 in the order in which they arrive, as the CSV reader does."""
+    """Assign numbers from 1 to categories in the order in which they arrive, as the CSV reader does."""
     present, first = np.unique(row, return_index=True)
     arrived = present[np.argsort(first)]
     codes = np.zeros(len(CATEGORIES), np.int64)

@@ -43,7 +43,7 @@ _OVER_AN_HOUR = (_MEDIUM * _MEANS[1] + _LONG * _MEANS[2]) / (_MEDIUM + _LONG)
 
 
 def _shares(jobs: int, mean: float) -> tuple[float, float, float]:
-    """Give the share of all jobs that a class has in each length, from the mean run time of its jobs."""
+    """Return a class' share of all jobs that are short, medium and long, from its mean run time [s]."""
     over = (mean - _MEANS[0]) / (_OVER_AN_HOUR - _MEANS[0])
     medium = over * _MEDIUM / (_MEDIUM + _LONG)
     share = jobs / _JOBS

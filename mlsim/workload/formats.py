@@ -26,7 +26,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def format_of(path: str | Path) -> WorkloadFormat:
-    """Tell the format of a log by its first bytes, after decompression.
+    """Return the format of a log, by its first bytes after decompression.
 
     Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with a
     comma that does not start with a number or a semicolon names CSV columns; anything else is taken for

@@ -82,14 +82,14 @@ def named_columns(
 
 
 def _preceding(log: LogBlock) -> NamedColumns:
-    """Give preceding jobs and think times, where a job has one."""
+    """Return the columns of preceding jobs and think times [s]; none if no job depends on one."""
     if not np.any(log.preceding_job > 0):
         return {}
     return {"preceding_job": _whole(log.preceding_job), "think_time": log.think_time}
 
 
 def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[str] | None:
-    """Give the name of each code, an empty one for -1; None unless the names tell the codes apart."""
+    """Return the name of each code, an empty one for -1; None unless names are unique."""
     found = [int(code) for code in np.unique(codes) if code != -1]
     used = [names.get(code, "") for code in found]
     if len(set(used) - {""}) < len(found) or all(name.lstrip("+-").isdecimal() for name in used):
@@ -98,7 +98,7 @@ def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[
 
 
 def log_of(jobs: JobBlock) -> LogBlock:
-    """Give jobs of a workload as jobs of a log; cleaning that log leaves them as they are."""
+    """Return the jobs of a workload as a log; cleaning that log leaves them as they are."""
     unknown = np.full(len(jobs), -1.0)
     columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name != "after"}
     columns["asked"] = jobs.asked
@@ -115,7 +115,7 @@ def log_of(jobs: JobBlock) -> LogBlock:
 
 
 def other_directives(header: Header) -> Header:
-    """Give the part of a header that columns by name do not hold and that reading does not make."""
+    """Return the part of a header that columns by name do not hold and that reading does not make."""
     return {
         key: value
         for key, value in header.items()

@@ -24,7 +24,7 @@ _LINE = re.compile(r"(\d{1,15})(?:\s*[:=-]\s*|\s+)(\S.*)")
 
 
 def names_of(header: Header) -> Names:
-    """Give the names that the header of a log has for codes; columns without names are left out.
+    """Return the names that the header of a log has for codes; columns without names are left out.
 
     Examples
     --------
@@ -45,13 +45,13 @@ def _names_of_column(column: str, header: Header) -> dict[int, str]:
 
 
 def listed_names(header: Header) -> Names:
-    """Give those names that are in lists of the header, which readers of columns of names make."""
+    """Return the names that readers of text columns have put into lists of the header."""
     lists = {f"{column}_names" for column in CODED}
     return names_of({key: value for key, value in header.items() if key in lists})
 
 
 def directives_of(names: Mapping[str, Mapping[int, str]]) -> Header:
-    """Give names as lines of a header, without those that cannot be written in a line.
+    """Return names as lines of a header, without those that cannot be written in a line.
 
     Examples
     --------

@@ -60,7 +60,7 @@ class DuplicateCount:
             yield block
 
     def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which identifiers some job that was counted has."""
+        """Return which of the identifiers occurred among the jobs counted so far."""
         place = np.minimum(ids >> 3, self._seen.size - 1)
         mapped = (self._seen[place] >> (ids & 7).astype(np.uint8)) & 1
         low: NDArray[np.bool_] = (ids >> 3 < self._seen.size) & (ids < _MAPPED_IDS) & (mapped != 0)

@@ -124,7 +124,7 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
 
 
 def _names_in(codes: pl.Series, names: pl.Series) -> dict[int, str]:
-    """Give the name that each code has in the same row, the first if there are several."""
+    """Return the name that each code has in the same row, the first if there are several."""
     if not codes.dtype.is_numeric():
         return {}
     pairs = pl.DataFrame({"code": codes.cast(pl.Int64), "name": names.cast(pl.String)})

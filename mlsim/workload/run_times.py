@@ -40,7 +40,7 @@ def campaign_levels(mix: Mix, series: Series, rng: np.random.Generator) -> Float
 
 
 def _quantiles(length: Length, median: float, parts: Floats) -> Floats:
-    """Give quantiles of the lognormal, cut to the length's limits."""
+    """Return quantiles of the lognormal distribution truncated to the length's limits [s]."""
     normal = NormalDist(float(np.log(median)), length.sigma)
     low, high = normal.cdf(float(np.log(length.low))), normal.cdf(float(np.log(length.high)))
     inside = np.clip(low + parts * (high - low), 1e-15, 1.0 - 1e-15)
@@ -70,7 +70,7 @@ def _edge(is_low: Callable[[float], bool], low: float, high: float) -> float:
 def job_times(
     mix: Mix, series: Series, scripts: Scripts, levels: Floats, row: Ints, rng: np.random.Generator
 ) -> Times:
-    """Give run time, walltime and queue of each job.
+    """Draw run time, walltime and queue of each job.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def job_times(
 
 
 def _run_times(mix: Mix, series: Series, levels: Floats, row: Ints, rng: np.random.Generator) -> Floats:
-    """Give each job its campaign's level, or something near; whole seconds inside the length's limits."""
+    """Draw run times around each campaign's level: whole seconds inside the length's limits."""
     spread = np.where(rng.random(len(series)) < _SAME_RUN_TIME, 0.0, _SPREAD)
     times = levels[row] * np.exp(spread[row] * rng.standard_normal(row.size))
     low = np.array([length.low for length in mix.lengths])[series.length[row]]

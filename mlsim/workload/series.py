@@ -68,7 +68,7 @@ class Series:
 
 
 def make_scripts(mix: Mix, n_users: int, rng: np.random.Generator) -> Scripts:
-    """Give every user one to five scripts of every class."""
+    """Draw one to five scripts of every class for every user."""
     users, classes, shapes = [], [], []
     for k in range(len(mix.classes)):
         count = 1 + rng.binomial(*_MORE_SCRIPTS, n_users)

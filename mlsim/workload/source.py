@@ -72,7 +72,7 @@ class Workload:
     _ids: DuplicateCount
 
     def has(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which identifiers some job of the log has, whether it is simulated or not."""
+        """Return which of the identifiers occur in the log, simulated or not."""
         return self._ids.has(ids)
 
     def blocks(self) -> Iterator[JobBlock]:
@@ -111,7 +111,7 @@ class _Pass:
         return map(self._cleaner.clean, map(self._checked, self._reader.blocks()))
 
     def surveyed(self) -> Iterator[JobBlock]:
-        """Give the blocks, and count what only a walk over the whole log can tell."""
+        """Yield the blocks, and count duplicates and disorder, which only a pass over the whole log shows."""
         watched = self._duplicates.watch(self._disorder.watch(self._reader.blocks()))
         return map(self._cleaner.clean, map(self._checked, watched))
 
@@ -233,7 +233,7 @@ def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
 
 
 def _numbers_of(users: Sequence[int | str], header: Header, path: Path) -> tuple[int, ...]:
-    """Give users' numbers; names are those that the header has for the codes."""
+    """Return the codes of users; names are looked up in the header."""
     codes = {name: code for code, name in names_of(header).get("user", {}).items()}
     numbers = []
     for user in users:

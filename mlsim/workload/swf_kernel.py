@@ -111,7 +111,7 @@ def _number(text: Bytes, at: int) -> tuple[float, int]:
 
 @kernel
 def _allowed(column: int, value: float) -> bool:
-    """Tell whether the column allows the value, as `Field.allows` does."""
+    """Whether the column allows the value, as `Field.allows` says."""
     if _SCHEDULED[column] and value >= LARGEST_WHOLE:
         return False
     if column in (_SUBMIT, _RUN):

@@ -61,7 +61,7 @@ class _Errors:
         self._too_long += float(np.sum(error[over]))
 
     def summary(self) -> dict[str, Any]:
-        """Give what :func:`accuracy` gives."""
+        """Return what :func:`accuracy` returns."""
         return {
             "jobs": self._jobs,
             "mae": _mean(self._error, self._jobs),

@@ -88,7 +88,7 @@ def _aggregates(name: str) -> list[pl.Expr]:
 
 
 def _every_week(table: pl.DataFrame, jobs: Jobs, tau: float) -> pl.DataFrame:
-    """Give the weeks without jobs rows as well, and all of them what has come together by their end."""
+    """Add rows for weeks without jobs, and to every week the cumulative values up to its end."""
     extra: list[pl.Series] = []
     for name, metric in JOB_METRICS.items():
         weeks = weekly(jobs, metric.values(jobs, tau))

@@ -69,7 +69,7 @@ def _classes(jobs: Jobs) -> Ints:
 
 
 def _size_exponents(jobs: Jobs) -> Ints:
-    """Give k for sizes in (2^(k-1), 2^k]; exact, unlike a logarithm's ceiling."""
+    """Return k for sizes in (2^(k-1), 2^k]; exact, unlike the ceiling of a logarithm."""
     _, exponent = np.frexp((np.maximum(jobs.processors, 1) - 1).astype(np.float64))
     return exponent.astype(np.int64)
 
@@ -89,7 +89,7 @@ def _codes(jobs: Jobs, column: str) -> Ints:
 
 
 def _namer(names: Mapping[int, str]) -> Callable[[int], str]:
-    """Give what tells the label of a code."""
+    """Return the function that maps a code to its label."""
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
 
     def label(code: int) -> str:

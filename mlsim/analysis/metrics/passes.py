@@ -68,7 +68,7 @@ def pass_time_by_queue_length(passes: Passes, per_doubling: int = 1) -> pl.DataF
 
 
 def _edges(most: int, per_doubling: int) -> Ints:
-    """Give the last length of every range: 0, 1, 2, 4, 8 … up to ``most``, and lengths between."""
+    """Return the upper bounds of the ranges of queue length: 0, 1, 2, 4, 8 …, between and up to ``most``."""
     doublings = int(np.ceil(np.log2(max(most, 1)))) + 1
     between = 2.0 ** (np.arange(doublings * per_doubling + 1) / per_doubling)
     return np.unique(np.concatenate([[0], np.floor(between + 1e-9).astype(np.int64)]))

@@ -46,7 +46,7 @@ def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> Aggregate:
 
 
 def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
-    """Give the share of the time with 0, 1, 2 … waiting jobs, up to the most; they add up to 1.
+    """Return the share of the time with 0, 1, 2 … waiting jobs, up to the most; they add up to 1.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def queue_shares(jobs: Jobs, attempts: Attempts | None = None) -> Floats | None:
 
 
 def _time_of_queues(jobs: Jobs) -> tuple[float, float] | None:
-    """Give the first submission and the last start; None where no job started."""
+    """Return the first submission and the last start [s]; None where no job started."""
     first, last = np.inf, -np.inf
     for block in blocks_of(jobs):
         first = min(first, float(np.min(block.submit_time, initial=np.inf)))
@@ -86,7 +86,7 @@ def _time_of_queues(jobs: Jobs) -> tuple[float, float] | None:
 
 
 def _streamed_shares(jobs: Jobs, attempts: Attempts, first: float, last: float) -> Floats:
-    """Give the shares of :func:`queue_shares` in memory that follows the jobs that wait at one time."""
+    """Return the shares of :func:`queue_shares`, in memory proportional to the jobs that wait at one time."""
     if last <= first:
         return np.ones(1)
     seconds = np.zeros(1)
@@ -113,7 +113,7 @@ def _waits_of_jobs(jobs: Jobs, attempts: Attempts) -> Iterator[Spans]:
 
 
 def _waits_of_attempts(jobs: Jobs, attempts: Attempts) -> Spans:
-    """Give when the others waited, for each of their starts."""
+    """Return the spans in which restarted jobs waited, one for each of their starts."""
     again = np.unique(attempts.job)
     theirs = rows_of(jobs, again)
     numbered = replace(attempts, job=np.searchsorted(again, attempts.job))
@@ -131,7 +131,7 @@ def _joined(one: Floats, other: Floats) -> Floats:
 
 
 def queue_quantiles(shares: Floats, levels: list[float]) -> list[float]:
-    """Give the least queue lengths that are not exceeded for these shares of the time."""
+    """Return the least queue lengths that are not exceeded for these shares of the time."""
     # A level that a sum reaches but for rounding is reached.
     reached = np.searchsorted(np.cumsum(shares), np.array(levels) - 1e-12)
     return [float(length) for length in np.minimum(reached, len(shares) - 1)]

@@ -68,7 +68,7 @@ def streamed_aggregate(walk: Walk) -> Aggregate:
 
 
 def percentiles(walk: Walk, count: int, wanted: tuple[float, ...]) -> list[float]:
-    """Give percentiles of ``count`` values, interpolated linearly between the two nearest."""
+    """Return percentiles of ``count`` values, interpolated linearly between the two nearest."""
     places = [(count - 1) * (percent / 100.0) for percent in wanted]
     ranks = sorted({int(place) for place in places} | {min(int(place) + 1, count - 1) for place in places})
     found = dict(zip(ranks, _of_ranks(walk, ranks), strict=True))
@@ -82,7 +82,7 @@ def percentiles(walk: Walk, count: int, wanted: tuple[float, ...]) -> list[float
 
 
 def _of_ranks(walk: Walk, ranks: list[int]) -> list[float]:
-    """Give the values of these ranks (0 is the smallest), digit by digit of their order as bits.
+    """Return the values of these ranks (0 is the smallest), by radix selection on their bits.
 
     A walk counts the next 16 bits of the values that begin like one that is looked for.
     """

@@ -78,7 +78,7 @@ def _or_nan(count: NDArray[np.int64]) -> Floats:
 
 
 def _band(mean: Floats) -> tuple[Floats, Floats]:
-    """Give the 10th and the 90th percentile of the values so far that are known."""
+    """Return the 10th and the 90th percentile of the known values so far."""
     band = np.full((2, len(mean)), np.nan)
     known: list[float] = []
     for week, value in enumerate(mean.tolist()):

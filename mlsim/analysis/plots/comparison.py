@@ -157,7 +157,7 @@ def utilization_lines(runs: Runs) -> Figure:
 def _while_running(
     shares: Callable[[Records, TimeAxis, int], Floats], records: Records, axis: TimeAxis
 ) -> Floats:
-    """Give shares over time, with nothing where the run has not begun or is over."""
+    """Return shares over time, NaN before the run has begun and after its end."""
     own = time_axis(records.jobs)
     edges = np.linspace(axis.begin, axis.end, _BINS + 1)
     values = shares(records, axis, _BINS)

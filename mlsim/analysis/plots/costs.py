@@ -62,7 +62,7 @@ def cost_band(costs: Floats, bins: int) -> Band:
 
 
 def cost_facts(costs: Floats) -> dict[str, float | int | None]:
-    """Give count, mean, std (divisor N), min, max and c.o.v., which is None if the mean is 0."""
+    """Return count, mean, std (divisor N), min, max and c.o.v., which is None if the mean is 0."""
     mean, std = float(costs.mean()), float(costs.std())
     return {
         "count": len(costs),
@@ -75,7 +75,7 @@ def cost_facts(costs: Floats) -> dict[str, float | int | None]:
 
 
 def cost_bins(costs: Floats) -> tuple[Floats, bool]:
-    """Give the edges of a histogram's bars, and whether they are on a logarithmic scale.
+    """Return the bin edges of a histogram, and whether the scale is logarithmic.
 
     They are where the costs are all above 0 and span more than two powers of ten, and most of them lie in
     the lowest tenth of the span.

@@ -21,7 +21,7 @@ _LETTERS = 130
 
 
 def colour_of(place: int) -> Any:
-    """Give the colour of the run at a place."""
+    """Return the colour of the run with this index."""
     palette = job_palette()
     return palette[place % len(palette)]
 
@@ -53,7 +53,7 @@ def name_lines(figure: Figure, labels: Sequence[str]) -> None:
 
 
 def legend_height(labels: Collection[str]) -> int:
-    """Give the height in pixels of what :func:`name_lines` writes."""
+    """Return the height in pixels of what :func:`name_lines` writes."""
     return _LINE * -(-len(labels) // _per_line(labels))
 
 
@@ -66,7 +66,7 @@ def _height(figure: Figure) -> float:
 
 
 def differ_much(values: Iterable[float], factor: float = 10.0) -> bool:
-    """Tell whether some values would vanish beside others on an axis that is not logarithmic."""
+    """Whether some values would vanish beside others on a linear axis."""
     positive = [value for value in values if value > 0]
     return len(positive) > 1 and max(positive) > factor * min(positive)
 

@@ -116,7 +116,7 @@ def _draw(axes: Axes, panel: LinePanel, names: Sequence[str], look: Look) -> Non
 
 
 def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
-    """Give all panels the same axes."""
+    """Set the same axes for all panels."""
     from matplotlib.ticker import PercentFormatter
 
     across, up = (_extent(panels, which) for which in range(2))

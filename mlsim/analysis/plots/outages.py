@@ -52,7 +52,7 @@ def draw_outages(axes: Axes, axis: TimeAxis, outages: Outages) -> list[Patch]:
 
 
 def out_of_use_boxes(outages: Outages, begin: float, end: float) -> Floats:
-    """Give the rectangles that are out of use within [begin, end]: begin, end, first node, last node + 1.
+    """Return the outages within [begin, end] as rectangles: begin, end, first node, last node + 1.
 
     Neighbouring nodes that are out of use for the same time are one.
     """

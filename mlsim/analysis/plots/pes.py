@@ -148,7 +148,7 @@ def _draw_scale(figure: Figure, sizes: tuple[float, float], height: int) -> None
 
 
 def _marks(least: float, largest: float) -> list[float]:
-    """Give the sizes to be written at the scale: both ends, and powers of ten well between."""
+    """Return the tick labels of the colour scale: both ends, and powers of ten well between."""
     powers = [10.0**exponent for exponent in range(1, 19)]
     between = [power for power in powers if least * 1.6 < power < largest / 1.6]
     return sorted({least, largest, *between})

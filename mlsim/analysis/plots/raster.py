@@ -59,7 +59,7 @@ class Raster:
         _paint(left, right, top, bottom, weight, colour, self._covered, self._most, self._winner)
 
     def image(self, palette: Floats) -> NDArray[np.uint8]:
-        """Give RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
+        """Return RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
         image = np.empty((*self._covered.shape, 3), np.uint8)
         _blend(self._covered, self._winner, palette, image)
         return image

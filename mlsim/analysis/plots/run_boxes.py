@@ -91,7 +91,7 @@ class _Box:
         return cls(levels, float(shares @ np.arange(len(shares))), p99)
 
     def for_matplotlib(self, label: str) -> dict[str, Any]:
-        """Give what ``Axes.bxp`` takes."""
+        """Return the box statistics as ``Axes.bxp`` takes them."""
         low, first, median, third, high = self.levels
         return {"label": label, "whislo": low, "q1": first, "med": median, "q3": third, "whishi": high}
 
@@ -152,7 +152,7 @@ def _draw_boxes(axes: Axes, boxes: Mapping[str, _Box | None]) -> None:
 
 
 def _scale(all_axes: Sequence[Axes], scale: str) -> None:
-    """Give all panels one scale; numbers at the first only."""
+    """Set one scale for all panels; tick labels at the first only."""
     top = max(*(float(axes.get_ylim()[1]) for axes in all_axes), 1.0)
     for place, axes in enumerate(all_axes):
         if scale == "symlog":

@@ -22,7 +22,7 @@ DEFAULT_SIZE = 1152
 
 
 def image_size(costs: CostsConfig, iterations: IterationsConfig | None) -> int:
-    """Give the width of the image: ``size``, or the root of the number of iterations, or 1152."""
+    """Return the width of the image [pixels]: ``size``, or the root of the number of iterations, or 1152."""
     if costs.size is not None:
         return costs.size
     if iterations is not None and iterations.count is not None:
@@ -31,7 +31,7 @@ def image_size(costs: CostsConfig, iterations: IterationsConfig | None) -> int:
 
 
 def fixed_length(costs: CostsConfig, iterations: IterationsConfig | None) -> int | None:
-    """Give the number of iterations of an image; None for profiles of any length, and for a file's."""
+    """Return the number of iterations of an image; None for profiles of any length, and for files."""
     return image_size(costs, iterations) ** 2 if costs.profile is CostProfile.MANDELBROT else None
 
 

@@ -32,7 +32,7 @@ _DIGEST = 32
 
 
 def cache_directory() -> Path:
-    """Give the directory of kept counts: in $MLSIM_CACHE, else in the user's cache."""
+    """Return the directory of cached counts: in $MLSIM_CACHE, else in the user's cache."""
     place = os.environ.get(VARIABLE)
     if not place:
         place = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "mlsim")
@@ -40,7 +40,7 @@ def cache_directory() -> Path:
 
 
 def recalled(name: str, version: int, parameters: Mapping[str, float], compute: Callable[[], Ints]) -> Ints:
-    """Give counts from the cache, or compute and keep them.
+    """Return counts from the cache, or compute and cache them.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def _fingerprint(key: bytes, content: bytes | memoryview) -> bytes:
 
 
 def _read(path: Path, key: bytes) -> Ints | None:
-    """Give the counts of a file; None if there is none, or it is not whole, or holds something else."""
+    """Return the counts of a cached file; None if it is missing, truncated, or holds something else."""
     try:
         data = read_bytes(path, "count")
     except InputError:

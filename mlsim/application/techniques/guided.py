@@ -75,7 +75,7 @@ def reset_guide(guide: Ints) -> None:
 
 @kernel
 def _divide(guide: Ints, p: int, row: int) -> int:
-    """Divide the value by P into a row, rounding down; gives 1 if anything was lost, else 0."""
+    """Divide the value by P into a row, rounding down; return 1 if anything was lost, else 0."""
     rest = 0
     for k in range(HEADER, guide.shape[1]):
         # rest < P < 2^31, so that the two words together stay below 2^63

@@ -116,7 +116,7 @@ VARIATION = 0
 
 @kernel
 def needs_remaining(code: int) -> bool:
-    """Tell whether a technique has no straightforward form: it needs what is left, or what others measured.
+    """Whether a technique has no straightforward form: it needs what is left, or what others measured.
 
     Under a distributed model, the lock is then held from reading to assigning.
     """
@@ -125,13 +125,13 @@ def needs_remaining(code: int) -> bool:
 
 @kernel
 def is_adaptive(code: int) -> bool:
-    """Tell whether a technique learns within a loop, by :func:`learn`."""
+    """Whether a technique learns within a loop, by :func:`learn`."""
     return AWF_B <= code <= AF
 
 
 @kernel
 def counts_overhead(code: int) -> bool:
-    """Tell whether a technique learns from the time between asking for a chunk and its end."""
+    """Whether a technique learns from the time between the request for a chunk and its end."""
     return code in (AWF_D, AWF_E)
 
 
@@ -200,7 +200,7 @@ def reset_rule(
 
 @kernel
 def constant_size(rule: Ints) -> int:
-    """Give the size of all chunks where a technique has but one, else 0.
+    """Return the size of all chunks where a technique has but one, else 0.
 
     Event loops ask once and then do without a call for every chunk, which takes as long as an event.
     """
@@ -234,7 +234,7 @@ def learn(
     size: int,
     seconds: float,
 ) -> None:
-    """Let an adaptive technique know of a chunk that a PE executed.
+    """Update an adaptive technique with a chunk that a PE has executed.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def seal(block: Ints, turn: int) -> None:
 
 @kernel
 def is_turn(block: Ints, turn: int) -> bool:
-    """Tell whether the block is whole, and of this turn."""
+    """Whether the block is whole, and of this turn."""
     return bool(block[TURN] == turn and block[len(block) - 1] == _seal_of(block))
 
 
@@ -83,7 +83,7 @@ def learn_done(
     squares: float,
     pieces: int,
 ) -> None:
-    """Let an adaptive technique know of an executed chunk.
+    """Update an adaptive technique with an executed chunk.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _turn_in(memory: Ints) -> int:
 
 @kernel
 def is_turn_shared(memory: Ints, turn: int) -> bool:
-    """Tell whether a turn has come with a block in shared memory."""
+    """Whether a turn has come with a block in shared memory."""
     return bool(load_acquire(_turn_in(memory)) == turn)
 
 

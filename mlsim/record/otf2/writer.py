@@ -155,7 +155,7 @@ def _inside_jobs(
 
 
 def _job_columns(records: Records, *, first_region: int) -> JobColumns:
-    """Give a region to each job that started, and gather what its enters tell."""
+    """Return, for each job, its region (-1: never started) and the attributes of its enter events."""
     started = np.isfinite(records.jobs.start_time)
     region = np.where(started, first_region - 1 + np.cumsum(started), -1)
     has_loop = np.zeros(len(started), np.bool_)
