@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("mpi4py") else ["mlsim/mpi/*.py", "mlsim/mpi/apps/*.py"]
+collect_ignore_glob = [] if find_spec("mpi4py") else ["mlsim/mpi/*.py", "mlsim/mpi/*/*.py"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim import cosim
+from mlsim.cosim.inputs import message_latency
 from mlsim.record import JobState, MessageKind
 from mlsim.scenario import CoordinationConfig, from_mapping
 
@@ -204,4 +205,4 @@ def test_rca_starts_a_waiting_job_on_a_released_node(workplace):
 @pytest.mark.parametrize(("given_latency", "latency"), [(None, 0.5), (0.0, 0.0), (2.0, 2.0)])
 def test_messages_take_the_latency_of_the_network_unless_told(given_latency, latency):
     scenario = SimpleNamespace(coordination=CoordinationConfig(latency=given_latency))
-    assert cosim._latency(scenario, SimpleNamespace(network=SimpleNamespace(latency=0.5))) == latency
+    assert message_latency(scenario, SimpleNamespace(network=SimpleNamespace(latency=0.5))) == latency

@@ -19,7 +19,7 @@ from mlsim._files import expanded, is_file, named
 from mlsim.batch.view import WaitingJobs
 from mlsim.errors import InputError, user_code_error
 from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word, user_function
-from mlsim.scenario.code import read_code
+from mlsim.scenario.files.code import read_code
 
 __all__ = [
     "FAMILIES",

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from mlsim.batch.asking import Asking
-from mlsim.batch.clock import Clock, Event, Order
-from mlsim.batch.dependencies import Dependants
-from mlsim.batch.failing import OutagePlan
-from mlsim.batch.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
-from mlsim.batch.outages import OutageCalendar
-from mlsim.batch.pass_log import DispatchTimes, PassLog, wall_clock
-from mlsim.batch.power import PowerCap
+from mlsim.batch.clock.clock import Clock, Event, Order
+from mlsim.batch.clock.progress import Progress
+from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
+from mlsim.batch.columns.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
+from mlsim.batch.events.corrections import Corrections
+from mlsim.batch.events.dependencies import Dependants
+from mlsim.batch.events.failing import OutagePlan
+from mlsim.batch.events.negotiation import ReleaseNegotiator
+from mlsim.batch.events.outages import OutageCalendar
+from mlsim.batch.events.releases import Releases
+from mlsim.batch.events.restarts import Restarts
+from mlsim.batch.events.system import Applications
 from mlsim.batch.predictors.base import CorrectingPredictor
-from mlsim.batch.predictors.estimates import Corrections, LearnedEstimates, estimates_for
-from mlsim.batch.recorder import JobRecorder, RejectionLog
-from mlsim.batch.releases import Releases
-from mlsim.batch.requests import Requests
-from mlsim.batch.resources import state_for
-from mlsim.batch.restarts import Restarts
-from mlsim.batch.steps import leave_time
-from mlsim.batch.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
-from mlsim.coordination import Answer, Disturbance, Forecast, MessageLog, NodeFailed, ReleaseRequest
+from mlsim.batch.predictors.estimates import LearnedEstimates, estimates_for
+from mlsim.batch.recording.pass_log import DispatchTimes, PassLog, wall_clock
+from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
+from mlsim.batch.room.pool import leave_time
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.choice import state_for
+from mlsim.coordination import Forecast, MessageLog, NodeFailed
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, Passes, Rejections, empty
 from mlsim.record.growing import GrowingTimes
@@ -54,43 +56,6 @@ _NOTHING = np.empty(0, np.int64)
 
 REJECTS_ALL = "the dispatcher rejects every job"
 """Why a job is turned away."""
-
-
-class Applications(Protocol):
-    """What starts the applications of jobs and knows their futures."""
-
-    def launch(self, slot: int, at: float) -> Forecast:
-        """Start the application of the job in this slot on the nodes it got."""
-        ...
-
-    def disturb(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
-        """Change its future."""
-        ...
-
-    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
-        """Ask it for nodes."""
-        ...
-
-    def finish(self, slot: int, at: float, state: JobState) -> None:
-        """Take note that the job has ended."""
-        ...
-
-    def abandon(self, slot: int, at: float, /) -> float:
-        """Take note that the job will start again; gives the PE-seconds it has computed."""
-        ...
-
-    def idle_share(self, slot: int, /) -> float:
-        """Share of the job's node-seconds in which its nodes had run out of work."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come: simulated seconds, jobs that ended, jobs that wait."""
-
-    time: float
-    done: int
-    waiting: int
 
 
 class BatchSystem:
@@ -153,8 +118,8 @@ class BatchSystem:
         self._pass_log = PassLog() if keep_passes else None
         self._dispatch_times = DispatchTimes() if config.count_dispatch_time else None
         self.applications: Applications
-        self.releases = None if log is None else Releases(self, log, coordination)
-        self.asking = None if log is None else Asking.of(self, log, coordination)
+        self._releases = None if log is None else Releases(self, log, coordination)
+        self._negotiator = self._negotiator_of(log, coordination)
         self._short_first = coordination.released_nodes is ReleasedNodes.SHORT_FIRST
         self._interval = config.pass_interval or config.backfill_interval
         self._starts_between = config.backfill_interval > 0
@@ -169,17 +134,24 @@ class BatchSystem:
         self._wake: Event | None = None
         self._feedback = feedback
         self._dependants = None if dependencies is None else Dependants(self, dependencies, feedback)
-        self._outages = OutageCalendar(self, plan) if plan else None
+        self._outages = OutageCalendar(self, plan, self._releases) if plan else None
         self._restarts = Restarts(self, config)
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
         self._arrivals = np.empty(0, np.int64)
         self._first_arrival = self._last_arrival = 0
         self._ending: list[int] = []
-        self._end_events: dict[int, Event] | None = {} if plan or self.asking else None
+        self._end_events: dict[int, Event] | None = {} if plan or self._negotiator else None
         self._all_submitted = False
         self._finished: list[int] = []
         self._n_finished = 0
+
+    def _negotiator_of(
+        self, log: MessageLog | None, coordination: CoordinationConfig
+    ) -> ReleaseNegotiator | None:
+        if log is None or self._releases is None:
+            return None
+        return ReleaseNegotiator.of(self, self._releases, log, coordination)
 
     def _corrections_of(self, estimates: object) -> Corrections | None:
         if not isinstance(estimates, LearnedEstimates):
@@ -377,7 +349,7 @@ class BatchSystem:
         state = self.state
         if self._outages is not None and state.holds_back:
             self.settle()
-        released = self.releases.released_now() if self._short_first and self.releases else _NOTHING
+        released = self._releases.released_now() if self._short_first and self._releases else _NOTHING
         waiting = 0 if self._pass_log is None else state.n_waiting + self._last_arrival - self._first_arrival
         began = wall_clock()
         if self._rejects:
@@ -401,10 +373,10 @@ class BatchSystem:
             state.rejected.clear()
         if n_started:
             self._launch(state.started[:n_started], now, seconds)
-        if self.releases is not None:
-            self.releases.after_pass(now)
-        if self.asking is not None:
-            self.asking.after_pass(now)
+        if self._releases is not None:
+            self._releases.after_pass(now)
+        if self._negotiator is not None:
+            self._negotiator.after_pass(now)
         if self._outages is not None:
             self._outages.after_pass(now, n_started)
         if state.wakes:
@@ -467,12 +439,12 @@ class BatchSystem:
             self._end_events[slot] = event
         if self._corrections is not None:
             self._corrections.plan(slot, end)
-        if self.releases is not None:
-            self.releases.plan(slot, now, forecast)
+        if self._releases is not None:
+            self._releases.plan(slot, now, forecast)
 
     def _complete(self, event: Event) -> None:
-        if self.asking is not None:
-            self.asking.learn(event.subject)
+        if self._negotiator is not None:
+            self._negotiator.learn(event.subject)
         self._end(event.subject, JobState.COMPLETED)
         self._event_over()
 
@@ -484,8 +456,8 @@ class BatchSystem:
     def _end(self, slot: int, state: JobState) -> None:
         now = self.clock.time
         self.applications.finish(slot, now, state)
-        if self.releases is not None:
-            self.releases.forget(slot, now)
+        if self._releases is not None:
+            self._releases.forget(slot, now)
         if self._end_events is not None:
             del self._end_events[slot]
         if self._corrections is not None:
@@ -534,9 +506,9 @@ class BatchSystem:
         assert self._end_events is not None
         busy = self.applications.abandon(slot, now)
         rows = list(self.state.rows_of(slot))
-        if self.releases is not None:
-            rows += self.releases.returned_rows(slot)
-            self.releases.forget(slot, now)
+        if self._releases is not None:
+            rows += self._releases.returned_rows(slot)
+            self._releases.forget(slot, now)
         del self._end_events[slot]
         self.state.end(slot, now)
         ints, times = self.state.occupancy.ints[:, rows], self.state.occupancy.floats[:, rows]

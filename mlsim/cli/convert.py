@@ -155,8 +155,8 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
 
 def _rates(speed: str | None, bandwidth: str | None) -> Rates | None:
     from mlsim.errors import InputError
-    from mlsim.scenario.amounts import Amount
-    from mlsim.scenario.units import BANDWIDTH, RATE
+    from mlsim.scenario.values.amounts import Amount
+    from mlsim.scenario.values.units import BANDWIDTH, RATE
     from mlsim.workload import Rates
 
     if speed is None and bandwidth is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from mlsim.batch.cp.instance import Instance
+    from mlsim.batch.cp.problem.instance import Instance
     from mlsim.batch.cp.replay import Replayed
     from mlsim.scenario import CpConfig, Dispatcher
 

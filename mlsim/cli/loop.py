@@ -207,8 +207,8 @@ def _seconds(text: str | None) -> float | None:
         return None
     from mlsim.errors import InputError
     from mlsim.scenario import parse_override
-    from mlsim.scenario.amounts import Amount
-    from mlsim.scenario.units import TIME
+    from mlsim.scenario.values.amounts import Amount
+    from mlsim.scenario.values.units import TIME
 
     try:
         return Amount(TIME, positive=True).parse(parse_override(f"run_time={text}")[1])

@@ -70,7 +70,7 @@ def _write(
     load: float,
 ) -> None:
     from mlsim.cli.newfiles import new_files
-    from mlsim.scenario.demand import Share, check_memory
+    from mlsim.scenario.whole.demand import Share, check_memory
     from mlsim.workload.csv_writer import csv_text, write_csv
 
     _check_suffix(out)

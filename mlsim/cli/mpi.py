@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from mlsim.experiment.directories import Place
-    from mlsim.mpi.validate import Row
+    from mlsim.mpi.validation.validate import Row
     from mlsim.scenario import Scenario
 
 __all__ = ["mpi"]
@@ -68,7 +68,7 @@ def run(
     from mlsim.experiment import load_loop
     from mlsim.experiment.directories import check_target
     from mlsim.mpi.launch import launch, launcher_of
-    from mlsim.mpi.options import MODELS
+    from mlsim.mpi.loop.options import MODELS
     from mlsim.mpi.reading import RUN_KEYS, check_scenario, check_set
     from mlsim.scenario import parse_overrides
 
@@ -219,10 +219,10 @@ def validate(
     from mlsim.experiment import load_loop, loop_from_mapping
     from mlsim.experiment.directories import complete_or_gone
     from mlsim.mpi.launch import launcher_of
-    from mlsim.mpi.options import MODELS
+    from mlsim.mpi.loop.options import MODELS
     from mlsim.mpi.reading import VALIDATE_KEYS, check_set, loop_options
-    from mlsim.mpi.validate import Pair
-    from mlsim.mpi.validate import validate as compare
+    from mlsim.mpi.validation.validate import Pair
+    from mlsim.mpi.validation.validate import validate as compare
     from mlsim.scenario import TWO_LEVELS, parse_overrides
 
     overrides = parse_overrides(set_ or [])
@@ -289,8 +289,8 @@ def _words(text: str) -> list[str]:
 def _delay(text: str) -> float:
     from mlsim.errors import InputError
     from mlsim.scenario import parse_override
-    from mlsim.scenario.amounts import Amount
-    from mlsim.scenario.units import TIME
+    from mlsim.scenario.values.amounts import Amount
+    from mlsim.scenario.values.units import TIME
 
     try:
         return Amount(TIME).parse(parse_override(f"delay={text}")[1])
@@ -329,7 +329,7 @@ def _write(place: Place, rows: list[Row], machine: dict[str, object], name: str)
     from dataclasses import asdict
 
     from mlsim.experiment.rundir import write_json
-    from mlsim.mpi.validate import draw, error_table
+    from mlsim.mpi.validation.validate import draw, error_table
 
     (place.partial / "table.md").write_text(error_table(rows), encoding="utf-8")
     write_json(

@@ -144,7 +144,7 @@ def _read(name: str, given: dict[str, str]) -> tuple[CostsConfig, str | None]:
 
     from mlsim.errors import InputError
     from mlsim.scenario import CostProfile, CostsConfig, parse_override
-    from mlsim.scenario.costs import COUNTED
+    from mlsim.scenario.loop.costs import COUNTED
 
     values: dict[str, Any] = {key: parse_override(f"{key}={text}")[1] for key, text in given.items()}
     if "path" in given:
@@ -188,7 +188,7 @@ def _length(costs: CostsConfig, iterations: str | None) -> int:
     """Give the number of iterations; for a file, whose length is not known yet, 0."""
     from mlsim.errors import InputError
     from mlsim.scenario import CostProfile, parse_override
-    from mlsim.scenario.kinds import Whole
+    from mlsim.scenario.values.kinds import Whole
 
     if costs.profile in (CostProfile.FILE, CostProfile.MANDELBROT):
         if iterations is not None:
@@ -208,8 +208,8 @@ def _length(costs: CostsConfig, iterations: str | None) -> int:
 def _speed(text: str) -> float:
     from mlsim.errors import InputError
     from mlsim.scenario import parse_override
-    from mlsim.scenario.amounts import Amount
-    from mlsim.scenario.units import RATE
+    from mlsim.scenario.values.amounts import Amount
+    from mlsim.scenario.values.units import RATE
 
     try:
         return Amount(RATE, positive=True).parse(parse_override(f"speed={text}")[1])
@@ -226,7 +226,7 @@ def _check_suffix(out: Path) -> None:
 
 def _compute(costs: CostsConfig, n: int, seed: int, speed: float) -> Floats:
     from mlsim.application.profiles import Request, iteration_costs
-    from mlsim.scenario.demand import Share, check_memory
+    from mlsim.scenario.whole.demand import Share, check_memory
 
     check_memory("--iterations", [Share("--iterations", f"{n:,} iterations", n * 8)], "the costs")
     return iteration_costs(Request(costs, n, seed, speed))

@@ -153,7 +153,7 @@ def is_batch_study(path: str | Path) -> bool:
     InputError
         If it cannot be read, or says neither.
     """
-    from mlsim.scenario.source import parse_text
+    from mlsim.scenario.files.source import parse_text
 
     file = file_of(path)
     content = parse_text(file_text(file), str(file)).value

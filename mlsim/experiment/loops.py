@@ -20,7 +20,7 @@ from mlsim.experiment.result import technique_of
 from mlsim.experiment.rundir import check_needs, versions, write_json
 from mlsim.record import Records
 from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load
-from mlsim.scenario.costs import TYPICAL
+from mlsim.scenario.loop.costs import TYPICAL
 
 if TYPE_CHECKING:
     import polars as pl

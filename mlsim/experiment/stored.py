@@ -164,7 +164,7 @@ def _read_summary(directory: Path) -> dict[str, Any]:
 
 
 def _read_scenario(path: Path) -> dict[str, Any]:
-    from mlsim.scenario.source import parse_text
+    from mlsim.scenario.files.source import parse_text
 
     document = parse_text(read_text(path, "scenario", _MOST_BYTES), str(path))
     for problem in document.problems:

@@ -11,7 +11,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, Point
 from mlsim.experiment.study_file import one_of
 from mlsim.scenario import Scenario
-from mlsim.scenario.hints import nearest
+from mlsim.scenario.values.hints import nearest
 
 __all__ = [
     "check_files",

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlsim.mpi.report import LoopReport
+    from mlsim.mpi.results.report import LoopReport
     from mlsim.mpi.scheduler import LoopScheduler
 
 __all__ = ["LoopReport", "LoopScheduler"]
 
-_HOMES = {"LoopReport": "mlsim.mpi.report", "LoopScheduler": "mlsim.mpi.scheduler"}
+_HOMES = {"LoopReport": "mlsim.mpi.results.report", "LoopScheduler": "mlsim.mpi.scheduler"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,9 +15,9 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.application.choice import Choice
-from mlsim.mpi.context import Context
-from mlsim.mpi.rules import RecursiveRule, RuleState, StraightforwardRule
-from mlsim.mpi.waiting import Patience
+from mlsim.mpi.loop.context import Context
+from mlsim.mpi.loop.rules import RecursiveRule, RuleState, StraightforwardRule
+from mlsim.mpi.transport.waiting import Patience
 
 __all__ = ["calibrate"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from mlsim.errors import InputError
 from mlsim.scenario import Scenario, located_technique, split_technique
-from mlsim.scenario.section import Section
-from mlsim.scenario.techniques import READERS
+from mlsim.scenario.loop.techniques import READERS
+from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import ExecutionModel, Statistics, WeightSource
 
 __all__ = [

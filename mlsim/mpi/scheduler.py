@@ -15,16 +15,16 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.errors import InputError, MlsimError
-from mlsim.mpi.clock import Clock
-from mlsim.mpi.context import Context, allgather
-from mlsim.mpi.model import Model, Setting
-from mlsim.mpi.notes import Notes
-from mlsim.mpi.options import LoopOptions, chosen
+from mlsim.mpi.loop.context import Context, allgather
+from mlsim.mpi.loop.notes import Notes
+from mlsim.mpi.loop.options import LoopOptions, chosen
+from mlsim.mpi.loop.requests import Requests
+from mlsim.mpi.models.model import Model, Setting
 from mlsim.mpi.rca.reporter import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
-from mlsim.mpi.report import Gathered, LoopReport, gather
-from mlsim.mpi.requests import Requests
-from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.mpi.results.report import Gathered, LoopReport, gather
+from mlsim.mpi.transport.clock import Clock
+from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
 from mlsim.scenario.words import ExecutionModel, Technique
 
@@ -313,7 +313,7 @@ class LoopScheduler:
         self._report = all_told.report
         self._history.add(all_told)
         if self._record:
-            from mlsim.mpi.recording import gather_records, gather_requests
+            from mlsim.mpi.results.recording import gather_records, gather_requests
 
             self._records = gather_records(layout, self._clock, self._notes, all_told)
             self._requests = gather_requests(layout, self._clock, self._model.talk, all_told)
@@ -376,7 +376,7 @@ class LoopScheduler:
         OutputError
             If the directory exists, or not all can be written; the message says what was kept, and where.
         """
-        from mlsim.mpi.rundir import write_run
+        from mlsim.mpi.results.rundir import write_run
 
         if self._records is None:
             raise InputError("LoopScheduler: nothing to write; give record=True, and write on rank 0")
@@ -425,7 +425,7 @@ def _options(given: dict[str, Any]) -> LoopOptions:
     known = set(LoopOptions.__dataclass_fields__)
     for name in given:
         if name not in known:
-            from mlsim.scenario.hints import nearest
+            from mlsim.scenario.values.hints import nearest
 
             raise InputError(
                 f"LoopScheduler: {name!r} is no option;{nearest(name, sorted(known))} allowed: "
@@ -461,17 +461,17 @@ def _make(setting: Setting) -> Model:
     """Make this rank's part of an execution model."""
     model = setting.options.model
     if model == ExecutionModel.CCA:
-        from mlsim.mpi.masters import CentralizedModel
+        from mlsim.mpi.models.masters import CentralizedModel
 
         return CentralizedModel(setting)
     if model == ExecutionModel.HMW:
-        from mlsim.mpi.hmw import HierarchicalMasterModel
+        from mlsim.mpi.models.hmw import HierarchicalMasterModel
 
         return HierarchicalMasterModel(setting)
     if model == ExecutionModel.HDCA:
-        from mlsim.mpi.hdca import HierarchicalModel
+        from mlsim.mpi.models.hdca import HierarchicalModel
 
         return HierarchicalModel(setting)
-    from mlsim.mpi.dca import DistributedModel
+    from mlsim.mpi.models.dca import DistributedModel
 
     return DistributedModel(setting)

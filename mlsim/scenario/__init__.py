@@ -1,36 +1,49 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
-from mlsim.scenario.amounts import Quantity
-from mlsim.scenario.application import ApplicationConfig, ExecutionConfig, IterationsConfig
-from mlsim.scenario.batch import BatchConfig, FairshareConfig, WeightsConfig
-from mlsim.scenario.catalogue import Option, dotted_keys, options
-from mlsim.scenario.coordination import CoordinationConfig
-from mlsim.scenario.costs import CostsConfig, ImageWindow
-from mlsim.scenario.cp import CpConfig
-from mlsim.scenario.dumping import dump, plain
-from mlsim.scenario.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
-from mlsim.scenario.failures import DrainConfig, FailureConfig, RandomFailureConfig
-from mlsim.scenario.jsonschema import json_schema
-from mlsim.scenario.levels import TWO_LEVELS, wrong_levels
-from mlsim.scenario.lists import node_ranges
-from mlsim.scenario.loading import from_mapping, load, loads
-from mlsim.scenario.network import EdgeConfig, NetworkConfig
-from mlsim.scenario.output import OutputConfig
-from mlsim.scenario.overrides import parse_override, parse_overrides
-from mlsim.scenario.paths import PLUGIN_KEYS, check_code, located_plugin, located_technique, resolve_path
-from mlsim.scenario.perturbation import PerturbationConfig
-from mlsim.scenario.platform import NodeGroup, PlatformConfig
-from mlsim.scenario.plugins import installed_names
-from mlsim.scenario.power import PowerConfig
-from mlsim.scenario.remarks import remarks
-from mlsim.scenario.resources import CORES, MEMORY, RequestConfig, megabytes
-from mlsim.scenario.schema import Scenario
-from mlsim.scenario.techniques import (
+from mlsim.scenario.files.dumping import dump, plain
+from mlsim.scenario.files.loading import from_mapping, load, loads
+from mlsim.scenario.files.overrides import parse_override, parse_overrides
+from mlsim.scenario.files.paths import (
+    PLUGIN_KEYS,
+    check_code,
+    located_plugin,
+    located_technique,
+    resolve_path,
+)
+from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfig
+from mlsim.scenario.jobs.coordination import CoordinationConfig
+from mlsim.scenario.jobs.cp import CpConfig
+from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
+from mlsim.scenario.jobs.plugins import installed_names
+from mlsim.scenario.jobs.workload import (
+    CleaningConfig,
+    DatesConfig,
+    SelectConfig,
+    WindowConfig,
+    WorkloadConfig,
+)
+from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
+from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
+from mlsim.scenario.loop.levels import TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
     split_technique,
     user_function,
 )
+from mlsim.scenario.machine.failures import DrainConfig, FailureConfig, RandomFailureConfig
+from mlsim.scenario.machine.network import EdgeConfig, NetworkConfig
+from mlsim.scenario.machine.perturbation import PerturbationConfig
+from mlsim.scenario.machine.platform import NodeGroup, PlatformConfig
+from mlsim.scenario.machine.power import PowerConfig
+from mlsim.scenario.machine.resources import CORES, MEMORY, RequestConfig, megabytes
+from mlsim.scenario.values.amounts import Quantity
+from mlsim.scenario.values.lists import node_ranges
+from mlsim.scenario.whole.catalogue import Option, dotted_keys, options
+from mlsim.scenario.whole.jsonschema import json_schema
+from mlsim.scenario.whole.output import OutputConfig
+from mlsim.scenario.whole.remarks import remarks
+from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import (
     Allocator,
     AnswerRule,
@@ -69,7 +82,6 @@ from mlsim.scenario.words import (
     Word,
     WorkloadFormat,
 )
-from mlsim.scenario.workload import CleaningConfig, DatesConfig, SelectConfig, WindowConfig, WorkloadConfig
 
 __all__ = [
     "CORES",

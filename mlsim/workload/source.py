@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mlsim.errors import InputError
 from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig
-from mlsim.scenario.hints import nearest
+from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
 from mlsim.workload.dates import dates_in_log_time
 from mlsim.workload.formats import LogReader

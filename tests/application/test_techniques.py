@@ -32,7 +32,7 @@ from mlsim.application.techniques.increasing import default_batches
 from mlsim.application.techniques.weighting import learn_chunk
 from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Technique, options
-from mlsim.scenario.techniques import READERS
+from mlsim.scenario.loop.techniques import READERS
 from tests.reference import techniques as reference
 
 FORMS: list[Form] = ["recursive", "straightforward"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.batch.failing import OutagePlan
-from mlsim.batch.power import PowerCap
-from mlsim.batch.requests import Requests
+from mlsim.batch.columns.table import NUMBER, START, UNITS
+from mlsim.batch.events.failing import OutagePlan
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
-from mlsim.batch.table import NUMBER, START, UNITS
 from mlsim.coordination import Forecast, MessageLog, NodeIdle
 from mlsim.platform import build_machine
 from mlsim.platform.power import power_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlsim.batch.failing import OutagePlan
-from mlsim.batch.requests import Requests
+from mlsim.batch.events.failing import OutagePlan
+from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.coordination import MessageLog
 from mlsim.platform import build_machine

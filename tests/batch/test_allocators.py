@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.arrays import FREE
-from mlsim.batch.requests import Requests
+from mlsim.batch.columns.arrays import FREE
+from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.platform.edges import edges_of
 from mlsim.platform.topologies import build_graph

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.power import PowerCap
+from mlsim.batch.room.power import PowerCap
 from mlsim.errors import InputError
 from mlsim.platform.power import PowerColumns
 from mlsim.record import JobState, OutageKind

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.resources import choice
+from mlsim.batch.state import choice
 from tests.batch.builders import block, simulate
 from tests.batch.test_simulator import columns, quarters
 from tests.effort import examples

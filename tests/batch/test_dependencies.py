@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.dependencies import NEVER_ENDED, NEVER_SATISFIED
+from mlsim.batch.events.dependencies import NEVER_ENDED, NEVER_SATISFIED
 from mlsim.record import JobState
 from mlsim.workload.dependencies import Dependencies
 from tests.batch.builders import RigidApplications, block, system

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.arrays import RESERVATIONS
-from mlsim.batch.fairshare import Accounts
-from mlsim.batch.policies import CODES, parameters_of, policy_keys, queue_order
+from mlsim.batch.columns.arrays import RESERVATIONS
+from mlsim.batch.order.fairshare import Accounts
+from mlsim.batch.order.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
 from tests.batch.builders import RigidApplications, block, simulate, system

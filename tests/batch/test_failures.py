@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, failure_metrics, queue_length
-from mlsim.batch.failing import OutagePlan
-from mlsim.batch.resources import choice
+from mlsim.batch.events.failing import OutagePlan
+from mlsim.batch.state import choice
 from mlsim.record import (
     Chunks,
     JobState,

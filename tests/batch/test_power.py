@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.analysis.metrics import energy_metrics
-from mlsim.batch.resources import choice
+from mlsim.batch.state import choice
 from mlsim.errors import InputError
 from mlsim.record import (
     Chunks,

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim.batch
-from mlsim.batch.replay import Replay
-from mlsim.batch.replay_many import replay_many
-from mlsim.batch.requests import Requests
-from mlsim.batch.steps import leave_time
-from mlsim.batch.table import ESTIMATE, JobTable
+from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.clock.replay_many import replay_many
+from mlsim.batch.columns.table import ESTIMATE, JobTable
+from mlsim.batch.room.pool import leave_time
+from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.record import Jobs, JobState, Occupancy
 from mlsim.scenario import (
@@ -35,7 +35,9 @@ from tests.effort import examples
 
 def replayed(blocks, nodes, cores=1, mapping="node", **options):
     hardware = machine(nodes, cores)
-    batch = Replay(hardware, BatchConfig.model_validate(options), Requests.on(hardware, Mapping(mapping)))
+    batch = CompiledBatch(
+        hardware, BatchConfig.model_validate(options), Requests.on(hardware, Mapping(mapping))
+    )
     batch.run(blocks)
     return batch
 
@@ -121,7 +123,7 @@ def test_long_workloads_outgrow_every_array(policy):
     _, rows, occupancy = simulate(None, UNITS, blocks=pieces, policy=policy, backfill="easy")
     told = []
     hardware = machine(UNITS)
-    batch = Replay(
+    batch = CompiledBatch(
         hardware,
         BatchConfig.model_validate({"policy": policy, "backfill": "easy"}),
         Requests.on(hardware, Mapping.NODE),

@@ -15,7 +15,7 @@ from mlsim.cosim import loop_costs
 from mlsim.errors import InputError
 from mlsim.experiment import load_loop, loop_from_mapping
 from mlsim.experiment.loops import run_loop, run_loops
-from mlsim.mpi.options import LoopOptions
+from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.reading import (
     RUN_KEYS,
     VALIDATE_KEYS,
@@ -101,7 +101,7 @@ class Started:
         self.ranks = 0
         self.plan: dict[str, Any] = {}
         monkeypatch.setattr("mlsim.mpi.launch.launch", self._launch)
-        monkeypatch.setattr("mlsim.mpi.validate.launch", self._launch)
+        monkeypatch.setattr("mlsim.mpi.validation.validate.launch", self._launch)
         monkeypatch.setattr("mlsim.mpi.launch.launcher_of", self._launcher)
 
     def _launcher(self, words: list[str], ranks: int) -> None:
@@ -109,7 +109,7 @@ class Started:
 
     def _launch(self, _: object, program: list[str], **__: object) -> str:
         self.program = list(program)
-        if program[1] == "mlsim.mpi.native":
+        if program[1] == "mlsim.mpi.validation.native":
             plan = json.loads(Path(program[2]).read_text())
             self.plan = {"costs": np.load(plan["costs"]).tolist(), "loops": plan["loops"]}
             told = {"t_loop": 1.0, "steps": 1, "imbalance": 0.0}

@@ -19,11 +19,11 @@ from mlsim.application.techniques.travelling import (
     take_shared,
     take_travelling,
 )
-from mlsim.mpi.notes import Notes
-from mlsim.mpi.options import LoopOptions, chosen
-from mlsim.mpi.requests import iterations_begun
-from mlsim.mpi.rules import NOTHING, RecursiveRule, RuleState
-from mlsim.mpi.waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.mpi.loop.notes import Notes
+from mlsim.mpi.loop.options import LoopOptions, chosen
+from mlsim.mpi.loop.requests import iterations_begun
+from mlsim.mpi.loop.rules import NOTHING, RecursiveRule, RuleState
+from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
 

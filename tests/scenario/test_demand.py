@@ -12,7 +12,7 @@ from mlsim.cosim import survey
 from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop
 from mlsim.scenario import from_mapping, load, loads
-from mlsim.scenario.demand import Share, check_memory
+from mlsim.scenario.whole.demand import Share, check_memory
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
 

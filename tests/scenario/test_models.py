@@ -29,8 +29,8 @@ from mlsim.scenario import (
     from_mapping,
     remarks,
 )
-from mlsim.scenario.costs import PROFILE_KEYS
-from mlsim.scenario.cp import CpConfig
+from mlsim.scenario.jobs.cp import CpConfig
+from mlsim.scenario.loop.costs import PROFILE_KEYS
 from mlsim.scenario.words import Dispatcher
 
 LEAST = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]}, "workload": {"path": "log.swf"}}
@@ -76,8 +76,8 @@ def test_defaults() -> None:
 
 
 def test_every_default_is_a_value_that_the_key_accepts() -> None:
-    from mlsim.scenario.catalogue import options
-    from mlsim.scenario.source import parse_value_text
+    from mlsim.scenario.files.source import parse_value_text
+    from mlsim.scenario.whole.catalogue import options
 
     keys = {
         o.key: parse_value_text(o.default, o.key)

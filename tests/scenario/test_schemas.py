@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 
 from mlsim.experiment.schemas import schema_of
 from mlsim.scenario import Policy, Predictor, Word, dotted_keys, words
-from mlsim.scenario.kinds import WordKind
-from mlsim.scenario.source import parse_text
+from mlsim.scenario.files.source import parse_text
+from mlsim.scenario.values.kinds import WordKind
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 FILES = sorted(SCENARIOS.rglob("*.yaml"))

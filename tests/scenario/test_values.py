@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.scenario import CleaningRule, Policy, Quantity, Technique
-from mlsim.scenario.amounts import WorkAmount
-from mlsim.scenario.hints import nearest, shown
-from mlsim.scenario.kinds import Number, OnOff, Text, Whole, WordKind
-from mlsim.scenario.units import (
+from mlsim.scenario.values.amounts import WorkAmount
+from mlsim.scenario.values.hints import nearest, shown
+from mlsim.scenario.values.kinds import Number, OnOff, Text, Whole, WordKind
+from mlsim.scenario.values.units import (
     BANDWIDTH,
     DIMENSIONS,
     FLOP,

@@ -18,7 +18,7 @@ from mlsim.scenario import (
     options,
     plain,
 )
-from mlsim.scenario.source import parse_text
+from mlsim.scenario.files.source import parse_text
 
 LEAST: dict[str, Any] = {
     "platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]},
@@ -223,6 +223,6 @@ batch:
 application:
   technique: GSS
 """
-    with pytest.raises(mlsim.scenario.loading.InputError) as info:
+    with pytest.raises(mlsim.scenario.files.loading.InputError) as info:
         loads(text, "study.yaml")
     assert str(info.value) in README

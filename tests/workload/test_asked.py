@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlsim
-from mlsim.batch.requests import Requests
+from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.platform import build_machine
 from mlsim.scenario import Mapping, PlatformConfig, WorkloadConfig, from_mapping

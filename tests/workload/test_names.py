@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.batch.recorder import JobRecorder
-from mlsim.batch.requests import Requests
-from mlsim.batch.table import JobTable
+from mlsim.batch.columns.table import JobTable
+from mlsim.batch.recording.recorder import JobRecorder
+from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.record.reading import read_tables
 from mlsim.scenario import Mapping, WorkloadConfig, WorkloadFormat

@@ -32,7 +32,7 @@ def on_ranks(claims: int, techniques: list[str]) -> None:
     from mpi4py import MPI
 
     from mlsim.application.catalogue import TECHNIQUES
-    from mlsim.mpi.context import Context
+    from mlsim.mpi.loop.context import Context
 
     comm = MPI.COMM_WORLD
     window = Context.of(comm, None).window(2)
@@ -63,8 +63,8 @@ def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[
     from mpi4py import MPI
 
     from mlsim.mpi import LoopScheduler
-    from mlsim.mpi.waiting import Patience
-    from mlsim.mpi.window import bare_pair
+    from mlsim.mpi.transport.waiting import Patience
+    from mlsim.mpi.transport.window import bare_pair
 
     patience = Patience("spin", comm.size)
     options = NEEDED.get(technique, {})

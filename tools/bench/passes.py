@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from mlsim.batch.requests import Requests
-from mlsim.batch.state import BatchState
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.state import BatchState
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
 from mlsim.workload.jobs import JobBlock

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim.batch.replay import Replay
-from mlsim.batch.replay_many import replay_many
-from mlsim.batch.requests import Requests
+from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.clock.replay_many import replay_many
+from mlsim.batch.room.requests import Requests
 from mlsim.platform import machine_of
 from mlsim.scenario import BatchConfig, load, resolve_path
 from mlsim.workload import open_workload
@@ -51,7 +51,7 @@ def whole_log() -> None:
     print(f"{'dispatcher':20} {'wall s':>7} {'CPU s':>7}")
     for name, options in DISPATCHERS.items():
         config = BatchConfig.model_validate(options)
-        wall, cpu = best(lambda config=config: Replay(machine, config, requests).run(blocks))
+        wall, cpu = best(lambda config=config: CompiledBatch(machine, config, requests).run(blocks))
         print(f"{name:20} {wall:7.2f} {cpu:7.2f}")
 
 

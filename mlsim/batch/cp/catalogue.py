@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mlsim.scenario import CpConfig, Dispatcher
 
 if TYPE_CHECKING:
-    from mlsim.batch.cp.planner import AnyPlanner
-    from mlsim.batch.cp.solving import Control
+    from mlsim.batch.cp.planners.planner import AnyPlanner
+    from mlsim.batch.cp.solver.solving import Control
 
 __all__ = ["MEANINGS", "control_for", "make_planner"]
 
@@ -32,7 +32,7 @@ _OUR_LIMIT = 0.02
 
 def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
     """Give the time control of a dispatcher."""
-    from mlsim.batch.cp.solving import Control
+    from mlsim.batch.cp.solver.solving import Control
 
     ours = name is Dispatcher.CP
     limit = config.time_limit if config.time_limit is not None else (_OUR_LIMIT if ours else _LIMIT)
@@ -56,13 +56,13 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
     seed
         Of the scenario.
     """
-    from mlsim.batch.cp.early import Hcp1, Hcp2, Pcp1, Pcp2
-    from mlsim.batch.cp.hcp19 import Hcp19
-    from mlsim.batch.cp.ours import Cp, CpOptions
-    from mlsim.batch.cp.pcp4 import Pcp4
-    from mlsim.batch.cp.pcp19 import Pcp19
-    from mlsim.batch.cp.pcp21 import Pcp21
-    from mlsim.batch.cp.pcp21s import Pcp21s
+    from mlsim.batch.cp.planners.early import Hcp1, Hcp2, Pcp1, Pcp2
+    from mlsim.batch.cp.planners.hcp19 import Hcp19
+    from mlsim.batch.cp.planners.list_planner import Cp, CpOptions
+    from mlsim.batch.cp.planners.pcp4 import Pcp4
+    from mlsim.batch.cp.planners.pcp19 import Pcp19
+    from mlsim.batch.cp.planners.pcp21 import Pcp21
+    from mlsim.batch.cp.planners.pcp21s import Pcp21s
 
     control = control_for(name, config, seed)
     if name is Dispatcher.CP:

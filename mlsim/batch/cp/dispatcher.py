@@ -12,12 +12,12 @@ import numpy as np
 
 from mlsim.batch.cp.catalogue import make_planner
 from mlsim.batch.cp.easy import easy
-from mlsim.batch.cp.instance import Instance, instance_of
-from mlsim.batch.cp.learning import Experience
-from mlsim.batch.cp.ours import Cp
-from mlsim.batch.cp.plan import Plan
-from mlsim.batch.cp.planner import AnyPlanner, Solve
-from mlsim.batch.cp.solving import Status
+from mlsim.batch.cp.planners.list_planner import Cp
+from mlsim.batch.cp.planners.planner import AnyPlanner, Solve
+from mlsim.batch.cp.problem.instance import Instance, instance_of
+from mlsim.batch.cp.problem.learning import Experience
+from mlsim.batch.cp.problem.plan import Plan
+from mlsim.batch.cp.solver.solving import Status
 from mlsim.batch.view import Start, StateView
 from mlsim.record import Solves, SolveStatus
 from mlsim.scenario import CpConfig, Dispatcher

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.batch.cp.filter import needed_resources
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.packing import best_fit, fitting_units
-from mlsim.batch.cp.plan import LATER, Plan
+from mlsim.batch.cp.problem.filter import needed_resources
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.packing import best_fit, fitting_units
+from mlsim.batch.cp.problem.plan import LATER, Plan
 
 __all__ = ["easy"]
 

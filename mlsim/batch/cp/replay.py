@@ -14,11 +14,11 @@ from typing import IO
 
 from mlsim._files import expanded, json_of, named, open_file, reason_of
 from mlsim.batch.cp.catalogue import make_planner
-from mlsim.batch.cp.filter import reduce
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.plan import check_plan
-from mlsim.batch.cp.planner import Solve
-from mlsim.batch.cp.solving import Status
+from mlsim.batch.cp.planners.planner import Solve
+from mlsim.batch.cp.problem.filter import reduce
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.plan import check_plan
+from mlsim.batch.cp.solver.solving import Status
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlsim.batch.predictors.base import Predictor
-from mlsim.batch.predictors.confident import Confident
-from mlsim.batch.predictors.data_driven import DataDriven
-from mlsim.batch.predictors.easy_plus_plus import EasyPlusPlus
-from mlsim.batch.predictors.last_two import LastTwo
 from mlsim.batch.predictors.user import user_predictor
-from mlsim.batch.predictors.walltime import Walltime
+from mlsim.batch.predictors.variants.confident import Confident
+from mlsim.batch.predictors.variants.data_driven import DataDriven
+from mlsim.batch.predictors.variants.easy_plus_plus import EasyPlusPlus
+from mlsim.batch.predictors.variants.last_two import LastTwo
+from mlsim.batch.predictors.variants.walltime import Walltime
 from mlsim.scenario import Predictor as Word
 
 __all__ = ["PREDICTORS", "PredictorEntry", "make_predictor"]

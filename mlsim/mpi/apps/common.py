@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.reading import scenario_options
-from mlsim.mpi.report import LoopTotals
+from mlsim.mpi.results.report import LoopTotals
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.waiting import Patience
+from mlsim.mpi.transport.waiting import Patience
 from mlsim.scenario import Scenario
 
 __all__ = ["Application", "facts", "in_turns", "main", "summed", "text_options"]
@@ -199,8 +199,8 @@ def text_options(texts: list[str]) -> dict[str, Any]:
 
 
 def _seconds(text: str) -> float:
-    from mlsim.scenario.amounts import Amount
-    from mlsim.scenario.units import TIME
+    from mlsim.scenario.values.amounts import Amount
+    from mlsim.scenario.values.units import TIME
 
     try:
         return float(Amount(TIME).parse(text))

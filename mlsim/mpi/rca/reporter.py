@@ -6,7 +6,7 @@ import re
 
 from mpi4py import MPI
 
-from mlsim.mpi.context import Context
+from mlsim.mpi.loop.context import Context
 from mlsim.mpi.rca.client import send
 
 __all__ = ["Reporter"]

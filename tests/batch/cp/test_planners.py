@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mlsim.batch.cp.catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.easy import easy
-from mlsim.batch.cp.filter import reduce
-from mlsim.batch.cp.instance import Instance
-from mlsim.batch.cp.learning import Experience
-from mlsim.batch.cp.plan import LATER, Plan, check_plan
-from mlsim.batch.cp.solving import Control, Status, solve
+from mlsim.batch.cp.problem.filter import reduce
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.learning import Experience
+from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
+from mlsim.batch.cp.solver.solving import Control, Status, solve
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example

@@ -14,9 +14,9 @@ from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.techniques import sequence
 from mlsim.errors import InputError
 from mlsim.mpi import LoopScheduler
-from mlsim.mpi.context import Context
-from mlsim.mpi.waiting import Patience
-from mlsim.mpi.window import Window
+from mlsim.mpi.loop.context import Context
+from mlsim.mpi.transport.waiting import Patience
+from mlsim.mpi.transport.window import Window
 from mlsim.scenario import ParametersConfig
 
 WORLD = MPI.COMM_WORLD

@@ -1,0 +1,1 @@
+"""On which nodes units go. They use the columns and the room."""

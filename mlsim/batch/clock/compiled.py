@@ -1,0 +1,173 @@
+"""Compiled replay: rigid jobs through the batch level without Python in the loop, same results as SimPy's.
+
+The kernels of the pass are the same as under SimPy, and so is the order of events; only the clock is
+compiled. :class:`CompiledBatch` stands in for :class:`mlsim.batch.simulator.BatchSystem`; it takes jobs block
+by block, so memory follows the number of jobs in the system.
+:func:`mlsim.batch.clock.replay_many.replay_many` simulates thousands of small workloads in one call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.clock.progress import Progress
+from mlsim.batch.clock.replay_kernel import (
+    ARRIVALS_WANTED,
+    FINISHED,
+    N_PROGRESS,
+    NEXT_ARRIVAL,
+    OVER,
+    PASSES,
+    TIME_TO_TELL,
+    replay,
+)
+from mlsim.batch.columns.table import ESTIMATE, NUMBER, STATE
+from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.state import BatchState
+from mlsim.platform import Machine
+from mlsim.record import Jobs, JobState, Occupancy, Rejections
+from mlsim.scenario import BatchConfig
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["CompiledBatch"]
+
+Ints = NDArray[np.int64]
+
+_TELL_EVERY = 65536
+"""Passes between two reports of progress."""
+
+
+class CompiledBatch:
+    """Queue, dispatcher and nodes of one machine, for rigid jobs, without messages and failures.
+
+    Parameters
+    ----------
+    machine
+        The nodes.
+    config
+        Policy, backfilling and what happens at the estimate's end.
+    requests
+        How jobs ask for room.
+    report
+        Called now and then with the progress.
+
+    Attributes
+    ----------
+    n_passes
+        Passes so far.
+    seconds
+        Wall-clock seconds spent in compiled code, events and passes together.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        report: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.state = BatchState(machine, config, requests, nodes_one_by_one=False)
+        self.seconds = 0.0
+        self._report = report
+        self._recorder = JobRecorder(self.state.table, requests)
+        self._rejections = RejectionLog()
+        self._n_recorded = 0
+        self._arrivals = np.empty(0, np.int64)
+        self._clock = np.zeros(1)
+        self._progress = np.zeros(N_PROGRESS, np.int64)
+        self._ends = self._order = self._finished = np.empty(0, np.int64)
+        self._make_room()
+
+    @property
+    def n_passes(self) -> int:
+        """Passes so far."""
+        return int(self._progress[PASSES])
+
+    def run(self, blocks: Iterable[JobBlock]) -> None:
+        """Simulate a workload, jobs in order of (submit_time, job_id), until its last job has ended."""
+        for block in blocks:
+            self._admit(block)
+            self._go_on(more=True)
+        self._go_on(more=False)
+        self._flush()
+
+    def jobs(self) -> Jobs:
+        """Give the rows of all jobs, in order of arrival."""
+        return self._recorder.jobs()
+
+    def rejections(self) -> Rejections:
+        """Give which jobs were turned away, and why."""
+        return self._rejections.record()
+
+    def occupancy_rows(self) -> Occupancy:
+        """Give which job held which nodes, in order of start."""
+        return self.state.occupancy.record(self.state.n_rows)
+
+    def _admit(self, block: JobBlock) -> None:
+        """Give slots to the jobs of a block and reject those that can never fit."""
+        table, requests = self.state.table, self.state.requests
+        if table.n_free < len(block.job_id):
+            self._flush()
+        self.state.occupancy.settle()
+        slots = table.admit(block, requests.units_of(block))
+        self._make_room()
+        stays = np.ones(len(slots), np.bool_)
+        for reason, unfit in self.state.never_fit(slots, block).items():
+            table.ints[STATE, slots[unfit]] = JobState.REJECTED
+            table.floats[ESTIMATE, slots[unfit]] = np.nan
+            self._rejections.note(table.ints[NUMBER, slots[unfit]], reason)
+            self._recorder.take(slots[unfit])
+            self._n_recorded += int(np.count_nonzero(unfit))
+            stays &= ~unfit
+        self._arrivals = slots[stays]
+        self._progress[NEXT_ARRIVAL] = 0
+
+    def _go_on(self, more: bool) -> None:
+        """Simulate until the next block is needed, or to the end."""
+        wanted = -1
+        while wanted not in (ARRIVALS_WANTED, OVER):
+            began = time.perf_counter()
+            wanted = replay(
+                more,
+                self._arrivals,
+                self._clock,
+                self._progress,
+                self._ends,
+                self._order,
+                self._finished,
+                self.state.row_limit,
+                (self.n_passes // _TELL_EVERY + 1) * _TELL_EVERY,
+                self.state.arrays,
+            )
+            self.seconds += time.perf_counter() - began
+            if wanted == TIME_TO_TELL:
+                self._tell()
+            elif wanted not in (ARRIVALS_WANTED, OVER):
+                self.state.make_room()
+
+    def _tell(self) -> None:
+        if self._report is not None:
+            done = self._n_recorded + int(self._progress[FINISHED])
+            self._report(Progress(float(self._clock[0]), done, self.state.n_waiting))
+
+    def _make_room(self) -> None:
+        """Let every array be large enough for the jobs in the system."""
+        self.state.make_room()
+        capacity = self.state.table.capacity
+        if len(self._ends) < capacity:
+            self._ends, self._order, self._finished = (
+                np.concatenate([array, np.zeros(capacity - len(array), np.int64)])
+                for array in (self._ends, self._order, self._finished)
+            )
+
+    def _flush(self) -> None:
+        """Move the rows of ended jobs to the recorder."""
+        n = int(self._progress[FINISHED])
+        self._recorder.take(self._finished[:n].copy())
+        self._n_recorded += n
+        self._progress[FINISHED] = 0

@@ -1,0 +1,258 @@
+"""Thousands of small simulations in one compiled call: every workload under every weight vector.
+
+For studies and learning that need start times or sums of slowdowns and nothing else: no nodes are
+chosen, units are only counted. Start times are those of :class:`mlsim.batch.clock.compiled.CompiledBatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mlsim._jit import kernel
+from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
+from mlsim.batch.columns.arrays import FREE, N_COUNTS, Arrays
+from mlsim.batch.columns.table import (
+    END,
+    ESTIMATE,
+    FLOATS,
+    INTS,
+    NUMBER,
+    PROCESSORS,
+    RUN,
+    START,
+    SUBMIT,
+    UNITS,
+    WALLTIME,
+)
+from mlsim.batch.order.fairshare import N_SHARES
+from mlsim.batch.order.policies import WEIGHTS, parameters_of
+from mlsim.batch.state.state import rules_of
+from mlsim.scenario import BatchConfig, Policy
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["Replays", "replay_many"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_N_INTS, _N_FLOATS = len(INTS), len(FLOATS)
+_UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """What many simulations give; W workloads, V weight vectors.
+
+    Attributes
+    ----------
+    slowdown, bounded_slowdown : ndarray of float64, shape (W, V)
+        Sums over the jobs that ran: of (wait + run) / run, and of max((wait + run) / max(run, tau), 1), with
+        the time that the job really ran. A job of no run time counts in the bounded one only.
+    n_jobs : ndarray of int64, shape (W,)
+        How many jobs ran: all but those that ask for more than there is.
+    starts : list of ndarray of float64, shape (V, jobs of the workload)
+        Start times [s], one array a workload, NaN where a job never ran; empty unless asked for.
+    """
+
+    slowdown: Floats
+    bounded_slowdown: Floats
+    n_jobs: Ints
+    starts: list[Floats]
+
+
+def replay_many(
+    workloads: Sequence[JobBlock],
+    config: BatchConfig,
+    units: int,
+    weights: ArrayLike | None = None,
+    *,
+    tau: float = 10.0,
+    starts: bool = False,
+) -> Replays:
+    """Simulate every workload under every weight vector, on one pool of identical units.
+
+    Parameters
+    ----------
+    workloads
+        Jobs in order of (submit_time, job_id), such as weeks of a log; times in seconds.
+    config
+        Policy, backfilling, threshold, what happens at the end of an estimate. Policy fairshare is not for
+        short workloads, and refused.
+    units
+        Units of the machine; each processor that a job asks for is one.
+    weights : array_like, shape (V, 6), optional
+        Weights of policy linear, in the order q, p, wait, ratio, exp, area; each row is divided by the sum of
+        its absolute values. Default: what ``config`` says, V = 1.
+    tau
+        Bound of the bounded slowdown, in seconds.
+    starts
+        Whether to give start times as well.
+
+    Returns
+    -------
+    Replays
+        Sums of slowdowns, and start times if asked for.
+
+    Raises
+    ------
+    ValueError
+        If weights do not fit or the policy does not take any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mlsim.scenario import BatchConfig
+    >>> config = BatchConfig.model_validate({"policy": "linear", "weights": {"p": 1}, "backfill": "easy"})
+    >>> replay_many([], config, 64, np.eye(6)).bounded_slowdown.shape
+    (0, 6)
+    """
+    if Policy.FAIRSHARE in config.policies:
+        raise ValueError("replay_many does not know whose jobs they are; use another policy than fairshare")
+    parameters = _parameters(config, weights)
+    rules = rules_of(config, exclusive=False, merge=True, nodes=False)
+    lengths = np.array([len(block) for block in workloads], np.int64)
+    bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    n_vectors, n_jobs = len(parameters), int(bounds[-1])
+    slowdown = np.zeros((len(workloads), n_vectors))
+    bounded = np.zeros((len(workloads), n_vectors))
+    ran = np.zeros(len(workloads), np.int64)
+    begun = np.empty((n_vectors, n_jobs if starts else 0))
+    _replay_all(
+        bounds,
+        _column(workloads, "submit_time"),
+        _column(workloads, "run_time"),
+        _column(workloads, "estimate"),
+        _column(workloads, "processors").astype(np.int64),
+        units,
+        tau,
+        rules,
+        parameters,
+        slowdown,
+        bounded,
+        ran,
+        begun,
+    )
+    parts = [begun[:, bounds[k] : bounds[k + 1]] for k in range(len(workloads))] if starts else []
+    return Replays(slowdown, bounded, ran, parts)
+
+
+def _parameters(config: BatchConfig, weights: ArrayLike | None) -> Floats:
+    """Give the parameters of each simulation, one row a weight vector."""
+    own = parameters_of(config)
+    if weights is None:
+        return own[np.newaxis]
+    if Policy.LINEAR not in config.policies:
+        raise ValueError(f"weights are for policy linear, and the policy is {config.policy}")
+    vectors = np.atleast_2d(np.asarray(weights, np.float64))
+    totals = np.abs(vectors).sum(axis=1, keepdims=True)
+    if vectors.ndim != 2 or vectors.shape[1] != 6 or not np.isfinite(vectors).all() or not totals.all():
+        raise ValueError(
+            f"weights of shape {vectors.shape}; allowed: rows of 6 finite numbers, not all of them 0"
+        )
+    parameters = np.repeat(own[np.newaxis], len(vectors), axis=0)
+    parameters[:, WEIGHTS:] = vectors / totals
+    return parameters
+
+
+def _column(workloads: Sequence[JobBlock], name: str) -> Floats:
+    parts = [getattr(block, name) for block in workloads]
+    return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+
+
+@kernel
+def _replay_all(
+    bounds: Ints,
+    submit: Floats,
+    run: Floats,
+    estimate: Floats,
+    processors: Ints,
+    units: int,
+    tau: float,
+    rules: Ints,
+    parameters: Floats,
+    slowdown: Floats,
+    bounded: Floats,
+    ran: Ints,
+    starts: Floats,
+) -> None:
+    """Simulate; jobs ``bounds[k]`` to ``bounds[k + 1]`` are workload k."""
+    longest = 0
+    for k in range(len(bounds) - 1):
+        longest = max(longest, bounds[k + 1] - bounds[k])
+    floats = np.empty((_N_FLOATS, longest))
+    ints = np.zeros((_N_INTS, longest), np.int64)
+    queue, running, started = (
+        np.empty(longest, np.int64),
+        np.empty(longest, np.int64),
+        np.empty(longest, np.int64),
+    )
+    spare = np.empty(2 * longest, np.int64)
+    ends, order, finished = (
+        np.empty(longest, np.int64),
+        np.empty(longest, np.int64),
+        np.empty(longest, np.int64),
+    )
+    profile_times, profile_free = np.empty(2 * longest + 2), np.empty(2 * longest + 2, np.int64)
+    counts, progress, clock = np.zeros(N_COUNTS, np.int64), np.zeros(N_PROGRESS, np.int64), np.zeros(1)
+    nodes, no_rows, no_times = np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0))
+    nobody = np.empty((N_SHARES, 0))
+    arrivals = np.empty(longest, np.int64)
+    for k in range(len(bounds) - 1):
+        first, n = bounds[k], bounds[k + 1] - bounds[k]
+        fitting = 0
+        for slot in range(n):
+            floats[SUBMIT, slot], floats[RUN, slot] = submit[first + slot], run[first + slot]
+            floats[ESTIMATE, slot] = floats[WALLTIME, slot] = estimate[first + slot]
+            ints[NUMBER, slot] = slot
+            ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[first + slot]
+            if processors[first + slot] <= units:
+                arrivals[fitting] = slot
+                fitting += 1
+        ran[k] = fitting
+        for vector in range(len(parameters)):
+            floats[START:WALLTIME, :n] = np.nan  # all that a simulation writes
+            counts[:] = 0
+            counts[FREE] = units
+            progress[:] = 0
+            replay(
+                False,
+                arrivals[:fitting],
+                clock,
+                progress,
+                ends,
+                order,
+                finished,
+                _UNLIMITED,
+                _UNLIMITED,
+                Arrays(
+                    rules,
+                    parameters[vector],
+                    floats,
+                    ints,
+                    queue,
+                    spare,
+                    running,
+                    counts,
+                    nodes,
+                    nodes,
+                    no_rows,
+                    no_times,
+                    nobody,
+                    profile_times,
+                    profile_free,
+                    started,
+                ),
+            )
+            for place in range(fitting):
+                slot = arrivals[place]
+                time = floats[END, slot] - floats[START, slot]
+                response = floats[END, slot] - floats[SUBMIT, slot]
+                if time > 0:
+                    slowdown[k, vector] += response / time
+                bounded[k, vector] += max(response / max(time, tau), 1.0)
+            if starts.shape[1] > 0:
+                starts[vector, first : first + n] = floats[START, :n]

@@ -1,0 +1,4 @@
+"""The planners, one module each.
+
+They use the problem and the solver.
+"""

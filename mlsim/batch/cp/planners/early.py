@@ -1,0 +1,105 @@
+"""Versions 1 and 2 of HCP and PCP, for ablation (thesis, sections 2.3 and 5.1, Table 5.1).
+
+Their objective is the wait, weighted by the expected waiting time (ewt) of the job's submission queue;
+CP-SAT searches as it finds best. Version 1 takes the remaining time of a job that outlived its estimate
+as it is, below 0, so that the horizon shrinks; version 2 takes 1 second.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.planners.pcp19 import UnitIntervals
+from mlsim.batch.cp.planners.planner import Built, Planner
+from mlsim.batch.cp.problem.instance import Instance, Queued
+from mlsim.batch.cp.solver.model import Scheduling
+
+__all__ = ["Hcp1", "Hcp2", "Pcp1", "Pcp2"]
+
+Floats = NDArray[np.float64]
+
+
+def _shrunk_horizon(instance: Instance) -> int:
+    """Give the sum of all durations, with those of late jobs below 0."""
+    running = instance.running
+    _, first = np.unique(running.job_id, return_index=True)
+    left = np.where(running.late > 0, -running.late, running.remaining)[first]
+    return int(left.sum() + instance.queued.duration.sum())
+
+
+class Hcp2(Planner):
+    """HCP with the reduced model, improved search control, and at least 1 s for running jobs."""
+
+    name: ClassVar[str] = "hcp2"
+
+    def priority(self, instance: Instance) -> Floats:
+        """Weigh the wait by max(ewt) / ewt; ties go to the smaller demand, resources x duration."""
+        queued = instance.queued
+        wait = (instance.now - queued.arrival) * self.weights(queued)
+        pool = np.maximum(instance.capacity.sum(axis=0), 1)
+        demand = (queued.request / pool).sum(axis=1) * queued.units * queued.duration
+        order = np.lexsort((queued.arrival, demand, -wait))
+        priority = np.empty(len(queued))
+        priority[order] = -np.arange(len(queued), dtype=np.float64)
+        return priority
+
+    def weights(self, queued: Queued) -> Floats:
+        """Give max(ewt) / ewt."""
+        weights: Floats = queued.ewt.max(initial=1.0) / queued.ewt
+        return weights
+
+    def build(self, instance: Instance) -> Built:
+        """Make start variables and one cumulative a resource type."""
+        model = Scheduling.of(instance, self.horizon(instance))
+        return Built(model, None, False, model.minimize(self.weights(instance.queued)))
+
+    def horizon(self, _instance: Instance) -> int | None:
+        """Give the end of the worst plan; None: long enough."""
+        return None
+
+
+class Hcp1(Hcp2):
+    """HCP2 with running jobs that outlived their estimate as they are."""
+
+    name: ClassVar[str] = "hcp1"
+
+    def horizon(self, instance: Instance) -> int | None:
+        """Give the shrunk horizon."""
+        return _shrunk_horizon(instance)
+
+
+class Pcp2(Hcp2):
+    """PCP: only waiting beyond the queue's ewt counts; jobs are considered as they arrived."""
+
+    name: ClassVar[str] = "pcp2"
+
+    def priority(self, instance: Instance) -> Floats:
+        """Prefer whoever waits longest."""
+        wait: Floats = instance.now - instance.queued.arrival
+        return wait
+
+    def weights(self, queued: Queued) -> Floats:
+        """Give 1 / ewt."""
+        weights: Floats = 1.0 / queued.ewt
+        return weights
+
+    def build(self, instance: Instance) -> Built:
+        """Make PCP'19's model with the objective max(0, (s - q - ewt) / ewt)."""
+        model = Scheduling.of(instance, self.horizon(instance))
+        units = UnitIntervals(model)
+        queued = instance.queued
+        after = queued.arrival + queued.ewt - instance.now
+        return Built(model, units.read, False, model.minimize(self.weights(queued), after))
+
+
+class Pcp1(Pcp2):
+    """PCP2 with running jobs that outlived their estimate as they are."""
+
+    name: ClassVar[str] = "pcp1"
+
+    def horizon(self, instance: Instance) -> int | None:
+        """Give the shrunk horizon."""
+        return _shrunk_horizon(instance)

@@ -1,0 +1,24 @@
+"""HCP'19: plans times on pooled resources, then places by best-fit (thesis, HCP3)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mlsim.batch.cp.planners.planner import Built, Planner
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.solver.model import Scheduling
+
+__all__ = ["Hcp19"]
+
+
+class Hcp19(Planner):
+    """Nodes are not in the model; a job that then finds no nodes waits for the next pass."""
+
+    name: ClassVar[str] = "hcp19"
+
+    def build(self, instance: Instance) -> Built:
+        """Make start variables and one cumulative a resource type."""
+        model = Scheduling.of(instance)
+        scale = model.minimize(self.weights(instance.queued))
+        model.search_by_priority()
+        return Built(model, None, True, scale)

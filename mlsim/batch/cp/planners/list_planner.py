@@ -1,0 +1,408 @@
+"""``cp``: list schedules on classes of nodes, and on request CP-SAT.
+
+A pass goes through these steps and ends at the first that settles it:
+
+1. nothing can start now: nothing is planned;
+2. list schedules in a few orders, the order of the plan before among them; the best is the plan. If every
+   job in it starts as early as it could alone, no plan is better;
+3. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
+   and the order of its starts is one more list schedule.
+
+Where estimates can be trusted, jobs are placed around each other in time, so a wide job has its start
+reserved; elsewhere only the one that has waited longest for its estimate has. One that has waited longer
+than ``patience`` comes first in every order until it starts, so that nothing delays it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.planners.planner import Solve, place_by_best_fit
+from mlsim.batch.cp.problem.filter import Reduced, needed_resources
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.kinds import Kinds, kinds_of
+from mlsim.batch.cp.problem.learning import Experience
+from mlsim.batch.cp.problem.packing import first_that_fit
+from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
+from mlsim.batch.cp.problem.pooling import is_pool, pool_of
+from mlsim.batch.cp.problem.profiles import NEVER, Profiles, alone, list_schedule, profiles_of, reset
+from mlsim.batch.cp.solver.model import Scheduling
+from mlsim.batch.cp.solver.solving import Control, Status, solve
+
+__all__ = ["Cp", "CpOptions", "Goal"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_SHORTEST = 10.0
+"""Seconds below which bounded slowdown does not count how short a job is."""
+_LONG_WAIT = 0.5
+"""Wait over estimate from which a job's start is kept though estimates are wrong."""
+_MANY_SHORTER = 0.125
+"""Share of arrivals 90 times shorter from which a job stays off reserved nodes, where estimates are right."""
+
+Goal = str
+
+
+@dataclass(frozen=True, slots=True)
+class CpOptions:
+    """What ``cp`` may be told.
+
+    Attributes
+    ----------
+    goal
+        ``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small.
+    by_size
+        Whether a job counts as much as the resources it asks for.
+    headroom
+        Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted.
+    reserve
+        Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it,
+        if all do.
+    patience
+        Seconds after which a waiting job comes first.
+    solve_jobs
+        CP-SAT is asked if there are no more jobs than this; 0: never.
+    """
+
+    goal: Goal = "slowdown"
+    by_size: bool = False
+    headroom: float = 0.05
+    reserve: float = 0.2
+    patience: float = 432_000.0
+    solve_jobs: int = 0
+
+
+@dataclass(slots=True)
+class _Task:
+    """An instance in the form that list scheduling works on."""
+
+    reduced: Reduced
+    base: Profiles
+    pooled: bool
+    units: Ints
+    durations: Ints
+    requests: Ints
+    weights: Floats
+    keep_free: Floats
+    scarcity: Floats
+    dislike: Floats
+    fixed: int
+    keep_start: NDArray[np.bool_]
+    work: tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+
+    def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
+        """Schedule an order; gives its cost."""
+        base = self.base
+        reset(base.count, base.first, base.n_steps, base.times, base.room, base.kind, *self.work)
+        return float(
+            list_schedule(
+                order,
+                self.units,
+                self.durations,
+                self.requests,
+                self.weights,
+                self.keep_free,
+                self.scarcity,
+                self.dislike,
+                self.keep_start,
+                bound,
+                *self.work,
+                base.members,
+                starts,
+                nodes,
+            )
+        )
+
+
+class Cp:
+    """Our own planner.
+
+    Parameters
+    ----------
+    control
+        Of CP-SAT.
+    most_jobs
+        Jobs that a plan is made for at most, the smallest share x duration first.
+    options
+        See :class:`CpOptions`.
+    experience
+        What is known from earlier passes; None: nothing, and no room is left free.
+    """
+
+    name: ClassVar[str] = "cp"
+
+    def __init__(
+        self,
+        control: Control,
+        most_jobs: int = 100,
+        options: CpOptions | None = None,
+        experience: Experience | None = None,
+    ) -> None:
+        self.control = control
+        self.most_jobs = most_jobs
+        self.options = options or CpOptions()
+        self.experience = experience
+        self._rank: dict[int, int] = {}  # of each job in the plan before
+
+    def plan(self, instance: Instance) -> tuple[Plan, Solve]:
+        """Answer an instance."""
+        began = time.perf_counter()
+        queued = instance.queued
+        n = len(queued)
+        order = np.arange(n)
+        if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free)):
+            return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
+        task = self._task(instance)
+        ready = time.perf_counter()
+        plan, solve_ = self._search(task)
+        done = Solve(
+            **{
+                **{name: getattr(solve_, name) for name in Solve.__slots__},
+                "queued": n,
+                "considered": len(task.units),
+                "started": len(plan.starting()),
+                "objective": objective_of(instance, plan.start),
+                "build_seconds": ready - began,
+                "solve_seconds": time.perf_counter() - ready,
+            }
+        )
+        return plan, done
+
+    # What to plan for
+
+    def _task(self, instance: Instance) -> _Task:
+        queued = instance.queued
+        share = _shares(instance)
+        waited = instance.now - queued.arrival
+        rows = np.lexsort((queued.arrival, share * queued.duration))[: self.most_jobs]
+        patient = np.flatnonzero(waited > self.options.patience)
+        fixed = 0
+        if len(patient):
+            first = patient[np.argmax(waited[patient])]
+            rows = np.concatenate(([first], rows[rows != first]))[: self.most_jobs]
+            fixed = 1
+        part = instance.with_queued(rows)
+        part = part.without_resources(needed_resources(part))
+        reduced = Reduced(part, rows, len(queued))
+        running = part.running
+        kinds = self._kinds(instance, rows)
+        pooled = is_pool(part) and not kinds.dislike.any()
+        base = (
+            pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kinds.kind)
+        )
+        requests = np.ones_like(part.queued.request) if pooled else part.queued.request
+        capacity = part.capacity.sum(axis=0)
+        if pooled:
+            capacity = capacity // part.queued.request[0]
+        jobs = part.queued
+        weights = self._weights(jobs.duration, share[rows])
+        return _Task(
+            reduced,
+            base,
+            pooled,
+            jobs.units,
+            jobs.duration,
+            requests,
+            weights,
+            self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
+            1.0 / np.maximum(capacity, 1),
+            kinds.dislike,
+            fixed,
+            self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
+            _work_space(base, len(rows)),
+        )
+
+    def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
+        """Tell nodes apart by the types that they have, and by whom they are for."""
+        queued, experience = instance.queued, self.experience
+        n = len(rows)
+        if experience is None:
+            return kinds_of(instance, rows, np.zeros(len(instance.resources)), 0.0, np.zeros(n, np.bool_))
+        yields = instance.now - queued.arrival[rows] <= self.options.patience
+        if experience.trust > 0:
+            yields &= experience.share_much_shorter(queued.duration[rows]) >= _MANY_SHORTER
+        wanted = experience.share_that_asks(len(instance.resources))
+        return kinds_of(instance, rows, wanted, self.options.reserve, yields)
+
+    @property
+    def _trusted(self) -> bool:
+        return self.experience is None or self.experience.trust > 0
+
+    def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
+        """Tell for which jobs the others make way, if they cannot start now.
+
+        For all, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
+        and the start is kept of one job only: that with the longest wait over estimate, from a half on.
+        """
+        keep = np.full(len(duration), self._trusted)
+        late = waited / duration
+        if not self._trusted and late.max() >= _LONG_WAIT:
+            keep[np.argmax(late)] = True
+        keep[:fixed] = True
+        return keep
+
+    def _weights(self, duration: Ints, share: Floats) -> Floats:
+        """Give what a second of waiting costs."""
+        goal = self.options.goal
+        if goal == "wait":
+            weights = np.ones(len(duration))
+        else:
+            weights = 1.0 / np.maximum(duration, _SHORTEST if goal == "bounded-slowdown" else 1.0)
+        return weights * share if self.options.by_size else weights
+
+    def _keep_free(self, duration: Ints, requests: Ints, units: Ints, capacity: Ints, fixed: int) -> Floats:
+        """Give what each job must leave free, of each type it asks for, to start now."""
+        experience, headroom = self.experience, self.options.headroom
+        if experience is None or not headroom or self.options.goal == "wait":
+            return np.zeros(requests.shape)
+        rate = headroom * experience.trust * np.minimum(4 * experience.share_much_shorter(duration), 1.0)
+        rate[:fixed] = 0.0
+        keep = rate[:, None] * np.where(requests > 0, capacity, 0)
+        # A job that needs nearly all there is starts when all the rest is free.
+        rest: Floats = np.minimum(keep, np.maximum(capacity - requests * units[:, None], 0.0))
+        return rest
+
+    # Search
+
+    def _search(self, task: _Task) -> tuple[Plan, Solve]:
+        n = len(task.units)
+        base = task.base
+        earliest = alone(
+            task.units,
+            task.durations,
+            task.requests,
+            base.count,
+            base.n_steps,
+            base.times,
+            base.room,
+            base.kind,
+            task.dislike,
+        )
+        starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
+        if (earliest >= NEVER).any():
+            return self._without(task, earliest < NEVER)
+        least = float(task.weights @ earliest)
+        order, cost = self._best_list(task, starts, nobody)
+        status = Status.FEASIBLE
+        extra: dict[str, Any] = {}
+        if cost <= least * (1 + 1e-12):
+            status = Status.OPTIMAL
+        elif n - task.fixed > 1 and n <= self.options.solve_jobs:
+            order, cost, status, extra = self._ask(task, order, cost, earliest, least)
+        task.schedule(order, starts, nobody)
+        plan = self._placed(task, order, starts)
+        jobs = task.reduced.instance.queued.job_id
+        self._rank = {int(jobs[k]): place for place, k in enumerate(order.tolist())}
+        return plan, Solve(0, status=status, **extra)
+
+    def _best_list(self, task: _Task, starts: Ints, nobody: Ints) -> tuple[Ints, float]:
+        """Give the best of a few orders, and its cost."""
+        share = (task.requests * task.units[:, None] * task.scarcity).max(axis=1)
+        n = len(task.units)
+        jobs = task.reduced.instance.queued.job_id.tolist()
+        before = np.array([self._rank.get(job, n) for job in jobs])
+        # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
+        keys = [share / task.weights, share * task.durations / task.weights, before]
+        best, cost = None, math.inf
+        for key in keys:
+            key = key.astype(np.float64)
+            key[: task.fixed] = -1.0
+            order = np.argsort(key, kind="stable")
+            found = task.schedule(order, starts, nobody, cost)
+            if best is None or found < cost:
+                best, cost = order, found
+        assert best is not None
+        return best, cost
+
+    def _ask(
+        self, task: _Task, order: Ints, cost: float, earliest: Ints, least: float
+    ) -> tuple[Ints, float, Status, dict[str, Any]]:
+        """Ask CP-SAT about the relaxation; gives order, cost, status and counts."""
+        model = Scheduling.of(task.reduced.instance)
+        starts, nobody = np.empty(len(task.units), np.int64), np.empty(0, np.int64)
+        task.schedule(order, starts, nobody)
+        for k, start in enumerate(model.starts):
+            # With every other job as early as can be, a later start would cost more than the plan.
+            latest = int(earliest[k] + (cost - least) / task.weights[k]) + 1
+            model.cp.add_linear_constraint(start, int(earliest[k]), max(latest, int(earliest[k])))
+            model.cp.add_hint(start, int(starts[k]))
+        scale = model.minimize(task.weights)
+        answer = solve(model.cp, self.control, False, linearization_level=0)
+        counts = {
+            "variables": len(model.cp.proto.variables),
+            "constraints": len(model.cp.proto.constraints),
+            "branches": answer.branches,
+            "conflicts": answer.conflicts,
+            "extensions": answer.extensions,
+        }
+        if answer.values is None:
+            return order, cost, Status.FEASIBLE, counts
+        found = answer.values[[start.index for start in model.starts]]
+        by_start = np.argsort(found, kind="stable")
+        by_start = np.concatenate((order[: task.fixed], by_start[~np.isin(by_start, order[: task.fixed])]))
+        if (other := task.schedule(by_start, starts, nobody, cost)) < cost:
+            order, cost = by_start, other
+        # Weights are rounded to integers of the model, by at most 1/2 each.
+        slack = 0.5 * float(starts.sum()) / scale if len(starts) else 0.0
+        proved = answer.bound / scale >= cost - slack - 1e-9 * cost
+        return order, cost, Status.OPTIMAL if proved else Status.FEASIBLE, counts
+
+    def _placed(self, task: _Task, order: Ints, starts: Ints) -> Plan:
+        """Give nodes to what starts now."""
+        part = task.reduced.instance
+        if task.pooled:
+            return task.reduced.widen(Plan(starts, place_by_best_fit(part, starts)))
+        now = order[starts[order] == 0]
+        nodes = np.empty(int(task.units[now].sum()), np.int64)
+        task.schedule(order, starts, nodes)
+        chosen: list[Ints | None] = [None] * len(starts)
+        at = 0
+        for k in now.tolist():
+            chosen[k] = nodes[at : at + int(task.units[k])]
+            at += int(task.units[k])
+        return task.reduced.widen(Plan(starts, tuple(chosen)))
+
+    def _without(self, task: _Task, possible: NDArray[np.bool_]) -> tuple[Plan, Solve]:
+        """Plan without the jobs that do not fit even when all running jobs have ended: nodes are down."""
+        kept = np.flatnonzero(possible)
+        part = task.reduced.instance.with_queued(kept)
+        whole = task.reduced
+        if not len(kept):
+            return Plan.empty(whole.whole), Solve(0, status=Status.EMPTY)
+        plan, done = self.plan(part)
+        start = np.full(whole.whole, LATER, np.int64)
+        start[whole.rows[kept]] = plan.start
+        nodes: list[Ints | None] = [None] * whole.whole
+        for row, chosen in zip(whole.rows[kept].tolist(), plan.nodes, strict=True):
+            nodes[row] = chosen
+        return Plan(start, tuple(nodes)), done
+
+
+def _shares(instance: Instance) -> Floats:
+    """Give the largest share of the pool of any type that each job asks for."""
+    capacity = np.maximum(instance.capacity.sum(axis=0), 1)
+    shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
+    return shares
+
+
+def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Make arrays that hold the profiles after so many jobs have been placed."""
+    nodes = int(base.count.sum())
+    classes = min(base.n_classes + 2 * jobs, nodes)
+    steps = base.times.shape[1] + 2 * jobs
+    resources = base.room.shape[2]
+    return (
+        np.zeros(classes, np.int64),
+        np.zeros(classes, np.int64),
+        np.zeros(classes, np.int64),
+        np.zeros((classes, steps), np.int64),
+        np.zeros((classes, steps, resources), np.int64),
+        np.zeros(classes, np.int64),
+    )

@@ -1,0 +1,92 @@
+"""PCP'19: an optional interval for each unit on each node (thesis, PCP3; paper, section 2.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.planners.planner import Built, Planner
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import IntervalVar
+
+__all__ = ["Pcp19", "UnitIntervals", "most_units"]
+
+Ints = NDArray[np.int64]
+
+
+def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
+    """Give how many units of a job a node can hold when it is empty: p(i, n)."""
+    asked = request > 0
+    if not asked.any():
+        return np.full(len(capacity), units)
+    fit: Ints = np.minimum((capacity[:, asked] // request[asked]).min(axis=1), units)
+    return fit
+
+
+class UnitIntervals:
+    """The units of all jobs as optional intervals, and the capacities of all nodes."""
+
+    def __init__(self, model: Scheduling) -> None:
+        self._model = model
+        self._literals: list[tuple[Ints, Ints]] = []  # of each job: literals, and their nodes
+        on_node: list[list[tuple[int, IntervalVar]]] = [[] for _ in range(model.instance.n_nodes)]
+        for job in range(len(model.instance.queued)):
+            self._add_job(job, on_node)
+        for node, here in enumerate(on_node):
+            if here:
+                self._limit(node, here)
+
+    def _add_job(self, job: int, on_node: list[list[tuple[int, IntervalVar]]]) -> None:
+        cp, queued = self._model.cp, self._model.instance.queued
+        units, duration, start = int(queued.units[job]), int(queued.duration[job]), self._model.starts[job]
+        fit = most_units(units, queued.request[job], self._model.instance.capacity)
+        places = np.repeat(np.arange(len(fit)), fit)
+        literals = [cp.new_bool_var("") for _ in range(len(places))]
+        for node, literal in zip(places.tolist(), literals, strict=True):
+            interval = cp.new_optional_fixed_size_interval_var(start, duration, literal, "")
+            on_node[node].append((job, interval))
+        cp.add(sum(literals) == units)
+        self._literals.append((np.array([literal.index for literal in literals], np.int64), places))
+
+    def _limit(self, node: int, here: list[tuple[int, IntervalVar]]) -> None:
+        """Let the units on a node, and what runs there, use no more of any type than it has."""
+        cp, instance = self._model.cp, self._model.instance
+        boxes = np.flatnonzero(instance.running.node == node)
+        for r in range(len(instance.resources)):
+            demands = instance.queued.request[[job for job, _ in here], r]
+            amounts = np.zeros(len(instance.running), np.int64)
+            amounts[boxes] = instance.running.request[boxes, r] * instance.running.units[boxes]
+            total = int(instance.capacity[node, r])
+            if not demands.any() or demands.sum() + amounts.sum() <= total:
+                continue
+            held = boxes_by_end(instance.running, amounts)
+            intervals = [cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
+            asks = [amount for _, amount in held]
+            for (_, interval), demand in zip(here, demands.tolist(), strict=True):
+                if demand:
+                    intervals.append(interval)
+                    asks.append(demand)
+            cp.add_cumulative(intervals, asks, total)
+
+    def read(self, values: Ints) -> tuple[Ints | None, ...]:
+        """Give the nodes of each job."""
+        return tuple(places[values[literals] == 1] for literals, places in self._literals)
+
+
+class Pcp19(Planner):
+    """Times and nodes in one model, whose size grows with the number of nodes."""
+
+    name: ClassVar[str] = "pcp19"
+
+    def build(self, instance: Instance) -> Built:
+        """Make HCP's model, and an optional interval for each unit on each node that can hold it."""
+        model = Scheduling.of(instance)
+        units = UnitIntervals(model)
+        scale = model.minimize(self.weights(instance.queued))
+        model.search_by_priority()
+        return Built(model, units.read, True, scale)

@@ -1,0 +1,193 @@
+"""What the planners have in common: reduce, build, solve, place, and note how it went."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.problem.filter import Reduced, reduce
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.packing import best_fit
+from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
+from mlsim.batch.cp.solver.model import Scheduling
+from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
+
+if TYPE_CHECKING:
+    from mlsim.batch.cp.problem.instance import Queued
+
+__all__ = ["AnyPlanner", "Built", "Planner", "Solve", "place_by_best_fit"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """How one pass went.
+
+    Attributes
+    ----------
+    queued, considered, started
+        Jobs: waiting, in the model, that start now.
+    variables, constraints
+        Of the model.
+    branches, conflicts, extensions
+        Of the search: counts, and how often its limit was doubled.
+    status
+        What is known of the answer.
+    objective, bound
+        Sum of the expected slowdowns of the jobs in the plan, and the proved bound on it in the model;
+        NaN where there is no plan.
+    build_seconds, solve_seconds
+        Wall-clock time of making the model, and of the rest.
+    fallback
+        Whether EASY decided because there was no solution.
+    unplaced
+        Jobs that the model lets start now and that found no nodes.
+    """
+
+    queued: int
+    considered: int = 0
+    started: int = 0
+    variables: int = 0
+    constraints: int = 0
+    branches: int = 0
+    conflicts: int = 0
+    extensions: int = 0
+    status: Status = Status.EMPTY
+    objective: float = float("nan")
+    bound: float = float("nan")
+    build_seconds: float = 0.0
+    solve_seconds: float = 0.0
+    fallback: bool = False
+    unplaced: int = 0
+
+
+class AnyPlanner(Protocol):
+    """Answers instances."""
+
+    def plan(self, instance: Instance) -> tuple[Plan, Solve]:
+        """Give a plan, and how it was made; a status of UNKNOWN or INFEASIBLE comes with an empty one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A model that is ready to be solved.
+
+    Attributes
+    ----------
+    scheduling
+        Its part about time.
+    read
+        Gives the nodes of each job from the values of all variables; None where the
+        model does not place jobs.
+    fixed_search
+        Whether to branch as the model says.
+    scale
+        Of the weights in the objective.
+    """
+
+    scheduling: Scheduling
+    read: Callable[[Ints], tuple[Ints | None, ...]] | None
+    fixed_search: bool
+    scale: float
+
+
+class Planner(ABC):
+    """Plans instances. Subclasses make the model.
+
+    Parameters
+    ----------
+    control
+        How long to solve.
+    most_jobs
+        m: jobs in a model at most.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, control: Control, most_jobs: int = 100) -> None:
+        self.control = control
+        self.most_jobs = most_jobs
+
+    def priority(self, instance: Instance) -> Floats:
+        """Give the priority of each queued job; larger goes first."""
+        return instance.priority()
+
+    def weights(self, queued: Queued) -> Floats:
+        """Give what a second of waiting costs: 1 / d, so that the sum is slowdown."""
+        weights: Floats = 1.0 / queued.duration
+        return weights
+
+    @abstractmethod
+    def build(self, instance: Instance) -> Built:
+        """Make the model of a reduced instance."""
+
+    def plan(self, instance: Instance) -> tuple[Plan, Solve]:
+        """Answer an instance; a status of UNKNOWN or INFEASIBLE comes with an empty plan."""
+        began = time.perf_counter()
+        n = len(instance.queued)
+        reduced = reduce(instance, self.most_jobs, self.priority(instance))
+        if not len(reduced.rows):
+            return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
+        built = self.build(reduced.instance)
+        ready = time.perf_counter()
+        answer = solve(built.scheduling.cp, self.control, built.fixed_search)
+        plan, unplaced = self._read(reduced, built, answer)
+        proto = built.scheduling.cp.proto
+        done = Solve(
+            queued=n,
+            considered=len(reduced.rows),
+            started=len(plan.starting()),
+            variables=len(proto.variables),
+            constraints=len(proto.constraints),
+            branches=answer.branches,
+            conflicts=answer.conflicts,
+            extensions=answer.extensions,
+            status=answer.status,
+            build_seconds=ready - began,
+            solve_seconds=time.perf_counter() - ready,
+            unplaced=unplaced,
+        )
+        if answer.values is None:
+            return plan, done
+        starts = self._starts(built, answer)
+        value = objective_of(reduced.instance, starts)
+        gap = (answer.objective - answer.bound) / built.scale
+        return plan, replace(done, objective=value, bound=value - gap)
+
+    def _starts(self, built: Built, answer: Answer) -> Ints:
+        assert answer.values is not None
+        return answer.values[[start.index for start in built.scheduling.starts]]
+
+    def _read(self, reduced: Reduced, built: Built, answer: Answer) -> tuple[Plan, int]:
+        """Make a plan of the values; gives it and how many jobs found no nodes."""
+        if answer.values is None:
+            return Plan.empty(reduced.whole), 0
+        starts = self._starts(built, answer)
+        if built.read is not None:
+            return reduced.widen(Plan(starts, built.read(answer.values))), 0
+        nodes = place_by_best_fit(reduced.instance, starts)
+        unplaced = [k for k in np.flatnonzero(starts == 0).tolist() if nodes[k] is None]
+        starts[unplaced] = LATER
+        return reduced.widen(Plan(starts, nodes)), len(unplaced)
+
+
+def place_by_best_fit(instance: Instance, starts: Ints) -> tuple[Ints | None, ...]:
+    """Give nodes to the jobs that start now, in their order; a job that does not fit gets none."""
+    queued = instance.queued
+    free = instance.free.copy()
+    scarcity = 1.0 / np.maximum(instance.capacity.sum(axis=0), 1)
+    nodes: list[Ints | None] = [None] * len(queued)
+    for k in np.flatnonzero(starts == 0).tolist():
+        chosen = np.empty(int(queued.units[k]), np.int64)
+        if best_fit(int(queued.units[k]), queued.request[k], free, scarcity, chosen):
+            nodes[k] = chosen
+    return tuple(nodes)

@@ -1,0 +1,81 @@
+"""Kinds of nodes: on which of them a job should rather not be, and which are not for it.
+
+Nodes that have the same types are of one kind. On a node with a type that a job does not ask for, the job
+is in the way of those that do; and a few such nodes are kept for those alone, as a burst of jobs that
+ask for cores only would else leave cards that nobody can reach for hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.problem.instance import Instance
+
+__all__ = ["Kinds", "kinds_of"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Nodes told apart.
+
+    Attributes
+    ----------
+    kind : ndarray of int64, shape (N,)
+        Of each node.
+    dislike : ndarray of float64, shape (n, K)
+        How little each job should be on nodes of each kind: the sum over the types that they have and the
+        job does not ask for of the share of arrivals that ask for them. Infinite where it may not be.
+    """
+
+    kind: Ints
+    dislike: Floats
+
+
+def kinds_of(instance: Instance, rows: Ints, wanted: Floats, reserve: float, yields: Bools) -> Kinds:
+    """Tell the nodes of an instance apart.
+
+    Parameters
+    ----------
+    instance
+        With all its resource types.
+    rows
+        The queued jobs that count.
+    wanted : ndarray of float64, shape (R,)
+        Share of arrivals that ask for each type.
+    reserve
+        Of the nodes with a type that only some nodes have, reserve x share of arrivals that ask for it,
+        rounded down, are kept for jobs that ask for a type that only some nodes have; the last ones.
+    yields : ndarray of bool, shape (n,)
+        Whether a job stays off those nodes, if it has room elsewhere on an empty machine.
+    """
+    has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
+    kind = kind.reshape(-1).astype(np.int64)
+    request = instance.queued.request[rows]
+    special = has & ~has[has.any(axis=1)].all(axis=0)  # a node that is down has nothing at all
+    kept = (reserve * (special * wanted).max(axis=1) * np.bincount(kind)).astype(np.int64)
+    split = np.flatnonzero(kept)
+    for new, k in enumerate(split.tolist(), start=len(has)):
+        kind[np.flatnonzero(kind == k)[-kept[k] :]] = new
+    idle = (request == 0)[:, None, :] & np.concatenate((has, has[split]))[None, :, :]
+    dislike = np.ascontiguousarray(idle @ wanted, np.float64)
+    for new, k in enumerate(split.tolist(), start=len(has)):
+        away = yields & (request[:, special[k]] == 0).all(axis=1)
+        dislike[away, new] = np.inf
+    for job in np.flatnonzero((dislike == np.inf).any(axis=1)).tolist():
+        allowed = instance.capacity[dislike[job, kind] < np.inf]
+        if not _fits(int(instance.queued.units[rows[job]]), request[job], allowed):
+            dislike[job] = idle[job] @ wanted
+    return Kinds(kind, dislike)
+
+
+def _fits(units: int, request: Ints, capacity: Ints) -> bool:
+    """Tell whether nodes hold so many units when they are empty."""
+    asked = request > 0
+    return bool((capacity[:, asked] // request[asked]).min(axis=1, initial=units).sum() >= units)

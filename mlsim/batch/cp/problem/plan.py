@@ -1,0 +1,100 @@
+"""A plan: when each queued job starts and where; and a checker that trusts nothing else of this room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.problem.instance import Instance
+
+__all__ = ["LATER", "Plan", "check_plan", "objective_of"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LATER = -1
+"""Start of a job that the plan says nothing about: it goes back to the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An answer to an instance.
+
+    Attributes
+    ----------
+    start : ndarray of int64, shape (n,)
+        Seconds from now at which each queued job starts, or ``LATER``.
+    nodes : tuple of (ndarray of int64 or None)
+        The node of each unit of each job; None where only the time is planned. Jobs that start now
+        always have nodes.
+    """
+
+    start: Ints
+    nodes: tuple[Ints | None, ...]
+
+    @classmethod
+    def empty(cls, n: int) -> Plan:
+        """Start nothing."""
+        return cls(np.full(n, LATER, np.int64), (None,) * n)
+
+    def starting(self) -> list[int]:
+        """Rows of the jobs that start now."""
+        rows: list[int] = np.flatnonzero(self.start == 0).tolist()
+        return rows
+
+
+def objective_of(instance: Instance, start: Ints) -> float:
+    """Give the sum of expected slowdowns of the jobs that a plan starts."""
+    planned = start != LATER
+    queued = instance.queued
+    wait = instance.now + start - queued.arrival
+    slowdown = (wait + queued.duration) / queued.duration
+    return float(slowdown[planned].sum())
+
+
+def check_plan(instance: Instance, plan: Plan) -> list[str]:
+    """Say what is wrong with a plan; an empty list if nothing is.
+
+    Checks, at every instant at which a job starts: every unit whole on one node that exists, and on every
+    node no more of any resource in use than there is, running jobs included where they are.
+    """
+    queued = instance.queued
+    wrong = []
+    if len(plan.start) != len(queued) or len(plan.nodes) != len(queued):
+        return [f"the plan is for {len(plan.start)} jobs, the instance has {len(queued)}"]
+    boxes: list[tuple[int, int, int, Ints]] = [  # start, end, node, amounts
+        (0, int(box.remaining[k]), int(box.node[k]), box.request[k] * box.units[k])
+        for box in (instance.running,)
+        for k in range(len(box))
+    ]
+    for k, (start, nodes) in enumerate(zip(plan.start.tolist(), plan.nodes, strict=True)):
+        name = f"job {queued.job_id[k]}"
+        if start == LATER:
+            continue
+        if start < 0:
+            wrong.append(f"{name} starts {-start} s ago")
+        if nodes is None:
+            if start == 0:
+                wrong.append(f"{name} starts now on no nodes")
+            continue
+        if len(nodes) != queued.units[k]:
+            wrong.append(f"{name} has {queued.units[k]} units and nodes for {len(nodes)}")
+        end = start + int(queued.duration[k])
+        for node in nodes.tolist():
+            if 0 <= node < instance.n_nodes:
+                boxes.append((start, end, node, queued.request[k]))
+            else:
+                wrong.append(f"{name} on node {node} of {instance.n_nodes}")
+    for at in sorted({box[0] for box in boxes}):
+        used = np.zeros_like(instance.capacity)
+        for start, end, node, amounts in boxes:
+            if start <= at < end:
+                used[node] += amounts
+        for node, r in np.argwhere(used > instance.capacity).tolist():
+            wrong.append(
+                f"after {at} s: node {node}: {used[node, r]} of {instance.capacity[node, r]} "
+                f"{instance.resources[r]}"
+            )
+    return wrong

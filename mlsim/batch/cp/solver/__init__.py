@@ -1,0 +1,4 @@
+"""Models for CP-SAT, and calls of it.
+
+They use the problem.
+"""

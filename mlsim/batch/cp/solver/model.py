@@ -1,0 +1,144 @@
+"""What every model has: start times, pooled capacities, a linear objective (paper, section 2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.cp.problem.instance import Instance, Running
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
+
+__all__ = ["Scheduling", "boxes_by_end", "horizon_of", "scaled"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_LARGEST_OBJECTIVE = 2.0**50
+"""Sums above this lose precision in what CP-SAT computes with doubles."""
+_LARGEST_SCALE = 1e9
+
+
+def horizon_of(instance: Instance) -> int:
+    """Give the end of the worst plan: every queued job after the last running one, one after the other."""
+    last = int(instance.running.remaining.max(initial=0))
+    return last + int(instance.queued.duration.sum())
+
+
+def scaled(weights: Floats, horizon: int) -> tuple[Ints, float]:
+    """Make integers of weights; gives them and the scale, weight x scale = integer.
+
+    The scale is 10^9, or less where the worst objective would exceed 2^50.
+    """
+    worst = float(weights.sum()) * max(horizon, 1)
+    scale = min(_LARGEST_SCALE, _LARGEST_OBJECTIVE / max(worst, 1e-300))
+    return np.maximum(np.rint(weights * scale), 1).astype(np.int64), scale
+
+
+def boxes_by_end(running: Running, amounts: Ints) -> list[tuple[int, int]]:
+    """Sum what running units hold of one resource by when they end: (remaining, amount)."""
+    held = amounts > 0
+    ends, place = np.unique(running.remaining[held], return_inverse=True)
+    sums = np.bincount(place, weights=amounts[held], minlength=len(ends)).astype(np.int64)
+    return list(zip(ends.tolist(), sums.tolist(), strict=True))
+
+
+@dataclass(slots=True)
+class Scheduling:
+    """The part of a model that is about time.
+
+    Attributes
+    ----------
+    instance
+        Reduced: every job in it could start now.
+    cp
+        The model.
+    starts, intervals
+        One a queued job.
+    horizon
+        End of the worst plan.
+    """
+
+    instance: Instance
+    cp: CpModel
+    starts: list[IntVar]
+    intervals: list[IntervalVar]
+    horizon: int
+
+    @classmethod
+    def of(cls, instance: Instance, horizon: int | None = None) -> Scheduling:
+        """Make start variables and intervals, and the pooled capacity of each resource type.
+
+        Parameters
+        ----------
+        instance
+            Reduced.
+        horizon
+            Where every job must have ended; None: late enough for all. A job that cannot end by then
+            makes the model infeasible.
+        """
+        from ortools.sat.python import cp_model
+
+        cp = cp_model.CpModel()
+        if horizon is None:
+            horizon = horizon_of(instance)
+        durations = instance.queued.duration.tolist()
+        starts = [cp.new_int_var(0, max(horizon - d, 0), "") for d in durations]
+        if horizon < max(durations, default=0):
+            cp.add_bool_or([])  # no plan ends by then
+        intervals = [cp.new_fixed_size_interval_var(s, d, "") for s, d in zip(starts, durations, strict=True)]
+        model = cls(instance, cp, starts, intervals, horizon)
+        for r in range(len(instance.resources)):
+            model._pool(r)
+        return model
+
+    def _pool(self, r: int) -> None:
+        """Let the jobs together use no more of a type than all nodes have (HCP's relaxation)."""
+        running, queued = self.instance.running, self.instance.queued
+        demands = (queued.request[:, r] * queued.units).tolist()
+        intervals = [i for i, demand in zip(self.intervals, demands, strict=True) if demand]
+        demands = [demand for demand in demands if demand]
+        if not demands:
+            return
+        held = boxes_by_end(running, running.request[:, r] * running.units)
+        total = int(self.instance.capacity[:, r].sum())
+        if sum(demands) + sum(amount for _, amount in held) <= total:
+            return
+        fixed = [self.cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
+        self.cp.add_cumulative(fixed + intervals, [amount for _, amount in held] + demands, total)
+
+    def minimize(self, weights: Floats, after: Floats | None = None) -> float:
+        """Minimize the weighted sum of starts; gives the scale of the weights.
+
+        Parameters
+        ----------
+        weights
+            Per second of start time, one a job.
+        after
+            Seconds from now up to which waiting costs nothing; None: it costs from now on.
+        """
+        integers, scale = scaled(weights, self.horizon)
+        terms = []
+        for k, (start, weight) in enumerate(zip(self.starts, integers.tolist(), strict=True)):
+            late: object = start
+            if after is not None and after[k] > 0:
+                free = int(np.floor(after[k]))
+                late = self.cp.new_int_var(0, max(self.horizon - free, 0), "")
+                self.cp.add(late >= start - free)
+            terms.append(weight * late)
+        self.cp.minimize(sum(terms))
+        return scale
+
+    def search_by_priority(self) -> None:
+        """Branch on the job that can start first, ties by priority; give it its earliest start.
+
+        Jobs of a reduced instance are in order of priority. This is how the sources' solver searches
+        ("schedule or postpone"), as far as CP-SAT can be told.
+        """
+        from ortools.sat.python import cp_model
+
+        self.cp.add_decision_strategy(self.starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)

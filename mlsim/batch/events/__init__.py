@@ -1,0 +1,4 @@
+"""What happens beside submissions and ends.
+
+The handlers know the simulator as :class:`mlsim.batch.events.system.System` and no more than that.
+"""

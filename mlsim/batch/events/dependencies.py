@@ -1,0 +1,164 @@
+"""Jobs that wait for other jobs: held back until these have ended, then in the queue like any other.
+
+A job is *eligible* once it has been submitted and every job that it depends on has ended and the think time
+behind it has passed; with feedback its own submit time does not count. Until then it is in no queue, and no
+policy, predictor or dispatcher knows of it; for them, and for what is measured of waits, its submission is
+the time at which it became eligible. A job ends when it completes, is killed, fails for good or is rejected:
+a failure after which it starts again is no end. One that needs a job to have completed is rejected as soon as
+that job has ended otherwise, as Slurm does with ``kill_invalid_depend``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.clock.clock import Event, Order
+from mlsim.batch.columns.table import NUMBER, SUBMIT
+from mlsim.batch.events.system import System
+from mlsim.record import Jobs
+from mlsim.record.growing import zeros
+from mlsim.workload.dependencies import Dependencies
+
+__all__ = ["NEVER_ENDED", "NEVER_SATISFIED", "Dependants"]
+
+Ints = NDArray[np.int64]
+
+NEVER_SATISFIED = "depends on a job that did not complete"
+"""Why a job is turned away."""
+NEVER_ENDED = "depends on a job that never ended"
+"""Why a job is turned away at the end of a run."""
+
+
+class Dependants:
+    """Holds jobs back until the jobs that they depend on have ended.
+
+    Parameters
+    ----------
+    system
+        The batch system.
+    plan
+        Which job waits for which.
+    feedback
+        Whether a job that depends on others is submitted when these allow it, whatever its submit time.
+    """
+
+    def __init__(self, system: System, plan: Dependencies, feedback: bool) -> None:
+        self._system = system
+        self._feedback = feedback
+        self._plan = plan
+        self._jobs, self._missing = np.unique(plan.job, return_counts=True)  # numbers; predecessors that run
+        self._place = np.searchsorted(self._jobs, plan.job)
+        self._ready = np.full(len(self._jobs), -np.inf)  # when the last think time so far is over [s]
+        self._never = np.zeros(len(self._jobs), np.bool_)  # whether a predecessor did not complete
+        self._places = np.empty(0, np.int64)  # where the jobs of the block are among those, -1: they are not
+        self._held: dict[int, int] = {}  # place -> slot, of jobs that wait for others, in order of submission
+        self._moved, self._submits = array("q"), array("d")  # numbers and submit times of jobs that were held
+        self._rejected = array("q")
+        self._n_pending = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a job will become eligible at a known time."""
+        return self._n_pending > 0
+
+    def admit(self, slots: Ints) -> None:
+        """Take note of the next jobs that will be submitted; with feedback, some may come before that."""
+        numbers = self._system.state.table.ints[NUMBER, slots]
+        places = np.searchsorted(self._jobs, numbers)
+        known = places < len(self._jobs)
+        known[known] = self._jobs[places[known]] == numbers[known]
+        self._places = np.where(known, places, -1)
+        if self._feedback:
+            for k in np.flatnonzero(known).tolist():
+                self._hold(int(places[k]), int(slots[k]))
+
+    def submit(self, slots: Ints, first: int, last: int) -> Ints:
+        """Give those of the admitted jobs ``slots[first:last]``, submitted now, that are eligible."""
+        places, here = self._places[first:last], slots[first:last]
+        if (places < 0).all():
+            return here
+        eligible = places < 0
+        if self._feedback:
+            return here[eligible]
+        now = self._system.clock.time
+        for k in np.flatnonzero(~eligible).tolist():
+            place = int(places[k])
+            eligible[k] = self._missing[place] == 0 and self._ready[place] <= now and not self._never[place]
+            if not eligible[k]:
+                self._hold(place, int(here[k]))
+        return here[eligible]
+
+    def _hold(self, place: int, slot: int) -> None:
+        self._held[place] = slot
+        self._let_go_if_ready(place)
+
+    def ended(self, number: int, at: float, completed: bool) -> None:
+        """Take note that a job ends for good.
+
+        Parameters
+        ----------
+        number
+            The job.
+        at
+            When; later than now for one that is rejected before its submission.
+        completed
+            Whether it has done its work.
+        """
+        first, last = np.searchsorted(self._plan.predecessor, (number, number + 1))
+        for row in range(int(first), int(last)):
+            place = int(self._place[row])
+            if self._plan.completed[row] and not completed:
+                if not self._never[place]:
+                    self._never[place] = True
+                    self._ready[place] = at
+                    self._let_go_if_ready(place)
+                continue
+            self._missing[place] -= 1
+            if not self._never[place]:
+                self._ready[place] = max(self._ready[place], at + self._plan.think[row])
+                self._let_go_if_ready(place)
+
+    def _let_go_if_ready(self, place: int) -> None:
+        """Plan what becomes of a held job for which nothing is missing any more."""
+        if place not in self._held or (self._missing[place] > 0 and not self._never[place]):
+            return
+        slot, clock = self._held.pop(place), self._system.clock
+        self._n_pending += 1
+        order = Order.ELIGIBLE if self._system.submissions_first else Order.SUBMISSION
+        at = max(clock.time, float(self._ready[place]))
+        clock.at(at, order, self._turn_away if self._never[place] else self._become_eligible, slot)
+
+    def _become_eligible(self, event: Event) -> None:
+        self._n_pending -= 1
+        slot, now = event.subject, self._system.clock.time
+        table = self._system.state.table
+        self._moved.append(self._system.state.number(slot))
+        self._submits.append(float(table.floats[SUBMIT, slot]))
+        table.floats[SUBMIT, slot] = now
+        self._system.queue_up(np.array([slot], np.int64))
+
+    def _turn_away(self, event: Event) -> None:
+        self._n_pending -= 1
+        self._reject([event.subject], NEVER_SATISFIED)
+
+    def _reject(self, slots: list[int], reason: str) -> None:
+        self._rejected.extend(self._system.state.table.ints[NUMBER, slots].tolist())
+        self._system.reject_unseen(slots, self._system.clock.time, reason)
+
+    def reject_rest(self) -> None:
+        """Turn away, at the end of a run, the jobs that are still held: what they wait for never started."""
+        slots = list(self._held.values())
+        self._held.clear()
+        self._reject(slots, NEVER_ENDED)
+
+    def added_to(self, jobs: Jobs) -> Jobs:
+        """Give the jobs with the times at which they became eligible, and their own submit times."""
+        eligible, submit = zeros(len(jobs.job_id)), zeros(len(jobs.job_id))
+        eligible[:] = submit[:] = jobs.submit_time
+        eligible[np.array(self._rejected, np.int64)] = np.nan
+        submit[np.array(self._moved, np.int64)] = self._submits
+        return replace(jobs, submit_time=submit, eligible_time=eligible)

@@ -1,0 +1,96 @@
+"""What the handlers of events know of the simulator."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.clock.clock import Clock
+from mlsim.batch.state.state import BatchState
+from mlsim.coordination import Answer, Disturbance, Forecast, ReleaseRequest
+from mlsim.record import JobState
+
+__all__ = ["Applications", "Attempt", "System"]
+
+Attempt = tuple[int, int]
+"""Number of a job, and how often it has started again: requests and answers are of one attempt."""
+
+
+class Applications(Protocol):
+    """What starts the applications of jobs and knows their futures."""
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        """Start the application of the job in this slot on the nodes it got."""
+        ...
+
+    def disturb(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
+        """Change its future."""
+        ...
+
+    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Ask it for nodes."""
+        ...
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        """Take note that the job has ended."""
+        ...
+
+    def abandon(self, slot: int, at: float, /) -> float:
+        """Take note that the job will start again; gives the PE-seconds it has computed."""
+        ...
+
+    def idle_share(self, slot: int, /) -> float:
+        """Share of the job's node-seconds in which its nodes had run out of work."""
+        ...
+
+
+class System(Protocol):
+    """The simulator of the batch level, as far as handlers need it.
+
+    Attributes
+    ----------
+    clock
+        When things happen.
+    state
+        What there is now.
+    applications
+        The applications of the running jobs.
+    submissions_first
+        Whether submissions of a time come before its ends.
+    """
+
+    clock: Clock
+    state: BatchState
+    applications: Applications
+    submissions_first: bool
+
+    @property
+    def is_running_out(self) -> bool:
+        """Whether no job runs and no more will be submitted."""
+        ...
+
+    def attempt(self, slot: int) -> Attempt:
+        """Return the number of a job, and how often it has started again."""
+        ...
+
+    def plan(self, slot: int, now: float, forecast: Forecast) -> None:
+        """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
+        ...
+
+    def settle(self) -> None:
+        """Free at once what the jobs that end now hold, rather than in the pass."""
+        ...
+
+    def queue_up(self, slots: NDArray[np.int64]) -> None:
+        """Put jobs into the queue now, and make a pass or ask for one."""
+        ...
+
+    def reject_unseen(self, slots: list[int], at: float, reason: str) -> None:
+        """Turn jobs away that no dispatcher has seen."""
+        ...
+
+    def fail_job(self, slot: int, node: int) -> None:
+        """End a running job that loses a node; it may go back to the queue."""
+        ...

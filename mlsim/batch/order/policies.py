@@ -1,0 +1,224 @@
+"""Scheduling policies: the keys by which the queue is ordered, smaller first.
+
+With submission time r, estimate p, processors q and wait w = now - r. Ties go by order of arrival,
+(r, job id). The functions F1 to F4 were found by regression over simulations (Carastan-Santos and
+de Camargo, "Obtaining Dynamic Scheduling Policies with Simulation and Machine Learning", SC 2017).
+
+``linear`` is the weighted sum over (q, p, -w, p / q, -(w + p) / p, p q): a positive weight prefers
+few processors, a short estimate, a long wait, a small ratio, a large expansion factor, a small area
+(Zrigui 2021, ch. 5, with one sign convention). A job that has waited longer than the threshold has the
+key minus infinity, so such jobs go first, in order of arrival (Zrigui 2021, §4.2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.batch.catalogue import POLICIES
+from mlsim.scenario import BatchConfig, Policy
+
+__all__ = ["CODES", "is_live", "parameters_of", "policy_key", "policy_keys", "queue_order"]
+
+CODES = {policy.name: code for code, policy in enumerate(POLICIES)}
+_LIVE_FROM = next(code for code, policy in enumerate(POLICIES) if policy.live)
+
+FCFS, LCFS, SPF, LPF, SQF, LQF, SAF, LAF, SRF, LRF, EDF, F1, F2, F3, F4 = range(15)
+SEXP, LEXP, WFP, UNICEF, LINEAR, FAIRSHARE = range(_LIVE_FROM, _LIVE_FROM + 6)
+
+# Places in the array of parameters.
+DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
+N_PARAMETERS: Final = WEIGHTS + 6
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def parameters_of(config: BatchConfig) -> Floats:
+    """Give what the keys read besides the jobs.
+
+    Parameters
+    ----------
+    config
+        The ``batch`` section.
+
+    Returns
+    -------
+    ndarray of float64, shape (9,)
+        EDF's factor, the threshold [s] (infinite if there is none), fairshare's half-life [s], and the six
+        weights of linear (0 if there are none).
+    """
+    parameters = np.zeros(N_PARAMETERS)
+    parameters[DEADLINE_FACTOR] = config.deadline_factor
+    parameters[THRESHOLD] = np.inf if config.threshold is None else config.threshold
+    parameters[HALF_LIFE] = config.fairshare.half_life
+    if config.weights is not None:
+        parameters[WEIGHTS:] = config.weights.normalised
+    return parameters
+
+
+@kernel
+def is_live(policy: int) -> bool:
+    """Tell whether a policy's keys change as time goes on."""
+    return policy >= _LIVE_FROM
+
+
+@kernel
+def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float) -> float:
+    if policy in (FCFS, LCFS):
+        return r if policy == FCFS else -r
+    if policy in (SPF, LPF):
+        return p if policy == SPF else -p
+    if policy in (SQF, LQF):
+        return q if policy == SQF else -q
+    if policy in (SAF, LAF):
+        return p * q if policy == SAF else -p * q
+    if policy in (SRF, LRF):
+        return p / q if policy == SRF else -p / q
+    return r + deadline_factor * p
+
+
+@kernel
+def _learned_key(policy: int, r: float, p: float, q: float) -> float:
+    log_r = math.log10(max(r, 1.0))  # r counts from 1 s up, so that the logarithm exists
+    if policy == F1:
+        return math.log10(max(p, 1.0)) * q + 870.0 * log_r
+    if policy == F2:
+        return math.sqrt(p) * q + 25600.0 * log_r
+    if policy == F3:
+        return p * q + 6.86e6 * log_r
+    return p * math.sqrt(q) + 5.3e5 * log_r
+
+
+@kernel
+def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
+    expansion = (w + max(p, 1.0)) / max(p, 1.0)
+    return float(
+        parameters[WEIGHTS] * q
+        + parameters[WEIGHTS + 1] * p
+        - parameters[WEIGHTS + 2] * w
+        + parameters[WEIGHTS + 3] * (p / q)
+        - parameters[WEIGHTS + 4] * expansion
+        + parameters[WEIGHTS + 5] * (p * q)
+    )
+
+
+@kernel
+def _live_key(policy: int, w: float, p: float, q: float) -> float:
+    p = max(p, 1.0)  # an estimate of nothing would divide by zero
+    if policy in (SEXP, LEXP):
+        expansion = (w + p) / p
+        return expansion if policy == SEXP else -expansion
+    if policy == WFP:
+        return -((w / p) ** 3) * q
+    return -w / (math.log2(max(q, 2.0)) * p)  # log2(1) would divide by zero
+
+
+@kernel
+def policy_key(
+    policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
+) -> float:
+    """Give the key of one job under a policy.
+
+    Parameters
+    ----------
+    policy
+        Code of the policy, its place in :data:`mlsim.batch.catalogue.POLICIES`.
+    now, r, p
+        Current time, submission time and estimate, in seconds.
+    q
+        Processors.
+    used
+        Decayed usage of the job's owner in processor-seconds; read by fairshare only.
+    parameters
+        From :func:`parameters_of`.
+
+    Returns
+    -------
+    float
+        The key; the job with the smallest goes first.
+    """
+    if policy == LINEAR:
+        return _linear_key(now - r, p, q, parameters)
+    if policy == FAIRSHARE:
+        return used
+    if is_live(policy):
+        return _live_key(policy, now - r, p, q)
+    if policy >= F1:
+        return _learned_key(policy, r, p, q)
+    return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
+
+
+@kernel
+def is_starved(policy: int, now: float, r: float, parameters: Floats) -> bool:
+    """Tell whether a job has waited longer than the threshold; nobody needs to know under FCFS."""
+    return policy != FCFS and now - r > parameters[THRESHOLD]
+
+
+@kernel
+def policy_keys(
+    policy: int,
+    now: float,
+    submit: Floats,
+    estimate: Floats,
+    processors: Ints,
+    used: Floats,
+    parameters: Floats,
+) -> Floats:
+    """Give the keys of many jobs, minus infinity for those past the threshold; see :func:`policy_key`."""
+    keys = np.empty(len(submit))
+    for k in range(len(keys)):
+        if is_starved(policy, now, submit[k], parameters):
+            keys[k] = -np.inf
+        else:
+            keys[k] = policy_key(
+                policy, now, submit[k], estimate[k], float(processors[k]), used[k], parameters
+            )
+    return keys
+
+
+def queue_order(
+    config: BatchConfig,
+    now: float,
+    submit: Floats,
+    estimate: Floats,
+    processors: Ints,
+    used: Floats | None = None,
+    policy: Policy | None = None,
+) -> Ints:
+    """Order waiting jobs as the batch level does.
+
+    Parameters
+    ----------
+    config
+        The ``batch`` section: policy, weights, threshold.
+    now
+        Current time in seconds.
+    submit, estimate, processors
+        Columns of the waiting jobs, in order of (submission time, job id); times in seconds.
+    used
+        Decayed usage of each job's owner, from :meth:`mlsim.batch.order.fairshare.Accounts.usage`; needed by
+        fairshare only.
+    policy
+        The policy to order by; default: that of the queue. Give ``config.backfill_order`` for the walk of
+        backfilling.
+
+    Returns
+    -------
+    ndarray of int64
+        Rows of the columns, first to be served first; equal keys in order of arrival.
+    """
+    keys = policy_keys(
+        CODES[(policy or config.ordering).value],
+        now,
+        submit,
+        estimate,
+        processors,
+        np.zeros(len(submit)) if used is None else used,
+        parameters_of(config),
+    )
+    return np.argsort(keys, kind="stable").astype(np.int64)

@@ -1,0 +1,138 @@
+"""Jobs that have left the system, kept as columns until the records are made."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._memory import let_go_of_freed
+from mlsim.batch.columns.table import JobTable
+from mlsim.batch.room.requests import Requests
+from mlsim.record import Jobs, Rejections, empty
+from mlsim.record.growing import HELD_ROWS, GrowingArray, let_go
+
+__all__ = ["JobRecorder", "RejectionLog"]
+
+_BLOCK_ROWS = 1 << 16
+
+_COLUMNS = {
+    "job_id": "job_id",
+    "submit_time": "submit_time",
+    "start_time": "start_time",
+    "end_time": "end_time",
+    "walltime": "walltime",
+    "prediction": "estimate",
+    "log_run_time": "run_time",
+    "processors": "processors",
+    "cores": "cores",
+    "state": "state",
+    "backfilled": "backfilled",
+    "user": "user",
+    "group": "group",
+    "executable": "executable",
+    "queue": "queue",
+    "partition": "partition",
+}
+"""Column of the record -> column of the job table."""
+
+
+class JobRecorder:
+    """Takes over the rows of ended jobs from the table, many at a time, each to the place of its arrival."""
+
+    def __init__(self, table: JobTable, requests: Requests) -> None:
+        self._table = table
+        self._requests = requests
+        types = {name: column.dtype for name, column in _columns_of(empty(Jobs)).items()}
+        self._columns = {name: GrowingArray(dtype) for name, dtype in types.items()}
+        self._rows = 0
+
+    def take(self, slots: NDArray[np.int64]) -> None:
+        """Copy the rows of ended jobs and free their slots.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the columns of very many jobs.
+        """
+        if not len(slots):
+            return
+        numbers = self._table.column("number")[slots]
+        rows = max(self._rows, int(numbers.max()) + 1)
+        block = {name: self._table.column(source)[slots] for name, source in _COLUMNS.items()}
+        block["working"] = self._requests.working(block["processors"], block["cores"])
+        self._take_qos(block, slots)
+        for name, column in self._columns.items():
+            column.reserve(rows, self._rows)
+            column.array[numbers] = block[name]
+            let_go(column.array)
+        self._rows = rows
+        self._table.give_back(slots)
+        if rows > HELD_ROWS:
+            let_go_of_freed()
+
+    def _take_qos(self, block: dict[str, NDArray[Any]], slots: NDArray[np.int64]) -> None:
+        """Take the classes of service over, from the first job on that has one."""
+        qos = self._table.column("qos")[slots]
+        if "qos" not in self._columns and (qos != -1).any():
+            column = self._columns["qos"] = GrowingArray(np.int64)
+            column.reserve(self._rows, 0)
+            column.array[: self._rows] = -1
+        if "qos" in self._columns:
+            block["qos"] = qos
+
+    def jobs(self) -> Jobs:
+        """Give all rows in order of arrival: row k is the job with number k."""
+        return Jobs(**{name: column.array[: self._rows] for name, column in self._columns.items()})
+
+
+class RejectionLog:
+    """Which jobs were turned away, and why: a byte or two for every job up to the last one of them."""
+
+    def __init__(self) -> None:
+        self._codes = GrowingArray(np.int16)  # by number of the job; 0 is none, else 1 + place of the reason
+        self._rows = 0
+        self._reasons: dict[str, int] = {}
+        self._n_rejected = 0
+
+    def note(self, numbers: NDArray[np.int64], reason: str) -> None:
+        """Note that jobs, each for the first time, were turned away for a reason.
+
+        Raises
+        ------
+        OutputError
+            If there is no room for the rows of very many jobs.
+        """
+        if not len(numbers):
+            return
+        code = self._reasons.setdefault(reason, len(self._reasons)) + 1
+        rows = max(self._rows, int(numbers.max()) + 1)
+        self._codes.reserve(rows, self._rows)
+        self._codes.array[self._rows : rows] = 0
+        self._codes.array[numbers] = code
+        self._rows = rows
+        self._n_rejected += len(numbers)
+        let_go(self._codes.array)
+
+    def record(self) -> Rejections:
+        """Give one row a job, in order of arrival."""
+        jobs, reasons = (GrowingArray(dtype, capacity=0) for dtype in (np.int64, np.int32))
+        for column in (jobs, reasons):
+            column.reserve(self._n_rejected, 0)
+        n = 0
+        for first in range(0, self._rows, _BLOCK_ROWS):
+            codes = self._codes.array[first : min(first + _BLOCK_ROWS, self._rows)]
+            found = np.flatnonzero(codes)
+            rows = slice(n, n + len(found))
+            jobs.array[rows] = found + first
+            reasons.array[rows] = codes[found] - 1
+            n += len(found)
+            let_go(self._codes.array, jobs.array, reasons.array)
+        return Rejections(jobs.array[:n], reasons.array[:n], tuple(self._reasons))
+
+
+def _columns_of(jobs: Jobs) -> dict[str, NDArray[Any]]:
+    columns = {field.name: getattr(jobs, field.name) for field in fields(Jobs)}
+    return {name: column for name, column in columns.items() if column is not None}

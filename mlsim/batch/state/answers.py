@@ -1,0 +1,252 @@
+"""Carrying out what plugins answer, and catching answers that cannot be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.backfill.drains import drained_from
+from mlsim.batch.backfill.matrix_easy import start_if_fits
+from mlsim.batch.columns.arrays import Arrays
+from mlsim.batch.columns.table import ESTIMATE, JOB_ID, UNITS
+from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
+from mlsim.batch.room.fit import units_on
+from mlsim.batch.room.grid import DRAINS, REFUSED, Grid
+from mlsim.batch.room.matrix import begin_placed
+from mlsim.batch.view import Reject, Start, WaitingJobs
+from mlsim.errors import InputError, user_code_error
+
+__all__ = ["Answers", "AskedAllocator", "keys_of"]
+
+Ints = NDArray[np.int64]
+
+
+def keys_of(title: str, policy: OwnPolicy, now: float, jobs: WaitingJobs) -> NDArray[np.float64]:
+    """Ask a policy for the keys of waiting jobs.
+
+    Raises
+    ------
+    InputError
+        If it fails, or gives something else than a number for each.
+    """
+    answer = shielded(title, now, policy.key, now, jobs)
+    try:
+        keys = np.array(answer, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{title}: key gives {answer!r:.60} at {now:g} s; allowed: numbers") from error
+    except BaseException as error:  # whatever an array of the user's own raises
+        raise user_code_error(f"{title}: failed at {now:g} s", error) from error
+    if keys.shape != (len(jobs),):
+        raise InputError(
+            f"{title}: key gives an array of shape {keys.shape} at {now:g} s; allowed: ({len(jobs)},), "
+            "a key for each waiting job"
+        )
+    if np.isnan(keys).any():
+        job = jobs.job_id[int(np.argmax(np.isnan(keys)))]
+        raise InputError(f"{title}: the key of job {job} at {now:g} s is NaN; allowed: numbers")
+    return keys
+
+
+def _placement(place: str, nodes: Any, units: int, n_nodes: int) -> Ints:
+    """Turn the nodes of each unit into units of each node."""
+    try:
+        listed = np.asarray(list(nodes))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{place}: nodes are {nodes!r:.60}; allowed: the node of each unit") from error
+    except BaseException as error:  # whatever a sequence of the user's own raises
+        raise user_code_error(f"{place}: failed", error) from error
+    if listed.shape != (units,) or not np.issubdtype(listed.dtype, np.integer):
+        raise InputError(f"{place}: nodes are {nodes!r:.60}; allowed: {units} whole numbers, one a unit")
+    if listed.min() < 0 or listed.max() >= n_nodes:
+        wrong = listed[(listed < 0) | (listed >= n_nodes)][0]
+        raise InputError(f"{place}: there is no node {wrong}; allowed: 0 to {n_nodes - 1}")
+    return np.bincount(listed, minlength=n_nodes)
+
+
+class AskedAllocator:
+    """Asks an allocator of the user's own on behalf of the kernels, which cannot raise errors.
+
+    Parameters
+    ----------
+    title
+        The allocator, for messages.
+    allocator
+        The user's object.
+    exclusive
+        Whether a unit takes a whole node.
+
+    Attributes
+    ----------
+    job_ids
+        Identifier of each job that may be asked about, by its number.
+    error
+        What went wrong first; None so far.
+    now
+        Current time, for messages.
+    """
+
+    def __init__(self, title: str, allocator: OwnAllocator, exclusive: bool) -> None:
+        self._title = title
+        self._exclusive = exclusive
+        self._allocator = allocator
+        self.job_ids: dict[int, int] = {}
+        self.error: BaseException | None = None
+        self.now = 0.0
+
+    def __call__(
+        self, number: int, units: int, request: Ints, free: Ints, capacity: Ints, placed: Ints
+    ) -> bool:
+        """Put units on nodes of ``placed``; give whether there was room for all."""
+        if self.error is not None:
+            return False
+        try:
+            placement = self._ask(number, units, request, free, capacity)
+        except BaseException as error:  # also a signal: kernels drop what is raised here
+            self.error = error
+            return False
+        if placement is None:
+            return False
+        placed[:] = placement
+        return True
+
+    def _ask(self, number: int, units: int, request: Ints, free: Ints, capacity: Ints) -> Ints | None:
+        copies = [array.copy() for array in (request, free, capacity)]
+        place = f"{self._title}: job {self.job_ids.get(number, number)} at {self.now:g} s"
+        nodes = shielded(place, self.now, self._allocator.allocate, units, *copies)
+        if nodes is None:
+            return None
+        placement = _placement(place, nodes, units, len(free))
+        over = (placement[:, None] * request > free).any(axis=1) | (self._exclusive & (placement > 1))
+        if over.any():
+            node = int(np.argmax(over))
+            raise InputError(
+                f"{place}: {placement[node]} units do not fit on node {node}; a unit asks for "
+                f"{request.tolist()}, free are {free[node].tolist()}"
+            )
+        return placement
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self.error is not None:
+            raise self.error
+
+
+class Answers:
+    """Carries out the answers of a dispatcher at one pass.
+
+    Parameters
+    ----------
+    title
+        The dispatcher, for messages.
+    now
+        Current time in seconds.
+    waiting
+        Slots behind the rows of ``view.waiting``.
+    s, g
+        State of the batch level; changed in place.
+
+    Attributes
+    ----------
+    started
+        Slots of the jobs that start, in order.
+    rejected
+        Slot and reason of the jobs that are turned away.
+    """
+
+    def __init__(self, title: str, now: float, waiting: Ints, s: Arrays, g: Grid) -> None:
+        self._title, self._now, self._waiting = title, now, waiting
+        self._s, self._g = s, g
+        self._done: set[int] = set()
+        self.started: list[int] = []
+        self.rejected: list[tuple[int, str]] = []
+        g.settings[REFUSED] = 0
+
+    def carry_out(self, answers: Iterable[Start | Reject]) -> None:
+        """Carry out answers in their order.
+
+        Raises
+        ------
+        InputError
+            If one cannot be; the message names the job and the time.
+        """
+        try:
+            each = iter(answers)
+        except TypeError as error:
+            raise InputError(
+                f"{self._title}: gives {answers!r:.60} at {self._now:g} s; "
+                "allowed: Start and Reject, any number"
+            ) from error
+        except BaseException as error:  # whatever an iterable of the user's own raises
+            raise user_code_error(f"{self._title}: failed at {self._now:g} s", error) from error
+        while True:
+            answer = self._ask(next, each, None)
+            if answer is None:
+                return
+            if not isinstance(answer, Start | Reject):
+                raise InputError(
+                    f"{self._title}: gives {answer!r:.60} at {self._now:g} s; allowed: Start(row) and "
+                    "Reject(row, reason) of mlsim.batch.view"
+                )
+            slot = self._slot(answer)
+            if isinstance(answer, Reject):
+                self.rejected.append((slot, self._ask(str, answer.reason)))
+            else:
+                self._start(slot, answer)
+                self.started.append(slot)
+
+    def _ask(self, method: Callable[..., Any], *arguments: object) -> Any:
+        """Have the user's code give something."""
+        return shielded(self._title, self._now, method, *arguments)
+
+    def _slot(self, answer: Start | Reject) -> int:
+        row, n = answer.job, len(self._waiting)
+        if not isinstance(row, Integral) or not 0 <= row < n:
+            raise InputError(
+                f"{self._title}: names row {row!r} at {self._now:g} s; "
+                f"allowed: rows of view.waiting, 0 to {n - 1}"
+            )
+        slot = int(self._waiting[int(row)])
+        if slot in self._done:
+            raise InputError(f"{self._place(slot)}: is named twice in one pass; allowed: once")
+        self._done.add(slot)
+        return slot
+
+    def _place(self, slot: int) -> str:
+        return f"{self._title}: job {self._s.ints[JOB_ID, slot]} at {self._now:g} s"
+
+    def _start(self, slot: int, answer: Start) -> None:
+        backfilled = self._ask(bool, answer.backfilled)
+        if answer.nodes is None:
+            if not start_if_fits(slot, self._now, backfilled, self._s, self._g):
+                kept_off = ", on nodes without an announced drain before it is expected to end"
+                where = kept_off if self._g.settings[DRAINS] else ""
+                raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
+            return
+        units, g = int(self._s.ints[UNITS, slot]), self._g
+        placement = _placement(self._place(slot), answer.nodes, units, len(g.free))
+        for node in np.flatnonzero(placement).tolist():
+            fit = units_on(slot, node, units, g.free, self._s, g)
+            if placement[node] > fit:
+                asks, free = g.request[slot].tolist(), g.free[node].tolist()
+                raise InputError(
+                    f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
+                    f"is room for {fit}; a unit asks for {asks}, free are {free}"
+                )
+        self._check_drains(slot, placement)
+        g.placed[:] = placement
+        begin_placed(slot, self._now, backfilled, self._s, g)
+
+    def _check_drains(self, slot: int, placement: Ints) -> None:
+        """Refuse nodes that are promised to maintenance before the job is expected to end."""
+        end = self._now + float(self._s.floats[ESTIMATE, slot])
+        for node in np.flatnonzero(placement).tolist():
+            drained = drained_from(node, end, self._g)
+            if drained < np.inf:
+                raise InputError(
+                    f"{self._place(slot)}: an announced drain of node {node} begins at {drained:g} s, and "
+                    f"the job is expected to end at {end:g} s; see view.drains"
+                )

@@ -1,0 +1,137 @@
+"""From the state of the batch level to what a dispatcher sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.batch.backfill.easy import OVERDUE_GRACE
+from mlsim.batch.columns.arrays import RUNNING, Arrays
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.table import (
+    ESTIMATE,
+    FIRST_ROW,
+    HELD,
+    JOB_ID,
+    NUMBER,
+    PROCESSORS,
+    ROWS,
+    START,
+    SUBMIT,
+    UNITS,
+    JobTable,
+)
+from mlsim.batch.room.grid import RETURNED, Grid
+from mlsim.batch.room.matrix import units_in_row
+from mlsim.batch.view import Drains, RunningJobs, StateView, WaitingJobs
+
+__all__ = ["by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
+
+Ints = NDArray[np.int64]
+_LABELS = ("user", "group", "executable", "queue", "partition")
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Let nobody write into an array."""
+    array.flags.writeable = False
+    return array
+
+
+def by_arrival(slots: Ints, table: JobTable) -> Ints:
+    """Order slots by the arrival of their jobs."""
+    return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
+
+
+def waiting_jobs(slots: Ints, table: JobTable, request: Ints) -> WaitingJobs:
+    """Copy the columns of waiting jobs."""
+    labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
+    return WaitingJobs(
+        number=frozen(table.ints[NUMBER, slots]),
+        job_id=frozen(table.ints[JOB_ID, slots]),
+        submit_time=frozen(table.floats[SUBMIT, slots]),
+        estimate=frozen(table.floats[ESTIMATE, slots]),
+        processors=frozen(table.ints[PROCESSORS, slots]),
+        units=frozen(table.ints[UNITS, slots]),
+        request=frozen(request[slots]),
+        **labels,
+    )
+
+
+def running_jobs(slots: Ints, now: float, table: JobTable, s: Arrays, g: Grid) -> RunningJobs:
+    """Copy the columns of running jobs, and who holds what."""
+    labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
+    expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
+    job, node, units = held_by(slots, s, g)
+    return RunningJobs(
+        number=frozen(table.ints[NUMBER, slots]),
+        job_id=frozen(table.ints[JOB_ID, slots]),
+        start_time=frozen(table.floats[START, slots]),
+        expected_end=frozen(np.maximum(expected, now + OVERDUE_GRACE)),
+        units=frozen(table.ints[HELD, slots]),
+        request=frozen(g.request[slots]),
+        **labels,
+        held_job=frozen(job),
+        held_node=frozen(node),
+        held_units=frozen(units),
+    )
+
+
+@kernel
+def held_by(slots: Ints, s: Arrays, g: Grid) -> tuple[Ints, Ints, Ints]:
+    """List which units of running jobs are where: place in ``slots``, node, units.
+
+    Nodes that are out of use are left out: they do not come back when their jobs end.
+    """
+    most = 0
+    for k in range(len(slots)):
+        most += s.ints[HELD, slots[k]]
+    job, node, units = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    n = 0
+    for k in range(len(slots)):
+        slot = slots[k]
+        first = s.ints[FIRST_ROW, slot]
+        for row in range(first, first + s.ints[ROWS, slot]):
+            if np.isnan(s.times[FINISH, row]):
+                for held in range(s.rows[NODE, row], s.rows[NODE, row] + s.rows[COUNT, row]):
+                    if g.capacity[held, 0] == 0:
+                        continue
+                    job[n], node[n], units[n] = k, held, units_in_row(slot, row, s, g)
+                    n += 1
+        if g.settings[RETURNED] > 0:
+            for held in range(len(g.owner)):
+                if g.owner[held] == slot + 1 and g.capacity[held, 0] > 0:
+                    job[n], node[n], units[n] = k, held, 1
+                    n += 1
+    return job[:n].copy(), node[:n].copy(), units[:n].copy()
+
+
+def view_of(
+    now: float,
+    waiting: Ints,
+    resources: tuple[str, ...],
+    exclusive: bool,
+    table: JobTable,
+    s: Arrays,
+    g: Grid,
+) -> StateView:
+    """Copy the state; a dispatcher may keep what it gets."""
+    running = by_arrival(s.running[: s.counts[RUNNING]], table)
+    return StateView(
+        now=now,
+        resources=resources,
+        capacity=frozen(g.capacity.copy()),
+        free=frozen(g.free.copy()),
+        exclusive=exclusive,
+        waiting=waiting_jobs(waiting, table, g.request),
+        running=running_jobs(running, now, table, s, g),
+        drains=_drains(g),
+    )
+
+
+def _drains(g: Grid) -> Drains:
+    """Copy what is known of announced drains."""
+    begin, end = np.repeat(g.drain_times, np.diff(g.drain_first), axis=1)
+    return Drains(frozen(g.drain_nodes.copy()), frozen(begin), frozen(end))

@@ -1,0 +1,23 @@
+"""One run: couples the batch level and the application level by forecasts.
+
+The batch system starts a job; an application simulator computes the job's whole future on the nodes
+it got; the batch system schedules that future as events. This is the only room that knows both
+levels.
+"""
+
+from mlsim.cosim.alone import check_loop, loop_costs, simulate_loop
+from mlsim.cosim.inputs import workload_of
+from mlsim.cosim.outcome import Outcome
+from mlsim.cosim.running import simulate
+from mlsim.cosim.surveying import Survey, survey
+
+__all__ = [
+    "Outcome",
+    "Survey",
+    "check_loop",
+    "loop_costs",
+    "simulate",
+    "simulate_loop",
+    "survey",
+    "workload_of",
+]

@@ -1,0 +1,101 @@
+"""One loop alone on its whole machine, without a batch system."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application.alone import loop_alone
+from mlsim.application.choice import check_technique
+from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.cosim.inputs import application_of, cost_profiles
+from mlsim.errors import InputError
+from mlsim.platform import Machine, machine_of
+from mlsim.record import Records
+from mlsim.scenario import Calibration, CostProfile, Scenario
+from mlsim.scenario.whole.demand import check_loop as check_loop_demand
+
+__all__ = ["check_loop", "loop_costs", "simulate_loop"]
+
+
+def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> Records:
+    """Simulate the loop of a scenario alone on its whole machine, from time 0, without a batch system.
+
+    Parameters
+    ----------
+    scenario
+        Platform, application and seed are read.
+    run_time
+        Seconds that costs made from a job's run time are made from; None for other costs.
+    chunks
+        Whether to keep a row for every chunk.
+
+    Raises
+    ------
+    InputError
+        If the costs cannot be made.
+    """
+    machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
+    job = LoopJob(1, _needed_run_time(scenario, run_time))
+    costs = cost_profiles(scenario, machine)
+    application = LoopApplication(job, application_of(scenario), costs, machine, chunks, scenario.seed)
+    return loop_alone(application, machine, chunks)
+
+
+def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
+    """Read everything that a loop alone names, without simulating; see :func:`simulate_loop`.
+
+    Raises
+    ------
+    InputError
+        If a file it names cannot be used, or its costs cannot be made.
+    """
+    _needed_run_time(scenario, run_time)
+    machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
+    cost_profiles(scenario, machine)
+    check_technique(application_of(scenario).technique)
+
+
+def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.float64]:
+    """Compute what the iterations of a loop alone cost, in prefix sums.
+
+    Parameters
+    ----------
+    scenario, run_time
+        As for :func:`simulate_loop`.
+
+    Returns
+    -------
+    float64[N+1]
+        In s on a PE of the reference speed.
+    """
+    machine = machine_of(scenario)
+    _check_loop_demand(scenario, machine)
+    needed = _needed_run_time(scenario, run_time)
+    return cost_profiles(scenario, machine).prefix(1, machine.n_cores, needed)
+
+
+def _check_loop_demand(scenario: Scenario, machine: Machine) -> None:
+    """Check that a loop on the whole machine can be held."""
+    most = scenario.application.pes_per_node
+    cores = machine.cores if most is None else np.minimum(machine.cores, most)
+    check_loop_demand(scenario, int(cores.sum()))
+
+
+def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
+    costs = scenario.application.costs
+    needed = costs.profile is CostProfile.JOB or costs.calibrate is Calibration.RUN_TIME
+    if needed and run_time is None:
+        raise InputError(
+            f"{scenario.source}: application.costs (profile: {costs.profile}, calibrate: {costs.calibrate}) "
+            "takes the costs from a job's run time, and a loop alone has none; give --run-time, or another "
+            "profile such as {profile: exponential, mean: 1 ms}"
+        )
+    if run_time is not None and not needed:
+        raise InputError(
+            f"{scenario.source}: --run-time: costs of profile {costs.profile} are not made from a run time; "
+            "leave it out, or write calibrate: run-time"
+        )
+    return run_time or 0.0

@@ -1,0 +1,168 @@
+"""Applications as the batch level sees them: of a fixed run time, or executing a loop."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from mlsim.application.answers import AnswerPolicy
+from mlsim.application.recorder import LoopRecorder
+from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.batch.columns.occupancy import NODE, NODE_CORES
+from mlsim.batch.columns.table import CORES, JOB_ID, LOOP_ITERATIONS, LOOP_LIMIT, PROCESSORS, RUN, START
+from mlsim.batch.simulator import BatchSystem
+from mlsim.coordination import (
+    Answer,
+    Disturbance,
+    Forecast,
+    JobCompleted,
+    Kill,
+    MessageLog,
+    NodeSet,
+    ReleaseRejected,
+    ReleaseRequest,
+)
+from mlsim.cosim.inputs import application_of, cost_profiles
+from mlsim.platform import Machine
+from mlsim.record import JobState
+from mlsim.scenario import Scenario, TraceLevel
+
+__all__ = ["LoopApplications", "RigidApplications"]
+
+
+class RigidApplications:
+    """Every job runs as long as in the log: one event, no loop."""
+
+    seconds = 0.0
+
+    def __init__(self, batch: BatchSystem) -> None:
+        self._table = batch.state.table
+        self._requests = batch.state.requests
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        """Forecast the end of a job that starts: after its run time."""
+        return Forecast(at + float(self._table.floats[RUN, slot]))
+
+    def disturb(self, _slot: int, at: float, _change: Disturbance, /) -> Forecast:
+        """End a job: whatever disturbs a rigid job ends it."""
+        return Forecast(at)
+
+    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Refuse: a rigid job needs all its nodes for all its run time."""
+        end = self._table.floats[START, slot] + self._table.floats[RUN, slot]
+        return ReleaseRejected(request.job, at, "a rigid job"), Forecast(float(end))
+
+    def idle_share(self, _slot: int, /) -> float:
+        """Return 0: a rigid job has work for all its nodes to its end."""
+        return 0.0
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        """Nothing is left to note: the batch level has recorded it all."""
+
+    def abandon(self, slot: int, at: float, /) -> float:
+        """Return the core seconds that a job has taken which is to start again."""
+        column = self._table.ints[:, slot : slot + 1]
+        working = self._requests.working(column[PROCESSORS], column[CORES])
+        return float(working[0] * (at - self._table.floats[START, slot]))
+
+
+class LoopApplications:
+    """Every job executes a loop, simulated when the job starts."""
+
+    def __init__(
+        self, batch: BatchSystem, scenario: Scenario, machine: Machine, log: MessageLog | None
+    ) -> None:
+        self.seconds = 0.0
+        self._state = batch.state
+        self._config = application_of(scenario)
+        coordination = scenario.coordination
+        latency = 0.0 if log is None else log.latency
+        self._answers = AnswerPolicy(coordination.answer, coordination.tolerance, latency)
+        self._seed = scenario.seed
+        self._machine = machine
+        self._costs = cost_profiles(scenario, machine)
+        level = scenario.output.trace
+        self._record = level is TraceLevel.CHUNKS
+        self._running: dict[int, LoopApplication] = {}
+        self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
+        self._log = log
+        self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._record)
+
+    def launch(self, slot: int, at: float) -> Forecast:
+        """Simulate the loop of a job that starts, on the nodes it holds."""
+        began = time.perf_counter()
+        table = self._state.table
+        job = LoopJob(
+            int(table.ints[JOB_ID, slot]),
+            float(table.floats[RUN, slot]),
+            int(table.ints[LOOP_ITERATIONS, slot]),
+            int(table.ints[LOOP_LIMIT, slot]),
+        )
+        application = LoopApplication(
+            job,
+            self._config,
+            self._costs,
+            self._machine,
+            self._record,
+            self._seed,
+            self._answers,
+            tells=self._log is not None,
+        )
+        held = self._state.rows_of(slot)
+        forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
+        self._running[slot] = application
+        self._abandoned.pop(self._state.number(slot), None)
+        self.seconds += time.perf_counter() - began
+        return forecast
+
+    def disturb(self, slot: int, at: float, change: Disturbance) -> Forecast:
+        """Forecast what is left of a job anew, from a disturbance on."""
+        return self._running[slot].disturb(at, change)
+
+    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Ask a job for nodes; its answer, and the forecast that follows from it."""
+        application = self._running[slot]
+        return application.exclude(at, request), application.forecast
+
+    def idle_share(self, slot: int) -> float:
+        """Return the share of a job's PE time that is idle, by its forecast."""
+        return self._running[slot].idle_share
+
+    def finish(self, slot: int, at: float, state: JobState) -> None:
+        """Record the loop of a job that has ended, and send what it says at its end."""
+        application = self._running.pop(slot)
+        if state is JobState.KILLED:
+            application.disturb(at, Kill())
+        number = self._state.number(slot)
+        self.recorder.take(number, application.began, application.outcome)
+        self._send_idle(number, application)
+        if self._log is not None and state is JobState.COMPLETED:
+            self._log.send(number, JobCompleted(application.job.job_id, at))
+
+    def _send_idle(self, number: int, application: LoopApplication) -> None:
+        if self._log is not None:
+            for idle in application.forecast.idle:
+                self._log.send(number, idle)
+
+    def abandon(self, slot: int, _at: float, /) -> float:
+        """Put a loop aside: unless its job starts again, it is the one that is recorded."""
+        application, number = self._running.pop(slot), self._state.number(slot)
+        self._send_idle(number, application)
+        self._abandoned[number] = application
+        return float(application.outcome.busy.sum())
+
+    def take_abandoned(self) -> None:
+        """Record the loops of jobs that never started again."""
+        for number, application in self._abandoned.items():
+            self.recorder.take(number, application.began, application.outcome)
+
+
+def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:
+    """Expand occupancy rows of one job to its nodes."""
+    first, count, cores = rows[NODE], rows[NODE + 1], rows[NODE_CORES]
+    if (count == 1).all():
+        return NodeSet(first.copy(), cores.copy())
+    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return NodeSet(np.repeat(first, count) + offset, np.repeat(cores, count))

@@ -1,0 +1,42 @@
+"""What is checked of a workload before anything is simulated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim.batch.room.requests import Requests
+from mlsim.errors import InputError
+from mlsim.scenario import ApplicationModel, Scenario, TraceLevel
+from mlsim.scenario.whole.demand import check_workload
+from mlsim.workload import Workload
+
+__all__ = ["check_demand", "check_traceable"]
+
+
+def check_traceable(scenario: Scenario, workload: Workload) -> None:
+    """Check that no job ends, even if none waits, after the clock of a trace does."""
+    if scenario.output.trace is TraceLevel.NONE:
+        return
+    from mlsim.record.otf2 import LATEST
+
+    for block in workload.blocks():
+        late = np.flatnonzero(block.submit_time + block.run_time > LATEST)
+        if len(late):
+            row = late[0]
+            raise InputError(
+                f"{scenario.source}: output.trace: job {block.job_id[row]} of {scenario.workload.path}, "
+                f"submitted at {block.submit_time[row]:.6g} s and running for {block.run_time[row]:.6g} s, "
+                f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
+                "output.trace: none, or a part of the log (workload.select)"
+            )
+
+
+def check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> None:
+    """Check that what the workload's largest job and its length lead to can be simulated."""
+    if scenario.application.model is not ApplicationModel.LOOP and not scenario.platform.random_failures:
+        return
+    largest, last = 0, 0.0
+    for block in workload.blocks():
+        fits = block.processors[block.processors <= requests.largest]
+        largest, last = max(largest, int(np.max(fits, initial=0))), float(block.submit_time[-1])
+    check_workload(scenario, largest, last)

@@ -1,0 +1,110 @@
+"""What a scenario names: workload, costs, files of the user's own; opened as a simulation takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlsim.application.costs import CostProfiles
+from mlsim.batch.room.requests import Requests
+from mlsim.platform import Machine, machine_of
+from mlsim.scenario import (
+    PLUGIN_KEYS,
+    ApplicationConfig,
+    BatchConfig,
+    Mapping,
+    Scenario,
+    located_plugin,
+    located_technique,
+    resolve_path,
+)
+from mlsim.workload import Rates, Workload, open_workload
+from mlsim.workload.dependencies import Dependencies, dependencies_of
+
+__all__ = [
+    "application_of",
+    "batch_of",
+    "cost_profiles",
+    "dependencies_between",
+    "executable_names",
+    "message_latency",
+    "open_jobs",
+    "reading_counts",
+    "workload_of",
+]
+
+
+def application_of(scenario: Scenario) -> ApplicationConfig:
+    """Return the application section with files of techniques as they were found."""
+    return scenario.application.model_copy(update={"technique": located_technique(scenario)})
+
+
+def batch_of(scenario: Scenario) -> BatchConfig:
+    """Return the batch section with files of the user's own plugins as they were found."""
+    return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in PLUGIN_KEYS})
+
+
+def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
+    """Open the workload, for the units that its jobs ask for."""
+    path = resolve_path(scenario, scenario.workload.path)
+    return open_workload(
+        scenario.workload, path, requests.largest, requests.resources[1:], _rates(scenario, machine)
+    )
+
+
+def workload_of(scenario: Scenario) -> Workload:
+    """Open the workload of a scenario as a simulation does.
+
+    Raises
+    ------
+    InputError
+        If it cannot be used.
+    """
+    machine = machine_of(scenario)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
+    return open_jobs(scenario, machine, requests)
+
+
+def dependencies_between(scenario: Scenario, workload: Workload) -> Dependencies | None:
+    """Find which job waits for which; None where the scenario does not want to know."""
+    config = scenario.workload
+    if not config.dependencies:
+        return None
+    path = resolve_path(scenario, config.path)
+    return dependencies_of(workload, path, lenient=config.lenient)
+
+
+def reading_counts(workload: Workload, dependencies: Dependencies | None) -> dict[str, int]:
+    """Return the counts of what was found in the log, in order of their names."""
+    notes = workload.notes | ({} if dependencies is None else dependencies.notes)
+    return dict(sorted(notes.items()))
+
+
+def executable_names(workload: Workload) -> Sequence[str]:
+    """Return the names behind the codes of executables; none where the log has only codes."""
+    names = workload.header.get("executable_names", ())
+    return [] if isinstance(names, str) else list(names)
+
+
+def _rates(scenario: Scenario, machine: Machine) -> Rates:
+    """Return how fast a processor of the log is: a core, or all cores of a node where it is a whole node."""
+    cores = int(machine.cores[0]) if scenario.workload.mapping is Mapping.NODE else 1
+    return Rates(cores * machine.reference_speed, machine.network.bandwidth)
+
+
+def cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
+    """Open the costs of iterations that the scenario describes."""
+    application = scenario.application
+    path = application.costs.path
+    return CostProfiles(
+        application.costs,
+        application.iterations,
+        machine.reference_speed,
+        scenario.seed,
+        None if path is None else resolve_path(scenario, path, key="application.costs.path"),
+    )
+
+
+def message_latency(scenario: Scenario, machine: Machine) -> float:
+    """Seconds of a coordination message: as the scenario says, else the network's latency."""
+    latency = scenario.coordination.latency
+    return machine.network.latency if latency is None else latency

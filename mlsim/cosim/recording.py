@@ -1,0 +1,63 @@
+"""From what the levels hold at the end of a run to its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlsim.batch.clock.compiled import CompiledBatch
+from mlsim.batch.recording.message_rows import message_rows
+from mlsim.batch.simulator import BatchSystem
+from mlsim.coordination import MessageLog
+from mlsim.cosim.applications import LoopApplications
+from mlsim.platform import Machine
+from mlsim.platform.power import power_of
+from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
+from mlsim.scenario import Scenario
+from mlsim.workload import Workload, names_of
+
+__all__ = ["records_of"]
+
+
+def records_of(
+    scenario: Scenario,
+    batch: BatchSystem | CompiledBatch,
+    machine: Machine,
+    loops: LoopApplications | None,
+    log: MessageLog | None,
+    workload: Workload,
+) -> Records:
+    """Return everything that happened in a run; ``loops`` and ``log`` are None where there are none."""
+    jobs = batch.jobs()
+    return Records(
+        nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
+        jobs=jobs,
+        names=_names(workload, jobs),
+        occupancy=batch.occupancy_rows(),
+        loops=loops.recorder.loops() if loops else empty(Loops),
+        chunks=loops.recorder.chunks() if loops else empty(Chunks),
+        pes=loops.recorder.pes() if loops else empty(PEs),
+        messages=message_rows(log) if log else empty(Messages),
+        rejections=batch.rejections(),
+        **({} if isinstance(batch, CompiledBatch) else _of_simulator(batch)),
+    )
+
+
+def _names(workload: Workload, jobs: Jobs) -> Names:
+    """Return the names that the log has for codes of its jobs."""
+    names = names_of(workload.header)
+    return Names({column: of for column, of in names.items() if getattr(jobs, column) is not None})
+
+
+def _node_power(scenario: Scenario) -> NodePower | None:
+    power = power_of(scenario.platform)
+    return None if power is None else NodePower(*power)
+
+
+def _of_simulator(batch: BatchSystem) -> dict[str, Any]:
+    """Return the tables that only a run under SimPy has."""
+    return {
+        "passes": batch.passes(),
+        "outages": batch.outage_rows(),
+        "attempts": batch.attempt_rows(),
+        "solves": batch.state.solves(),
+    }

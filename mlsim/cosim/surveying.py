@@ -1,0 +1,63 @@
+"""What a scenario would simulate: everything it names is read, nothing is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlsim.application.choice import check_technique
+from mlsim.batch.plugins import check_plugins
+from mlsim.batch.room.requests import Requests
+from mlsim.cosim.checks import check_demand, check_traceable
+from mlsim.cosim.inputs import (
+    application_of,
+    batch_of,
+    cost_profiles,
+    dependencies_between,
+    open_jobs,
+    reading_counts,
+)
+from mlsim.platform import machine_of
+from mlsim.scenario import ApplicationModel, Scenario, check_code
+
+__all__ = ["Survey", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it."""
+
+    nodes: int
+    cores: int
+    largest: int
+    jobs: int
+    notes: dict[str, int]
+
+
+def survey(scenario: Scenario, plugins: bool = False) -> Survey:
+    """Read everything that a scenario names, without simulating.
+
+    Parameters
+    ----------
+    scenario
+        Which.
+    plugins
+        Whether the user's own code is executed: classes made, techniques compiled. Otherwise it is parsed.
+
+    Raises
+    ------
+    InputError
+        If a file it names cannot be used.
+    """
+    machine = machine_of(scenario)
+    requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
+    if scenario.application.model is ApplicationModel.LOOP:
+        cost_profiles(scenario, machine)
+    check_code(scenario)
+    check_plugins(batch_of(scenario), execute=plugins)
+    if plugins and scenario.application.model is ApplicationModel.LOOP:
+        check_technique(application_of(scenario).technique)
+    workload = open_jobs(scenario, machine, requests)
+    check_traceable(scenario, workload)
+    check_demand(scenario, workload, requests)
+    notes = reading_counts(workload, dependencies_between(scenario, workload))
+    return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes)

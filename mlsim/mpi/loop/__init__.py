@@ -1,0 +1,4 @@
+"""What the ranks of one loop share: options, rules of techniques, what they note.
+
+Uses the transport.
+"""

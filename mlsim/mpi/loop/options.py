@@ -1,0 +1,209 @@
+"""What a scheduler was asked for, checked and looked up."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application.choice import Choice, canonical, choose
+from mlsim.errors import InputError
+from mlsim.mpi.transport.waiting import WaitStyle
+from mlsim.scenario import ParametersConfig, lacking_parameters, split_technique
+from mlsim.scenario.loop.levels import wrong_levels
+from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder, Word
+
+__all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
+
+Floats = NDArray[np.float64]
+
+MODELS = {
+    "cca": ExecutionModel.CCA,
+    "dca": ExecutionModel.DCA,
+    "hdca": ExecutionModel.HDCA,
+    "hmw": ExecutionModel.HMW,
+    "hierarchical-master-worker": ExecutionModel.HMW,
+}
+_KEYS = {"overhead": "h"}
+_MOST_ITERATIONS = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions:
+    """Options of a :class:`LoopScheduler`; the simulator's words, units and defaults.
+
+    Attributes
+    ----------
+    n
+        Iterations, 0 to 2^62.
+    technique
+        Name of the catalogue, ``./file.py:function``, or ``X+Y`` under a model of two levels.
+    model
+        ``cca``, ``dca``, ``hdca``, or ``hmw`` (``hierarchical-master-worker``).
+    min_chunk
+        Least chunk, but for the last one.
+    weights
+        One number a rank, of any sum, for WF and AWF and its variants; None: all equal.
+    mu, sigma, h
+        Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP,
+        FAC.
+    alpha, swr, batches, growth, first_chunk
+        Of TAP; of PLS; of FISS and VISS; of VISS; of AF.
+    seed
+        For RND.
+    master
+        ``non-dedicated`` (default) or ``dedicated``; for cca and hmw.
+    break_after
+        Iterations that a master executes between two looks for requests; for cca and hmw, where None means 1.
+        Under dca and hdca, None means that chunks are handed out whole; a number cuts the coordinator's
+        chunks, so that MPI gets to answer for it where the network does not (see CLUSTER.md).
+    service_order
+        ``fifo`` or ``lowest-rank``; for cca and hmw.
+    lock
+        ``fifo`` or ``polling``: how locks go over, where a technique or a model needs them.
+    injected_delay
+        Seconds added to every chunk calculation.
+    pieces
+        In so many pieces AF has the body execute a chunk, and times them; 0: one for each iteration.
+    ranks_per_node
+        Cuts nodes into parts of so many ranks, for models of two levels on few machines; None: as they are.
+    wait
+        ``spin``, ``sleep``, or ``auto``: sleep where a node has more ranks than cores.
+    """
+
+    n: int
+    technique: str = "GSS"
+    model: str = "dca"
+    min_chunk: int = 1
+    weights: Sequence[float] | None = None
+    mu: float | None = None
+    sigma: float | None = None
+    h: float | None = None
+    alpha: float = 1.3
+    swr: float = 0.5
+    batches: int | None = None
+    growth: str = "converging"
+    first_chunk: float = 0.1
+    seed: int = 0
+    master: str = "non-dedicated"
+    break_after: int | None = None
+    service_order: str = "fifo"
+    lock: str = "fifo"
+    injected_delay: float = 0.0
+    pieces: int = 16
+    ranks_per_node: int | None = None
+    wait: WaitStyle = "auto"
+
+    def checked(self) -> LoopOptions:
+        """Give the options with every word in its usual spelling.
+
+        Raises
+        ------
+        InputError
+            If one cannot be used; the message names it and what is allowed.
+        """
+        _whole("n", self.n, 0, _MOST_ITERATIONS)
+        _whole("min_chunk", self.min_chunk, 1, _MOST_ITERATIONS)
+        _whole("pieces", self.pieces, 0, _MOST_ITERATIONS)
+        for name in ("break_after", "ranks_per_node"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1, _MOST_ITERATIONS)
+        if not 0.0 <= self.injected_delay < float("inf"):
+            raise InputError(f"injected_delay: {self.injected_delay!r}; allowed: 0 s or more, finite")
+        if not 0.0 < self.first_chunk <= 1.0:
+            raise InputError(f"first_chunk: {self.first_chunk!r}; allowed: more than 0, up to 1")
+        if self.wait not in ("auto", "spin", "sleep"):
+            raise InputError(f"wait: {self.wait!r}; allowed: auto, spin, sleep")
+        model = MODELS.get(self.model.casefold())
+        if model is None:
+            raise InputError(f"model: {self.model!r} cannot be run on MPI; allowed: {', '.join(MODELS)}")
+        levels = split_technique(self.technique.strip())
+        if not 1 <= len(levels) <= 2:
+            raise InputError(f"technique: {self.technique!r}; allowed: one, or two as X+Y")
+        names = "+".join(map(canonical, levels))
+        for message in wrong_levels(names, model, nowait=False):
+            raise InputError(f"technique: {message}")
+        return replace(
+            self,
+            model=model.value,
+            technique=names,
+            master=_word("master", self.master, MasterRole),
+            service_order=_word("service_order", self.service_order, ServiceOrder),
+            lock=_word("lock", self.lock, LockOrder),
+            growth=_word("growth", self.growth, Growth),
+        )
+
+    @property
+    def has_master(self) -> bool:
+        """Whether ranks ask a master for chunks."""
+        return self.model in (ExecutionModel.CCA, ExecutionModel.HMW)
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether masters only serve."""
+        return self.master == MasterRole.DEDICATED
+
+    def fingerprint(self) -> bytes:
+        """Give eight bytes that differ if anything differs; they must be the same on all ranks."""
+        words = repr(self).replace("array(", "").encode()
+        return hashlib.blake2b(words, digest_size=8).digest()
+
+
+def parameters_of(options: LoopOptions) -> ParametersConfig:
+    """Give what techniques are told, as a scenario has it.
+
+    Raises
+    ------
+    InputError
+        If a value cannot be used.
+    """
+    try:
+        return ParametersConfig(
+            sigma=options.sigma,
+            mu=options.mu,
+            overhead=options.h,
+            alpha=options.alpha,
+            swr=options.swr,
+            batches=options.batches,
+            growth=options.growth,
+            weights="equal" if options.weights is None else tuple(map(float, options.weights)),
+        )
+    except ValueError as error:
+        raise InputError(f"LoopScheduler: {error}") from error
+
+
+def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
+    """Look up the technique, or the two of ``X+Y``, for ``p`` ranks.
+
+    Raises
+    ------
+    InputError
+        If it lacks an option, or the options do not fit.
+    """
+    parameters = parameters_of(options)
+    for key, message in lacking_parameters(options.technique, parameters):
+        option = _KEYS.get(key, key)
+        raise InputError(f"{option}: {message.replace(', or statistics: profiled', '')}; in seconds")
+    # Costs are not known beforehand, so there are no prefix sums, which would tell the loop's length.
+    found = choose(
+        options.technique, np.ones(p), np.zeros(1), parameters, options.first_chunk, 1, options.seed
+    )
+    least = min(options.min_chunk, options.n + 1)
+    choices = tuple(choice._replace(min_chunk=least) for choice in found)
+    return choices if len(choices) == 2 else choices * 2
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        top = "2^62" if high == _MOST_ITERATIONS else str(high)
+        raise InputError(f"{name}: {value!r}; allowed: whole numbers from {low} to {top}")
+
+
+def _word(name: str, value: str, words: type[Word]) -> str:
+    try:
+        return words(value).value
+    except ValueError as error:
+        raise InputError(f"{name}: {value!r}; allowed: {', '.join(words)}") from error

@@ -1,0 +1,104 @@
+"""HDCA, hierarchical distributed chunk calculation, MPI+MPI (Eleliemy 2021, ch. 5).
+
+Every node has a queue in memory that its ranks share. A rank takes a sub-chunk from it by the inside
+technique, under the queue's lock. The rank that finds the queue empty keeps the lock, takes a chunk for the
+node from the window at rank 0 as under DCA, with the nodes as PEs, and refills the queue.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim.mpi.loop.rules import NOTHING, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
+from mlsim.mpi.models.queues import loop_queue
+from mlsim.mpi.transport.window import TicketLock, make_lock
+
+__all__ = ["HierarchicalModel"]
+
+_EXHAUSTED = TicketLock.WORDS
+_QUEUE = TicketLock.WORDS + 1
+
+
+class HierarchicalModel(Model):
+    """One rank under HDCA."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        layout, options = setting.layout, setting.options
+        nodes, members = len(layout.leaders), layout.local.size
+        self._node, self._members, self._pe = layout.node, members, layout.local.rank
+        self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
+        self.learns = self._outer_learns or self._inner_learns
+        self.piece = (options.break_after or 0) if layout.comm.rank == 0 else 0
+        between, within = two_level_weights(setting, np.ones(layout.comm.size, np.bool_))
+        # In the node's memory: lock, flag, queue with the inside technique, measurements for the outer one.
+        inside = RuleState.words(members, self._inner_learns)
+        own = RuleState.words(nodes, self._outer_learns)
+        self._shared = setting.context.shared_window(_QUEUE + inside + own)
+        memory = self._shared.memory
+        self._lock = make_lock(options.lock, self._shared, 0, setting.patience)
+        self._flags = memory[:_QUEUE]
+        self._state = RuleState(memory[_QUEUE : _QUEUE + inside], members, self._inner_learns)
+        self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
+        self._own = RuleState(memory[_QUEUE + inside : _QUEUE + inside + own], nodes, self._outer_learns)
+        self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
+        if self._pe == 0:
+            self._inner.begin(0, members, within[layout.node])
+            self._own.weights[:] = between
+            self._shared.sync()
+        self._queue = loop_queue(setting, setting.outer, nodes, layout.node, between)
+
+    def claim(self) -> Chunk | None:
+        """Take a sub-chunk, or refill the node's queue and take one."""
+        state, numbers = self._state, self._state.numbers
+        self._lock.acquire()
+        self._shared.sync()
+        try:
+            self._learn()
+            if numbers[state.position] == numbers[state.end] and not self._refill():
+                self._note_told()
+                return None
+            first, end, step = (int(numbers[k]) for k in (state.position, state.end, state.step))
+            size = self._inner.size(step, end - first, self._pe)
+            if self._delay:
+                delay(self._delay)
+            numbers[state.position], numbers[state.step] = first + size, step + 1
+        finally:
+            self._shared.sync()
+            self._lock.release()
+        return first, size, step
+
+    def _learn(self) -> None:
+        if self._inner_learns:
+            self._inner.learn(self._pe, self.done)
+        if self._outer_learns:
+            self._measured.learn(self._node, self.done, 1.0 / self._members)
+
+    def _refill(self) -> bool:
+        """Take a chunk for the node; tell whether there was one."""
+        if self._flags[_EXHAUSTED]:
+            return False
+        state, numbers = self._state, self._state.numbers
+        publish = self._publish if self._outer_learns else None
+        chunk = self._queue.take(NOTHING, publish, bool(numbers[state.refills]))
+        if chunk is None:
+            self._flags[_EXHAUSTED] = 1
+            return False
+        first, size, _ = chunk
+        numbers[state.refills] += 1
+        numbers[state.position], numbers[state.end], numbers[state.step] = first, first + size, 0
+        self._inner.refill(size, self._members, self._node, int(numbers[state.refills]))
+        return True
+
+    def _publish(self, known: RuleState) -> None:
+        publish_node(self._own, known, self._node)
+
+    def serve(self) -> None:
+        """Let MPI answer others' accesses, where the network does not by itself."""
+        self.setting.layout.comm.Iprobe()
+
+    def free(self) -> None:
+        """Give the windows back."""
+        self._queue.free()
+        self.setting.context.put_back(self._shared)

@@ -1,0 +1,237 @@
+"""Hierarchical master-worker: a global master, a local master on every node, workers (Eleliemy 2021, §4.1).
+
+The lowest rank of every node is its local master, and rank 0 is the global master besides. Workers ask their
+local master; one whose queue is empty when it serves asks the global master for a chunk of the node, and
+lets the requests wait until it has come.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.mpi.loop.rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.models.masters import Desk, MasterQueue, Worker
+from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
+
+__all__ = ["HierarchicalMasterModel"]
+
+Floats = NDArray[np.float64]
+
+_GLOBAL_TAG = 10
+
+
+class HierarchicalMasterModel(Model):
+    """One rank under hierarchical master-worker: a worker, or a master and perhaps a worker as well."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        layout, options = setting.layout, setting.options
+        self.learns = learns(setting.outer) or learns(setting.inner)
+        counts = layout.counts
+        works = np.ones(layout.comm.size, np.bool_)
+        if options.dedicated:
+            works[layout.leaders[counts > 1]] = False
+        self.only_serves = not works[layout.comm.rank]
+        between, within = two_level_weights(setting, works)
+        self._worker: Worker | None = None
+        self._local: _LocalMaster | None = None
+        if layout.local.rank > 0:
+            self._worker = Worker(layout.local, 0, setting.tag)
+            return
+        self.answers = True
+        top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
+        self._local = _LocalMaster(self, within[layout.node], between, top)
+        if not self.only_serves and layout.comm.size > 1:
+            self.piece = options.break_after or 1
+
+    def claim(self) -> Chunk | None:
+        """Ask, and wait; masters serve meanwhile, and to the end once they have no more work themselves."""
+        until = self.setting.patience.until
+        if self._worker is not None:
+            self._worker.ask(np.array(self.done))
+            until(self._worker.has_reply)
+            chunk = self._worker.reply()
+            if chunk is None:
+                self._note_told()
+            return chunk
+        local = self._local
+        assert local is not None, "who has no master is one"
+        if not self.only_serves and not np.isfinite(self.told):
+            local.ask(np.array(self.done))
+            until(lambda: self.serve() and local.has_answer)
+            if local.answer is not None:
+                return local.answer
+            self._note_told()
+        until(lambda: self.serve() and local.told_all)
+        if not np.isfinite(self.told):
+            self._note_told()
+        return None
+
+    def serve(self) -> bool:
+        """Serve until no request waits that can be served."""
+        if self._local is not None:
+            self.serving += self._local.serve()
+        return True
+
+    def leave(self) -> None:
+        """Tell the master; masters serve to the end."""
+        self._note_told()
+        if self._worker is not None:
+            self._worker.leave(DONE)
+            return
+        local = self._local
+        assert local is not None, "who has no master is one"
+        self.setting.patience.until(lambda: self.serve() and local.told_all)
+        local.leave()
+
+    def free(self) -> None:
+        """There is no window."""
+
+
+class _GlobalMaster:
+    """Gives chunks to nodes."""
+
+    def __init__(self, setting: Setting, weights: Floats) -> None:
+        layout, options = setting.layout, setting.options
+        nodes = len(layout.leaders)
+        self._learns = learns(setting.outer)
+        self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
+        self._queue = MasterQueue(setting, nodes, weights)
+        self._words = RuleState.words(nodes, self._learns)
+        self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
+        self._to_tell = set(range(1, nodes))
+        self._nodes = nodes
+
+    @property
+    def told_all(self) -> bool:
+        """Whether all other nodes know that there is no more."""
+        return not self._to_tell
+
+    def serve(self) -> None:
+        """Serve until no request of another node waits."""
+        while self._desk.look():
+            rank, numbers = self._desk.next()
+            node = self._node_of[rank]
+            chunk = self.take(node, numbers)
+            self._desk.reply(rank, chunk)
+            if chunk is None:
+                self._to_tell.discard(node)
+        self._to_tell.difference_update(self._node_of[rank] for rank in self._desk.left())
+
+    def take(self, node: int, numbers: Floats) -> Chunk | None:
+        """Give a node a chunk, once known what it has measured."""
+        if self._learns:
+            own = RuleState(numbers.view(np.int64), self._nodes, True)
+            publish_node(own, self._queue.state, node)
+        return self._queue.take(node)
+
+
+class _LocalMaster:
+    """Gives a node's chunks to its ranks."""
+
+    def __init__(self, model: Model, within: Floats, between: Floats, top: _GlobalMaster | None) -> None:
+        setting = model.setting
+        layout, options = setting.layout, setting.options
+        self._top = top
+        self._node, self._members, self._pes = layout.node, layout.local.size, len(within)
+        self._delay = options.injected_delay
+        self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
+        self._state = RuleState(
+            np.zeros(RuleState.words(self._pes, self._inner_learns), np.int64), self._pes, self._inner_learns
+        )
+        self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
+        self._inner.begin(0, self._pes, within)
+        nodes = len(layout.leaders)
+        self._numbers = np.zeros(RuleState.words(nodes, self._outer_learns))
+        self._own = RuleState(self._numbers.view(np.int64), nodes, self._outer_learns)
+        self._own.weights[:] = between
+        self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
+        self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
+        self._upwards = Worker(layout.comm, 0, setting.tag + _GLOBAL_TAG)
+        self._to_tell = set(range(1, self._members))
+        self._exhausted = False
+        self._position = self._end = self._step = self._refills = 0
+        self.answer: Chunk | None = None
+        self.has_answer = False
+        self._served = 0
+
+    def ask(self, done: Floats) -> None:
+        """Put the master's own request."""
+        self.has_answer = False
+        self._desk.put(0, done)
+
+    @property
+    def told_all(self) -> bool:
+        """Whether all workers, and at the global master all nodes, know that there is no more."""
+        return not self._to_tell and (self._top is None or self._top.told_all)
+
+    def leave(self) -> None:
+        """Tell the global master, when nobody of the node takes chunks any more, though there may be some."""
+        if self._top is None and not self._exhausted:
+            self._upwards.leave(len(self._numbers))
+
+    def serve(self) -> float:
+        """Serve all that can be served now; give the seconds that this took, 0 if there was nothing."""
+        begin = time.perf_counter()
+        served = self._served
+        self._serve_all()
+        return time.perf_counter() - begin if self._served > served else 0.0
+
+    def _serve_all(self) -> None:
+        if self._top is not None:
+            self._top.serve()
+        if self._upwards.asks and self._upwards.has_reply():
+            self._refill(self._upwards.reply())
+        while self._desk.look() and not self._upwards.asks:
+            if self._position < self._end or self._exhausted:
+                self._serve_one(*self._desk.next())
+            elif self._top is not None:
+                self._learn_waiting()
+                self._refill(self._top.take(self._node, self._numbers))
+            else:
+                self._learn_waiting()
+                self._upwards.ask(self._numbers)
+        self._to_tell.difference_update(self._desk.left())
+
+    def _refill(self, chunk: Chunk | None) -> None:
+        if chunk is None:
+            self._exhausted = True
+            return
+        first, size, _ = chunk
+        self._position, self._end, self._step = first, first + size, 0
+        self._refills += 1
+        self._inner.refill(size, self._pes, self._node, self._refills)
+
+    def _learn_waiting(self) -> None:
+        """Let both techniques know of the chunks that the ranks executed whose requests wait."""
+        for rank, done in self._desk.waiting:
+            self._learn(rank, done)
+
+    def _learn(self, rank: int, done: Floats) -> None:
+        if self._inner_learns:
+            self._inner.learn(rank - self._members + self._pes, done)
+        if self._outer_learns:
+            self._measured.learn(self._node, done, 1.0 / self._pes)
+        done[0] = 0.0  # once
+
+    def _serve_one(self, rank: int, done: Floats) -> None:
+        self._served += 1
+        self._learn(rank, done)
+        chunk: Chunk | None = None
+        if self._position < self._end:
+            pe = rank - self._members + self._pes
+            first, step = self._position, self._step
+            size = self._inner.size(step, self._end - first, pe)
+            if self._delay:
+                delay(self._delay)
+            self._position, self._step = first + size, step + 1
+            chunk = first, size, step
+        if rank == 0:
+            self.answer, self.has_answer = chunk, True
+            return
+        self._desk.reply(rank, chunk)
+        if chunk is None:
+            self._to_tell.discard(rank)

@@ -1,0 +1,268 @@
+"""Masters and those who ask them, by two-sided messages: CCA and hierarchical master-worker.
+
+A request carries what the asker's last chunk took (``DONE`` numbers, and what a node measured), a reply first
+iteration, size and step of a chunk; size 0 is "no more". A rank that leaves its loop early says so with a
+request for less than nothing, which has no reply: in a message of the same tag, so that a single probe, and
+MPICH takes in a single message at a probe, finds whatever came first.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from mlsim.mpi.loop.requests import Talk
+from mlsim.mpi.loop.rules import DONE, RecursiveRule, RuleState, delay, is_static, learns
+from mlsim.mpi.models.model import Chunk, Model, Setting
+
+__all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_REQUEST, _REPLY = 1, 2
+_LEAVES = -1.0
+_PROBES = 2
+
+
+class Desk:
+    """Where a master receives requests and sends replies.
+
+    Parameters
+    ----------
+    comm, me
+        Whose requests, and the master's own rank there.
+    tag
+        Added to the tags, so that two desks on one communicator do not meet.
+    order
+        ``fifo`` or ``lowest-rank``.
+    words
+        Numbers in a request.
+    talk
+        To note requests in.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, tag: int, order: str, words: int, talk: Talk | None = None
+    ) -> None:
+        self._comm, self._tag, self._lowest = comm, tag, order == "lowest-rank"
+        self._words, self._talk = words, talk
+        self._status = MPI.Status()
+        self._reply = np.zeros(3, np.int64)
+        self._left: list[int] = []
+        self.waiting: list[tuple[int, Floats]] = []
+
+    def look(self) -> bool:
+        """Receive the requests that are there; tell whether any waits.
+
+        Nothing is there when two probes in a row find nothing: Open MPI over UCX looks among the messages
+        that it has, and only then takes in those that have arrived.
+        """
+        status, comm, tag, in_vain = self._status, self._comm, self._tag + _REQUEST, 0
+        while in_vain < _PROBES:
+            if not comm.Iprobe(MPI.ANY_SOURCE, tag, status):
+                in_vain += 1
+                continue
+            in_vain = 0
+            numbers, source = np.empty(self._words), status.Get_source()
+            comm.Recv(numbers, source, tag)
+            if numbers[0] == _LEAVES:
+                self._left.append(source)
+                continue
+            self.waiting.append((source, numbers))
+            if self._talk is not None:
+                self._talk.received(source)
+        return bool(self.waiting)
+
+    def put(self, rank: int, numbers: Floats) -> None:
+        """Add the master's own request."""
+        self.waiting.append((rank, numbers))
+
+    def next(self) -> tuple[int, Floats]:
+        """Take the request that is to be served first: rank and numbers."""
+        place = 0
+        if self._lowest:
+            place = min(range(len(self.waiting)), key=lambda row: self.waiting[row][0])
+        return self.waiting.pop(place)
+
+    def reply(self, rank: int, chunk: Chunk | None) -> None:
+        """Send a chunk, or that there are no more."""
+        self._reply[:] = chunk or 0
+        self._comm.Send(self._reply, rank, self._tag + _REPLY)
+
+    def left(self) -> list[int]:
+        """Give, once, the ranks that left their loop early."""
+        left, self._left = self._left, []
+        return left
+
+
+class Worker:
+    """Asks a master for chunks.
+
+    Parameters
+    ----------
+    comm, master, tag
+        Where the master's desk is.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, master: int, tag: int) -> None:
+        self._comm, self._master, self._tag = comm, master, tag
+        self._got = np.zeros(3, np.int64)
+        self._pending: MPI.Request | None = None
+
+    def ask(self, numbers: Floats) -> None:
+        """Send a request, and be ready for the reply."""
+        self._pending = self._comm.Irecv(self._got, self._master, self._tag + _REPLY)
+        self._comm.Send(numbers, self._master, self._tag + _REQUEST)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a reply is to come."""
+        return self._pending is not None
+
+    def has_reply(self) -> bool:
+        """Tell whether the reply is there."""
+        return self._pending is not None and bool(self._pending.Test())
+
+    def reply(self) -> Chunk | None:
+        """Give the chunk that came; None: there are no more."""
+        self._pending = None
+        first, size, step = self._got.tolist()
+        return (first, size, step) if size else None
+
+    def leave(self, words: int) -> None:
+        """Say that no more requests will come."""
+        self._comm.Send(np.full(words, _LEAVES), self._master, self._tag + _REQUEST)
+
+
+class MasterQueue:
+    """The loop's iterations at a master, which sizes chunks from what is left.
+
+    Parameters
+    ----------
+    setting
+        Options.
+    choice, p, weights
+        The technique, how many take chunks, their weights.
+    """
+
+    def __init__(self, setting: Setting, p: int, weights: Floats) -> None:
+        choice, self._n = setting.outer, setting.options.n
+        self._delay = setting.options.injected_delay
+        words = RuleState.words(p, learns(choice))
+        self.state = RuleState(np.zeros(words, np.int64), p, learns(choice))
+        self.rule = RecursiveRule(choice, self.state, self._n, p)
+        self.rule.begin(self._n, p, weights)
+        self._position = self._step = 0
+        self._share = -1
+        if is_static(choice):
+            self._share = self.rule.size(0, self._n, 0) if self._n else 0
+        self._had_one: set[int] = set()
+
+    def take(self, pe: int) -> Chunk | None:
+        """Size and assign a chunk; None if nothing is left."""
+        first, step = self._position, self._step
+        if self._share >= 0:
+            first, step = (self._n if pe in self._had_one else pe * self._share), pe
+            self._had_one.add(pe)
+        if first >= self._n:
+            return None
+        size = min(self._share, self._n - first)
+        if self._share < 0:
+            size = self.rule.size(step, self._n - first, pe)
+        if self._delay:
+            delay(self._delay)
+        self._position, self._step = first + size, self._step + 1
+        return first, size, step
+
+
+class CentralizedModel(Model):
+    """One rank under CCA: the master, rank 0, or a worker."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        comm, options = setting.layout.comm, setting.options
+        self._rank = comm.rank
+        self.learns = learns(setting.outer)
+        dedicated = options.dedicated and comm.size > 1
+        self.only_serves = self._rank == 0 and dedicated
+        self._worker: Worker | None = None
+        self._own: Chunk | None = None
+        self._own_answered = False
+        if setting.record:
+            self.talk = Talk()
+        if self._rank > 0:
+            self._worker = Worker(comm, 0, setting.tag)
+            return
+        self.answers = True
+        self._base = 1 if dedicated else 0
+        self._desk = Desk(comm, setting.tag, options.service_order, DONE, self.talk)
+        self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
+        self._to_tell = set(range(1, comm.size))
+        if not dedicated and comm.size > 1:
+            self.piece = options.break_after or 1
+
+    def claim(self) -> Chunk | None:
+        """Ask, and wait; the master serves meanwhile, and to the end once it has no more work itself."""
+        patience = self.setting.patience
+        if self._worker is not None:
+            self._worker.ask(np.array(self.done))
+            if self.talk is not None:
+                self.talk.sent()
+            patience.until(self._worker.has_reply)
+            chunk = self._worker.reply()
+            if chunk is None:
+                self._note_told()
+            return chunk
+        if not self.only_serves and not np.isfinite(self.told):
+            self._desk.put(0, np.array(self.done))
+            self._own_answered = False
+            patience.until(lambda: self.serve() and self._own_answered)
+            if self._own is not None:
+                return self._own
+        patience.until(lambda: self.serve() and not self._to_tell)
+        if not np.isfinite(self.told):
+            self._note_told()
+        return None
+
+    def serve(self) -> bool:
+        """Serve until no request waits."""
+        if self._worker is not None:
+            return True
+        if self._desk.look():
+            begin = time.perf_counter()
+            while self._desk.look():
+                self._serve_one(*self._desk.next())
+            self.serving += time.perf_counter() - begin
+        self._to_tell.difference_update(self._desk.left())
+        return True
+
+    def _serve_one(self, rank: int, done: Floats) -> None:
+        pe = rank - self._base
+        if self.learns:
+            self._queue.rule.learn(pe, done)
+        chunk = self._queue.take(pe)
+        if rank == 0:
+            self._own, self._own_answered = chunk, True
+            if chunk is None:
+                self._note_told()
+            return
+        self._desk.reply(rank, chunk)
+        if self.talk is not None:
+            self.talk.answered(rank)
+        if chunk is None:
+            self._to_tell.discard(rank)
+
+    def leave(self) -> None:
+        """Tell the master; the master serves to the end."""
+        self._note_told()
+        if self._worker is not None:
+            self._worker.leave(DONE)
+        else:
+            self.setting.patience.until(lambda: self.serve() and not self._to_tell)
+
+    def free(self) -> None:
+        """There is no window."""

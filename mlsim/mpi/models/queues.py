@@ -1,0 +1,209 @@
+"""The loop's queue of distributed models: a window at rank 0 that every rank reaches by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.application.choice import Choice
+from mlsim.application.techniques.travelling import KNOWN
+from mlsim.mpi.loop.rules import (
+    NOT_YET,
+    Done,
+    RecursiveRule,
+    RuleState,
+    StraightforwardRule,
+    delay,
+    is_static,
+    learns,
+    needs_lock,
+)
+from mlsim.mpi.models.model import Chunk, Setting
+from mlsim.mpi.transport.relay import RELAY_WORDS, relay_on
+from mlsim.mpi.transport.window import PollingLock
+from mlsim.scenario.words import LockOrder
+
+__all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "loop_queue"]
+
+Floats = NDArray[np.float64]
+Publish = Callable[[RuleState], None]
+
+_STEP, _POSITION = 0, 1
+
+
+class StepQueue:
+    """For techniques with a straightforward form: two atomics, no lock.
+
+    Parameters
+    ----------
+    setting
+        Options and communicators.
+    choice, p, pe, weights
+        The technique, how many take chunks, which one this is, and the weights of all.
+    """
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        self._n, self._delay = setting.options.n, setting.options.injected_delay
+        self._window = setting.context.window(2)
+        self._fetch_add = self._window.fetch_add
+        self._size = StraightforwardRule(choice, self._n, p, weights, pe).size
+        # STATIC: chunk j is PE j's, whenever it claims.
+        self._own = pe if is_static(choice) else -1
+        self._context = setting.context
+
+    def free(self) -> None:
+        """Give the window back."""
+        self._context.put_back(self._window)
+
+    # Queues take the same arguments; each reads those that it needs.
+    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Fetch a step, size its chunk, claim it; None if nothing is left.
+
+        Parameters
+        ----------
+        done, publish
+            Not looked at: the technique learns nothing.
+        had_one
+            Whether this PE, or node, had a chunk before.
+        """
+        step = self._fetch_add(_STEP, 1)
+        size = self._size(step)
+        if self._delay:
+            delay(self._delay)
+        first = self._fetch_add(_POSITION, size)
+        n = self._n
+        if self._own >= 0:
+            first, step = (n if had_one else self._own * size), self._own
+        if first >= n:
+            return None
+        return first, (size if first + size <= n else n - first), step
+
+
+class RelayQueue:
+    """For techniques that need what is left, or what others measured.
+
+    All that the technique remembers is in the window, and goes from rank to rank (see :class:`Relay`).
+    """
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        options, words = setting.options, RuleState.words(p, learns(choice))
+        self._delay, self._pe = options.injected_delay, pe
+        self._context = setting.context
+        self._n = options.n
+        self._window = setting.context.window(words + RELAY_WORDS)
+        self._relay = relay_on(self._window, words, setting.patience)
+        self._state = RuleState(self._relay.block[1:-1], p, learns(choice))
+        self._rule = RecursiveRule(choice, self._state, options.n, p)
+        self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
+        if setting.layout.comm.rank == 0:
+            self._rule.begin(options.n, p, weights)
+            self._relay.begin()
+
+    def free(self) -> None:
+        """Give the window back."""
+        self._context.put_back(self._window)
+
+    # Queues take the same arguments; each reads those that it needs.
+    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Wait for this rank's turn, size and claim; None if nothing is left.
+
+        Parameters
+        ----------
+        done
+            What this rank executed, for techniques that learn.
+        publish
+            Called in this rank's turn, to let the technique know what a node has measured.
+        had_one
+            Not read: chunks are in order of the turns.
+        """
+        relay, take = self._relay, self._take
+        turn = relay.ask() if publish is None and not self._delay else self._prepare(publish)
+        chunk = take(turn, *done)
+        tries = 0
+        while chunk[1] == NOT_YET:
+            relay.wait(chunk[0], tries)
+            tries += 1
+            chunk = take(chunk[0], *done)
+        relay.hand_on()
+        if chunk[1] > 0:
+            return chunk
+        self._rule.check_nothing(*chunk, self._pe)
+        return None
+
+    def _prepare(self, publish: Publish | None) -> int:
+        """Wait for this rank's turn, and do what is to be done in it before a chunk is taken."""
+        ticket, tries = self._relay.draw(), 0
+        while not self._relay.has_turn(ticket):
+            self._relay.wait(ticket, tries)
+            tries += 1
+        if publish is not None:
+            publish(self._state)
+        if self._delay and self._state.numbers[self._state.position] < self._n:
+            delay(self._delay)
+        return KNOWN
+
+
+class LockedQueue:
+    """As :class:`RelayQueue`, under a lock that whoever finds it free takes."""
+
+    def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
+        comm = setting.layout.comm
+        self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
+        self._learns = learns(choice)
+        words = RuleState.words(p, self._learns)
+        self._window = setting.context.window(PollingLock.WORDS + words)
+        self._lock = PollingLock(self._window, 0, setting.patience)
+        self._state = RuleState(np.zeros(words, np.int64), p, self._learns)
+        self._rule = RecursiveRule(choice, self._state, self._n, p)
+        self._rule.begin(self._n, p, weights)
+        if comm.rank == 0:
+            self._window.write(PollingLock.WORDS, self._state.block)
+        self._context = setting.context
+
+    def free(self) -> None:
+        """Give the window back."""
+        self._context.put_back(self._window)
+
+    # Queues take the same arguments; each reads those that it needs.
+    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+        """Read, size and claim under the lock; None if nothing is left.
+
+        Parameters
+        ----------
+        done, publish
+            As in :meth:`RelayQueue.take`, under the lock.
+        had_one
+            Not read: chunks are in order of the claims.
+        """
+        state, numbers = self._state, self._state.numbers
+        self._lock.acquire()
+        try:
+            self._window.read(PollingLock.WORDS, state.block)
+            first, step = int(numbers[state.position]), int(numbers[state.step])
+            if first >= self._n:
+                return None
+            if publish is not None:
+                publish(state)
+            elif self._learns:
+                self._rule.learn(self._pe, done)
+            size = self._rule.size(step, self._n - first, self._pe)
+            if self._delay:
+                delay(self._delay)
+            numbers[state.position], numbers[state.step] = first + size, step + 1
+            self._window.write(PollingLock.WORDS, state.block)
+        finally:
+            self._lock.release()
+        return first, size, step
+
+
+LoopQueue = StepQueue | RelayQueue | LockedQueue
+
+
+def loop_queue(setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> LoopQueue:
+    """Make the queue that a technique needs; all ranks must call this."""
+    if not needs_lock(choice):
+        return StepQueue(setting, choice, p, pe, weights)
+    kind = LockedQueue if setting.options.lock == LockOrder.POLLING else RelayQueue
+    return kind(setting, choice, p, pe, weights)

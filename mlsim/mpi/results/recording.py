@@ -1,0 +1,166 @@
+"""A real loop as the records of a run with one job, like those of a simulated one.
+
+PEs are numbered by node: PE 0 is rank 0, then come the other ranks of its node, then those of the node with
+the next lowest rank. Times are seconds from the loop's first request, on rank 0's clock.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from mlsim.application.outcome import ChunkRows, LoopOutcome
+from mlsim.application.recorder import LoopRecorder
+from mlsim.mpi.loop.notes import Notes
+from mlsim.mpi.loop.requests import Requests, Talk, iterations_begun
+from mlsim.mpi.results.report import Gathered, LoopTotals
+from mlsim.mpi.transport.clock import Clock
+from mlsim.mpi.transport.layout import Layout
+from mlsim.record import Jobs, JobState, Messages, Nodes, Occupancy, Records, empty
+
+__all__ = ["gather_records", "gather_requests"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def gather_records(layout: Layout, clock: Clock, notes: Notes, told: Gathered) -> Records | None:
+    """Collect everybody's chunks on rank 0; all ranks must call this.
+
+    Returns
+    -------
+    Records or None
+        The run, on rank 0; None on others.
+    """
+    comm = layout.comm
+    numbers, times = notes.rows()
+    times = clock.aligned(times) - told.origin
+    names = comm.gather(MPI.Get_processor_name())
+    blocks = comm.gather((np.array(numbers), times))
+    if blocks is None or names is None:
+        return None
+    totals = told.report.loop
+    assert totals is not None, "rank 0 knows the whole loop"
+    order = np.lexsort((np.arange(comm.size), layout.nodes))  # rank of each PE
+    rows = _chunk_rows([blocks[rank] for rank in order])
+    outcome = _outcome(totals, order, rows)
+    recorder = LoopRecorder(keep_pes=True, keep_chunks=True)
+    recorder.take(0, 0.0, outcome)
+    end = float(outcome.told.max())
+    return Records(
+        nodes=_nodes(layout, names),
+        jobs=_job(end, comm.size),
+        occupancy=_occupancy(layout.counts, end),
+        loops=recorder.loops(),
+        chunks=recorder.chunks(),
+        pes=recorder.pes(),
+        messages=empty(Messages),
+    )
+
+
+def gather_requests(layout: Layout, clock: Clock, talk: Talk | None, told: Gathered) -> Requests | None:
+    """Collect on rank 0 what the master of CCA was asked; all ranks must call this.
+
+    The k-th answer to a rank is that to its k-th request: a rank has one request at a time.
+
+    Returns
+    -------
+    Requests or None
+        On rank 0, if anything was noted.
+    """
+    if talk is None:
+        return None
+    comm = layout.comm
+    sent, received, answered, begun = (clock.aligned(times) - told.origin for times in talk.moments())
+    everyone = comm.gather(sent)
+    if everyone is None:
+        return None
+    who, whom, sizes = talk.numbers()
+    asked, had = np.zeros(len(whom)), np.zeros(len(whom))
+    for rank, times in enumerate(everyone):
+        asked[whom == rank] = times
+        had[whom == rank] = received[who == rank]
+    pe_of = np.empty(comm.size, np.int64)
+    pe_of[np.lexsort((np.arange(comm.size), layout.nodes))] = np.arange(comm.size)
+    return Requests(pe_of[whom], asked, had, answered, iterations_begun(asked, answered, begun, sizes))
+
+
+def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
+    """Put the PEs' chunks together, in order of (start, PE)."""
+    pe = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(numbers) for numbers, _ in blocks])
+    numbers = np.concatenate([numbers for numbers, _ in blocks])
+    times = np.concatenate([times for _, times in blocks])
+    order = np.lexsort((pe, times[:, 1]))
+    first, size, step = numbers[order].T
+    requested, start, end = times[order].T
+    return ChunkRows(pe[order], step, first, size, requested, start, end)
+
+
+def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
+    """Give the loop as the simulator does; waiting that is neither work nor overhead is idle time."""
+    p = len(order)
+    busy, overhead, told = totals.busy[order], totals.overhead[order], totals.told[order]
+    return LoopOutcome(
+        iterations=totals.n,
+        steps=totals.steps,
+        t_loop=totals.t_loop,
+        finish=totals.finish[order],
+        told=told,
+        busy=busy,
+        overhead=overhead,
+        idle=np.maximum(told - busy - overhead, 0.0),
+        last_start=np.zeros(p),
+        chunks=totals.chunks[order],
+        last_first=np.zeros(p, np.int64),
+        last_size=np.zeros(p, np.int64),
+        rows=rows,
+    )
+
+
+def _nodes(layout: Layout, names: list[str]) -> Nodes:
+    hosts = [names[rank] for rank in layout.leaders]
+    numbered = [
+        host if hosts.count(host) == 1 else f"{host}/{hosts[:row].count(host)}"
+        for row, host in enumerate(hosts)
+    ]
+    return Nodes(numbered, ["mpi"] * len(hosts), layout.counts, np.ones(len(hosts)))
+
+
+def _job(end: float, ranks: int) -> Jobs:
+    """Give the row of a job that ran from 0 to ``end`` on all ranks."""
+    unknown = np.full(1, -1, np.int64)
+    time, number = np.array([end]), np.array([ranks])
+    return Jobs(
+        job_id=np.ones(1, np.int64),
+        submit_time=np.zeros(1),
+        start_time=np.zeros(1),
+        end_time=time,
+        walltime=time.copy(),
+        prediction=time.copy(),
+        log_run_time=time.copy(),
+        processors=number,
+        cores=number.copy(),
+        working=number.copy(),
+        state=np.array([JobState.COMPLETED], np.int8),
+        backfilled=np.zeros(1, np.bool_),
+        user=unknown,
+        group=unknown.copy(),
+        executable=unknown.copy(),
+        queue=unknown.copy(),
+        partition=unknown.copy(),
+    )
+
+
+def _occupancy(counts: Ints, end: float) -> Occupancy:
+    """One row a node."""
+    nodes = len(counts)
+    return Occupancy(
+        job=np.zeros(nodes, np.int64),
+        node=np.arange(nodes),
+        count=np.ones(nodes, np.int64),
+        cores=counts,
+        start=np.zeros(nodes),
+        end=np.full(nodes, end),
+        released=np.zeros(nodes, np.bool_),
+    )

@@ -1,0 +1,254 @@
+"""Simulation against reality: the same loops executed on MPI and simulated, side by side."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.errors import InputError
+from mlsim.mpi.launch import Launcher, launch
+from mlsim.mpi.loop.options import LoopOptions, parameters_of
+from mlsim.scenario import ExecutionConfig
+
+if TYPE_CHECKING:
+    from mlsim.application import LoopOutcome
+
+__all__ = ["Pair", "Row", "error_table", "simulated", "validate"]
+
+Floats = NDArray[np.float64]
+
+_SECONDS_A_LOOP = 120.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A technique under a model, and the delay injected into its chunk calculations, in s."""
+
+    technique: str
+    model: str
+    delay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One loop, real and simulated.
+
+    Attributes
+    ----------
+    pair
+        Which.
+    times
+        T_loop of every repetition, in s.
+    t_loop, t_simulated
+        Median of the repetitions, and what the simulation gives, in s.
+    steps, steps_simulated
+        Chunks: the median's, the simulation's.
+    imbalance, imbalance_simulated
+        Percent imbalance: median, simulated.
+    """
+
+    pair: Pair
+    times: tuple[float, ...]
+    t_loop: float
+    t_simulated: float
+    steps: int
+    steps_simulated: int
+    imbalance: float
+    imbalance_simulated: float
+
+    @property
+    def error(self) -> float:
+        """By how much the simulation is longer, relative to the real loop."""
+        return self.t_simulated / self.t_loop - 1.0
+
+
+def validate(
+    launcher: Launcher,
+    ranks: int,
+    costs: Floats,
+    pairs: Sequence[Pair],
+    *,
+    repetitions: int = 3,
+    ranks_per_node: int | None = None,
+    spins: bool = False,
+    options: Callable[[str], dict[str, Any]] | None = None,
+) -> tuple[list[Row], dict[str, Any]]:
+    """Execute loops and simulate them with the costs of messages and atomics measured in the same run.
+
+    Parameters
+    ----------
+    launcher, ranks
+        How to start, and how many ranks that gives.
+    costs
+        float64[N]: what iterations cost, in s.
+    pairs
+        What to compare.
+    repetitions
+        How often each loop is executed.
+    ranks_per_node
+        Ranks that count as a node for models of two levels; None: all.
+    spins
+        Whether iterations compute, and not sleep.
+    options
+        Gives further options of the loops under a model, as ``LoopOptions`` has them; real and simulated
+        loops get the same.
+
+    Returns
+    -------
+    rows
+        One a pair.
+    machine
+        What was measured of the machine.
+    """
+    all_options = [_options(pair, ranks_per_node, options) for pair in pairs]
+    loops = [{key: value for key, value in vars(chosen).items() if key != "n"} for chosen in all_options]
+    native = _execute(launcher, loops, costs, repetitions, spins)
+    if (found := native["machine"]["ranks"]) != ranks:
+        raise InputError(
+            f"{' '.join(launcher.words)} started {found} ranks, not {ranks}; say which with --ranks"
+        )
+    prefix = np.concatenate([[0.0], np.cumsum(costs)])
+    per_node = ranks_per_node or ranks
+    rows = []
+    for pair, chosen, told in zip(pairs, all_options, native["loops"], strict=True):
+        outcome = simulated(prefix, ranks, per_node, chosen, native["machine"])
+        mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
+        rows.append(
+            Row(
+                pair,
+                tuple(run["t_loop"] for run in told),
+                float(np.median([run["t_loop"] for run in told])),
+                outcome.t_loop,
+                int(np.median([run["steps"] for run in told])),
+                outcome.steps,
+                float(np.median([run["imbalance"] for run in told])),
+                (1.0 - mean / longest) * 100.0 if longest else 0.0,
+            )
+        )
+    return rows, native["machine"]
+
+
+def _execute(
+    launcher: Launcher, loops: list[dict[str, Any]], costs: Floats, repetitions: int, spins: bool
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
+        place = Path(directory)
+        np.save(place / "costs.npy", costs)
+        plan = {
+            "costs": str(place / "costs.npy"),
+            "spins": spins,
+            "repetitions": repetitions,
+            "loops": loops,
+            "out": str(place / "out.json"),
+        }
+        (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        limit = 120.0 + repetitions * len(loops) * (_SECONDS_A_LOOP + float(costs.sum()))
+        launch(launcher, ["-m", "mlsim.mpi.validation.native", str(place / "plan.json")], timeout=limit)
+        result: dict[str, Any] = json.loads((place / "out.json").read_text(encoding="utf-8"))
+    return result
+
+
+def _options(
+    pair: Pair, ranks_per_node: int | None, options: Callable[[str], dict[str, Any]] | None
+) -> LoopOptions:
+    """Give all options of a loop, checked."""
+    more = {} if options is None else options(pair.model)
+    try:
+        return LoopOptions(
+            n=0,
+            technique=pair.technique,
+            model=pair.model,
+            injected_delay=pair.delay,
+            ranks_per_node=ranks_per_node,
+            **more,
+        ).checked()
+    except TypeError as error:
+        raise InputError(f"--option: {error}") from error
+
+
+def simulated(
+    prefix: Floats, ranks: int, per_node: int, options: LoopOptions, machine: dict[str, Any]
+) -> LoopOutcome:
+    """Simulate a loop on a machine that was measured.
+
+    Masters: a request is there after ``message``, and a rank that waits knows of the reply after
+    ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
+    flush takes ``atomic`` altogether, which is charged as the window's service; no latency comes on top.
+    """
+    from mlsim.application import simulate
+
+    masters = options.has_master
+    latency = (machine["message"] + machine["noticed"]) / 2 if masters and ranks > 1 else 0.0
+    execution = ExecutionConfig(
+        model=options.model,
+        chunk_calculation=machine["recursive" if masters else "straightforward"],
+        atomic_service=0.0 if masters else machine["atomic"],
+        injected_delay=options.injected_delay,
+        master=options.master,
+        service_order=options.service_order,
+        lock=options.lock,
+        first_chunk=options.first_chunk,
+        **({"break_after": options.break_after or 1} if masters else {}),
+    )
+    distance = np.full(ranks, latency)
+    distance[0] = 0.0
+    return simulate(
+        prefix,
+        np.ones(ranks),
+        distance,
+        options.technique,
+        execution,
+        min_chunk=options.min_chunk,
+        parameters=parameters_of(options),
+        node_of_pe=np.arange(ranks) // per_node,
+        intra_latency=latency,
+        seed=options.seed,
+    )
+
+
+def error_table(rows: Sequence[Row]) -> str:
+    """Lay out the rows as a Markdown table."""
+    lines = [
+        "| technique | model | delay µs | T_loop real s | simulated s | error % | chunks real | simulated | "
+        "imbalance real % | simulated % |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        pair = row.pair
+        lines.append(
+            f"| {pair.technique} | {pair.model} | {pair.delay * 1e6:.0f} | {row.t_loop:.4f} | "
+            f"{row.t_simulated:.4f} | {row.error * 100:+.2f} | {row.steps} | {row.steps_simulated} | "
+            f"{row.imbalance:.2f} | {row.imbalance_simulated:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, rows: Sequence[Row], title: str) -> None:
+    """Draw real against simulated times: a point a repetition, a bar the simulation."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(6.0, 0.42 * len(rows) + 2.0), 4.2), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(rows))
+    axes.bar(places, [row.t_simulated for row in rows], color="#b9cfe4", label="simulated", width=0.7)
+    for place, row in zip(places.tolist(), rows, strict=True):
+        axes.plot([place] * len(row.times), row.times, "o", color="#b5452c", markersize=4)
+    axes.plot([], [], "o", color="#b5452c", label="real, each repetition")
+    words = [
+        f"{row.pair.technique} {row.pair.model}"
+        + (f" {row.pair.delay * 1e6:.0f} µs" if row.pair.delay else "")
+        for row in rows
+    ]
+    axes.set_xticks(places, words, rotation=60, ha="right", fontsize=8)
+    axes.set_ylabel("T_loop, s")
+    axes.set_title(title)
+    axes.legend(loc="lower right")
+    FigureCanvasAgg(figure).print_figure(str(path), dpi=120)

@@ -1,0 +1,190 @@
+"""Scenario files, texts and mappings to scenarios; everything that is wrong is reported at once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from mlsim._files import expanded, is_directory, is_there, named, read_text
+from mlsim.errors import InputError
+from mlsim.scenario.files.dumping import plain
+from mlsim.scenario.files.overrides import apply_overrides
+from mlsim.scenario.files.problems import find_problems
+from mlsim.scenario.files.source import Document, Problem, parse_text
+from mlsim.scenario.files.source import Path as Key
+from mlsim.scenario.values.hints import shown
+from mlsim.scenario.values.section import Section
+from mlsim.scenario.whole.demand import check_machine
+from mlsim.scenario.whole.schema import Scenario
+
+__all__ = ["from_mapping", "load", "loads"]
+
+_MOST_PROBLEMS = 20
+_MOST_BYTES = 4_000_000
+
+
+def load(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
+    """Read a scenario file.
+
+    Parameters
+    ----------
+    path
+        A YAML file, in UTF-8.
+    overrides
+        Dotted key to plain value (see :func:`parse_override`), put in before anything is checked; None
+        takes a key out, so that its default holds.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is not YAML, or does not describe a scenario. The message lists all
+        problems, each with file, line, key, what was found and what is allowed.
+    """
+    file = expanded(_path(path))
+    text = _read(file)
+    return _build(parse_text(text, str(path)), str(path), file.stem, file.parent, overrides)
+
+
+def loads(
+    text: str,
+    name: str = "scenario",
+    overrides: Mapping[str, object] | None = None,
+    directory: str | Path = ".",
+) -> Scenario:
+    """Read a scenario from YAML text.
+
+    Parameters
+    ----------
+    text
+        What a scenario file would hold.
+    name
+        What messages call the text; the scenario's name, if it has none, is this without a suffix.
+    overrides
+        As for :func:`load`.
+    directory
+        Where the scenario's relative paths are looked up first.
+    """
+    return _build(parse_text(text, name), name, Path(name).stem, Path(directory), overrides)
+
+
+def from_mapping(
+    value: Mapping[str, Any],
+    name: str = "scenario",
+    overrides: Mapping[str, object] | None = None,
+    directory: str | Path = ".",
+) -> Scenario:
+    """Build a scenario from plain mappings and lists, shaped like a scenario file; see :func:`loads`."""
+    return _build(Document(_without_empty(value)), name, Path(name).stem, Path(directory), overrides)
+
+
+def _without_empty(value: Any) -> Any:
+    """Copy mappings and lists, leaving out keys without a value, so that their defaults hold."""
+    if isinstance(value, Section):
+        return plain(value)
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, Mapping):
+        return {str(key): _without_empty(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return [_without_empty(item) for item in value]
+    return value
+
+
+def _path(path: object) -> Path:
+    if isinstance(path, str | PathLike):
+        return Path(fspath(path))
+    hint = ""
+    if isinstance(path, Mapping):
+        hint = "; mlsim.scenario.from_mapping makes a scenario of a mapping that is shaped like such a file"
+    raise InputError(
+        f"a scenario: found {type(path).__name__}; allowed: the path of a scenario file (str or Path), or "
+        f"a Scenario, which mlsim.load(path) gives{hint}"
+    )
+
+
+def _read(path: Path) -> str:
+    if is_directory(path):
+        raise InputError(f"{named(path)}: is a directory; name a scenario file in it{_scenarios_in(path)}")
+    try:
+        return read_text(path, "scenario file", _MOST_BYTES)
+    except InputError as error:
+        if is_there(path):
+            raise
+        raise InputError(f"{error}{_similar_file(path)}") from error
+
+
+def _build(
+    document: Document, source: str, stem: str, directory: Path, overrides: Mapping[str, object] | None
+) -> Scenario:
+    value = document.value
+    if not isinstance(value, dict):
+        keys = ", ".join(Scenario.model_fields)
+        found = "empty" if value is None else f"a scenario is a mapping, this is {shown(value)}"
+        raise InputError(f"{source}: {found}; its keys: {keys}")
+    value = {"name": stem or "scenario"} | copy.deepcopy(value)
+    plain_overrides = {key: _without_empty(item) for key, item in (overrides or {}).items()}
+    given, problems = apply_overrides(value, plain_overrides)
+    value.setdefault("name", stem or "scenario")
+    problems = document.problems + problems
+    scenario = None
+    try:
+        scenario = Scenario.model_validate(value)
+    except ValidationError:
+        known = {problem.key for problem in problems}
+        problems += [problem for problem in find_problems(value) if problem.key not in known]
+    if problems or scenario is None:
+        raise InputError(_report(problems, document, source, given))
+    scenario = scenario.located(directory, source)
+    check_machine(scenario)
+    return scenario
+
+
+def _report(problems: list[Problem], document: Document, source: str, given: dict[Key, str]) -> str:
+    """Write the problems in the order of the file, those of overrides last, not more than one screen."""
+    lines = sorted(_located(problem, document, source, given) for problem in problems)
+    texts = [text for *_, text in lines]
+    if len(texts) == 1:
+        return texts[0]
+    rest = len(texts) - _MOST_PROBLEMS
+    more = [f"and {rest} more"] if rest > 0 else []
+    return "\n".join([f"{source}: {len(texts)} problems", *texts[:_MOST_PROBLEMS], *more])
+
+
+def _located(
+    problem: Problem, document: Document, source: str, given: dict[Key, str]
+) -> tuple[bool, int, str, str]:
+    key = ".".join(map(str, problem.key))
+    for overridden in given:
+        if list(map(str, problem.key[: len(overridden)])) == list(map(str, overridden)):
+            return True, 0, key, f"--set {key}: {problem.message}"
+    if problem.key not in document.lines:
+        for overridden, text in given.items():
+            if problem.key and problem.key == overridden[: len(problem.key)]:
+                return True, 0, text, f"--set {text}: {key}: {problem.message}"
+    line = problem.line or document.line_of(problem.key)
+    place = source if line is None else f"{source}:{line}"
+    return False, line or 0, key, ": ".join(part for part in (place, key, problem.message) if part)
+
+
+def _similar_file(path: Path) -> str:
+    import difflib
+
+    try:
+        names = [item.name for item in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return f" (and no directory {named(path.parent)})"
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
+
+
+def _scenarios_in(path: Path) -> str:
+    try:
+        names = sorted(item.name for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
+    except OSError:
+        return ""  # it may not be looked into
+    return f": {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else ""

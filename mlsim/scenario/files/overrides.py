@@ -1,0 +1,115 @@
+"""Values given beside the scenario file: ``--set batch.policy=SAF``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mlsim.errors import InputError
+from mlsim.scenario.files.problems import look_up, unknown_key
+from mlsim.scenario.files.source import Path, Problem, parse_value_text
+from mlsim.scenario.values.hints import shown
+from mlsim.scenario.values.section import split_key
+
+__all__ = ["apply_overrides", "parse_override", "parse_overrides"]
+
+
+def parse_override(text: str) -> tuple[str, object]:
+    """Split ``key=value``; the value is read as in a scenario file.
+
+    Parameters
+    ----------
+    text
+        A dotted key, ``=``, and a YAML scalar, list or mapping. Places in lists are numbers from 0. An empty
+        value means the key's default.
+
+    Raises
+    ------
+    InputError
+        If there is no key or no ``=``, or the value is not YAML.
+
+    Examples
+    --------
+    >>> parse_override("platform.nodes.0.count=8")
+    ('platform.nodes.0.count', 8)
+    >>> parse_override("application.costs={profile: constant, mean: 2 ms}")
+    ('application.costs', {'profile': 'constant', 'mean': '2 ms'})
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")):
+        raise InputError(f"--set {text}: expected KEY=VALUE, e.g. --set batch.policy=SAF")
+    return key, parse_value_text(value, f"--set {key}")
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, object]:
+    """Split several ``key=value``; of one key given twice, the last counts. See :func:`parse_override`."""
+    return dict(map(parse_override, texts))
+
+
+def apply_overrides(
+    value: dict[str, Any], overrides: Mapping[str, object]
+) -> tuple[dict[Path, str], list[Problem]]:
+    """Put values into a scenario's plain mappings, in the order given.
+
+    Parameters
+    ----------
+    value
+        What the file says; changed in place.
+    overrides
+        Dotted key to plain value; None takes the key out, so that its default holds.
+
+    Returns
+    -------
+    tuple
+        The overridden keys, each with its text, and what could not be put in.
+    """
+    given: dict[Path, str] = {}
+    problems = []
+    for text, new in overrides.items():
+        key = split_key(text)
+        given[key] = text
+        if not key:
+            message = "empty key; expected one such as batch.policy"
+        else:
+            message = _put(value, key, new) if new is not None else _take_out(value, key)
+        if message:
+            problems.append(Problem(key, message))
+    return given, problems
+
+
+def _put(value: dict[str, Any], key: Path, new: object) -> str:
+    """Put one value in; give what hinders it."""
+    place: Any = value
+    for depth, part in enumerate(key):
+        name = ".".join(map(str, key[:depth])) or "the scenario"
+        if isinstance(place, list):
+            if not isinstance(part, int) or part >= len(place):
+                return f"{name} is a list of {len(place)}; allowed: {name}.0 to {name}.{len(place) - 1}"
+        elif isinstance(place, dict):
+            part = str(part)
+        else:
+            return f"{name} is {shown(place)} and holds no keys"
+        if depth == len(key) - 1:
+            place[part] = new
+        elif isinstance(place, dict):
+            place = place.setdefault(part, {})
+        else:
+            place = place[part]
+    return ""
+
+
+def _take_out(value: dict[str, Any], key: Path) -> str:
+    """Take one key out, if it is there; give what hinders it."""
+    _, field = look_up(key)
+    if field is None:
+        return unknown_key(key)
+    place: Any = value
+    for part in key[:-1]:
+        known = isinstance(place, dict) and part in place
+        if not known and not (isinstance(place, list) and isinstance(part, int) and part < len(place)):
+            return ""
+        place = place[part]
+    if isinstance(place, dict):
+        place.pop(key[-1], None)
+    return ""

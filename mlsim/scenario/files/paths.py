@@ -1,0 +1,169 @@
+"""Where the files that a scenario names are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from mlsim._files import expanded, is_directory, is_file, named
+from mlsim.errors import InputError
+from mlsim.scenario.files.code import check_definition
+from mlsim.scenario.loop.techniques import split_technique, user_function
+from mlsim.scenario.whole.schema import Scenario
+from mlsim.scenario.words import ApplicationModel
+
+__all__ = ["check_code", "located_plugin", "located_technique", "resolve_code", "resolve_path"]
+
+VARIABLE = "MLSIM_TRACES"
+PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
+"""Keys of the ``batch`` section that may name a class of the user's own."""
+
+
+def resolve_path(scenario: Scenario, path: str | Path, key: str = "workload.path") -> Path:
+    """Find a file that a scenario names.
+
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file, in
+    each directory of $MLSIM_TRACES, and in ./traces.
+
+    Parameters
+    ----------
+    scenario
+        Whose file it is.
+    path
+        As the scenario writes it.
+    key
+        The scenario's key that holds it, for the message.
+
+    Raises
+    ------
+    InputError
+        If it is nowhere; the message lists where it was looked up and files with a similar name.
+    """
+    wanted = expanded(path)
+    places = list(_places(scenario, wanted))
+    for directory, _ in places:
+        if is_file(directory / wanted):
+            return directory / wanted
+    advice = f"set {VARIABLE} to the directory of your logs (several with '{os.pathsep}' between)"
+    raise InputError(_not_found(scenario, wanted, places, key, advice))
+
+
+def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
+    """Find a file of code that a scenario names.
+
+    An absolute path (or one from ``~``) is taken as it is. Others are looked up beside the scenario file and
+    nowhere else: what is executed does not depend on where logs are kept, nor on the current directory.
+
+    Raises
+    ------
+    InputError
+        If it is not there.
+    """
+    wanted = expanded(path)
+    own, *others = _places(scenario, wanted)
+    if is_file(own[0] / wanted):
+        return own[0] / wanted
+    elsewhere = next((place / wanted for place, _ in others if is_file(place / wanted)), None)
+    advice = f"code is not looked up in ${VARIABLE} or ./traces"
+    if elsewhere is not None:
+        advice += f"; if {named(elsewhere)} is meant, name it by its whole path"
+    raise InputError(_not_found(scenario, wanted, [own], key, advice))
+
+
+def located_technique(scenario: Scenario) -> str:
+    """Give the technique of a scenario's loops, files of techniques of the user as they were found.
+
+    Raises
+    ------
+    InputError
+        If such a file is nowhere.
+    """
+    levels = []
+    for level in split_technique(scenario.application.technique):
+        function = user_function(level)
+        if function is not None:
+            path = resolve_code(scenario, function[0], "application.technique")
+            level = f"{path}:{function[1]}"
+        levels.append(str(level))
+    return "+".join(levels)
+
+
+def located_plugin(scenario: Scenario, key: str) -> str:
+    """Give the name at a key of the ``batch`` section, a file of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    name: str = getattr(scenario.batch, key)
+    own = user_function(name)
+    return name if own is None else f"{resolve_code(scenario, own[0], f'batch.{key}')}:{own[1]}"
+
+
+def check_code(scenario: Scenario) -> None:
+    """Check that files of the user's own code are there and define what is named, without executing them.
+
+    Raises
+    ------
+    InputError
+        If one is not, or does not.
+    """
+    for key in PLUGIN_KEYS:
+        own = user_function(getattr(scenario.batch, key))
+        if own is not None:
+            path = resolve_code(scenario, own[0], f"batch.{key}")
+            check_definition(path, own[1], "class", f"{scenario.source}: batch.{key}: {path}")
+    if scenario.application.model is ApplicationModel.LOOP:
+        for level in split_technique(scenario.application.technique):
+            own = user_function(level)
+            if own is not None:
+                path = resolve_code(scenario, own[0], "application.technique")
+                place = f"{scenario.source}: application.technique: {path}"
+                check_definition(path, own[1], "function", place)
+
+
+def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:
+    if wanted.is_absolute():
+        yield wanted.parent, "as given"
+        return
+    yield scenario.directory, "beside the scenario file"
+    for directory in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if directory:
+            yield expanded(directory), f"from ${VARIABLE}"
+    yield Path("traces"), "in the current directory"
+
+
+def _not_found(
+    scenario: Scenario, wanted: Path, places: list[tuple[Path, str]], key: str, advice: str
+) -> str:
+    lines = [f"{scenario.source}: {key}: there is no file '{named(wanted)}'; looked for"]
+    for directory, reason in places:
+        path = directory / wanted
+        lines.append(f"  {named(path)} ({reason}{'; a directory' if is_directory(path) else ''})")
+    similar = _similar(wanted, [directory for directory, _ in places])
+    if similar:
+        lines.append(f"did you mean {' or '.join(similar)}?")
+    if not wanted.is_absolute():
+        lines.append(advice)
+    return "\n".join(lines)
+
+
+def _similar(wanted: Path, directories: list[Path]) -> list[str]:
+    """Give files with a similar name in the directories where the file was looked for."""
+    found: dict[str, None] = {}
+    for directory in directories:
+        folder = (directory / wanted).parent
+        names = _files_in(folder)
+        for name in get_close_matches(wanted.name, names, n=2, cutoff=0.6):
+            found[str(folder / name)] = None
+    return list(found)[:3]
+
+
+def _files_in(folder: Path) -> list[str]:
+    try:
+        return [item.name for item in folder.iterdir() if is_file(item)]
+    except (OSError, ValueError):
+        return []  # there is none, or it may not be looked into

@@ -1,0 +1,314 @@
+"""The ``batch`` section: how the queue is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from mlsim.scenario.jobs.cp import CpConfig
+from mlsim.scenario.jobs.engine import replay_needs
+from mlsim.scenario.jobs.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
+from mlsim.scenario.machine.power import PowerCaps
+from mlsim.scenario.values.amounts import Duration, Seconds
+from mlsim.scenario.values.kinds import Count, Natural, Number, Switch, WordKind
+from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.words import (
+    Allocator,
+    Backfill,
+    Compression,
+    Contiguity,
+    Dispatcher,
+    EasyRule,
+    Engine,
+    FailureRule,
+    OverrunRule,
+    Policy,
+    Predictor,
+    ShareOwner,
+    TieOrder,
+)
+
+__all__ = ["BatchConfig", "FairshareConfig", "WeightsConfig"]
+
+Weight = Annotated[float, Number(-1e12, 1e12)]
+_NONE = "Default: 0, it does not count."
+
+
+class WeightsConfig(Section):
+    """The weights of policy linear: more than 0 prefers what the key names, less than 0 the opposite."""
+
+    q: Weight = Field(0.0, description=f"Weight of few processors q (alone: SQF). {_NONE}")
+    p: Weight = Field(0.0, description=f"Weight of a short estimate p (s; alone: SPF). {_NONE}")
+    wait: Weight = Field(0.0, description=f"Weight of a long wait w (s; alone: FCFS). {_NONE}")
+    ratio: Weight = Field(0.0, description=f"Weight of a small ratio p / q (alone: SRF). {_NONE}")
+    exp: Weight = Field(
+        0.0, description=f"Weight of a large expansion factor (w + p) / p (alone: LEXP). {_NONE}"
+    )
+    area: Weight = Field(0.0, description=f"Weight of a small estimated area p q (alone: SAF). {_NONE}")
+
+    @property
+    def normalised(self) -> tuple[float, ...]:
+        """The six weights in the order of the keys, divided by the sum of their absolute values."""
+        weights = (self.q, self.p, self.wait, self.ratio, self.exp, self.area)
+        total = sum(map(abs, weights)) or 1.0
+        return tuple(weight / total for weight in weights)
+
+
+class FairshareConfig(Section):
+    """Whose usage policy fairshare compares, and how it is forgotten."""
+
+    by: Annotated[ShareOwner, WordKind(ShareOwner)] = Field(
+        ShareOwner.USER, description="Whose processor-seconds add up: those of a job's user or group."
+    )
+    half_life: Duration = Field(
+        604800.0,
+        description="Time after which usage counts half (s). Default: 7 days, as Slurm's "
+        "PriorityDecayHalfLife.",
+    )
+
+
+_MOST_RESTARTS = 5
+
+
+class BatchConfig(Section):
+    """The dispatcher, and what it does to jobs that overrun."""
+
+    dispatcher: DispatcherName = Field(
+        Dispatcher.QUEUE,
+        description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
+        "away in the pass of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do "
+        "not fit), cp or one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), "
+        "a class in a file, or an installed one; see mlsim/batch/PLUGINS.md.",
+    )
+    cp: CpConfig | None = Field(
+        None,
+        description="How the dispatchers that plan by constraint programming do it. Default: each as it is "
+        "told of here.",
+    )
+    policy: PolicyName = Field(
+        Policy.FCFS,
+        description="Order in which the queue is served; `mlsim list policies` explains each. A class in a "
+        "file may be one, or an installed one.",
+    )
+    weights: WeightsConfig | None = Field(
+        None, description="Weights of policy linear, scaled so that their absolute values sum to 1."
+    )
+    fairshare: FairshareConfig = Field(
+        default_factory=FairshareConfig, description="What policy fairshare compares."
+    )
+    threshold: Duration | None = Field(
+        None,
+        description="Jobs that have waited longer than this (s) go to the head of the queue, first come "
+        "first served among themselves (Zrigui 2021, §4.2). Default: none do.",
+        examples=["20 h"],
+    )
+    backfill: Annotated[Backfill, WordKind(Backfill)] = Field(
+        Backfill.NONE,
+        description="Whether jobs may overtake: none (the walk stops at the first job that does not fit), "
+        "greedy (it is skipped), easy (later jobs start if they do not delay the reservation), conservative "
+        "(every waiting job has a reservation that is kept).",
+    )
+    backfill_order: Annotated[Policy, WordKind(Policy)] | None = Field(
+        None,
+        description="Policy by which jobs that may overtake are tried, with backfill greedy or easy. "
+        "Default: the order of the queue.",
+        examples=["SAF"],
+    )
+    reservations: Count = Field(
+        1,
+        description="How many jobs that do not fit get a reservation, with backfill easy. Default: one, as "
+        "in EASY.",
+    )
+    easy: Annotated[EasyRule, WordKind(EasyRule)] = Field(
+        EasyRule.STANDARD,
+        description="Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a "
+        "published simulator: accasim (nobody is kept from overtaking; the head waits for its reserved "
+        "time), cqsim (jobs are judged by their actual run times), batsched (the reservation is kept; no "
+        "extra processors). accasim and batsched are FCFS. See mlsim/batch/EASY.md.",
+    )
+    compression: Annotated[Compression, WordKind(Compression)] = Field(
+        Compression.FIXPOINT,
+        description="With backfill conservative, how often jobs look for an earlier place when something "
+        "comes back early: fixpoint (in the queue's order, until nothing moves) or one-round (each once).",
+    )
+    ties: Annotated[TieOrder, WordKind(TieOrder)] = Field(
+        TieOrder.DRAINED,
+        description="What happens at one time: drained (ends, then submissions, then one pass), per-event "
+        "(a pass after every event, submissions before ends, as PYSS does) or ends-first (a pass after every "
+        "event, ends before submissions, as CQSim does); see mlsim/batch/EASY.md.",
+    )
+    engine: Annotated[Engine, WordKind(Engine)] = Field(
+        Engine.AUTO,
+        description="What simulates the batch level: simpy, replay (compiled; the same results) or auto "
+        f"(replay where it can). Replay needs {replay_needs()}.",
+    )
+    allocator: AllocatorName = Field(
+        Allocator.FIRST_FIT,
+        description="Which free nodes a job gets: first-fit takes them in node order; `mlsim list "
+        "allocators` explains each. A class in a file may be one, or an installed one.",
+    )
+    contiguity: Annotated[Contiguity, WordKind(Contiguity)] = Field(
+        Contiguity.PREFER,
+        description="With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer "
+        "(others, by first-fit) or strict (it waits).",
+    )
+    on_overrun: Annotated[OverrunRule, WordKind(OverrunRule)] = Field(
+        OverrunRule.KILL,
+        description="What happens to a job at the end of its walltime: kill (as production systems do) or "
+        "extend (it runs on). A job that outlives a shorter prediction goes on in any case.",
+    )
+    predictor: PredictorName = Field(
+        Predictor.WALLTIME,
+        description="What predicts run times for the dispatcher: walltime (what the user asked), actual (an "
+        "oracle), D, D2, L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; "
+        "`mlsim list predictors` explains each.",
+    )
+    pass_interval: Seconds = Field(
+        0.0,
+        description="Passes take place at multiples of this time only (s); 0: whenever something happens.",
+        examples=["10 s"],
+    )
+    backfill_interval: Seconds = Field(
+        0.0,
+        description="Backfilling takes place at multiples of this time only (s); passes at other times start "
+        "jobs from the queue's head up to the first that does not fit. 0: in every pass. Slurm's backfill "
+        "scheduler works in this way, every 30 s (bf_interval).",
+        examples=["30 s"],
+    )
+    deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
+        2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
+    )
+    count_dispatch_time: Switch = Field(
+        False,
+        description="Whether a job's wait includes the wall time of the pass that starts it. Metrics then "
+        "depend on the machine that simulates; the schedule does not.",
+    )
+    power_cap: PowerCaps | None = Field(
+        None,
+        description="No pass starts a job that would push the power of the machine above this (W). A list "
+        "sets it anew from time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) "
+        "add unequal power when held, jobs ask for other resources, or the allocator is not first-fit: only "
+        "with backfill none, greedy, or easy with one reservation. Default: no cap.",
+        examples=["20 kW"],
+    )
+    on_failure: Annotated[FailureRule, WordKind(FailureRule)] = Field(
+        FailureRule.DIE,
+        description="What becomes of a job when a node it holds fails: die, restart (it goes back to the "
+        "queue with its own submit time and starts from the beginning) or resume (it goes on where it "
+        "stopped, or at its last checkpoint; not for application.model: loop).",
+    )
+    max_restarts: Natural | None = Field(
+        None,
+        description="How often a job may start again before it dies. For on_failure: restart and resume. "
+        "Default: 5, as in Slurm (MaxBatchRequeue).",
+    )
+    checkpoint: Duration | None = Field(
+        None,
+        description="Run time of an attempt (s) after which its state is saved, again and again; what came "
+        "since is lost. Saving takes no time. For on_failure: resume. Default: nothing is lost.",
+        examples=["10 min"],
+    )
+
+    @property
+    def most_restarts(self) -> int:
+        """How often a job may start again."""
+        return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
+
+    @property
+    def ordering(self) -> Policy:
+        """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
+        return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The policies that order something: of the queue, and of the walk of backfilling."""
+        walks = self.backfill_order is not None and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        walk = (self.backfill_order,) if walks and self.backfill_order else ()
+        return (self.ordering, *walk)
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that policy linear has weights, and that nothing is said that nobody reads."""
+        if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
+            message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
+            yield BrokenRule("contiguity", message, ("allocator",))
+        yield from self._unread()
+        yield from self._unread_in_cp()
+        yield from self._without_restarts()
+        yield from self._without_backfilling()
+        yield from self._beyond_easy()
+        if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
+            found = "missing" if self.weights is None else "all are 0, which orders nothing"
+            message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
+            yield BrokenRule("weights", message, ("policy", "backfill_order"))
+
+    def _unread(self) -> Iterator[BrokenRule]:
+        """Name what only dispatcher queue reads, where another one decides."""
+        if self.dispatcher is Dispatcher.QUEUE:
+            return
+        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold", "easy", "compression"]
+        if isinstance(self.dispatcher, Dispatcher):
+            keys.append("allocator")
+        for key in keys:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = (
+                    f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
+                )
+                yield BrokenRule(key, message, ("dispatcher",))
+
+    def _without_restarts(self) -> Iterator[BrokenRule]:
+        """Check that what goes with restarts has them."""
+        readers = {
+            "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
+            "checkpoint": (FailureRule.RESUME,),
+        }
+        for key, rules in readers.items():
+            if getattr(self, key) is not None and self.on_failure not in rules:
+                needed = " or ".join(rules)
+                message = (
+                    f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
+                )
+                yield BrokenRule(key, message, ("on_failure",))
+
+    def _without_backfilling(self) -> Iterator[BrokenRule]:
+        """Check that what is rare is backfilling, and passes are not rarer."""
+        if not self.backfill_interval:
+            return
+        walks = self.dispatcher is Dispatcher.QUEUE and self.backfill in (Backfill.GREEDY, Backfill.EASY)
+        if not walks:
+            message = f"needs dispatcher queue with backfill greedy or easy, and backfill is {self.backfill}"
+            yield BrokenRule("backfill_interval", message, ("backfill", "dispatcher"))
+        if self.pass_interval:
+            message = "needs passes at every event: take pass_interval out, or this"
+            yield BrokenRule("backfill_interval", message, ("pass_interval",))
+
+    def _beyond_easy(self) -> Iterator[BrokenRule]:
+        """Check that another simulator's EASY is asked for nothing that it does not do."""
+        if self.backfill is not Backfill.EASY or self.easy is EasyRule.STANDARD:
+            return
+        if self.reservations > 1:
+            message = f"{self.easy} has one reservation; write reservations: 1, or easy: standard"
+            yield BrokenRule("easy", message, ("reservations",))
+        if self.easy is EasyRule.CQSIM:
+            return
+        for key in ("policy", "backfill_order"):
+            if getattr(self, key) not in (None, Policy.FCFS):
+                message = (
+                    f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
+                )
+                yield BrokenRule("easy", message, (key,))
+
+    def _unread_in_cp(self) -> Iterator[BrokenRule]:
+        """Name what the chosen dispatcher does not read in the section ``cp``."""
+        if self.cp is None:
+            return
+        dispatcher = self.dispatcher
+        if not (isinstance(dispatcher, Dispatcher) and dispatcher.solves):
+            message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
+            yield BrokenRule("cp", message, ("dispatcher",))
+            return
+        for key, readers in self.cp.readers().items():
+            if key in self.cp.model_fields_set and dispatcher not in readers:
+                message = f"{key} is read by {', '.join(readers)} only, and the dispatcher is {dispatcher}"
+                yield BrokenRule("cp", message, ("dispatcher",))

@@ -1,0 +1,153 @@
+"""The section ``batch.cp``: how dispatchers plan by constraint programming."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mlsim.scenario.values.amounts import Duration
+from mlsim.scenario.values.hints import shown
+from mlsim.scenario.values.kinds import Count, Kind, Natural, Number, Switch, WordKind
+from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.words import Dispatcher, PlanGoal
+
+__all__ = ["CpConfig", "QueueWaits"]
+
+_OURS = (Dispatcher.CP,)
+_EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
+
+
+@dataclass(frozen=True)
+class QueueWaits(Mapping[int, float]):
+    """Seconds by number of a submission queue; a mapping that can be hashed."""
+
+    pairs: tuple[tuple[int, float], ...] = ()
+
+    def __getitem__(self, queue: int) -> float:
+        return dict(self.pairs)[queue]
+
+    def __iter__(self) -> Iterator[int]:
+        return (queue for queue, _ in self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+@dataclass(frozen=True)
+class QueueWaitsKind(Kind[QueueWaits]):
+    """Seconds by number of a submission queue."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "numbers of queues with seconds, 0 or more, e.g. {1: 3600}"
+
+    def parse(self, value: object) -> QueueWaits:
+        """Read a mapping."""
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
+        pairs = []
+        for queue, wait in value.items():
+            try:
+                pair = (int(str(queue)), float(wait))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"{shown(queue)}: {shown(wait)}; allowed: {self.allowed}") from error
+            if not 0 <= pair[1] < math.inf:
+                raise ValueError(f"{queue}: {shown(wait)}; allowed: {self.allowed}")
+            pairs.append(pair)
+        return QueueWaits(tuple(pairs))
+
+    def show(self, value: QueueWaits) -> object:
+        """Give the mapping."""
+        return {str(queue): wait for queue, wait in value.items()}
+
+    def json(self) -> dict[str, Any]:
+        """Give the JSON schema of what is accepted."""
+        return {
+            "type": "object",
+            "patternProperties": {"^-?[0-9]+$": {"type": "number", "minimum": 0}},
+            "additionalProperties": False,
+        }
+
+
+class CpConfig(Section):
+    """How long to solve, how much to plan for, and what is made small."""
+
+    time_limit: Duration | None = Field(
+        None,
+        description="First time limit of a pass (s; deterministic time where deterministic is on). Default: "
+        "1 s as in the sources, 20 ms with dispatcher cp.",
+    )
+    time_limit_max: Duration | None = Field(
+        None,
+        description="Last time limit (s): without a proof the limit doubles up to it. Default: 16 s as in "
+        "the sources, time_limit with dispatcher cp.",
+    )
+    extensions: Count = Field(
+        2, description="Doublings in a row without a better plan after which solving ends (k)."
+    )
+    deterministic: Switch = Field(
+        True,
+        description="One worker, a fixed seed and deterministic time instead of wall-clock time: the same "
+        "results on every machine.",
+    )
+    workers: Count = Field(1, description="Threads of the solver. Read with deterministic off only.")
+    jobs: Count = Field(100, description="Jobs in a model at most (m).")
+    ewt: Annotated[QueueWaits, QueueWaitsKind()] = Field(
+        QueueWaits(),
+        description="Expected waiting time (s) of each submission queue, by its number in the log: the mean "
+        "wait of its jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.",
+    )
+    default_ewt: Duration = Field(
+        3600.0, description="Expected waiting time (s) of the queues that ewt does not name. Read like ewt."
+    )
+    goal: Annotated[PlanGoal, WordKind(PlanGoal)] = Field(
+        PlanGoal.SLOWDOWN,
+        description="Mean of what dispatcher cp makes small: slowdown, bounded-slowdown or wait.",
+    )
+    by_size: Switch = Field(
+        False,
+        description="Whether a job counts as much as its share of the scarcest resource it asks for. Read by "
+        "cp.",
+    )
+    headroom: Annotated[float, Number(0, 1)] = Field(
+        0.05,
+        description="Share of the machine that long jobs leave free for jobs 90 times shorter, where such "
+        "arrive and estimates have proved right. Read by cp.",
+    )
+    reserve: Annotated[float, Number(0, 1)] = Field(
+        0.2,
+        description="Of the nodes with a resource that only some have, this share times the share of "
+        "arrivals that ask for it is kept from jobs that ask for no such resource. Read by cp.",
+    )
+    patience: Duration = Field(
+        432000.0,
+        description="Wait (s) after which the job that has waited longest gets the first reservation, so "
+        "that it cannot starve. Default: 5 days. Read by cp.",
+    )
+    solve_jobs: Natural = Field(
+        0,
+        description="CP-SAT is asked, too, where no more jobs than this are planned for; 0: never, as it has "
+        "not made slowdowns smaller (scenarios/studies/cp). Read by cp.",
+    )
+
+    def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
+        """Give the dispatchers that read a key, for keys that not all read."""
+        ours = dict.fromkeys(("goal", "by_size", "headroom", "reserve", "patience", "solve_jobs"), _OURS)
+        return ours | dict.fromkeys(("ewt", "default_ewt"), _EARLY)
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check limits against each other, and that workers are read."""
+        first = 1.0 if self.time_limit is None else self.time_limit
+        if self.time_limit is not None and self.time_limit_max is None and first > 16.0:
+            yield BrokenRule(
+                "time_limit_max", f"missing; time_limit is {first:g} s, above 16 s", ("time_limit",)
+            )
+        if self.time_limit_max is not None and self.time_limit is not None and self.time_limit_max < first:
+            yield BrokenRule("time_limit_max", f"below time_limit, {first:g} s", ("time_limit",))
+        if self.deterministic and "workers" in self.model_fields_set and self.workers > 1:
+            yield BrokenRule("workers", "read with deterministic: off only", ("deterministic",))

@@ -1,0 +1,197 @@
+"""The ``application`` section: what a job executes, and how its loop is scheduled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mlsim.scenario.loop.costs import OWN_LENGTH, CostsConfig
+from mlsim.scenario.loop.levels import wrong_levels
+from mlsim.scenario.loop.techniques import ParametersConfig, TechniqueName, broken_parameters
+from mlsim.scenario.values.amounts import Duration, Seconds, Size
+from mlsim.scenario.values.kinds import Count, Number, Switch, Whole, WordKind
+from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.words import (
+    ApplicationModel,
+    CostProfile,
+    ExecutionModel,
+    LockOrder,
+    MasterRole,
+    ServiceOrder,
+    Technique,
+)
+
+__all__ = ["ApplicationConfig", "CostsConfig", "ExecutionConfig", "IterationsConfig"]
+
+
+LoopLength = Annotated[int, Whole(1, 1_000_000_000)]
+
+
+class IterationsConfig(Section):
+    """How long a loop is; exactly one of the two keys."""
+
+    per_pe: LoopLength | None = Field(
+        None, description="Iterations for each PE of the job. Default: 1, unless count is given."
+    )
+    count: LoopLength | None = Field(
+        None, description="Iterations of every job's loop, however many PEs it has."
+    )
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that exactly one of the two is given."""
+        if self.per_pe is not None and self.count is not None:
+            yield BrokenRule("count", "given together with per_pe; give one of them", ("per_pe",))
+        if self.per_pe is None and self.count is None:
+            message = "empty; give per_pe (iterations a PE) or count (iterations a job), e.g. {per_pe: 1}"
+            yield BrokenRule("", message, ("per_pe", "count"))
+
+
+class ExecutionConfig(Section):
+    """Who computes the chunks, and what that costs."""
+
+    model: Annotated[ExecutionModel, WordKind(ExecutionModel)] = Field(
+        ExecutionModel.DCA,
+        description="Execution model; `mlsim list models` explains each. One level: cca (a master), dca "
+        "(distributed; Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; "
+        "Eleliemy 2021, ch. 5), mpi+openmp.",
+    )
+    master: Annotated[MasterRole, WordKind(MasterRole)] = Field(
+        MasterRole.NON_DEDICATED,
+        description="Whether masters only serve (dedicated) or execute chunks themselves as well, as in "
+        "LB4MPI (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.",
+    )
+    chunk_calculation: Seconds = Field(
+        0.0,
+        description="Time to compute one chunk size (s), on a PE of the reference speed. Default: nothing is "
+        "charged that was not asked for.",
+    )
+    chunk_assignment: Seconds = Field(
+        0.0, description="Time to assign a chunk at a master or in a queue (s). Default: as above."
+    )
+    atomic_service: Seconds = Field(
+        0.0,
+        description="Time that one atomic operation, or one access under a lock, holds the queue (s). "
+        "Default: as above. For dca, hdca and mpi+openmp.",
+    )
+    injected_delay: Seconds = Field(
+        0.0,
+        description="Time added to every chunk calculation (s); Eleliemy 2021, §7.1.1 uses 0, 10, 100 us.",
+    )
+    message_size: Size = Field(
+        16.0,
+        description="Size of a request, a reply or an atomic operation (B). Default: two numbers of 8 B.",
+    )
+    break_after: Count = Field(
+        1,
+        description="Iterations a master executes before it looks for requests again. Default: the smallest. "
+        "For cca and hmw.",
+    )
+    service_order: Annotated[ServiceOrder, WordKind(ServiceOrder)] = Field(
+        ServiceOrder.FIFO,
+        description="Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest "
+        "number; what Eleliemy 2021, §4.4, saw). For cca and hmw.",
+    )
+    lock: Annotated[LockOrder, WordKind(LockOrder)] = Field(
+        LockOrder.FIFO,
+        description="How queues go over to the next PE: fifo (in order of arrival) or polling (who finds "
+        "it taken tries again, as Eleliemy 2021, §4.4, saw). For dca, hdca and mpi+openmp.",
+    )
+    lock_retry: Duration = Field(
+        1e-6,
+        description="Time between two attempts of one PE to get a lock (s), messages included. Default: our "
+        "assumption, two messages of 500 ns. For lock: polling.",
+    )
+    nowait: Switch = Field(
+        False, description="Whether threads go on without a barrier after each chunk. For mpi+openmp."
+    )
+    first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = Field(
+        0.1, description="First chunk of each PE, as a share of iterations / PEs. For technique AF."
+    )
+
+
+def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
+    costs: CostsConfig = data["costs"]
+    return None if costs.profile in OWN_LENGTH else IterationsConfig(per_pe=1)
+
+
+class ApplicationConfig(Section):
+    """What a job executes."""
+
+    model: Annotated[ApplicationModel, WordKind(ApplicationModel)] = Field(
+        ApplicationModel.RIGID,
+        description="rigid: every job runs for its run time; loop: every job is a self-scheduled loop. "
+        "All other keys of this section are for loop.",
+    )
+    costs: CostsConfig = Field(default_factory=CostsConfig, description="What the iterations cost.")
+    iterations: IterationsConfig | None = Field(
+        default_factory=_default_iterations,
+        description="How many iterations. Default: one a PE. With costs.profile: file the "
+        "length of the file, with mandelbrot its pixels.",
+    )
+    technique: TechniqueName = Field(
+        Technique.STATIC,
+        description="Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a "
+        "file is one as well: function(n, p, remaining, step, pe) gives the size. X+Y under models of two "
+        "levels: X between nodes, Y inside.",
+        examples=["GSS"],
+    )
+    parameters: ParametersConfig = Field(
+        default_factory=ParametersConfig, description="What techniques are told."
+    )
+    min_chunk: Count = Field(1, description="Smallest chunk (iterations), but for the last.")
+    time_steps: Annotated[int, Whole(1, 1_000_000)] = Field(
+        1,
+        description="How often the loop is executed; its PEs meet at a barrier before each time. The run "
+        "time of a job is that of all together. AWF learns its weights from one to the next.",
+    )
+    execution: ExecutionConfig = Field(
+        default_factory=ExecutionConfig, description="Who computes the chunks, and what that costs."
+    )
+    pes_per_node: Count | None = Field(
+        None, description="PEs on each node. Default: one for every core the job holds there."
+    )
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that a rigid job has no loop, what techniques need, and what says how long the loop is."""
+        if self.model is ApplicationModel.RIGID:
+            yield from self._loop_keys_of_rigid()
+            return
+        yield from broken_parameters(self.technique, self.parameters)
+        for message in wrong_levels(self.technique, self.execution.model, self.execution.nowait):
+            yield BrokenRule("technique", message, ("execution.model", "execution.nowait"))
+        profile, chosen = self.costs.profile, self.iterations
+        if profile is CostProfile.FILE and chosen is not None:
+            message = "not with costs.profile: file; the length of the file decides; take it out"
+            yield BrokenRule("iterations", message, ("costs.profile",))
+        elif profile is CostProfile.MANDELBROT and chosen is not None:
+            yield from self._wrong_pixels(chosen)
+        elif profile not in OWN_LENGTH and chosen is None:
+            message = "empty; give per_pe (iterations a PE) or count (iterations a job), e.g. {per_pe: 1}"
+            yield BrokenRule("iterations", message, ("costs.profile",))
+
+    def _wrong_pixels(self, chosen: IterationsConfig) -> Iterator[BrokenRule]:
+        """Check that the iterations can be the pixels of a square image."""
+        count, size = chosen.count, self.costs.size
+        involved = ("costs.profile", "costs.size", "iterations")
+        if count is None:
+            message = "not with costs.profile: mandelbrot; give costs.size, or count, the number of pixels"
+            yield BrokenRule("iterations.per_pe", message, involved)
+        elif size is not None and count != size**2:
+            message = f"{count} is not costs.size², {size}² = {size**2}; give one of the two"
+            yield BrokenRule("iterations.count", message, involved)
+        elif math.isqrt(count) ** 2 != count:
+            root = math.isqrt(count)
+            message = (
+                f"{count} is no square number, so there is no mandelbrot image of so many pixels; near are "
+                f"{root**2} = {root}² and {(root + 1) ** 2} = {root + 1}²"
+            )
+            yield BrokenRule("iterations.count", message, involved)
+
+    def _loop_keys_of_rigid(self) -> Iterator[BrokenRule]:
+        for key in ApplicationConfig.model_fields:
+            if key != "model" and key in self.model_fields_set:
+                message = "only a loop has this, and model is rigid; write model: loop, or take it out"
+                yield BrokenRule(key, message, ("model",))

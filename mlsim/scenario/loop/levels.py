@@ -1,0 +1,45 @@
+"""Which techniques fit which execution model: one level or two, and what OpenMP can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlsim.scenario.loop.techniques import split_technique
+from mlsim.scenario.words import ExecutionModel, Technique
+
+__all__ = ["SCHEDULES", "TWO_LEVELS", "wrong_levels"]
+
+TWO_LEVELS = (ExecutionModel.HMW, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
+"""Models that schedule between nodes and inside them."""
+
+SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
+"""What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
+
+_LEARNING = (Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E, Technique.AF)
+
+
+def wrong_levels(technique: str, model: ExecutionModel, nowait: bool) -> Iterator[str]:
+    """Say why a model cannot run a technique, or two as X+Y.
+
+    Examples
+    --------
+    >>> next(wrong_levels("GSS+SS", ExecutionModel.DCA, nowait=False))
+    'GSS+SS names two, and model dca has one level; allowed: one, or models hmw, hdca, mpi+openmp'
+    """
+    levels = split_technique(technique)
+    outside, inside = levels[0], levels[-1]
+    if len(levels) > 1 and model not in TWO_LEVELS:
+        models = ", ".join(TWO_LEVELS)
+        yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
+    if model is not ExecutionModel.MPI_OPENMP:
+        return
+    if inside not in SCHEDULES:
+        allowed = ", ".join(f"{name} ({schedule})" for name, schedule in SCHEDULES.items())
+        yield (
+            f"OpenMP has no schedule for {inside} inside a node; allowed there: {allowed}; e.g. {outside}+GSS"
+        )
+    elif nowait and inside == Technique.STATIC and outside in _LEARNING:
+        yield (
+            f"with nowait and STATIC inside, threads run several chunks ahead of each other, and a node "
+            f"cannot tell what {outside} learns from; take SS or GSS inside, or nowait: off"
+        )

@@ -1,0 +1,258 @@
+"""Techniques as a scenario names them, and their parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mlsim.scenario.values.amounts import Seconds
+from mlsim.scenario.values.hints import nearest, shown
+from mlsim.scenario.values.kinds import Kind, Number, Whole, WordKind
+from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.words import Growth, Statistics, Technique, WeightSource
+
+__all__ = [
+    "NEEDS",
+    "READERS",
+    "ParametersConfig",
+    "TechniqueName",
+    "broken_parameters",
+    "lacking_parameters",
+    "split_technique",
+    "user_function",
+]
+
+_FUNCTION = re.compile(r"(?P<file>.*\.py):(?P<function>[^\W\d]\w*)", re.DOTALL)
+
+
+def user_function(name: str) -> tuple[str, str] | None:
+    """Split ``./file.py:function``, the name of a technique of the user; None if it is another name.
+
+    Examples
+    --------
+    >>> user_function("./mine.py:my_rule"), user_function("GSS")
+    (('./mine.py', 'my_rule'), None)
+    """
+    found = _FUNCTION.fullmatch(name)
+    return (found["file"], found["function"]) if found else None
+
+
+def split_technique(name: str) -> tuple[str, ...]:
+    """Split ``X+Y``, techniques between and inside nodes; one alone stays one.
+
+    Examples
+    --------
+    >>> split_technique("GSS"), split_technique("GSS+./a+b.py:rule")
+    (('GSS',), ('GSS', './a+b.py:rule'))
+    """
+    levels: list[str] = []
+    pending: str | None = None  # parts of a name with a + in it, or of none
+    for part in name.split("+"):
+        pending = part if pending is None else f"{pending}+{part}"
+        if _is_known(pending) or user_function(pending):
+            levels.append(pending)
+            pending = None
+    return tuple(levels) if pending is None else (*levels, pending)
+
+
+def _is_known(name: str) -> bool:
+    try:
+        Technique(name)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class TechniqueKind(Kind[str]):
+    """A technique, or two with a + between: of the catalogue, or a function in a file."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return f"{WordKind(Technique).allowed}; ./file.py:function; X+Y between and inside nodes"
+
+    def parse(self, value: object) -> str:
+        """Read the names; those of the catalogue in upper or lower case."""
+        if not isinstance(value, str):
+            raise ValueError(f"{shown(value)} is no technique; allowed: {self.allowed}")
+        levels = split_technique(value.strip())
+        if len(levels) > 2:
+            raise ValueError(f"{shown(value)} names {len(levels)} techniques; allowed: one, or two as X+Y")
+        names = tuple(map(self._one, levels))
+        return names[0] if len(names) == 1 else "+".join(map(str, names))
+
+    def _one(self, name: str) -> str:
+        if user_function(name):
+            return name
+        try:
+            return Technique(name)
+        except ValueError as error:
+            meant = nearest(name, [*Technique, *Technique.aliases()])
+            raise ValueError(f"{shown(name)} is not known;{meant} allowed: {self.allowed}") from error
+
+    def show(self, value: str) -> object:
+        """Give the names as a text."""
+        return str(value)
+
+    def json(self) -> dict[str, Any]:
+        """Give the JSON schema: editors offer the words."""
+        words = WordKind(Technique).json()["anyOf"]
+        return {"anyOf": [*words, {"type": "string", "pattern": r"\+|\.py:"}]}
+
+
+TechniqueName = Annotated[str, TechniqueKind()]
+
+
+@dataclass(frozen=True)
+class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
+    """Where the weights of the PEs come from, or the weights themselves."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return f"{', '.join(WeightSource)}, or a list of numbers, each more than 0"
+
+    def parse(self, value: object) -> WeightSource | tuple[float, ...]:
+        """Read a word or a list of weights."""
+        if isinstance(value, list | tuple) and value:
+            try:
+                return tuple(Number(0, low_belongs=False).parse(weight) for weight in value)
+            except ValueError as error:
+                raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
+        try:
+            return WordKind(WeightSource).parse(value)
+        except ValueError as error:
+            raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
+
+    def show(self, value: WeightSource | tuple[float, ...]) -> object:
+        """Give the word or the list."""
+        return value.value if isinstance(value, WeightSource) else list(value)
+
+    def json(self) -> dict[str, Any]:
+        """Give the JSON schema of what is accepted."""
+        number = Number(0, low_belongs=False).json()
+        return {
+            "anyOf": [
+                *WordKind(WeightSource).json()["anyOf"],
+                {"type": "array", "items": number, "minItems": 1},
+            ]
+        }
+
+
+class ParametersConfig(Section):
+    """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
+
+    statistics: Annotated[Statistics, WordKind(Statistics)] = Field(
+        Statistics.GIVEN,
+        description="Where FSC, TAP and FAC know the iteration times from: given (keys sigma and mu) or "
+        "profiled (mean and standard deviation of each loop's own costs, as if it had been measured before).",
+    )
+    sigma: Seconds | None = Field(
+        None,
+        description="Standard deviation of the iteration times (s at the reference speed). For FSC, TAP and "
+        "FAC, which need it unless statistics: profiled; FSC more than 0.",
+        examples=["1 ms"],
+    )
+    mu: Seconds | None = Field(
+        None,
+        description="Mean of the iteration times (s at the reference speed), more than 0. For TAP and FAC, "
+        "which need it unless statistics: profiled.",
+        examples=["5 ms"],
+    )
+    overhead: Seconds | None = Field(
+        None,
+        description="Scheduling overhead h of one chunk (s), more than 0. For FSC, which needs it (Kruskal "
+        "and Weiss 1985).",
+        examples=["10 us"],
+    )
+    alpha: Annotated[float, Number(0)] = Field(
+        1.3, description="Factor of sigma / mu in TAP. Default: Lucco 1992."
+    )
+    batches: Annotated[int, Whole(2, 1_000_000)] | None = Field(
+        None,
+        description="Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form "
+        "(Philip and Das 1997).",
+    )
+    growth: Annotated[Growth, WordKind(Growth)] = Field(
+        Growth.CONVERGING,
+        description="How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy "
+        "2021, Eq. 4.7) or geometric (1.5 times in every batch; Eq. 2.11).",
+    )
+    swr: Annotated[float, Number(0, 1)] = Field(
+        0.5,
+        description="Static workload ratio of PLS: the share of the iterations that the first P chunks hold "
+        "(Shih, Yang and Tseng 2007: the shortest over the longest of five iteration times). Default: our "
+        "choice.",
+    )
+    weights: Annotated[WeightSource | tuple[float, ...], WeightsKind()] | None = Field(
+        None,
+        description="Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one "
+        "number a PE. For WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal "
+        "for the others.",
+        examples=["speed"],
+    )
+
+
+# What each technique needs: the key, what it is, and whether it must be above 0.
+NEEDS: dict[Technique, tuple[tuple[str, str, bool], ...]] = {
+    Technique.FSC: (
+        ("sigma", "the standard deviation of the iteration times", True),
+        ("overhead", "the scheduling overhead of one chunk", True),
+    ),
+    Technique.TAP: (
+        ("sigma", "the standard deviation of the iteration times", False),
+        ("mu", "the mean of the iteration times", True),
+    ),
+    Technique.FAC: (
+        ("sigma", "the standard deviation of the iteration times", False),
+        ("mu", "the mean of the iteration times", True),
+    ),
+}
+
+
+_PROFILED = (Technique.FSC, Technique.TAP, Technique.FAC)
+_AWF = (Technique.AWF, Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E)
+
+# Which techniques read each key.
+READERS: dict[str, tuple[Technique, ...]] = {
+    "statistics": _PROFILED,
+    "sigma": _PROFILED,
+    "mu": (Technique.TAP, Technique.FAC),
+    "overhead": (Technique.FSC,),
+    "alpha": (Technique.TAP,),
+    "batches": (Technique.FISS, Technique.VISS),
+    "growth": (Technique.VISS,),
+    "swr": (Technique.PLS,),
+    "weights": (Technique.WF, *_AWF),
+}
+
+
+def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator[tuple[str, str]]:
+    """Name the parameters that a technique lacks or cannot use: key and message.
+
+    Examples
+    --------
+    >>> list(lacking_parameters("FSC", ParametersConfig(sigma=1.0)))
+    [('overhead', 'missing; FSC needs the scheduling overhead of one chunk, e.g. 10 us')]
+    """
+    for level in split_technique(technique):
+        for key, meaning, positive in NEEDS.get(level, ()):  # type: ignore[call-overload]
+            profiled = parameters.statistics is Statistics.PROFILED and key in ("sigma", "mu")
+            value = getattr(parameters, key)
+            if value is None and not profiled:
+                such = ParametersConfig.model_fields[key].examples or [""]
+                other = "" if key == "overhead" else ", or statistics: profiled"
+                yield key, f"missing; {level} needs {meaning}, e.g. {such[0]}{other}"
+            elif value == 0.0 and positive and not profiled:
+                yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
+
+
+def broken_parameters(technique: str, parameters: ParametersConfig) -> Iterator[BrokenRule]:
+    """Name them as rules of the section ``application``."""
+    for key, message in lacking_parameters(technique, parameters):
+        yield BrokenRule(f"parameters.{key}", message, ("technique", "parameters.statistics"))

@@ -1,0 +1,218 @@
+"""The ``platform`` section: node groups, network, and the speed that run times are measured at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mlsim.scenario.machine.failures import DrainConfig, FailureConfig, RandomFailureConfig
+from mlsim.scenario.machine.network import NetworkConfig
+from mlsim.scenario.machine.perturbation import PerturbationConfig
+from mlsim.scenario.machine.power import PowerConfig
+from mlsim.scenario.machine.resources import MEMORY, Amounts, ResourceAmounts, megabytes
+from mlsim.scenario.values.amounts import Size, Speed
+from mlsim.scenario.values.kinds import Line, Whole
+from mlsim.scenario.values.lists import node_ranges
+from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.words import Topology
+
+__all__ = ["NodeGroup", "PlatformConfig"]
+
+DEFAULT_SPEED = 1e9
+
+
+def _core_speed(data: dict[str, Any]) -> float:
+    """Give the speed of a core when only the node's is given, or neither."""
+    node_speed: float | None = data["node_speed"]
+    return DEFAULT_SPEED if node_speed is None else node_speed / int(data["cores"])
+
+
+class NodeGroup(Section):
+    """Nodes of one sort."""
+
+    name: Line = Field(
+        description="Name of the group; its nodes are called name0, name1, ... Unique.", examples=["xeon"]
+    )
+    count: Annotated[int, Whole(1, 10_000_000)] = Field(description="Number of nodes.", examples=[16])
+    cores: Annotated[int, Whole(1, 1_000_000)] = Field(
+        description="Cores a node; a core is a PE.", examples=[20]
+    )
+    node_speed: Speed | None = Field(
+        None, description="Speed of a whole node, as an alternative to speed: node_speed = speed x cores."
+    )
+    speed: Speed = Field(
+        default_factory=_core_speed,
+        description="Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else "
+        "1 GFLOP/s; with one group the value matters only for costs in FLOP.",
+        examples=["1 GFLOP/s"],
+    )
+    memory: Size | None = Field(
+        None,
+        description="Memory a node (B), counted in whole MB. Default: memory is no resource, nobody asks for "
+        "it.",
+        examples=["16 GB"],
+    )
+    resources: ResourceAmounts = Field(
+        default_factory=Amounts,
+        description="Other resources of a node, by names of your own: {gpu: 2}. A group that does not name "
+        "one has none of it.",
+    )
+
+    power: PowerConfig | None = Field(
+        None, description="Power of a node. Default: unknown, and no energy is computed."
+    )
+
+    @property
+    def core_speed(self) -> float:
+        """Speed of one core (FLOP/s), however it was given."""
+        return self.speed
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check that the speed is given for a core or for a node, not for both."""
+        if self.node_speed is not None and "speed" in self.model_fields_set:
+            yield BrokenRule(
+                "speed",
+                "given together with node_speed; give one of them (node_speed = speed x cores)",
+                ("node_speed", "cores"),
+            )
+
+
+def _size(network: NetworkConfig) -> tuple[str, str]:
+    """Give the key that says how many nodes a topology holds, and how many these are."""
+    capacity = int(network.capacity)
+    match network.topology:
+        case Topology.FAT_TREE:
+            return "ports", f"a fat-tree of switches with {network.ports} ports holds {capacity} nodes"
+        case Topology.DRAGONFLY:
+            product = (
+                f"{network.groups} groups x {network.routers} routers x {network.nodes_per_router} nodes"
+            )
+            return "groups", f"a dragonfly of {product} holds {capacity} nodes"
+        case _:
+            lengths = "x".join(map(str, network.dimensions or ()))
+            return "dimensions", f"a torus of {lengths} holds {capacity} nodes"
+
+
+def _advice(network: NetworkConfig, nodes: int) -> str:
+    """Say what would hold so many nodes."""
+    if network.topology is Topology.FAT_TREE:
+        fitting = (ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes)
+        ports = next(fitting, None)
+        return f"; {ports} ports hold {ports**3 // 4}" if ports else "; 128 ports, the most, hold 524288"
+    if network.topology is Topology.DRAGONFLY:
+        size = (network.routers or 1) * (network.nodes_per_router or 1)
+        return f"; {-(-nodes // size)} such groups hold {-(-nodes // size) * size}"
+    first, *others = network.dimensions or (1,)
+    layer = int(network.capacity) // first
+    return f"; {'x'.join(map(str, [-(-nodes // layer), *others]))} holds {-(-nodes // layer) * layer}"
+
+
+def _first_speed(data: dict[str, Any]) -> float:
+    groups: tuple[NodeGroup, ...] = data["nodes"]
+    return groups[0].speed if groups else DEFAULT_SPEED
+
+
+class PlatformConfig(Section):
+    """The machine."""
+
+    nodes: tuple[NodeGroup, ...] = Field(
+        description="Node groups, one or more; nodes are numbered and allocated in this order.",
+        json_schema_extra={"minItems": 1},
+    )
+    network: NetworkConfig = Field(
+        default_factory=NetworkConfig, description="The network between the nodes."
+    )
+    reference_speed: Speed = Field(
+        default_factory=_first_speed,
+        description="Core speed (FLOP/s) at which run times of the log and costs in seconds hold. "
+        "Default: the speed of the first group.",
+        examples=["1 GFLOP/s"],
+    )
+    perturbations: tuple[PerturbationConfig, ...] = Field(
+        (), description="Slow-downs of nodes while loops run on them. Needs application.model: loop."
+    )
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return sum(group.count for group in self.nodes)
+
+    failures: tuple[FailureConfig, ...] = Field(
+        (), description="Nodes that fail, each at a given time; none by default."
+    )
+    random_failures: tuple[RandomFailureConfig, ...] = Field(
+        (), description="Nodes that fail at random; none by default. The scenario's seed decides when."
+    )
+    drains: tuple[DrainConfig, ...] = Field(
+        (), description="Nodes taken out of use for maintenance; none by default."
+    )
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """Names of the resources beside cores: memory first, then as the groups name them."""
+        memory = (MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
+        return memory + tuple(dict.fromkeys(name for group in self.nodes for name in group.resources))
+
+    def broken_rules(self) -> Iterator[BrokenRule]:
+        """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
+        yield from self._broken_groups()
+        yield from self._broken_network()
+        for row, failure in enumerate(self.failures):
+            if failure.node >= self.n_nodes:
+                yield BrokenRule(
+                    f"failures.{row}.node",
+                    f"there is no node {failure.node}; allowed: 0 to {self.n_nodes - 1}",
+                    tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
+                )
+        counts = [(group.name, group.count) for group in self.nodes]
+        for key in ("perturbations", "random_failures", "drains"):
+            for row, entry in enumerate(getattr(self, key)):
+                try:
+                    node_ranges(entry.nodes, counts)
+                except ValueError as error:
+                    yield BrokenRule(f"{key}.{row}.nodes", str(error), ("nodes",))
+
+    def _broken_network(self) -> Iterator[BrokenRule]:
+        network, nodes = self.network, self.n_nodes
+        if nodes > network.capacity:
+            key, holds = _size(network)
+            yield BrokenRule(
+                f"network.{key}",
+                f"{holds}, and there are {nodes}{_advice(network, nodes)}",
+                ("nodes", "network"),
+            )
+
+    def _broken_groups(self) -> Iterator[BrokenRule]:
+        if not self.nodes:
+            message = f"empty; a list of entries with the keys: {', '.join(NodeGroup.model_fields)}"
+            yield BrokenRule("nodes", message)
+        powers = [group.power is None for group in self.nodes]
+        if any(powers) and not all(powers):
+            row = powers.index(True)
+            message = "missing; other groups give theirs. Give the power of all groups, or of none"
+            yield BrokenRule(f"nodes.{row}.power", message, (f"nodes.{powers.index(False)}.power",))
+        names = [group.name for group in self.nodes]
+        for row, name in enumerate(names):
+            if name in names[:row]:
+                first = names.index(name)
+                yield BrokenRule(
+                    f"nodes.{row}.name",
+                    f"'{name}' is already the name of nodes.{first}; give each group its own name",
+                    (f"nodes.{first}.name",),
+                )
+        yield from self._broken_memory()
+
+    def _broken_memory(self) -> Iterator[BrokenRule]:
+        given = [group.memory is not None for group in self.nodes]
+        for row, group in enumerate(self.nodes):
+            if group.memory is None and any(given):
+                first = given.index(True)
+                yield BrokenRule(
+                    f"nodes.{row}.memory",
+                    f"missing; nodes.{first} has a memory, so every group needs one",
+                    (f"nodes.{first}.memory",),
+                )
+            elif group.memory is not None and megabytes(group.memory) == 0:
+                yield BrokenRule(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")

@@ -1,0 +1,167 @@
+"""Kinds of values that stand for several: extents, a number or a range, a choice of nodes."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Annotated, Any
+
+from mlsim.scenario.values.hints import nearest, shown
+from mlsim.scenario.values.kinds import Kind, Number, Whole
+
+__all__ = ["Factors", "NodeChoice", "Torus", "node_ranges"]
+
+_INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
+
+
+@dataclass(frozen=True)
+class Extents(Kind[tuple[int, ...]]):
+    """Lengths of a grid, one a dimension: ``4x4x2``, or a list of whole numbers."""
+
+    most: int
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return f"lengths such as 4x4x2, each 1 or more, together at most {self.most}"
+
+    def parse(self, value: object) -> tuple[int, ...]:
+        """Read a text or a list."""
+        parts: list[Any]
+        if isinstance(value, str) and re.fullmatch(r"\s*\d{1,18}(\s*x\s*\d{1,18})*\s*", value):
+            parts = [int(part) for part in value.split("x")]
+        elif isinstance(value, list | tuple) and value:
+            parts = list(value)
+        elif isinstance(value, Integral) and not isinstance(value, bool):
+            parts = [value]
+        else:
+            raise ValueError(f"{shown(value)} are no lengths of dimensions; allowed: {self.allowed}")
+        lengths = tuple(map(Whole(1).parse, parts))
+        if math.prod(lengths) > self.most:
+            raise ValueError(f"{self.show(lengths)} is too large; allowed: {self.allowed}")
+        return lengths
+
+    def show(self, value: tuple[int, ...]) -> str:
+        """Give the text."""
+        return "x".join(map(str, value))
+
+    def json(self) -> dict[str, Any]:
+        """Give the JSON schema of what is accepted."""
+        whole = Whole(1).json()
+        text = {"type": "string", "pattern": r"^\s*\d{1,18}(\s*x\s*\d{1,18})*\s*$"}
+        return {"anyOf": [text, whole, {"type": "array", "items": whole, "minItems": 1}]}
+
+
+@dataclass(frozen=True)
+class FactorRange(Kind[tuple[float, float]]):
+    """A factor above 0, or the two ends of a range of them."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "a number, more than 0, or a range [low, high] of them"
+
+    def parse(self, value: object) -> tuple[float, float]:
+        """Read a number as a range of one, or a list of two."""
+        if not isinstance(value, list | tuple):
+            factor = self._factor(value)
+            return factor, factor
+        if len(value) != 2:
+            raise ValueError(f"a list of {len(value)} is no range; allowed: {self.allowed}")
+        low, high = map(self._factor, value)
+        if low > high:
+            raise ValueError(f"[{low:g}, {high:g}] begins above its end; allowed: {self.allowed}")
+        return low, high
+
+    def _factor(self, value: object) -> float:
+        try:
+            return Number(0, low_belongs=False).parse(value)
+        except ValueError as error:
+            found = str(error).split(";")[0]
+            raise ValueError(f"{found}; allowed: {self.allowed}") from error
+
+    def show(self, value: tuple[float, float]) -> object:
+        """Give the number, or the two ends as a list."""
+        return value[0] if value[0] == value[1] else list(value)
+
+    def json(self) -> dict[str, Any]:
+        """Give the JSON schema of what is accepted."""
+        number = Number(0, low_belongs=False).json()
+        return {"anyOf": [number, {"type": "array", "items": number, "minItems": 2, "maxItems": 2}]}
+
+
+@dataclass(frozen=True)
+class NodeText(Kind[str]):
+    """Some nodes: numbers and intervals of numbers, or the name of a group."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "numbers of nodes such as 0-3 7, or the name of a group"
+
+    def parse(self, value: object) -> str:
+        """Read a text or one number; which nodes there are is checked with the groups."""
+        if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0:
+            return str(value)
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise ValueError(f"{shown(value)} names no nodes; allowed: {self.allowed}")
+        return value.strip()
+
+    def json(self) -> dict[str, Any]:
+        """Give the JSON schema of what is accepted."""
+        return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]}
+
+
+def node_ranges(choice: str | None, groups: list[tuple[str, int]]) -> list[range]:
+    """Give the numbers of the nodes a text names; None stands for all nodes.
+
+    Parameters
+    ----------
+    choice
+        The name of a group, or numbers and intervals: ``0-3 7``.
+    groups
+        Name and number of nodes of every group; nodes are numbered in this order, from 0.
+
+    Raises
+    ------
+    ValueError
+        If there are no such nodes; the text says which there are.
+
+    Examples
+    --------
+    >>> node_ranges("0-3 7", [("fast", 4), ("slow", 4)])
+    [range(0, 4), range(7, 8)]
+    >>> node_ranges("slow", [("fast", 4), ("slow", 4)])
+    [range(4, 8)]
+    """
+    nodes = sum(count for _, count in groups)
+    if choice is None:
+        return [range(nodes)]
+    first = 0
+    for name, count in groups:
+        if name == choice:
+            return [range(first, first + count)]
+        first += count
+    names = [name for name, _ in groups]
+    allowed = f"allowed: 0 to {nodes - 1}, or a group: {', '.join(names)}"
+    if not _INTERVALS.fullmatch(choice):
+        meant = nearest(choice, names)
+        raise ValueError(f"{shown(choice)} is neither node numbers nor a group;{meant} {allowed}")
+    return [_interval(part, nodes, allowed) for part in re.split("[ ,]+", choice)]
+
+
+def _interval(text: str, nodes: int, allowed: str) -> range:
+    first, _, last = text.partition("-")
+    low, high = int(first), int(last or first)
+    if low > high:
+        raise ValueError(f"{text} begins after its end; write {high}-{low}")
+    if high >= nodes:
+        raise ValueError(f"there is no node {high}; {allowed}")
+    return range(low, high + 1)
+
+
+Torus = Annotated[tuple[int, ...], Extents(1_000_000)]
+Factors = Annotated[tuple[float, float], FactorRange()]
+NodeChoice = Annotated[str, NodeText()]

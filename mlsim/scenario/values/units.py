@@ -1,0 +1,234 @@
+"""Numbers with units: ``"500 ns"`` is 5e-07 (s), and 5e-07 is written ``"500 ns"``.
+
+Units are closed sets, one a dimension, so that a misspelt unit is an error and never something else.
+Arithmetic is decimal: ``"100 ns"`` gives the very float that ``1e-7`` is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from mlsim.scenario.values.hints import nearest, shown
+
+if TYPE_CHECKING:
+    import pint
+
+__all__ = ["BANDWIDTH", "FLOP", "POWER", "RATE", "SIZE", "TIME", "Dimension", "format_value", "parse_value"]
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One kind of quantity.
+
+    Attributes
+    ----------
+    noun
+        How a message calls it: "a time".
+    base
+        The unit in which values are held and bare numbers are read.
+    units
+        The spellings that messages name and that values are written in.
+    others
+        Further spellings that are understood.
+    example
+        A value as it would be written.
+    most
+        The largest value that calculations can be trusted with, in the base unit.
+    """
+
+    noun: str
+    base: str
+    units: tuple[str, ...]
+    others: tuple[str, ...]
+    example: str
+    most: float = 1e30
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every spelling that is understood."""
+        return self.units + self.others
+
+
+def _prefixed(prefixes: str, *units: str) -> tuple[str, ...]:
+    return tuple(prefix + unit for unit in units for prefix in prefixes.split(","))
+
+
+TIME = Dimension(
+    "a time",
+    "s",
+    ("ns", "us", "ms", "s", "min", "h", "d", "w"),
+    (
+        *("µs", "μs", "sec", "secs", "second", "seconds", "mins", "minute", "minutes"),
+        *("hr", "hrs", "hour", "hours", "day", "days", "week", "weeks"),
+    ),
+    "500 ns",
+    2.0**53,
+)
+FLOP = Dimension(
+    "a number of floating-point operations",
+    "FLOP",
+    _prefixed(",k,M,G,T,P", "FLOP"),
+    (),
+    "2.5 MFLOP",
+)
+RATE = Dimension(
+    "a speed",
+    "FLOP/s",
+    _prefixed(",k,M,G,T,P", "FLOP/s"),
+    _prefixed(",k,M,G,T,P", "FLOPS"),
+    "12 GFLOP/s",
+)
+BANDWIDTH = Dimension(
+    "a bandwidth",
+    "bit/s",
+    _prefixed(",k,M,G,T", "bit/s", "B/s") + _prefixed("Ki,Mi,Gi,Ti", "B/s"),
+    _prefixed(",k,M,G,T", "b/s", "bps") + _prefixed("Ki,Mi,Gi,Ti", "bit/s"),
+    "50 Gbit/s",
+)
+SIZE = Dimension(
+    "a size",
+    "B",
+    _prefixed(",k,M,G,T", "B") + _prefixed("Ki,Mi,Gi,Ti", "B") + ("bit",),
+    _prefixed("k,M,G,T,Ki,Mi,Gi,Ti", "bit"),
+    "16 B",
+    1e15,
+)
+POWER = Dimension("a power", "W", _prefixed(",k,M", "W"), (), "350 W", 1e12)
+DIMENSIONS = (TIME, FLOP, RATE, BANDWIDTH, SIZE, POWER)
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(\S.*?)?\s*")
+
+_BASES = """\
+s = [time] = _ = sec = second
+bit = [information] = _ = b
+FLOP = [operations]
+W = [power]
+ns = 1e-9 s
+us = 1e-6 s = _ = µs = μs
+ms = 1e-3 s
+min = 60 s = _ = minute
+h = 3600 s = _ = hour = hr
+d = 86400 s = _ = day
+w = 604800 s = _ = week
+B = 8 bit
+bps = bit / s
+FLOPS = FLOP / s
+"""
+_DECIMAL = {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4}
+
+
+@cache
+def _registry() -> pint.UnitRegistry[Any]:
+    import pint
+
+    registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None, non_int_type=Decimal)
+    lines = _BASES.splitlines()
+    for unit in ("bit", "b", "B", "bps", "FLOP", "FLOPS", "W"):
+        lines += [f"{prefix}{unit} = 1e{power} {unit}" for prefix, power in _DECIMAL.items()]
+    for unit in ("bit", "B"):
+        lines += [f"{prefix}{unit} = {1024**power} {unit}" for prefix, power in _BINARY.items()]
+    for line in lines:
+        registry.define(line)
+    return registry
+
+
+@cache
+def _factor(unit: str, base: str) -> Decimal:
+    """Give how many ``base`` one ``unit`` is."""
+    registry = _registry()
+    return Decimal(registry.Quantity(Decimal(1), unit).to(base).magnitude)
+
+
+def parse_value(value: object, *dimensions: Dimension) -> tuple[float, str]:
+    """Read a number or a text with a unit as a value in SI.
+
+    Parameters
+    ----------
+    value
+        A number, taken in the first dimension's base unit, or a text such as ``"1.5 ms"``.
+    dimensions
+        What it may be.
+
+    Returns
+    -------
+    tuple
+        The value and the base unit it is in.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or not finite; the text says what is allowed.
+
+    Examples
+    --------
+    >>> parse_value("500 ns", TIME)
+    (5e-07, 's')
+    >>> parse_value("3 TFLOP/s", RATE)
+    (3000000000000.0, 'FLOP/s')
+    """
+    number, dimension = _read(value, dimensions)
+    if not math.isfinite(number):
+        raise ValueError(f"{shown(value)} is not a finite number; {_allowed(dimensions)}")
+    return number, dimension.base
+
+
+def _read(value: object, dimensions: tuple[Dimension, ...]) -> tuple[float, Dimension]:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return nearest_float(value), dimensions[0]
+    match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(_refusal(value, "", dimensions))
+    number, unit = Decimal(match[1]), match[2]
+    if unit is None:
+        return float(number), dimensions[0]
+    for dimension in dimensions:
+        if unit in dimension.spellings:
+            return float(number * _factor(unit, dimension.base)), dimension
+    raise ValueError(_refusal(value, unit, dimensions))
+
+
+def nearest_float(value: Real) -> float:
+    """Return a number as a float; a whole number that no float can hold becomes an infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return -math.inf if value < 0 else math.inf
+
+
+def _allowed(dimensions: tuple[Dimension, ...]) -> str:
+    units = " or ".join(", ".join(dimension.units) for dimension in dimensions)
+    return f"allowed: {units}; e.g. '{dimensions[0].example}'"
+
+
+def _refusal(value: object, unit: str, dimensions: tuple[Dimension, ...]) -> str:
+    nouns = " or ".join(dimension.noun for dimension in dimensions)
+    others = [dimension.noun for dimension in DIMENSIONS if unit in dimension.spellings]
+    found = f"{shown(value)} is {others[0]}, not {nouns}" if others else f"{shown(value)} is not {nouns}"
+    known = [spelling for dimension in dimensions for spelling in dimension.spellings]
+    meant = nearest(unit, known, 0.8) if unit and not others else ""
+    return f"{found};{meant} {_allowed(dimensions)}"
+
+
+def format_value(value: float, dimension: Dimension) -> str:
+    """Write a value with the unit that makes the shortest text which reads back as the same value.
+
+    Examples
+    --------
+    >>> format_value(5e-7, TIME), format_value(129600.0, TIME), format_value(5e10, BANDWIDTH)
+    ('500 ns', '36 h', '50 Gbit/s')
+    """
+    exact = Decimal(repr(value))
+    texts = [f"{value!r} {dimension.base}"]
+    for unit in dimension.units:
+        number = (exact / _factor(unit, dimension.base)).normalize()
+        if -7 < number.adjusted() < 17:
+            texts.append(f"{number:f} {unit}")
+    same = [text for text in texts if parse_value(text, dimension)[0] == value]
+    return min(same, key=lambda text: (len(text), text.startswith("0."), text.split()[1] != dimension.base))

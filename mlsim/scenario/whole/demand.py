@@ -1,0 +1,190 @@
+"""What a simulation would take of memory and time, estimated before anything of it is built.
+
+Estimates are lower bounds: what is refused could not have been simulated. In bytes, measured with runs of a
+dozen jobs on x86-64 Linux, rounded down:
+
+=====================  =====  ==========================================================================
+for each               bytes  where
+=====================  =====  ==========================================================================
+node                   100    always: its name, cores, speed, and the batch level's state
+node                   150    with memory or other resources: what it has and what is free
+node                   700    with a topology: the graph and its routes
+node that may fail     1,400  for each entry of random failures: its random numbers and its next event
+core                   8      always: the batch level's room for running jobs
+PE                     100    of a loop: what it does next, and what it has done
+iteration              16     of a loop: its cost and the prefix sum
+=====================  =====  ==========================================================================
+
+They are held against the memory that the process may use (:func:`mlsim._files.memory_limit`). Random failures
+are events: each node that may fail does so once in mtbf + mttr on average, until the last job is submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mlsim._files.memory import VARIABLE, memory_limit
+from mlsim.errors import InputError
+from mlsim.scenario.values.lists import node_ranges
+from mlsim.scenario.whole.schema import Scenario
+from mlsim.scenario.words import ApplicationModel, Topology
+
+__all__ = ["Share", "check_loop", "check_machine", "check_memory", "check_workload"]
+
+_NODE, _RESOURCES, _GRAPH, _FAILING, _CORE, _PE, _ITERATION = 100, 150, 700, 1400, 8, 100, 16
+_MOST_NODES = 100_000_000
+_MOST_FAILURES = 1_000_000_000
+_SECONDS_A_FAILURE = 30e-6
+
+
+class Share(NamedTuple):
+    """A part of the memory that something takes.
+
+    Attributes
+    ----------
+    key
+        What decides about it: a key of the scenario, or an option.
+    found
+        What it says, in words.
+    size
+        Bytes that it takes at least.
+    """
+
+    key: str
+    found: str
+    size: float
+
+
+def check_memory(place: str, shares: list[Share], what: str = "this simulation") -> None:
+    """Refuse what cannot be held.
+
+    Parameters
+    ----------
+    place
+        What the message begins with.
+    shares
+        Everything that takes memory.
+    what
+        Whom the memory is for.
+
+    Raises
+    ------
+    InputError
+        If all shares together are more than the memory; the message lists them, the largest first.
+    """
+    total, limit = sum(share.size for share in shares), memory_limit()
+    if total <= limit:
+        return
+    shares = sorted(shares, key=lambda share: -share.size)
+    lines = [f"  {share.key}: {share.found}: {_gigabytes(share.size)}" for share in shares[:4]]
+    first = f"{place}: {what} would take {_gigabytes(total)} of memory or more; there are {_gigabytes(limit)}"
+    advice = f"try less of the first, or say with {VARIABLE} how many GB there are"
+    raise InputError("\n".join([first, *lines, advice]))
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size < 1e14 else f"{size / 1e9:.1e} GB"
+
+
+def check_machine(scenario: Scenario) -> None:
+    """Refuse a machine that cannot be held, and a loop of so many iterations.
+
+    Raises
+    ------
+    InputError
+        With the keys that decide, what they take and what there is.
+    """
+    nodes = scenario.platform.n_nodes
+    if nodes > _MOST_NODES:
+        raise InputError(
+            f"{scenario.source}: platform.nodes: {nodes:,} nodes in all groups; allowed: {_MOST_NODES:,}"
+        )
+    check_memory(scenario.source, [*_machine(scenario), *_counted_loop(scenario)])
+
+
+def _machine(scenario: Scenario) -> Iterator[Share]:
+    platform = scenario.platform
+    nodes, cores = platform.n_nodes, sum(group.count * group.cores for group in platform.nodes)
+    each = _NODE + _RESOURCES * bool(platform.resource_names)
+    yield Share("platform.nodes.count", f"{nodes:,} nodes", nodes * each)
+    yield Share("platform.nodes.cores", f"{cores:,} cores", cores * _CORE)
+    if platform.network.topology is not Topology.FULLY_CONNECTED:
+        yield Share("platform.network.topology", f"{nodes:,} nodes to route between", nodes * _GRAPH)
+    for row, count in enumerate(_failing(scenario)):
+        yield Share(f"platform.random_failures.{row}", f"{count:,} nodes that may fail", count * _FAILING)
+
+
+def _failing(scenario: Scenario) -> list[int]:
+    """Count the nodes of each entry of random failures."""
+    groups = [(group.name, group.count) for group in scenario.platform.nodes]
+    entries = scenario.platform.random_failures
+    return [sum(map(len, node_ranges(entry.nodes, groups))) for entry in entries]
+
+
+def _counted_loop(scenario: Scenario) -> Iterator[Share]:
+    iterations = scenario.application.iterations
+    if scenario.application.model is ApplicationModel.LOOP and iterations and iterations.count:
+        yield _loop_share("application.iterations.count", iterations.count)
+
+
+def _loop_share(key: str, count: int) -> Share:
+    return Share(key, f"{count:,} iterations", count * _ITERATION)
+
+
+def check_loop(scenario: Scenario, pes: int) -> None:
+    """Refuse a loop on so many PEs that cannot be held.
+
+    Parameters
+    ----------
+    scenario
+        Its application is read.
+    pes
+        PEs that execute the loop: of the whole machine, or of the largest job.
+
+    Raises
+    ------
+    InputError
+        With the keys that decide, what they take and what there is.
+    """
+    chosen = scenario.application.iterations
+    shares = [*_machine(scenario), Share("PEs", f"{pes:,} PEs of one loop", pes * _PE)]
+    if chosen is not None and chosen.per_pe is not None:
+        found = f"{chosen.per_pe:,} iterations on each of {pes:,} PEs"
+        share = Share("application.iterations.per_pe", found, chosen.per_pe * pes * _ITERATION)
+        shares.append(share)
+    else:
+        shares += _counted_loop(scenario)
+    check_memory(scenario.source, shares)
+
+
+def check_workload(scenario: Scenario, largest: int, last: float) -> None:
+    """Refuse what only the workload shows to be too much: loops of its largest job, failures without end.
+
+    Parameters
+    ----------
+    scenario
+        What is to be simulated.
+    largest
+        Processors of the largest job that fits on the machine.
+    last
+        When the last job is submitted [s].
+
+    Raises
+    ------
+    InputError
+        With the keys that decide, what they take and what there is.
+    """
+    if scenario.application.model is ApplicationModel.LOOP:
+        check_loop(scenario, largest)
+    for row, count in enumerate(_failing(scenario)):
+        entry = scenario.platform.random_failures[row]
+        failures = count * last / (entry.mtbf + entry.mttr)
+        if failures > _MOST_FAILURES:
+            hours = failures * _SECONDS_A_FAILURE / 3600
+            raise InputError(
+                f"{scenario.source}: platform.random_failures.{row}: {count:,} nodes would fail "
+                f"{failures:.1e} times until the last job is submitted ({last:.6g} s), which would take "
+                f"about {hours:,.0f} h; allowed: {_MOST_FAILURES:.0e} failures; try a longer mtbf or mttr, "
+                "fewer nodes, or a part of the log (workload.select)"
+            )

@@ -1,0 +1,30 @@
+"""The ``output`` section: what a run writes beside its tables and its summary."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mlsim.scenario.values.kinds import Switch, WordKind
+from mlsim.scenario.values.section import Section
+from mlsim.scenario.words import TraceLevel
+
+__all__ = ["OutputConfig"]
+
+
+class OutputConfig(Section):
+    """What is written."""
+
+    trace: Annotated[TraceLevel, WordKind(TraceLevel)] = Field(
+        TraceLevel.NONE,
+        description="Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does) "
+        "or chunks (also every chunk of every PE).",
+    )
+    pictures: Switch = Field(True, description="Whether pictures are drawn.")
+    csv: Switch = Field(False, description="Whether tables are also written as CSV.")
+    passes: Switch = Field(
+        False,
+        description="Whether every pass of the dispatcher is written (passes.parquet): time, queue length, "
+        "starts, wall time.",
+    )

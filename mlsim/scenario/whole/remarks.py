@@ -1,0 +1,136 @@
+"""Keys of a scenario that nothing reads, because of what other keys say."""
+
+from __future__ import annotations
+
+from mlsim.scenario.jobs.batch import BatchConfig
+from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig
+from mlsim.scenario.loop.techniques import READERS, split_technique
+from mlsim.scenario.values.section import Section
+from mlsim.scenario.whole.schema import Scenario
+from mlsim.scenario.words import (
+    AnswerRule,
+    ApplicationModel,
+    Backfill,
+    ExecutionModel,
+    LockOrder,
+    Policy,
+    RequestRule,
+    Technique,
+)
+
+__all__ = ["remarks"]
+
+
+def remarks(scenario: Scenario) -> list[str]:
+    """Say which keys were set and have no effect, one line each.
+
+    They are no errors, so that one file can serve to compare policies, techniques and models; a key set to
+    its default is not named.
+
+    Examples
+    --------
+    >>> from mlsim.scenario import from_mapping
+    >>> nodes = [{"name": "n", "count": 1, "cores": 1}]
+    >>> remarks(from_mapping({"platform": {"nodes": nodes}, "workload": {"path": "log.swf"},
+    ...                       "batch": {"deadline_factor": 3}}))
+    ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
+    """
+    application = scenario.application
+    lines = _of_dispatchers(scenario.batch)
+    if not scenario.coordination.rca and _is_set(scenario.coordination, "latency"):
+        lines.append(_line("coordination.latency", "rca: on", "coordination.rca is off"))
+    lines += _unread_answers(scenario)
+    if application.model is ApplicationModel.RIGID:
+        return lines
+    return lines + _of_models(application.execution) + _of_techniques(application)
+
+
+def _of_dispatchers(batch: BatchConfig) -> list[str]:
+    """Name keys that neither the policies nor the rule of backfilling read."""
+    lines = []
+    for key, policy in (
+        ("deadline_factor", Policy.EDF),
+        ("weights", Policy.LINEAR),
+        ("fairshare", Policy.FAIRSHARE),
+    ):
+        if policy not in batch.policies and _is_set(batch, key):
+            lines.append(_line(f"batch.{key}", f"policy {policy}", f"batch.policy is {batch.policy}"))
+    reason = f"batch.backfill is {batch.backfill}"
+    if batch.backfill not in (Backfill.GREEDY, Backfill.EASY) and _is_set(batch, "backfill_order"):
+        lines.append(_line("batch.backfill_order", "backfill: greedy or easy", reason))
+    for key, backfill in (
+        ("reservations", Backfill.EASY),
+        ("easy", Backfill.EASY),
+        ("compression", Backfill.CONSERVATIVE),
+    ):
+        if batch.backfill is not backfill and _is_set(batch, key):
+            lines.append(_line(f"batch.{key}", f"backfill: {backfill}", reason))
+    return lines
+
+
+_MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
+_QUEUES = (ExecutionModel.DCA, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
+_MODELS = {
+    "master": _MASTERS,
+    "break_after": _MASTERS,
+    "service_order": _MASTERS,
+    "atomic_service": _QUEUES,
+    "lock": _QUEUES,
+    "lock_retry": _QUEUES,
+    "nowait": (ExecutionModel.MPI_OPENMP,),
+}
+
+
+def _of_models(execution: ExecutionConfig) -> list[str]:
+    """Name costs and options that the execution model does not read."""
+    lines = []
+    for key, models in _MODELS.items():
+        if _is_set(execution, key) and execution.model not in models:
+            words = "models" if len(models) > 1 else "model"
+            reason = f"application.execution.model is {execution.model}"
+            lines.append(_line(f"application.execution.{key}", f"{words} {', '.join(models)}", reason))
+    if execution.model in _QUEUES and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
+        reason = "application.execution.lock is fifo"
+        lines.append(_line("application.execution.lock_retry", "lock: polling", reason))
+    return lines
+
+
+def _of_techniques(application: ApplicationConfig) -> list[str]:
+    """Name parameters that the technique does not read."""
+    chosen = split_technique(application.technique)
+    reason = f"application.technique is {application.technique}"
+    lines = []
+    if Technique.AF not in chosen and _is_set(application.execution, "first_chunk"):
+        lines.append(_line("application.execution.first_chunk", "technique AF", reason))
+    for key, readers in READERS.items():
+        if _is_set(application.parameters, key) and not set(readers) & set(chosen):
+            words = "techniques" if len(readers) > 1 else "technique"
+            names = f"{words} {', '.join(readers)}"
+            lines.append(_line(f"application.parameters.{key}", names, reason))
+    return lines
+
+
+def _unread_answers(scenario: Scenario) -> list[str]:
+    coordination = scenario.coordination
+    if coordination.requests is RequestRule.NEVER:
+        reason = "coordination.requests is never"
+        return [
+            _line(f"coordination.{key}", "requests: head-of-queue", reason)
+            for key in ("answer", "tolerance", "reclaim")
+            if _is_set(coordination, key)
+        ]
+    if coordination.answer is not AnswerRule.TOLERANCE and _is_set(coordination, "tolerance"):
+        reason = f"coordination.answer is {coordination.answer}"
+        return [_line("coordination.tolerance", "answer: tolerance", reason)]
+    return []
+
+
+def _is_set(section: Section, key: str) -> bool:
+    return bool(
+        getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
+    )
+
+
+def _line(key: str, reader: str, reason: str) -> str:
+    verb = "read" if reader.startswith(("techniques", "models")) else "reads"
+    return f"{key} has no effect: only {reader} {verb} it, and {reason}"

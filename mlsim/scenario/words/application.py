@@ -1,0 +1,134 @@
+"""Words of the section ``application``."""
+
+from __future__ import annotations
+
+from mlsim.scenario.words.word import Word
+
+__all__ = [
+    "ApplicationModel",
+    "Calibration",
+    "CostProfile",
+    "ExecutionModel",
+    "Growth",
+    "LockOrder",
+    "MasterRole",
+    "ServiceOrder",
+    "Statistics",
+    "Technique",
+    "WeightSource",
+]
+
+
+class ApplicationModel(Word):
+    """What a job executes: a fixed run time, or a parallel loop."""
+
+    RIGID = "rigid"
+    LOOP = "loop"
+
+
+class CostProfile(Word):
+    """Where the costs of a loop's iterations come from."""
+
+    JOB = "job"
+    CONSTANT = "constant"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    EXPONENTIAL = "exponential"
+    GAMMA = "gamma"
+    LOGNORMAL = "lognormal"
+    BIMODAL = "bimodal"
+    INCREASING = "increasing"
+    DECREASING = "decreasing"
+    FILE = "file"
+    MANDELBROT = "mandelbrot"
+    PSIA = "psia"
+
+
+class Calibration(Word):
+    """Whether iteration costs are scaled to what the log says."""
+
+    NONE = "none"
+    RUN_TIME = "run-time"
+
+
+class Technique(Word):
+    """The rule for chunk sizes (Eleliemy 2021, §2.1)."""
+
+    STATIC = "STATIC"
+    SS = "SS"
+    FSC = "FSC"
+    MFSC = "mFSC"
+    GSS = "GSS"
+    TAP = "TAP"
+    TSS = "TSS"
+    FAC = "FAC"
+    FAC2 = "FAC2"
+    WF = "WF"
+    TFSS = "TFSS"
+    FISS = "FISS"
+    VISS = "VISS"
+    RND = "RND"
+    PLS = "PLS"
+    AWF = "AWF"
+    AWF_B = "AWF-B"
+    AWF_C = "AWF-C"
+    AWF_D = "AWF-D"
+    AWF_E = "AWF-E"
+    AF = "AF"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """WF2, the name of WF as it is built on FAC2."""
+        return {"WF2": "WF"}
+
+
+class Statistics(Word):
+    """Where a technique knows the iteration times from."""
+
+    GIVEN = "given"
+    PROFILED = "profiled"
+
+
+class Growth(Word):
+    """How the chunks of VISS grow from batch to batch."""
+
+    CONVERGING = "converging"
+    GEOMETRIC = "geometric"
+
+
+class WeightSource(Word):
+    """Where the weights of the PEs come from, if they are not listed."""
+
+    SPEED = "speed"
+    EQUAL = "equal"
+
+
+class ExecutionModel(Word):
+    """Who computes the chunks, on one level (cca, dca) or on two (Eleliemy 2021, ch. 4 and 5)."""
+
+    CCA = "cca"
+    DCA = "dca"
+    HMW = "hmw"
+    HDCA = "hdca"
+    MPI_OPENMP = "mpi+openmp"
+
+
+class MasterRole(Word):
+    """Whether a master executes iterations itself."""
+
+    DEDICATED = "dedicated"
+    NON_DEDICATED = "non-dedicated"
+
+
+class LockOrder(Word):
+    """How a lock goes over to the next one that wants it."""
+
+    FIFO = "fifo"
+    POLLING = "polling"
+
+
+class ServiceOrder(Word):
+    """Which waiting request the coordinator serves first."""
+
+    FIFO = "fifo"
+    LOWEST_RANK = "lowest-rank"

@@ -1,0 +1,178 @@
+"""Words of the section ``batch``."""
+
+from __future__ import annotations
+
+from mlsim.scenario.words.word import Word
+
+__all__ = [
+    "Allocator",
+    "Backfill",
+    "Compression",
+    "Contiguity",
+    "Dispatcher",
+    "EasyRule",
+    "Engine",
+    "OverrunRule",
+    "PlanGoal",
+    "Policy",
+    "Predictor",
+    "ShareOwner",
+    "TieOrder",
+]
+
+
+class Policy(Word):
+    """The order in which the queue is served."""
+
+    FCFS = "FCFS"
+    LCFS = "LCFS"
+    SPF = "SPF"
+    LPF = "LPF"
+    SQF = "SQF"
+    LQF = "LQF"
+    SAF = "SAF"
+    LAF = "LAF"
+    SRF = "SRF"
+    LRF = "LRF"
+    SEXP = "SEXP"
+    LEXP = "LEXP"
+    WFP = "WFP"
+    UNICEF = "UNICEF"
+    EDF = "EDF"
+    F1 = "F1"
+    F2 = "F2"
+    F3 = "F3"
+    F4 = "F4"
+    LINEAR = "linear"
+    FAIRSHARE = "fairshare"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """SJF and LJF, the older names of SPF and LPF."""
+        return {"SJF": "SPF", "LJF": "LPF"}
+
+
+class Backfill(Word):
+    """Whether jobs may overtake the queue's head, and how it is protected."""
+
+    NONE = "none"
+    GREEDY = "greedy"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
+class EasyRule(Word):
+    """Whose meaning of EASY: the literature's, or that of a published simulator."""
+
+    STANDARD = "standard"
+    ACCASIM = "accasim"
+    CQSIM = "cqsim"
+    BATSCHED = "batsched"
+
+
+class Compression(Word):
+    """How often conservative backfilling looks for earlier places when something comes back early."""
+
+    FIXPOINT = "fixpoint"
+    ONE_ROUND = "one-round"
+
+
+class ShareOwner(Word):
+    """Whose usage fairshare adds up."""
+
+    USER = "user"
+    GROUP = "group"
+
+
+class TieOrder(Word):
+    """What happens in which order at one time, and how many passes there are."""
+
+    DRAINED = "drained"
+    PER_EVENT = "per-event"
+    ENDS_FIRST = "ends-first"
+
+
+class Engine(Word):
+    """What simulates the batch level."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    REPLAY = "replay"
+
+
+class Allocator(Word):
+    """Which free nodes a job gets."""
+
+    FIRST_FIT = "first-fit"
+    BEST_FIT = "best-fit"
+    WORST_FIT = "worst-fit"
+    CONTIGUOUS = "contiguous"
+    RANDOM = "random"
+    TOPOLOGY_AWARE = "topology-aware"
+    HETEROGENEITY_AWARE = "heterogeneity-aware"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Balanced, what worst-fit leads to."""
+        return {"balanced": "worst-fit"}
+
+
+class Contiguity(Word):
+    """What a job gets that finds no neighbouring nodes."""
+
+    PREFER = "prefer"
+    STRICT = "strict"
+
+
+class Dispatcher(Word):
+    """What decides which jobs start, and on which nodes."""
+
+    QUEUE = "queue"
+    REJECT = "reject"
+    PRB = "prb"
+    CP = "cp"
+    HCP19 = "hcp19"
+    PCP19 = "pcp19"
+    PCP4 = "pcp4"
+    PCP21 = "pcp21"
+    PCP21S = "pcp21s"
+    HCP1 = "hcp1"
+    HCP2 = "hcp2"
+    PCP1 = "pcp1"
+    PCP2 = "pcp2"
+
+    @property
+    def solves(self) -> bool:
+        """Whether it plans by constraint programming."""
+        return self not in (Dispatcher.QUEUE, Dispatcher.REJECT, Dispatcher.PRB)
+
+
+class PlanGoal(Word):
+    """What dispatcher cp makes small on average."""
+
+    SLOWDOWN = "slowdown"
+    BOUNDED_SLOWDOWN = "bounded-slowdown"
+    WAIT = "wait"
+
+
+class OverrunRule(Word):
+    """What happens to a job that runs past its walltime."""
+
+    EXTEND = "extend"
+    KILL = "kill"
+
+
+class Predictor(Word):
+    """Where the run time that the dispatcher sees is predicted from."""
+
+    WALLTIME = "walltime"
+    ACTUAL = "actual"
+    DATA_DRIVEN = "D"
+    CONFIDENT = "D2"
+    LAST_TWO = "L2"
+    EASY_PLUS_PLUS = "EASY++"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """W, R and D1, as the sources write them."""
+        return {"W": "walltime", "R": "actual", "D1": "D"}

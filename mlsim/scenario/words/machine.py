@@ -1,0 +1,26 @@
+"""Words of the section ``platform``."""
+
+from __future__ import annotations
+
+from mlsim.scenario.words.word import Word
+
+__all__ = ["FailureRule", "Topology"]
+
+
+class Topology(Word):
+    """How the nodes are connected."""
+
+    FULLY_CONNECTED = "fully-connected"
+    STAR = "star"
+    FAT_TREE = "fat-tree"
+    DRAGONFLY = "dragonfly"
+    TORUS = "torus"
+    EDGE_LIST = "edge-list"
+
+
+class FailureRule(Word):
+    """What becomes of a job when a node it holds fails."""
+
+    DIE = "die"
+    RESTART = "restart"
+    RESUME = "resume"

@@ -1,0 +1,16 @@
+"""Words of the section ``output``."""
+
+from __future__ import annotations
+
+from mlsim.scenario.words.word import Word
+
+__all__ = ["TraceLevel"]
+
+
+class TraceLevel(Word):
+    """How much the OTF2 trace holds; each level includes those before it."""
+
+    NONE = "none"
+    JOBS = "jobs"
+    NODES = "nodes"
+    CHUNKS = "chunks"

@@ -1,0 +1,48 @@
+"""Words of the section ``workload``."""
+
+from __future__ import annotations
+
+from mlsim.scenario.words.word import Word
+
+__all__ = ["CleaningRule", "EstimateSource", "Mapping", "MemorySource", "WorkloadFormat"]
+
+
+class WorkloadFormat(Word):
+    """How the file of jobs is written."""
+
+    AUTO = "auto"
+    SWF = "swf"
+    CSV = "csv"
+    PARQUET = "parquet"
+    BATSIM = "batsim"
+
+
+class Mapping(Word):
+    """What a processor of the log is on the machine: a core, a node, or a share of whole nodes."""
+
+    CORE = "core"
+    NODE = "node"
+    PACKED = "packed"
+
+
+class MemorySource(Word):
+    """Where the memory that a unit asks for comes from."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    USED = "used"
+
+
+class EstimateSource(Word):
+    """Where the run time that the dispatcher sees comes from."""
+
+    REQUEST = "request"
+    ACTUAL = "actual"
+
+
+class CleaningRule(Word):
+    """What happens to a job that meets a cleaning rule."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    CLAMP = "clamp"
