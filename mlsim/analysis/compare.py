@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim.analysis.words import brief, clock, number, share
+from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.record import Jobs
 from mlsim.record.derived import queued_since
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.compare import COMPARED, TOLERANCE
-from mlsim.analysis.words import share
+from mlsim.analysis.formatting import share
 
 __all__ = ["comparison_table", "differences_table", "pairs_table"]
 

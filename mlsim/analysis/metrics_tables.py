@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.analysis.metrics import CODED, SLOWDOWN_BINS
-from mlsim.analysis.words import brief, clock, number, share
 
 __all__ = ["breakdown_table", "metrics_table", "pass_time_table"]
 

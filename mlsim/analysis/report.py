@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlsim.analysis.words import clock, count, duration, number, share
+from mlsim.analysis.formatting import clock, count, duration, number, share
 
 __all__ = ["accuracy_table", "summary_table"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.application.answers import AnswerPolicy
+from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
@@ -234,7 +234,7 @@ class LoopApplication:
         free = {message.node: message.time for message in self._last_idle() if message.node in chosen}
         is_of_use = all(free[node] < needed[node] and free[node] <= deadline for node in chosen)
         old, new = before[0].end - self.began, self.forecast.end - self.began
-        if is_of_use and self._answers.agrees(old, new):
+        if is_of_use and self._answers.accepts(old, new):
             return tuple(free[node] for node in chosen)
         self.forecast, self.outcome, self._left = before
         return None

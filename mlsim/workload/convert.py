@@ -16,13 +16,13 @@ import numpy as np
 
 from mlsim.errors import InputError, OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
-from mlsim.workload.after import DEPENDENCIES
 from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import CODED, Field
 from mlsim.workload.formats import LogReader, format_of
 from mlsim.workload.header import Header, is_directive
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import DEPENDENCIES
 from mlsim.workload.named import NamedColumns, log_of, named_columns
 from mlsim.workload.names import directives_of, listed_names, names_of
 from mlsim.workload.rates import Rates

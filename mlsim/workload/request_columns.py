@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
-from mlsim.workload.asked import Asked
+from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["Complain", "is_request", "read_asked"]
 
@@ -32,7 +32,7 @@ def is_request(name: str) -> bool:
 
 def read_asked(
     place: str, columns: Mapping[str, pl.Series], processors: Floats, complain: Complain
-) -> tuple[Asked | None, Mask]:
+) -> tuple[ResourceRequests | None, Mask]:
     """Read what jobs ask for beside processors.
 
     Parameters
@@ -77,7 +77,7 @@ def read_asked(
     totals = np.empty((n, len(values)), np.int64)
     for column, known in enumerate(values.values()):
         totals[:, column] = known
-    return Asked(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
+    return ResourceRequests(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
 
 
 def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from mlsim.analysis.formatting import count
 from mlsim.analysis.metrics import percent_imbalance
 from mlsim.analysis.plots.pixels import Pixels
 from mlsim.analysis.plots.raster import Raster
@@ -21,7 +22,6 @@ from mlsim.analysis.plots.style import (
     scale_palette,
     span_axis,
 )
-from mlsim.analysis.words import count
 from mlsim.record import Records
 
 __all__ = ["pe_timeline"]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
+from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
 from mlsim.analysis.plots.bins import binned_average
 from mlsim.analysis.plots.style import (
@@ -25,7 +26,6 @@ from mlsim.analysis.plots.style import (
     picture_style,
     time_axis,
 )
-from mlsim.analysis.words import number, share
 from mlsim.record import Records
 from mlsim.record.blocks import BLOCK_ROWS, is_long, record_blocks
 from mlsim.record.derived import waiting_spans

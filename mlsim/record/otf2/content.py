@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.otf2.mail import Mail
+from mlsim.record.otf2.message_events import MessageEvents
 
 __all__ = ["ChunkColumns", "Content", "Intervals", "JobColumns"]
 
@@ -60,4 +60,4 @@ class Content(NamedTuple):
     describe: bool
     idle_region: int
     chunks: ChunkColumns
-    mail: Mail
+    messages: MessageEvents
