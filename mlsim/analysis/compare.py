@@ -1,4 +1,4 @@
-"""Runs against each other: their metrics side by side, their jobs in pairs, and what makes them differ."""
+"""Comparison of runs: metrics side by side, jobs in pairs, differences of their scenarios."""
 
 from __future__ import annotations
 

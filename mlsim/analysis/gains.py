@@ -1,4 +1,4 @@
-"""What coordination changed: the same workload with and without RCA, job by job, and why."""
+"""Gains and losses by coordination: the same workload with and without RCA, job by job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that were simulated alone: what each gave, and several of them side by side."""
+"""Metrics of loops that were simulated alone, and several of them side by side."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _LONGEST_LABEL = 24
 
 
 def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataFrame) -> RenderableType:
-    """Lay out what a summary on one screen leaves out.
+    """Lay out the metrics that the summary on one screen omits.
 
     Parameters
     ----------

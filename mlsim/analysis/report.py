@@ -53,7 +53,7 @@ def _title(summary: Summary) -> Text:
 
 
 def _facts(facts: Mapping[str, str]) -> Table:
-    """Names and values, two columns."""
+    """Lay out names and values in two columns."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()

@@ -340,7 +340,7 @@ class LoopApplication:
             raise InputError(f"job {self.job.job_id}: {error}") from error
 
     def _latencies(self) -> Floats:
-        """One-way message times between every PE and PE 0, which is master or coordinator."""
+        """Return one-way message times [s] between every PE and PE 0, the master or coordinator."""
         size = self._config.execution.message_size
         node = self._nodes.node
         times = self._machine.network.message_time(int(node[0]), node, size)[self.node_of_pe]
@@ -348,7 +348,7 @@ class LoopApplication:
         return times
 
     def _idle_times(self) -> Floats:
-        """When each node has run out of work, from the loop's start on.
+        """Return when each node has run out of work [s from the loop's start].
 
         A node whose PEs had been told so before it came back is idle as soon as it is there.
         """
@@ -361,7 +361,7 @@ class LoopApplication:
         return idle
 
     def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """One message a node, in order of time; at equal times in the order of the nodes."""
+        """Return one message a node, in order of time; at equal times in the order of the nodes."""
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome

@@ -47,7 +47,7 @@ def are_many(values: NDArray[Any]) -> bool:
 
 
 def n_rows(table: Long) -> int:
-    """Rows of a table."""
+    """Return the number of rows of a table."""
     return len(getattr(table, fields(table)[0].name))
 
 

@@ -62,7 +62,7 @@ _FILE_NAMES = {
 }
 """Columns that files call otherwise than tables do."""
 _UNKNOWN = -1
-"""What stands for nothing in a column of whole numbers; in one of times it is NaN."""
+"""Missing-value sentinel of integer columns; that of times is NaN."""
 
 
 _OPTIONAL: dict[str, type[Any]] = {
@@ -185,7 +185,7 @@ class _Numbers:
         return self._last_started(ids, starts)
 
     def _last_started(self, ids: Ints, starts: pl.Series) -> Ints:
-        """Among jobs of one identifier, the one that had started last."""
+        """Return, among jobs of one identifier, the one that had started last."""
         jobs = pl.DataFrame({"id": self.job_id, "start": self.start_time}, nan_to_null=True)
         known = jobs.with_row_index("row").drop_nulls("start").sort("start", "row")
         asked = pl.DataFrame({"id": ids, "start": starts}).with_row_index("place").sort("start", "place")

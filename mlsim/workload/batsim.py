@@ -202,7 +202,7 @@ def _text(value: object) -> str | None:
 
 
 def _series(values: Any) -> pl.Series:
-    """Numbers as they are; one value that is no number makes texts of all."""
+    """Return numbers as they are, or all values as texts if one is not a number."""
     found = list(values)
     if all(
         value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in found
@@ -220,7 +220,7 @@ class _RunTimes:
         self._rates = rates
 
     def of(self, job: str, name: object, processors: int) -> float:
-        """Seconds of a job with a profile of this name on so many processors."""
+        """Return the run time [s] of a job with a profile of this name on so many processors."""
         place = f"{self._path}: job {job}"
         if not isinstance(name, str) or name not in self._profiles:
             raise InputError(f"{place}: there is no profile {name!r} among the profiles of the file")

@@ -1,4 +1,4 @@
-"""Cleaning: what happens to jobs that cannot be simulated as the log has them.
+"""Cleaning: rules for jobs that cannot be simulated as the log has them.
 
 Each rule has a word, `keep`, `drop` or `clamp`. The rules are applied in the order of this table; a
 job that one rule drops is not seen by those below it. Every job that meets a rule is counted under

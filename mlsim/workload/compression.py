@@ -206,7 +206,7 @@ def _head(path: Path, file: IO[bytes]) -> bytes:
 
 
 def _pieces(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Raw pieces of the file until its end."""
+    """Yield raw pieces of the file until its end."""
     while True:
         try:
             piece = file.read(size)

@@ -59,7 +59,7 @@ class Field(IntEnum):
         return "a whole number" if self.is_whole else "a finite decimal number"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the values: can it stand in this column."""
+        """Return which of the values the column allows."""
         fits = np.isfinite(values)
         if self.is_whole:
             fits &= (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
@@ -90,7 +90,7 @@ class LoopField(IntEnum):
         return "a whole number from 1 up, or -1 for unknown"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the values: can it stand in this column."""
+        """Return which of the values the column allows."""
         whole = np.isfinite(values) & (np.floor(values) == values) & (values <= LARGEST_WHOLE)
         fits: NDArray[np.bool_] = whole & ((values >= 1) | (values == -1))
         return fits
@@ -110,7 +110,7 @@ class ClassField(IntEnum):
         return "a whole number"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the values: can it stand in this column."""
+        """Return which of the values the column allows."""
         fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
         return fits
 

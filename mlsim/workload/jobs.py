@@ -112,7 +112,7 @@ class JobBlock:
         return self if factor == 1.0 else replace(self, submit_time=self.submit_time / factor)
 
     def arrival_order(self) -> NDArray[np.intp]:
-        """Row numbers in arrival order; jobs that tie in time and identifier stay as they are."""
+        """Return row numbers in arrival order; the sort is stable for equal times and identifiers."""
         return np.lexsort((self.job_id, self.submit_time))
 
     def is_ordered(self) -> bool:

@@ -124,7 +124,7 @@ def other_directives(header: Header) -> Header:
 
 
 def number_words(column: NDArray[np.float64] | NDArray[np.int64]) -> list[str]:
-    """Shortest decimal texts that read back as the same numbers."""
+    """Return the shortest decimal texts that read back as the same numbers."""
     values = column.tolist()
     return [str(int(v)) if v == int(v) and abs(v) <= LARGEST_WHOLE else repr(v) for v in values]
 

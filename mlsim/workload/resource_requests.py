@@ -55,7 +55,7 @@ class ResourceRequests:
 
 
 def join_requests(parts: Sequence[ResourceRequests | None], sizes: Sequence[int]) -> ResourceRequests | None:
-    """Join what blocks of jobs ask for end to end; blocks that say nothing get -1."""
+    """Join the requests of blocks of jobs end to end; -1 for blocks without requests."""
     known = [part for part in parts if part is not None]
     if not known:
         return None

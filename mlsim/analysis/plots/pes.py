@@ -77,7 +77,7 @@ def _facts(records: Records) -> str:
 
 
 def _height(pes: int) -> int:
-    """Height in pixels: whole pixels a PE, as long as there are that many."""
+    """Return the height in pixels: whole pixels a PE, as long as there are that many."""
     band = min(max(_MAX_HEIGHT // pes, 1), _MAX_BAND)
     return min(max(band * pes, _MIN_HEIGHT), _MAX_HEIGHT)
 
@@ -108,7 +108,7 @@ def _paint(
 
 
 def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:
-    """Row of the palette for chunk sizes: evenly over the logarithm; the middle where all are equal."""
+    """Return the row of the palette for chunk sizes: linear in the logarithm; the middle if all are equal."""
     if least == largest:
         return np.full(len(size), 128, np.int64)
     # The lightest colours are close to white, which is idle.

@@ -68,7 +68,7 @@ def utilization_over_time(records: Records, title: str) -> Figure:
 
 
 def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Share of the machine's cores that jobs held, averaged over each bin of the time axis."""
+    """Return the share of the machine's cores that jobs held, averaged over each bin of the time axis."""
 
     def held_cores(part: Records) -> Floats:
         held = part.occupancy
@@ -78,7 +78,7 @@ def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
 
 
 def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Share of the machine's cores that computed, averaged over each bin of the time axis.
+    """Return the share of the machine's cores that computed, averaged over each bin of the time axis.
 
     Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
     (:func:`mlsim.analysis.metrics.busy_seconds`) are spread evenly over the core-seconds it held.
@@ -97,14 +97,14 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
 
 
 def capacity_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Share of the machine's cores on nodes that were in use, averaged over each bin of the time axis."""
+    """Return the share of the machine's cores on nodes in use, averaged over each bin of the time axis."""
     node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
     missing = _binned(start, stop, records.nodes.cores[node], axis, bins)
     return np.clip(1.0 - missing / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
 def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Jobs in the queue, averaged over each bin of the time axis."""
+    """Return the number of waiting jobs, averaged over each bin of the time axis."""
 
     def waiting(part: Records) -> Floats:
         return _binned(*waiting_spans(part.jobs, part.attempts), 1.0, axis, bins)
@@ -125,7 +125,7 @@ def _summed(records: Records, of_part: Callable[[Records], Floats]) -> Floats:
 
 
 def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats]) -> Floats:
-    """Cores in use as a share of all; rounding errors of the sums do not leave [0, 1]."""
+    """Return cores as a share of all, with rounding errors clipped to [0, 1]."""
     used = _summed(records, used_cores)
     return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 

@@ -41,7 +41,7 @@ def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: 
 
 @kernel
 def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
-    """Weigh a PE by all that has been measured so far (AWF-C, AWF-E)."""
+    """Return the weight of a PE from all that has been measured so far (AWF-C, AWF-E)."""
     if measured[SECONDS, pe] == 0.0:
         return float(weights[pe])
     return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])
