@@ -46,7 +46,7 @@ _UNSIGNED = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """What an application needs to know of its job.
+    """The columns of a job that its application reads.
 
     Attributes
     ----------

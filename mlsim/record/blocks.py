@@ -1,4 +1,4 @@
-"""Tables piece by piece: what keeps the analysis of very long runs in bounded memory."""
+"""Tables in blocks, so that very long runs are analysed in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a job's raw times: run, wait and response time and the slowdowns.
+"""Times derived from records: run, wait and response times, slowdowns.
 
 Every function returns one value a job, in the order of the table; NaN where the value is undefined: a
 rejected job has no times, and a job of no length has no slowdown.

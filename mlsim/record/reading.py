@@ -1,4 +1,4 @@
-"""Tables of a run back from its Parquet files: the other way of :mod:`mlsim.record.parquet`."""
+"""Reader of a run's Parquet files, the inverse of :mod:`mlsim.record.parquet`."""
 
 from __future__ import annotations
 

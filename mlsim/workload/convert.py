@@ -1,4 +1,4 @@
-"""From one format of workloads to another.
+"""Conversion of workloads between formats.
 
 A log is converted as it is: nothing is cleaned, sorted or shifted, and what is unknown stays unknown. With a
 selection, or on demand, it becomes first what a simulation would get of it: cleaned, in arrival order, the
@@ -48,7 +48,7 @@ _ANY_SIZE = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes
     ----------

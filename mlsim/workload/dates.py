@@ -1,4 +1,4 @@
-"""Calendar dates in a log's own time, by what its header says."""
+"""Calendar dates in log time, by the log's header."""
 
 from __future__ import annotations
 

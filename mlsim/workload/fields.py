@@ -1,4 +1,4 @@
-"""The 18 columns of the Standard Workload Format, by name, and those of ours that it does not have."""
+"""The 18 columns of the Standard Workload Format, by name, and mlsim's further columns."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class LoopField(IntEnum):
 
 
 class ClassField(IntEnum):
-    """A column about the terms on which a job runs; SWF logs do not have it, -1 is "not known".
+    """A column about a job's class of service; SWF logs do not have it, -1 is "not known".
 
     Its place follows those of :class:`LoopField`. ``QOS`` is the class (quality) of service, a code.
     """

@@ -1,4 +1,4 @@
-"""Columns ``units`` and ``request_<resource>`` of workload files: what jobs ask for beside processors."""
+"""Columns ``units`` and ``request_<resource>`` of workload files."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LARGEST = 1e15
 
 
 def is_request(name: str) -> bool:
-    """Whether a column of this name says what jobs ask for beside processors."""
+    """Whether a column of this name is a request for units or a resource."""
     return name == "units" or (name.startswith(_REQUEST) and name != _REQUEST)
 
 
 def read_asked(
     place: str, columns: Mapping[str, pl.Series], processors: Floats, complain: Complain
 ) -> tuple[ResourceRequests | None, Mask]:
-    """Read what jobs ask for beside processors.
+    """Read requests for units and resources.
 
     Parameters
     ----------

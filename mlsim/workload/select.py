@@ -72,7 +72,7 @@ class Selection(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a selection comes to in one workload.
+    """The extent of a selection in one workload.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where each job's stays lie on a node axis: node n fills [n, n + 1], divided among its cores."""
+"""Rectangles of occupancy on a node axis: node n fills [n, n + 1], divided among its cores."""
 
 from __future__ import annotations
 

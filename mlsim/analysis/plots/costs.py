@@ -1,4 +1,4 @@
-"""What the iterations of a loop cost: along the loop, how often, and as the image they are pixels of."""
+"""Iteration costs of a loop: along the loop, as a histogram, and as the image that they are pixels of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the machine was in use over time, and how many jobs waited."""
+"""Utilization of the machine and queue length over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A technique at work in a loop: from its code to the size of the next chunk.
+"""A technique in a loop: from its code to the size of the next chunk.
 
 What a technique remembers stands in plain arrays, which the event loops hold in local variables:
 numba counts references to arrays inside tuples and objects at every access, which would cost more

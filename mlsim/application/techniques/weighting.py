@@ -1,4 +1,4 @@
-"""Weights that are learned within a loop (AWF-B to AWF-E): how fast each PE has been, chunk by chunk.
+"""Weights learned within a loop (AWF-B to AWF-E): the speed of each PE, chunk by chunk.
 
 PE q executed its k-th chunk, of n_k iterations, in t_k seconds; its rate is r_q = Σ k·n_k / Σ k·t_k, so
 that later chunks count for more. Its weight is w_q = P·r_q / Σ r (Cariño and Banicescu 2008). PEs that

@@ -61,7 +61,7 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the trace's parts are called.
+    """Names of the trace's parts.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ __all__ = ["Level", "TraceInfo", "write_otf2"]
 
 @dataclass(frozen=True, slots=True)
 class TraceInfo:
-    """What was written: events and locations in the trace, and bytes of all its files."""
+    """The size of a trace: events, locations, and bytes of all its files."""
 
     events: int
     locations: int
