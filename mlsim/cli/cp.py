@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,14 +11,13 @@ import typer
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Instance
-    from mlsim.batch.cp.replay import Replayed
     from mlsim.scenario import CpConfig, Dispatcher
 
 __all__ = ["cp"]
 
 cp = typer.Typer(
     name="cp",
-    help="Instances of constraint-programming dispatchers: save, solve again.",
+    help="Save and re-solve instances of CP dispatchers.",
     no_args_is_help=True,
 )
 
@@ -86,6 +84,7 @@ def replay(
 ) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
     from mlsim import _jit
+    from mlsim.batch.cp.comparison import compare, write_csv
     from mlsim.batch.cp.replay import read_instances
     from mlsim.batch.cp.replay import replay as solve_again
     from mlsim.cli.newfiles import new_files
@@ -96,11 +95,11 @@ def replay(
     with new_files([out] if out else []) as partial:
         rows = list(solve_again(read_instances(file), names, config))
         if partial:
-            _write_csv(partial[0], rows)
+            write_csv(partial[0], rows)
     wrong = [f"instance {row.instance}, {row.dispatcher}: {text}" for row in rows for text in row.wrong]
     for text in wrong[:10]:
         print(f"mlsim: wrong plan: {text}", file=sys.stderr)
-    table = _compare(rows, names)
+    table = compare(rows, names)
     if json_:
         print(json.dumps(table, indent=2, allow_nan=False))
     else:
@@ -132,72 +131,6 @@ def _config(texts: list[str]) -> CpConfig:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
         raise InputError(f"--set {place}: {problem.get('ctx', {}).get('text', problem['msg'])}") from error
-
-
-def _write_csv(path: Path, rows: list[Replayed]) -> None:
-    import polars as pl
-
-    names = list(rows[0].solve.__slots__) if rows else []
-    pl.DataFrame(
-        [
-            {"instance": row.instance, "dispatcher": str(row.dispatcher)}
-            | {name: getattr(row.solve, name) for name in names}
-            for row in rows
-        ],
-        infer_schema_length=None,
-    ).write_csv(path)
-
-
-def _compare(rows: list[Replayed], names: list[Dispatcher]) -> list[dict[str, Any]]:
-    """Give means of each dispatcher, and its ratios and groups against the first."""
-    from mlsim.batch.cp.replay import Group, group_of
-
-    of = {name: [row for row in rows if row.dispatcher == name] for name in names}
-    table = []
-    for name in names:
-        mine, base = of[name], of[names[0]]
-        groups = [group_of(one, other) for one, other in zip(mine, base, strict=True)]
-        table.append(
-            {
-                "dispatcher": str(name),
-                "instances": len(mine),
-                "solved": sum(not math.isnan(row.objective) for row in mine),
-                "empty": sum(row.solve.status == "empty" for row in mine),
-                "optimal": sum(row.solve.status == "optimal" for row in mine),
-                "variables": _mean([row.solve.variables for row in mine]),
-                "constraints": _mean([row.solve.constraints for row in mine]),
-                "branches": _mean([row.solve.branches for row in mine]),
-                "time_ms": _mean([row.seconds * 1e3 for row in mine]),
-                "variables_ratio": _median_ratio(
-                    [(a.solve.variables, b.solve.variables) for a, b in zip(mine, base, strict=True)]
-                ),
-                "time_ratio": _median_ratio(
-                    [(a.seconds, b.seconds) for a, b in zip(mine, base, strict=True)]
-                ),
-                "objective_ratio": _mean_ratio(
-                    [(a.objective, b.objective) for a, b in zip(mine, base, strict=True)]
-                ),
-                "groups": {str(group): groups.count(group) for group in Group},
-            }
-        )
-    return table
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _ratios(pairs: list[tuple[float, float]]) -> list[float]:
-    return sorted(a / b for a, b in pairs if b > 0 and not math.isnan(a))
-
-
-def _median_ratio(pairs: list[tuple[float, float]]) -> float | None:
-    ratios = _ratios(pairs)
-    return ratios[len(ratios) // 2] if ratios else None
-
-
-def _mean_ratio(pairs: list[tuple[float, float]]) -> float | None:
-    return _mean(_ratios(pairs))
 
 
 def _print(table: list[dict[str, Any]]) -> None:

@@ -1,16 +1,8 @@
-"""Entry point of ``mlsim``: the commands, and how errors become messages and exit codes.
-
-Exit codes: 0 done; 1 not everything could be written, or an internal error; 2 bad input or wrong usage; 129
-ended by SIGHUP (the terminal was closed), 130 by Ctrl-C, 143 by SIGTERM.
-"""
+"""Entry point of ``mlsim``: the commands."""
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import threading
-import traceback
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,22 +10,19 @@ from typer.core import TyperGroup
 
 from mlsim.cli import (
     compare,
-    convert,
     cp,
-    esp,
     info,
+    listing,
     loop,
-    machines,
     metrics,
     mpi,
-    predict,
     rca,
     run,
-    streams,
     study,
     workload,
 )
-from mlsim.errors import MlsimError, StoppedError, user_code_error
+from mlsim.cli.ending import DEBUG, run_and_exit
+from mlsim.errors import user_code_error
 
 __all__ = ["app", "main"]
 
@@ -69,10 +58,7 @@ def _print_version(wanted: bool) -> None:
 
 def _note_debug(wanted: bool) -> None:
     if wanted:
-        os.environ[_DEBUG] = "1"
-
-
-_DEBUG = "MLSIM_DEBUG"
+        os.environ[DEBUG] = "1"
 
 
 @app.callback()
@@ -87,7 +73,7 @@ def _options(
             "--debug",
             callback=_note_debug,
             is_eager=True,
-            help=f"Show the traceback of errors, for reports; as {_DEBUG}=1 does.",
+            help=f"Show the traceback of errors, for reports; as {DEBUG}=1 does.",
         ),
     ] = False,
 ) -> None:
@@ -101,112 +87,13 @@ app.command("metrics")(metrics.metrics)
 app.command("compare")(compare.compare)
 app.command("check")(info.check)
 app.command("schema")(info.schema)
-app.command("list")(info.list_)
-workload.workload.command("esp")(esp.esp)
-workload.workload.command("eurora")(machines.eurora)
-workload.workload.command("kit")(machines.kit)
-workload.workload.command("predict")(predict.predict)
-workload.workload.command("convert")(convert.convert)
+app.command("list")(listing.list_)
 app.add_typer(workload.workload)
 app.add_typer(cp.cp)
 app.add_typer(mpi.mpi)
 app.add_typer(rca.rca)
 
 
-_signals: list[int] = []
-_RESEND_SECONDS = 0.05
-
-
-def _stop(number: int, _: Any) -> NoReturn:
-    _signals.append(number)
-    raise StoppedError(number)
-
-
-def _stop_again(unraisable: Any) -> None:
-    """Send the signal once more where Python ignored its exception, as in finalizers and C's callbacks.
-
-    Not from here: what is raised in this function is ignored as well.
-    """
-    if isinstance(unraisable.exc_value, StoppedError):
-        arguments = (os.getpid(), unraisable.exc_value.number)
-        timer = threading.Timer(_RESEND_SECONDS, os.kill, arguments)
-        timer.daemon = True
-        timer.start()
-    else:
-        sys.__unraisablehook__(unraisable)
-
-
 def main() -> NoReturn:
     """Run the command line and exit."""
-    streams.prepare()
-    _on_signals(_stop)
-    sys.unraisablehook = _stop_again
-    try:
-        code = _run()
-        _on_signals(signal.SIG_IGN)  # all is written and told; only the interpreter is to be left
-    except StoppedError as stopped:  # a second one, while the first was being told
-        code = 128 + stopped.number
-    sys.exit(code)
-
-
-def _on_signals(handler: Any) -> None:
-    """Handle what asks a command to stop; under nohup, a closed terminal does not."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-            continue
-        signal.signal(number, handler)
-
-
-def _run() -> int:
-    """Run a command; give the exit code, once everything has been told."""
-    try:
-        code = _command()
-    except StoppedError as stopped:
-        code = _interrupted(stopped.number)
-    except BaseException as error:  # also panics of compiled libraries, which are no Exceptions
-        # LLVM's callbacks drop exceptions; the compiler then stumbles over what they have not done.
-        code = _interrupted(_signals[0]) if _signals else _told(error)
-    return code if streams.finish() else code or 1
-
-
-def _command() -> int:
-    try:
-        app()
-    except SystemExit as ended:  # how Typer ends every command, with 0 or another code
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
-
-
-def _told(error: BaseException) -> int:
-    """Say what went wrong, in a sentence; give the exit code."""
-    if os.environ.get(_DEBUG, "0") not in ("", "0"):
-        traceback.print_exception(error)
-    if isinstance(error, MlsimError):
-        print(f"mlsim: {error}", file=sys.stderr)
-        return error.exit_code
-    print(f"mlsim: {_sentence(error)}", file=sys.stderr)
-    return 1
-
-
-def _sentence(error: BaseException) -> str:
-    """Say what went wrong where nobody has thought of it."""
-    if isinstance(error, MemoryError):
-        return (
-            "there is not enough memory; nothing half-written is left. Try fewer jobs, nodes or iterations, "
-            "output.trace=none, or a machine with more memory."
-        )
-    lines = str(error).strip().splitlines() or ["no message"]
-    kind = type(error).__name__
-    return (
-        f"internal error: {kind}: {lines[0][:_LONGEST]}; nothing half-written is left. Please report it to "
-        "the developers (CONTRIBUTING.md says how), with the command, its input, and the traceback that "
-        f"`mlsim --debug` or {_DEBUG}=1 shows."
-    )
-
-
-_LONGEST = 300
-
-
-def _interrupted(number: int) -> int:
-    print("mlsim: interrupted; nothing half-written is left", file=sys.stderr)
-    return 128 + number
+    run_and_exit(app)

@@ -343,7 +343,7 @@ def test_prb_is_the_largest_expansion_factor_first_on_past_what_does_not_fit():
 
 @pytest.mark.parametrize("family", ["dispatcher", "policy", "allocator"])
 def test_lists_show_what_is_installed_and_why_it_cannot_be_used(monkeypatch, capsys, family):
-    from mlsim.cli.info import Listing, list_
+    from mlsim.cli.listing import Listing, list_
 
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from mlsim.cli.esp import Application, Calibration
+from mlsim.cli.workload.esp import Application, Calibration
 from mlsim.workload.esp import EspApplication, EspCalibration
 
 

@@ -288,7 +288,7 @@ def test_keys_of_a_file_that_only_a_simulation_reads_are_named(directory: Path) 
 
 def validated(directory: Path, started: Started, *words: str) -> tuple[object, ...]:
     """Give what real loops are told, and what is simulated beside them."""
-    from mlsim.mpi import validate as module
+    from mlsim.mpi.validation import validate as module
 
     told: list[object] = []
     original = module.simulated

@@ -20,7 +20,7 @@ from mlsim.scenario import ExecutionConfig
 if TYPE_CHECKING:
     from mlsim.application import LoopOutcome
 
-__all__ = ["Pair", "Row", "error_table", "simulated", "validate"]
+__all__ = ["Pair", "Row", "simulated", "validate"]
 
 Floats = NDArray[np.float64]
 
@@ -211,44 +211,3 @@ def simulated(
         intra_latency=latency,
         seed=options.seed,
     )
-
-
-def error_table(rows: Sequence[Row]) -> str:
-    """Lay out the rows as a Markdown table."""
-    lines = [
-        "| technique | model | delay µs | T_loop real s | simulated s | error % | chunks real | simulated | "
-        "imbalance real % | simulated % |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in rows:
-        pair = row.pair
-        lines.append(
-            f"| {pair.technique} | {pair.model} | {pair.delay * 1e6:.0f} | {row.t_loop:.4f} | "
-            f"{row.t_simulated:.4f} | {row.error * 100:+.2f} | {row.steps} | {row.steps_simulated} | "
-            f"{row.imbalance:.2f} | {row.imbalance_simulated:.2f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def draw(path: Path, rows: Sequence[Row], title: str) -> None:
-    """Draw real against simulated times: a point a repetition, a bar the simulation."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(max(6.0, 0.42 * len(rows) + 2.0), 4.2), layout="constrained")
-    axes = figure.subplots()
-    places = np.arange(len(rows))
-    axes.bar(places, [row.t_simulated for row in rows], color="#b9cfe4", label="simulated", width=0.7)
-    for place, row in zip(places.tolist(), rows, strict=True):
-        axes.plot([place] * len(row.times), row.times, "o", color="#b5452c", markersize=4)
-    axes.plot([], [], "o", color="#b5452c", label="real, each repetition")
-    words = [
-        f"{row.pair.technique} {row.pair.model}"
-        + (f" {row.pair.delay * 1e6:.0f} µs" if row.pair.delay else "")
-        for row in rows
-    ]
-    axes.set_xticks(places, words, rotation=60, ha="right", fontsize=8)
-    axes.set_ylabel("T_loop, s")
-    axes.set_title(title)
-    axes.legend(loc="lower right")
-    FigureCanvasAgg(figure).print_figure(str(path), dpi=120)

@@ -1,0 +1,121 @@
+"""How a command ends: errors become messages and exit codes, signals end it in order.
+
+Exit codes: 0 done; 1 not everything could be written, or an internal error; 2 bad input or wrong usage; 129
+ended by SIGHUP (the terminal was closed), 130 by Ctrl-C, 143 by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from mlsim.cli import streams
+from mlsim.errors import MlsimError, StoppedError
+
+__all__ = ["DEBUG", "run_and_exit"]
+
+DEBUG = "MLSIM_DEBUG"
+"""Variable of the environment: whether the traceback of errors is shown."""
+
+_signals: list[int] = []
+_RESEND_SECONDS = 0.05
+
+
+def _stop(number: int, _: Any) -> NoReturn:
+    _signals.append(number)
+    raise StoppedError(number)
+
+
+def _stop_again(unraisable: Any) -> None:
+    """Send the signal once more where Python ignored its exception, as in finalizers and C's callbacks.
+
+    Not from here: what is raised in this function is ignored as well.
+    """
+    if isinstance(unraisable.exc_value, StoppedError):
+        arguments = (os.getpid(), unraisable.exc_value.number)
+        timer = threading.Timer(_RESEND_SECONDS, os.kill, arguments)
+        timer.daemon = True
+        timer.start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def run_and_exit(command: Callable[[], object]) -> NoReturn:
+    """Run a command and exit."""
+    streams.prepare()
+    _on_signals(_stop)
+    sys.unraisablehook = _stop_again
+    try:
+        code = _run(command)
+        _on_signals(signal.SIG_IGN)  # all is written and told; only the interpreter is to be left
+    except StoppedError as stopped:  # a second one, while the first was being told
+        code = 128 + stopped.number
+    sys.exit(code)
+
+
+def _on_signals(handler: Any) -> None:
+    """Handle what asks a command to stop; under nohup, a closed terminal does not."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        signal.signal(number, handler)
+
+
+def _run(command: Callable[[], object]) -> int:
+    """Run a command; return the exit code, once everything is printed."""
+    try:
+        code = _code_of(command)
+    except StoppedError as stopped:
+        code = _interrupted(stopped.number)
+    except BaseException as error:  # also panics of compiled libraries, which are no Exceptions
+        # LLVM's callbacks drop exceptions; the compiler then stumbles over what they have not done.
+        code = _interrupted(_signals[0]) if _signals else _report(error)
+    return code if streams.finish() else code or 1
+
+
+def _code_of(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except SystemExit as ended:  # how Typer ends every command, with 0 or another code
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+def _report(error: BaseException) -> int:
+    """Print what went wrong, in a sentence; return the exit code."""
+    if os.environ.get(DEBUG, "0") not in ("", "0"):
+        traceback.print_exception(error)
+    if isinstance(error, MlsimError):
+        print(f"mlsim: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"mlsim: {_sentence(error)}", file=sys.stderr)
+    return 1
+
+
+def _sentence(error: BaseException) -> str:
+    """Return what went wrong where no message is foreseen."""
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory; nothing half-written is left. Try fewer jobs, nodes or iterations, "
+            "output.trace=none, or a machine with more memory."
+        )
+    lines = str(error).strip().splitlines() or ["no message"]
+    kind = type(error).__name__
+    return (
+        f"internal error: {kind}: {lines[0][:_LONGEST]}; nothing half-written is left. Please report it to "
+        "the developers (CONTRIBUTING.md says how), with the command, its input, and the traceback that "
+        f"`mlsim --debug` or {DEBUG}=1 shows."
+    )
+
+
+_LONGEST = 300
+
+
+def _interrupted(number: int) -> int:
+    print("mlsim: interrupted; nothing half-written is left", file=sys.stderr)
+    return 128 + number

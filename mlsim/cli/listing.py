@@ -1,0 +1,134 @@
+"""``mlsim list``: what a scenario can name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Listing", "list_"]
+
+
+class Listing(StrEnum):
+    """What can be listed."""
+
+    POLICIES = "policies"
+    BACKFILLING = "backfilling"
+    ALLOCATORS = "allocators"
+    DISPATCHERS = "dispatchers"
+    PREDICTORS = "predictors"
+    TECHNIQUES = "techniques"
+    MODELS = "models"
+    PROFILES = "profiles"
+    TOPOLOGIES = "topologies"
+    OPTIONS = "options"
+
+
+def list_(
+    what: Annotated[Listing | None, typer.Argument(help="What to list.", show_default=False)] = None,
+) -> None:
+    """List what a scenario can name: policies, techniques, models, topologies, options ..."""
+    if what is None:
+        print("\n".join(listing.value for listing in Listing))
+        return
+    from rich.console import Console
+
+    Console().print(_table(what))
+
+
+def _table(what: Listing) -> Table:
+    titles, rows = _rows(what)
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        # Cells are formulas and types: brackets in them are no markup.
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    return table
+
+
+def _short(keys: tuple[str, ...]) -> str:
+    """Return keys without the section that they are all in."""
+    return ", ".join(key.removeprefix("application.") for key in keys)
+
+
+def _plugins(family: str) -> list[tuple[str, str]]:
+    """List what installed packages offer, and why it cannot be used; then the way to one's own."""
+    from mlsim.batch.plugins import installed
+
+    found = [
+        (name, f"CANNOT BE USED: {trouble}" if trouble else f"installed: {value}")
+        for name, value, trouble in installed(family)
+    ]
+    return [*found, ("./file.py:Class", "a class of your own; see mlsim/batch/PLUGINS.md")]
+
+
+def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from mlsim.application import catalogue as application
+    from mlsim.batch import catalogue as batch
+    from mlsim.scenario import options
+
+    match what:
+        case Listing.POLICIES:
+            titles = ("policy", "key (smaller first)", "meaning")
+            return titles, [
+                *((entry.name, entry.key, entry.meaning) for entry in batch.POLICIES),
+                *((name, "", meaning) for name, meaning in _plugins("policy")),
+            ]
+        case Listing.BACKFILLING:
+            return ("backfill", "meaning"), [(entry.name, entry.meaning) for entry in batch.BACKFILLING]
+        case Listing.ALLOCATORS:
+            return ("allocator", "meaning"), [
+                *((entry.name, entry.meaning) for entry in batch.ALLOCATORS),
+                *_plugins("allocator"),
+            ]
+        case Listing.DISPATCHERS:
+            from mlsim.batch.cp.catalogue import MEANINGS
+
+            return ("dispatcher", "meaning"), [
+                *((entry.name, entry.meaning) for entry in batch.DISPATCHERS),
+                *((str(name), meaning) for name, meaning in MEANINGS.items()),
+                *_plugins("dispatcher"),
+            ]
+        case Listing.PREDICTORS:
+            from mlsim.batch.predictors import PREDICTORS
+
+            return ("predictor", "predicts", "source"), [
+                *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
+                *((name, meaning, "") for name, meaning in _plugins("predictor")),
+            ]
+        case Listing.TECHNIQUES:
+            return (
+                "technique",
+                "meaning",
+                "chunk size (CCA)",
+                "from the step alone (DCA)",
+                "options",
+                "source",
+            ), [
+                (t.name, t.title, t.recursive, t.straightforward or "none", _short(t.options), t.reference)
+                for t in application.TECHNIQUES.values()
+            ]
+        case Listing.MODELS:
+            return ("model", "meaning", "source"), [
+                (m.name, m.meaning, m.reference) for m in application.MODELS
+            ]
+        case Listing.PROFILES:
+            return ("profile", "cost of an iteration", "parameters", "source"), [
+                (p.name, p.formula, ", ".join(p.parameters), p.reference) for p in application.PROFILES
+            ]
+        case Listing.TOPOLOGIES:
+            from mlsim.platform.catalogue import TOPOLOGIES
+
+            return ("topology", "meaning", "keys", "most nodes", "links between two nodes", "source"), [
+                (t.name, t.meaning, ", ".join(t.keys), t.holds, t.links, t.reference) for t in TOPOLOGIES
+            ]
+        case Listing.OPTIONS:
+            return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]

@@ -1,0 +1,19 @@
+"""``mlsim workload``: workloads made, converted and looked into; costs of loops."""
+
+import typer
+
+from mlsim.cli.workload.convert import convert
+from mlsim.cli.workload.esp import esp
+from mlsim.cli.workload.machines import eurora, kit
+from mlsim.cli.workload.predict import predict
+from mlsim.cli.workload.profile import profile
+
+__all__ = ["workload"]
+
+workload = typer.Typer(name="workload", help="Generate, convert and analyse workloads.", no_args_is_help=True)
+workload.command("profile")(profile)
+workload.command("esp")(esp)
+workload.command("eurora")(eurora)
+workload.command("kit")(kit)
+workload.command("predict")(predict)
+workload.command("convert")(convert)
