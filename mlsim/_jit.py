@@ -323,7 +323,7 @@ fetch_add: Callable[[int, int], int] = _for_kernels(_fetch_add, _interpreted.ref
 
 
 def compile_seconds() -> float:
-    """Wall-clock seconds this process spent compiling kernels (0 when all came from the cache)."""
+    """Return the wall-clock seconds that this process spent compiling kernels (0: all from the cache)."""
     return _announcer.seconds
 
 

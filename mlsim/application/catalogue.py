@@ -1,4 +1,4 @@
-"""What techniques, execution models and cost profiles there are, in plain strings.
+"""The techniques, execution models and cost profiles, in plain strings.
 
 This module holds no kernel, so that listing them costs nothing. Its codes are compiled into kernels:
 ``mlsim._jit`` takes the modules that name it as the sources of the kernels.

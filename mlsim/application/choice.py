@@ -1,4 +1,4 @@
-"""From the name of a technique and the scenario's parameters to what the kernels take.
+"""Techniques by name, with the scenario's parameters, as kernels take them.
 
 Importing this loads no compiler; a technique of the user does once it is used.
 """

@@ -1,4 +1,4 @@
-"""Simulate one loop: check what comes in, run the kernel, shape what comes out.
+"""Simulate one loop: check the arguments, run the kernel, make the outcome.
 
 The kernels are imported inside functions: numba loads only where a loop is simulated.
 """

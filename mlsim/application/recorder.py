@@ -31,7 +31,7 @@ _LOOP_COLUMNS = (
 
 
 class LoopRecorder:
-    """Takes over the outcomes of ended loops.
+    """Collects the outcomes of ended loops.
 
     Parameters
     ----------

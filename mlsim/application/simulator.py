@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.application.answers import AnswerPolicy
+from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
@@ -46,7 +46,7 @@ _UNSIGNED = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """What an application needs to know of its job.
+    """The columns of a job that its application reads.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ class LoopApplication:
         free = {message.node: message.time for message in self._last_idle() if message.node in chosen}
         is_of_use = all(free[node] < needed[node] and free[node] <= deadline for node in chosen)
         old, new = before[0].end - self.began, self.forecast.end - self.began
-        if is_of_use and self._answers.agrees(old, new):
+        if is_of_use and self._answers.accepts(old, new):
             return tuple(free[node] for node in chosen)
         self.forecast, self.outcome, self._left = before
         return None
@@ -340,7 +340,7 @@ class LoopApplication:
             raise InputError(f"job {self.job.job_id}: {error}") from error
 
     def _latencies(self) -> Floats:
-        """One-way message times between every PE and PE 0, which is master or coordinator."""
+        """Return one-way message times [s] between every PE and PE 0, the master or coordinator."""
         size = self._config.execution.message_size
         node = self._nodes.node
         times = self._machine.network.message_time(int(node[0]), node, size)[self.node_of_pe]
@@ -348,7 +348,7 @@ class LoopApplication:
         return times
 
     def _idle_times(self) -> Floats:
-        """When each node has run out of work, from the loop's start on.
+        """Return when each node has run out of work [s from the loop's start].
 
         A node whose PEs had been told so before it came back is idle as soon as it is there.
         """
@@ -361,7 +361,7 @@ class LoopApplication:
         return idle
 
     def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """One message a node, in order of time; at equal times in the order of the nodes."""
+        """Return one message a node, in order of time; at equal times in the order of the nodes."""
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome

@@ -37,7 +37,7 @@ class NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When things will happen that the batch level must act on.
+    """The future events of an application that the batch level must handle.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.application.answers import AnswerPolicy
+from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
