@@ -21,6 +21,7 @@ from mlsim.scenario import (
     Technique,
     WeightSource,
     lacking_parameters,
+    parameters_of,
     split_technique,
     user_function,
 )
@@ -159,7 +160,7 @@ def _code(name: str) -> tuple[int, int]:
         return TECHNIQUES[name].code, 0
     from mlsim.application.user_technique import compile_technique
 
-    compiled = compile_technique(*function)
+    compiled = compile_technique(*function, parameters_of(name))
     return (settings.USER if compiled.reads_remaining else settings.USER_BY_STEP), compiled.address
 
 

@@ -14,7 +14,6 @@ from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfi
 from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
-from mlsim.scenario.jobs.plugins import installed_names
 from mlsim.scenario.jobs.workload import (
     CleaningConfig,
     DatesConfig,
@@ -29,7 +28,6 @@ from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
     split_technique,
-    user_function,
 )
 from mlsim.scenario.machine.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.machine.network import EdgeConfig, NetworkConfig
@@ -39,6 +37,13 @@ from mlsim.scenario.machine.power import PowerConfig
 from mlsim.scenario.machine.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.values.amounts import Quantity
 from mlsim.scenario.values.lists import node_ranges
+from mlsim.scenario.values.plugins import (
+    CodeName,
+    installed_names,
+    parameters_of,
+    user_function,
+    with_parameters,
+)
 from mlsim.scenario.whole.catalogue import Option, dotted_keys, options
 from mlsim.scenario.whole.jsonschema import json_schema
 from mlsim.scenario.whole.output import OutputConfig
@@ -99,6 +104,7 @@ __all__ = [
     "Calibration",
     "CleaningConfig",
     "CleaningRule",
+    "CodeName",
     "Compression",
     "Contiguity",
     "CoordinationConfig",
@@ -170,6 +176,7 @@ __all__ = [
     "megabytes",
     "node_ranges",
     "options",
+    "parameters_of",
     "parse_override",
     "parse_overrides",
     "plain",
@@ -178,5 +185,6 @@ __all__ = [
     "resolve_path",
     "split_technique",
     "user_function",
+    "with_parameters",
     "wrong_levels",
 ]
