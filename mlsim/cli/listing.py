@@ -26,6 +26,7 @@ class Listing(StrEnum):
     PROFILES = "profiles"
     TOPOLOGIES = "topologies"
     OPTIONS = "options"
+    COLUMNS = "columns"
 
 
 def list_(
@@ -132,3 +133,11 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
+        case Listing.COLUMNS:
+            from mlsim.record.frames import FILES, columns_of
+
+            return ("file", "column", "type", "unit", "meaning"), [
+                (file, column.name, column.kind, column.unit, column.meaning)
+                for file in FILES
+                for column in columns_of(file)
+            ]

@@ -93,16 +93,16 @@ class LoopResult:
     @property
     def chunks(self) -> pl.DataFrame:
         """One row a chunk, as in ``chunks.parquet``; empty unless chunks were kept."""
-        from mlsim.record.parquet import chunk_frame
+        from mlsim.record.frames import frame
 
-        return chunk_frame(self.records.chunks, self.records.jobs)
+        return frame("chunks", self.records, None)
 
     @property
     def pes(self) -> pl.DataFrame:
         """One row a PE, as in ``pes.parquet``."""
-        from mlsim.record.parquet import pe_frame
+        from mlsim.record.frames import frame
 
-        return pe_frame(self.records.pes, self.records.jobs)
+        return frame("pes", self.records, None)
 
     def __repr__(self) -> str:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"

@@ -115,10 +115,9 @@ class Result:
         return self._frame("attempts")
 
     def _frame(self, table: str) -> pl.DataFrame:
-        from mlsim.record import parquet
+        from mlsim.record.frames import frame
 
-        frame: pl.DataFrame = parquet.frame(table, self.records, technique_of(self.scenario))
-        return frame
+        return frame(table, self.records, technique_of(self.scenario))
 
     def __repr__(self) -> str:
         return f"Result(scenario={self.scenario.name!r}, jobs={self.summary['jobs']['submitted']})"

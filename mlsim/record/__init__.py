@@ -1,26 +1,23 @@
 """Records of a run: tables of plain columns, and the writers of files."""
 
+from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
+from mlsim.record.columns import empty
 from mlsim.record.tables import (
     Attempts,
     Chunks,
     Jobs,
-    JobState,
     Loops,
-    MessageKind,
     Messages,
     Names,
     NodePower,
     Nodes,
     Occupancy,
-    OutageKind,
     Outages,
     Passes,
     PEs,
     Records,
     Rejections,
     Solves,
-    SolveStatus,
-    empty,
 )
 
 __all__ = [

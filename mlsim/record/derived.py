@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.record.blocks import sums_by_job, value_blocks
+from mlsim.record.codes import JobState
+from mlsim.record.columns import empty
 from mlsim.record.growing import let_go, zeros
-from mlsim.record.tables import Attempts, Jobs, JobState, Occupancy, Records, empty
+from mlsim.record.tables import Attempts, Jobs, Occupancy, Records
 
 __all__ = [
     "TAU",

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim.record.blocks import blocks_of
-from mlsim.record.tables import Occupancy, OutageKind, Outages
+from mlsim.record.codes import OutageKind
+from mlsim.record.tables import Occupancy, Outages
 
 __all__ = ["off_spans", "out_of_use_spans"]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
-from enum import IntEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,67 +14,17 @@ from numpy.typing import NDArray
 from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
-from mlsim.record.tables import (
-    Attempts,
-    Chunks,
-    Jobs,
-    JobState,
-    Loops,
-    MessageKind,
-    Messages,
-    Names,
-    NodePower,
-    Nodes,
-    Occupancy,
-    OutageKind,
-    Outages,
-    Passes,
-    PEs,
-    Records,
-    Rejections,
-    Solves,
-    SolveStatus,
-    empty,
-)
+from mlsim.record.columns import Stored, empty, stored_columns, words_of
+from mlsim.record.frames import ALWAYS, FILES
+from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, Records, Rejections
 
 __all__ = ["read_tables"]
 
 Table = TypeVar("Table")
 Ints = NDArray[np.int64]
 
-_CODES: dict[tuple[type, str], type[IntEnum]] = {
-    (Jobs, "state"): JobState,
-    (Messages, "kind"): MessageKind,
-    (Outages, "kind"): OutageKind,
-    (Solves, "status"): SolveStatus,
-}
-"""Columns that are words in files and codes in tables."""
-_FILE_NAMES = {
-    "job": "job_id",
-    "start": "start_time",
-    "end": "end_time",
-    "requested": "request_time",
-    "finish": "finish_time",
-    "told": "told_time",
-    "sent": "sent_time",
-    "received": "received_time",
-}
-"""Columns that files call otherwise than tables do."""
 _UNKNOWN = -1
 """Missing-value sentinel of integer columns; that of times is NaN."""
-
-
-_OPTIONAL: dict[str, type[Any]] = {
-    "loops": Loops,
-    "chunks": Chunks,
-    "pes": PEs,
-    "messages": Messages,
-    "passes": Passes,
-    "outages": Outages,
-    "attempts": Attempts,
-    "solves": Solves,
-}
-"""Tables that have a file only where they have rows."""
 
 
 def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records:
@@ -101,8 +50,8 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     optional: dict[str, Any] = {
         name: _read(path, table, numbers)
-        for name, table in _OPTIONAL.items()
-        if name not in without and is_there(path := directory / f"{name}.parquet")
+        for name, table in FILES.items()
+        if name not in (*ALWAYS, *without) and is_there(path := directory / f"{name}.parquet")
     }
     return Records(
         nodes=_read_nodes(directory / "nodes.parquet"),
@@ -110,17 +59,17 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         occupancy=_read(directory / "occupancy.parquet", Occupancy, numbers),
         rejections=_read_rejections(directory / "jobs.parquet"),
         names=_read_names(directory / "jobs.parquet"),
-        **{name: optional.get(name, empty(table)) for name, table in _OPTIONAL.items()},
+        **{name: optional.get(name) or empty(table) for name, table in FILES.items() if name not in ALWAYS},
     )
 
 
 def _read_nodes(path: Path) -> Nodes:
     """Read the nodes, and their power if it is known."""
     nodes = _read(path, Nodes)
-    columns = [f"power_{state}" for state in ("idle", "busy", "off")]
-    if not set(columns) <= set(_schema(path)):
+    power = stored_columns(NodePower)
+    if not {stored.name for stored in power} <= set(_schema(path)):
         return nodes
-    return replace(nodes, power=NodePower(*(_column(path, Nodes, name, "Floats") for name in columns)))
+    return replace(nodes, power=NodePower(*(_column(path, stored) for stored in power)))
 
 
 def _read_rejections(path: Path) -> Rejections:
@@ -141,9 +90,10 @@ def _read_rejections(path: Path) -> Rejections:
 def _read_names(path: Path) -> Names:
     """Read which codes have which names: those of ``user`` are in ``user_name``, and so on."""
     here = set(_schema(path))
+    coded = {stored.name: stored for stored in stored_columns(Jobs)}
     found: dict[str, dict[int, str]] = {}
-    for column in sorted(name for name in here if f"{name}_name" in here):
-        codes, names = _column(path, Jobs, column, "Ints"), _series(path, f"{column}_name")
+    for column in sorted(name for name in coded if {name, f"{name}_name"} <= here):
+        codes, names = _column(path, coded[column]), _series(path, f"{column}_name")
         rows = names.is_not_null().arg_true().to_numpy()
         of_codes, first = np.unique(codes[rows], return_index=True)
         words = names.gather(rows[first]).cast(pl.String).to_list()
@@ -198,16 +148,15 @@ def _read(path: Path, table: type[Table], numbers: _Numbers | None = None) -> Ta
     here = _schema(path)
     starts = "start_time" if "start_time" in here else None
     columns: dict[str, Any] = {}
-    for column in fields(table):  # type: ignore[arg-type]  # every table is a dataclass
-        name = _FILE_NAMES.get(column.name, column.name)
-        if name in here:
-            columns[column.name] = _column(path, table, name, str(column.type))
-            if column.name == "job" and numbers is not None:
+    for stored in stored_columns(table):
+        if stored.name in here:
+            columns[stored.field] = _column(path, stored)
+            if stored.column.job and numbers is not None:
                 began = None if starts is None else _series(path, starts)
-                columns["job"] = numbers.rows(columns["job"], path, began)
-        elif "None" not in str(column.type):
+                columns[stored.field] = numbers.rows(columns[stored.field], path, began)
+        elif not stored.optional:
             raise InputError(
-                f"{path}: there is no column {name!r}; was it written by another version of mlsim? "
+                f"{path}: there is no column {stored.name!r}; was it written by another version of mlsim? "
                 "Run the scenario again."
             )
     return table(**columns)
@@ -223,18 +172,23 @@ def _series(path: Path, name: str) -> pl.Series:
     return read_columns(path, path, [name]).to_series()
 
 
-def _column(path: Path, table: type, name: str, kind: str) -> Any:
+def _column(path: Path, stored: Stored) -> Any:
     """Read one column in the type that its table has."""
-    series = _series(path, name)
-    with refusing_damage(f"{path}: column {name!r} holds what no run writes"):
-        if (table, name) in _CODES:
-            words = [member.name.lower().replace("_", "-") for member in _CODES[table, name]]
-            return series.cast(pl.Enum(words)).to_physical().cast(pl.Int8).to_numpy(writable=True)
-        if kind == "list[str]":
+    series = _series(path, stored.name)
+    with refusing_damage(f"{path}: column {stored.name!r} holds what no run writes"):
+        if stored.column.words is not None:
+            words = pl.Enum(words_of(stored.column.words))
+            return series.cast(words).to_physical().cast(pl.Int8).to_numpy(writable=True)
+        if stored.dtype is None:
             return series.cast(pl.String).to_list()
-        if kind.startswith("Floats"):
-            return series.cast(pl.Float64).fill_null(np.nan).to_numpy(writable=True)
-        types = {"NDArray[np.int32]": pl.Int32, "NDArray[np.bool_]": pl.Boolean}
-        dtype = types.get(kind, pl.Int64)
-        unknown = False if dtype is pl.Boolean else _UNKNOWN
+        dtype, unknown = _TYPES[stored.dtype]
         return series.cast(dtype).fill_null(unknown).to_numpy(writable=True)
+
+
+_TYPES: dict[np.dtype[Any], tuple[type[pl.DataType], Any]] = {
+    np.dtype(np.float64): (pl.Float64, np.nan),
+    np.dtype(np.int64): (pl.Int64, _UNKNOWN),
+    np.dtype(np.int32): (pl.Int32, _UNKNOWN),
+    np.dtype(np.bool_): (pl.Boolean, False),
+}
+"""What a column is read as, and what stands for null in it."""

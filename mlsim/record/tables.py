@@ -3,114 +3,72 @@
 Times are seconds from the scenario's start. Rows name jobs by their row in :class:`Jobs`, nodes by
 their row in :class:`Nodes`. Metrics, pictures and traces read these tables and never a simulator, so
 a simulated run and a real one are analysed by the same code.
+
+A table is declared here and nowhere else: each column with its type, its meaning and its unit, and what files
+call it if not the same (:class:`~mlsim.record.columns.Column`). A table of :class:`Records` has a file of its
+own, which is written, read and documented by these declarations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from enum import IntEnum
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
+from mlsim.record.columns import Column, empty
+
 __all__ = [
     "Attempts",
     "Chunks",
-    "JobState",
     "Jobs",
     "Loops",
-    "MessageKind",
     "Messages",
     "Names",
     "NodePower",
     "Nodes",
     "Occupancy",
-    "OutageKind",
     "Outages",
     "PEs",
     "Passes",
     "Records",
     "Rejections",
-    "SolveStatus",
     "Solves",
-    "empty",
 ]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Table = TypeVar("Table")
+Int32s = NDArray[np.int32]
+Codes = NDArray[np.int8]
+Flags = NDArray[np.bool_]
 
-
-class JobState(IntEnum):
-    """How a job ended."""
-
-    COMPLETED = 0
-    KILLED = 1
-    REJECTED = 2
-    FAILED = 3
-
-
-class MessageKind(IntEnum):
-    """Which coordination message was sent."""
-
-    NODE_IDLE = 0
-    JOB_COMPLETED = 1
-    RELEASE_REQUEST = 2
-    RELEASE_ACCEPTED = 3
-    RELEASE_REJECTED = 4
-    NODE_RETURNED = 5
-
-    @property
-    def from_batch(self) -> bool:
-        """Whether the batch system sends it, and not the application."""
-        return self in (MessageKind.RELEASE_REQUEST, MessageKind.NODE_RETURNED)
-
-
-class OutageKind(IntEnum):
-    """Why a node was out of use."""
-
-    FAILED = 0
-    DRAINED = 1
-    ANNOUNCED_DRAIN = 2
+_OF_JOB = Column("job", file="job_id", job=True)
+_START = "start_time"
+_END = "end_time"
 
 
 @dataclass(frozen=True, slots=True)
 class NodePower:
-    """Power of each node in W, which grows linearly with the cores that jobs hold.
+    """Power of each node, which grows linearly with the cores that jobs hold."""
 
-    Attributes
-    ----------
-    idle, busy, off
-        When no core is held, when all are, and when the node is out of use and nobody holds it.
-    """
-
-    idle: Floats
-    busy: Floats
-    off: Floats
+    idle: Annotated[Floats, Column("power when no core is held; if known", "W", "power_idle")]
+    busy: Annotated[Floats, Column("power when all cores are held; if known", "W", "power_busy")]
+    off: Annotated[
+        Floats, Column("power when it is out of use and nobody holds it; if known", "W", "power_off")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The machine: one row a node, in allocation order.
+    """The machine: one row a node, in allocation order; ``power`` is None if that is not known."""
 
-    Attributes
-    ----------
-    name, group
-        The node's name and its group's.
-    cores
-        Cores of the node.
-    speed
-        Speed of one core relative to the platform's reference speed.
-    power
-        Power of the nodes; None if that is not known.
-    """
-
-    name: list[str]
-    group: list[str]
-    cores: Ints
-    speed: Floats
+    name: Annotated[list[str], Column("the node's name")]
+    group: Annotated[list[str], Column("its group's name")]
+    cores: Annotated[Ints, Column("cores of the node")]
+    speed: Annotated[Floats, Column("speed of one core relative to the platform's reference speed", "1")]
     power: NodePower | None = None
 
 
@@ -118,66 +76,63 @@ class Nodes:
 class Jobs:
     """One row a job, in order of (submit_time, job_id).
 
-    Attributes
-    ----------
-    job_id
-        Identifier in the workload.
-    submit_time, start_time, end_time
-        Times; start and end are NaN for a job that was rejected. Of a job that failures made start again,
-        the start is that of its last attempt.
-    walltime
-        What the user asked: the limit of the run time.
-    prediction
-        The estimate: the run time that the dispatcher saw; NaN for a job rejected at its submission.
-    log_run_time
-        Run time in the workload; differs from ``end_time - start_time`` where a loop was simulated.
-    processors
-        Processors asked for, after cleaning.
-    cores
-        Cores held at the start (whole nodes count all their cores); 0 if rejected.
-    working
-        Those of them that its processors fill; all of them where a processor is a whole node.
-    state
-        Code of :class:`JobState`.
-    backfilled
-        Whether it started ahead of the queue's order.
-    user, group, executable, queue, partition
-        Numbers from the workload; -1 unknown.
-    dispatch_time
-        Wall-clock seconds of the pass that started it, where waits count them (NaN if rejected); None where
-        they do not.
-    qos
-        Number of the class of service, -1 unknown; None where no job has one.
-    eligible_time
-        When it came to the queue, where jobs wait for other jobs (NaN if these never let it); None where
-        they do not, and it is the submit time.
+    Of a job that failures made start again, the start is that of its last attempt.
     """
 
-    job_id: Ints
-    submit_time: Floats
-    start_time: Floats
-    end_time: Floats
-    walltime: Floats
-    prediction: Floats
-    log_run_time: Floats
-    processors: Ints
-    cores: Ints
-    working: Ints
-    state: NDArray[np.int8]
-    backfilled: NDArray[np.bool_]
-    user: Ints
-    group: Ints
-    executable: Ints
-    queue: Ints
-    partition: Ints
-    dispatch_time: Floats | None = None
-    qos: Ints | None = None
-    eligible_time: Floats | None = None
+    job_id: Annotated[Ints, Column("identifier in the workload")]
+    submit_time: Annotated[Floats, Column("when it was submitted", "s")]
+    start_time: Annotated[
+        Floats, Column("when it started, at its last attempt; null for a rejected job", "s")
+    ]
+    end_time: Annotated[Floats, Column("when it ended; null for a rejected job", "s")]
+    walltime: Annotated[Floats, Column("what the user asked: the limit of the run time", "s")]
+    prediction: Annotated[
+        Floats,
+        Column(
+            "the estimate: the run time that the dispatcher saw; null for a job rejected at submission", "s"
+        ),
+    ]
+    log_run_time: Annotated[
+        Floats, Column("run time in the workload; differs from `run_time` where a loop was simulated", "s")
+    ]
+    processors: Annotated[Ints, Column("processors asked for, after cleaning")]
+    cores: Annotated[
+        Ints, Column("cores held at the start; whole nodes count all their cores; 0 if rejected")
+    ]
+    working: Annotated[
+        Ints, Column("those of them that its processors fill; all where a processor is a whole node")
+    ]
+    state: Annotated[Codes, Column("how it ended", words=JobState)]
+    backfilled: Annotated[Flags, Column("whether it started ahead of the queue's order")]
+    user: Annotated[Ints, Column("number from the workload; -1: unknown")]
+    group: Annotated[Ints, Column("number from the workload; -1: unknown")]
+    executable: Annotated[Ints, Column("number from the workload; -1: unknown")]
+    queue: Annotated[Ints, Column("number from the workload; -1: unknown")]
+    partition: Annotated[Ints, Column("number from the workload; -1: unknown")]
+    dispatch_time: Annotated[
+        Floats | None,
+        Column(
+            "wall-clock time of the pass that started it, part of `wait_time` and of all that follows; "
+            "only with `batch.count_dispatch_time`",
+            "s",
+        ),
+    ] = None
+    eligible_time: Annotated[
+        Floats | None,
+        Column(
+            "when it came to the queue, from which its waits count; null if it never did because of a job it "
+            "depends on; only with `workload.dependencies`",
+            "s",
+        ),
+    ] = None
+    qos: Annotated[
+        Ints | None, Column("number of its class of service; -1: unknown; only if a job has one")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Which job held how many cores of which nodes, from when to when; in order of start.
+    """One row a stay of a job on neighbouring nodes, in order of start.
 
     A row stands for ``cores`` cores on each of the nodes ``node`` to ``node + count - 1``. Cores are
     not numbered: a consumer that needs numbers gives each row the lowest free cores of its nodes,
@@ -185,203 +140,155 @@ class Occupancy:
     A job that gave a node up and got it back has another row for that node later. PE ``j`` of a job is
     the j-th of its cores in the order of its first rows for each node, their nodes, their cores; a later
     row of a node continues that node's PEs, whose cores may have other numbers then.
-
-    ``released`` marks rows that ended before their job: the node had run out of work, or was given up.
     """
 
-    job: Ints
-    node: Ints
-    count: Ints
-    cores: Ints
-    start: Floats
-    end: Floats
-    released: NDArray[np.bool_]
+    job: Annotated[Ints, _OF_JOB]
+    node: Annotated[Ints, Column("the first node")]
+    count: Annotated[Ints, Column("how many nodes, from the first on")]
+    cores: Annotated[Ints, Column("cores held on each of them")]
+    start: Annotated[Floats, Column("when the stay began", "s", _START)]
+    end: Annotated[Floats, Column("when it ended", "s", _END)]
+    released: Annotated[Flags, Column("given back before the job's end: out of work, or given up on request")]
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """One row a job that executed a loop; times from the job's start, shares in PE-seconds.
+    """One row a job that executed a loop; times from the job's start, shares in PE-seconds."""
 
-    Attributes
-    ----------
-    job
-        Row of the job.
-    pes, iterations, steps
-        PEs of the job, iterations of its loop, chunks handed out.
-    t_loop
-        Parallel loop time: when the last PE finished its last chunk.
-    mean_finish, std_finish, max_finish
-        Over the PEs' finish times (population standard deviation).
-    busy, overhead, idle
-        Time executing chunks; time between asking for a chunk and starting it, or being told that there is
-        none; the rest until the job's end, which under CCA holds the time the master serves others.
-    """
-
-    job: Ints
-    pes: Ints
-    iterations: Ints
-    steps: Ints
-    t_loop: Floats
-    mean_finish: Floats
-    std_finish: Floats
-    max_finish: Floats
-    busy: Floats
-    overhead: Floats
-    idle: Floats
+    job: Annotated[Ints, _OF_JOB]
+    pes: Annotated[Ints, Column("PEs of the job")]
+    iterations: Annotated[Ints, Column("iterations of its loop")]
+    steps: Annotated[Ints, Column("chunks handed out")]
+    t_loop: Annotated[Floats, Column("parallel loop time: when the last PE finished its last chunk", "s")]
+    mean_finish: Annotated[Floats, Column("mean of the PEs' finish times", "s")]
+    std_finish: Annotated[Floats, Column("their population standard deviation", "s")]
+    max_finish: Annotated[Floats, Column("the last of them", "s")]
+    busy: Annotated[Floats, Column("time executing chunks", "PE s")]
+    overhead: Annotated[
+        Floats,
+        Column("time between asking for a chunk and starting it, or learning that there is none", "PE s"),
+    ]
+    idle: Annotated[
+        Floats,
+        Column("the rest until the job's end; under CCA also the time the master serves others", "PE s"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """One row a chunk, grouped by job in order of job start, by ``start`` inside a job.
+    """One row a chunk, grouped by job in order of job start, by ``start`` inside a job."""
 
-    PE ``pe`` asked at ``requested`` and executed iterations ``first`` to ``first + size - 1`` in
-    [``start``, ``end``). ``step`` is the scheduling step that sized the chunk.
-    """
-
-    job: Ints
-    pe: NDArray[np.int32]
-    step: Ints
-    first: Ints
-    size: Ints
-    requested: Floats
-    start: Floats
-    end: Floats
+    job: Annotated[Ints, _OF_JOB]
+    pe: Annotated[Int32s, Column("PE that executed it")]
+    step: Annotated[Ints, Column("scheduling step that sized it")]
+    first: Annotated[Ints, Column("its first iteration")]
+    size: Annotated[Ints, Column("its iterations")]
+    requested: Annotated[Floats, Column("when the PE asked for it", "s", "request_time")]
+    start: Annotated[Floats, Column("when its execution began", "s", _START)]
+    end: Annotated[Floats, Column("when its execution ended", "s", _END)]
 
 
 @dataclass(frozen=True, slots=True)
 class PEs:
-    """One row a PE of a job that executed a loop.
+    """One row a PE of a job that executed a loop."""
 
-    ``finish`` is when it ended its last chunk (the job's start if it had none), ``told`` when it
-    learned that there is no more work, ``busy`` the seconds it executed chunks.
-    """
-
-    job: Ints
-    pe: NDArray[np.int32]
-    finish: Floats
-    told: Floats
-    busy: Floats
+    job: Annotated[Ints, _OF_JOB]
+    pe: Annotated[Int32s, Column("the PE, from 0 in each job")]
+    finish: Annotated[
+        Floats, Column("end of its last chunk; the job's start if it had none", "s", "finish_time")
+    ]
+    told: Annotated[Floats, Column("when it learned that there is no more work", "s", "told_time")]
+    busy: Annotated[Floats, Column("time executing chunks", "s")]
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Coordination messages between applications and the batch system, in order of sending.
+    """One row a coordination message between an application and the batch system, in order of sending.
 
-    Attributes
-    ----------
-    kind
-        Code of :class:`MessageKind`.
-    job
-        Row of the job whose application sends or receives it.
-    node
-        What it is about; -1 for no single node. An acceptance has a row for each node.
-    sent, received
-        Times.
-    nodes
-        How many nodes it is about; how many are asked for, in a request.
-    for_job
-        Identifier of the job that nodes are asked for; -1 in other messages.
-    remaining_iterations, remaining_work
-        What other PEs have in hand when a node is idle; PE-seconds at the reference speed.
+    An acceptance has a row for each node.
     """
 
-    kind: NDArray[np.int8]
-    job: Ints
-    node: Ints
-    sent: Floats
-    received: Floats
-    nodes: Ints
-    for_job: Ints
-    remaining_iterations: Ints
-    remaining_work: Floats
+    kind: Annotated[Codes, Column("what is said", words=MessageKind)]
+    job: Annotated[Ints, Column("job whose application sends or receives it", file="job_id", job=True)]
+    node: Annotated[Ints, Column("node it is about; null: about no single one", unknown=True)]
+    sent: Annotated[Floats, Column("when it was sent", "s", "sent_time")]
+    received: Annotated[Floats, Column("when it was received", "s", "received_time")]
+    nodes: Annotated[
+        Ints, Column("how many nodes it is about; in a request, how many are asked for", after="node")
+    ]
+    for_job: Annotated[
+        Ints, Column("job that nodes are asked for; null in other messages", unknown=True, after="nodes")
+    ]
+    remaining_iterations: Annotated[
+        Ints, Column("iterations that other PEs have in hand when a node is idle; 0 in other messages")
+    ]
+    remaining_work: Annotated[
+        Floats, Column("their work, at the reference speed; 0 in other messages", "PE s")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """One row a pass of the dispatcher, in order.
+    """One row a pass of the dispatcher, in order; only with ``output.passes: on``."""
 
-    Attributes
-    ----------
-    time
-        When it was, in simulated time.
-    queue_length
-        Jobs that waited when it began, those submitted at its time included.
-    started
-        Jobs it started.
-    running, free_units
-        Jobs that run, and units (nodes or cores) that no job holds, when it is over.
-    wall_time
-        Wall-clock seconds it took: the one column that differs between equal runs.
-    """
-
-    time: Floats
-    queue_length: Ints
-    started: Ints
-    running: Ints
-    free_units: Ints
-    wall_time: Floats
+    time: Annotated[Floats, Column("simulated time of the pass", "s")]
+    queue_length: Annotated[
+        Ints, Column("jobs that waited when it began, those submitted at its time included")
+    ]
+    started: Annotated[Ints, Column("jobs that it started")]
+    running: Annotated[Ints, Column("jobs that run when it is over")]
+    free_units: Annotated[Ints, Column("nodes or cores that no job holds when it is over")]
+    wall_time: Annotated[
+        Floats,
+        Column(
+            "wall clock of the pass, with the ends and arrivals that led to it, without compiling and "
+            "loading kernels; the one column that differs between equal runs",
+            "s",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Outages:
     """One row a stretch of time in which a node was out of use, in order of start.
 
-    Stretches of one node may overlap.
-
-    Attributes
-    ----------
-    node
-        Row of the node.
-    kind
-        Code of :class:`OutageKind`.
-    start, end
-        Times; NaN where it did not come back. A job that holds a drained node keeps it until its end.
+    Stretches of one node may overlap. A job that holds a drained node keeps it until its end.
     """
 
-    node: Ints
-    kind: NDArray[np.int8]
-    start: Floats
-    end: Floats
+    node: Annotated[Ints, Column("the node")]
+    kind: Annotated[Codes, Column("why it was out of use", words=OutageKind)]
+    start: Annotated[Floats, Column("from when on", "s", _START)]
+    end: Annotated[Floats, Column("until when; null: it did not come back", "s", _END)]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
     """One row an attempt to run a job that a failure ended and another one followed; by job, then start.
 
-    Attributes
-    ----------
-    job
-        Row of the job.
-    node
-        Row of the node that failed.
-    start, end
-        Times of the attempt. What the job held in it are its occupancy rows that start between them.
-    kept
-        Seconds of its run time that later attempts need not do again.
-    lost
-        Core-seconds it held for nothing: cores · (end - start - kept), less what it gave back early.
-    busy
-        PE-seconds it computed.
+    What the job held in an attempt are its occupancy rows that start between its times.
     """
 
-    job: Ints
-    node: Ints
-    start: Floats
-    end: Floats
-    kept: Floats
-    lost: Floats
-    busy: Floats
+    job: Annotated[Ints, _OF_JOB]
+    node: Annotated[Ints, Column("the node that failed")]
+    start: Annotated[Floats, Column("start of the attempt", "s", _START)]
+    end: Annotated[Floats, Column("end of the attempt", "s", _END)]
+    kept: Annotated[Floats, Column("run time that later attempts need not do again", "s")]
+    lost: Annotated[
+        Floats,
+        Column("held for nothing: cores · (end - start - kept), less what it gave back early", "core s"),
+    ]
+    busy: Annotated[Floats, Column("time that PEs computed", "PE s")]
 
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    """One row a job that was turned away, in order of arrival.
+    """One row a job that was turned away, in order of arrival; files have it in ``jobs``.
 
     ``job`` is the row of the job, ``reason`` the place of the reason in ``reasons``.
     """
 
     job: Ints
-    reason: NDArray[np.int32]
+    reason: Int32s
     reasons: tuple[str, ...] = ()
 
     @staticmethod
@@ -390,66 +297,28 @@ class Rejections:
         return Rejections(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
-def _no_outages() -> Outages:
-    return empty(Outages)
-
-
-def _no_attempts() -> Attempts:
-    return empty(Attempts)
-
-
-class SolveStatus(IntEnum):
-    """What is known of the plan of a pass."""
-
-    OPTIMAL = 0
-    FEASIBLE = 1
-    INFEASIBLE = 2
-    UNKNOWN = 3
-    EMPTY = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Solves:
-    """One row a pass of a dispatcher that plans by constraint programming, in order.
+    """One row a pass of a dispatcher that plans by constraint programming, in order."""
 
-    Attributes
-    ----------
-    time
-        When the pass was.
-    queued, considered, started
-        Jobs: waiting, in the model, that started.
-    variables, constraints
-        Of the model; 0 where none was made.
-    branches, conflicts, extensions
-        Of the search; how often its time limit was doubled.
-    status
-        Code of :class:`SolveStatus`.
-    objective, bound
-        Sum of expected slowdowns over the plan, and the proved bound on it; NaN if there is none.
-    build_seconds, solve_seconds
-        Wall-clock time of making the model, and of the rest of the pass.
-    fallback
-        Whether EASY decided.
-    unplaced
-        Jobs that were to start and found no nodes.
-    """
-
-    time: Floats
-    queued: Ints
-    considered: Ints
-    started: Ints
-    variables: Ints
-    constraints: Ints
-    branches: Ints
-    conflicts: Ints
-    extensions: Ints
-    status: NDArray[np.int8]
-    objective: Floats
-    bound: Floats
-    build_seconds: Floats
-    solve_seconds: Floats
-    fallback: NDArray[np.bool_]
-    unplaced: Ints
+    time: Annotated[Floats, Column("simulated time of the pass", "s")]
+    queued: Annotated[Ints, Column("jobs that waited")]
+    considered: Annotated[Ints, Column("jobs in the model")]
+    started: Annotated[Ints, Column("jobs that started")]
+    variables: Annotated[Ints, Column("variables of the model; 0 where none was made")]
+    constraints: Annotated[Ints, Column("constraints of the model; 0 where none was made")]
+    branches: Annotated[Ints, Column("branches of the search")]
+    conflicts: Annotated[Ints, Column("conflicts of the search")]
+    extensions: Annotated[Ints, Column("how often its time limit was doubled")]
+    status: Annotated[Codes, Column("what is known of the plan", words=SolveStatus)]
+    objective: Annotated[
+        Floats, Column("sum of expected slowdowns over the plan; null if there is none", "1")
+    ]
+    bound: Annotated[Floats, Column("proved bound on it; null if there is none", "1")]
+    build_seconds: Annotated[Floats, Column("wall-clock time of making the model", "s")]
+    solve_seconds: Annotated[Floats, Column("wall-clock time of the rest of the pass", "s")]
+    fallback: Annotated[Flags, Column("whether EASY decided")]
+    unplaced: Annotated[Ints, Column("jobs that were to start and found no nodes")]
 
     @staticmethod
     def none() -> Solves:
@@ -483,26 +352,7 @@ class Records:
     messages: Messages
     passes: Passes = field(default_factory=lambda: empty(Passes))
     rejections: Rejections = field(default_factory=Rejections.none)
-    outages: Outages = field(default_factory=_no_outages)
-    attempts: Attempts = field(default_factory=_no_attempts)
+    outages: Outages = field(default_factory=lambda: empty(Outages))
+    attempts: Attempts = field(default_factory=lambda: empty(Attempts))
     solves: Solves = field(default_factory=Solves.none)
     names: Names = field(default_factory=lambda: Names({}))
-
-
-_DTYPES = {
-    "Floats": np.float64,
-    "Ints": np.int64,
-    "NDArray[np.int8]": np.int8,
-    "NDArray[np.int32]": np.int32,
-    "NDArray[np.bool_]": np.bool_,
-}
-
-
-def empty(table: type[Table]) -> Table:
-    """Make a table of columns with no rows, without the columns that a table may lack."""
-    columns: dict[str, Any] = {
-        column.name: np.empty(0, _DTYPES[str(column.type)])
-        for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
-        if str(column.type) in _DTYPES
-    }
-    return table(**columns)

@@ -7,7 +7,8 @@ import pytest
 
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, JobState, Messages, PEs, Records
-from mlsim.record.parquet import frame, job_frame, message_frame, write_tables
+from mlsim.record.frames import frame, job_frame
+from mlsim.record.parquet import write_tables
 from tests.reference.runs import Job, Stay, loops_of, records_of, rejected
 
 JOBS = [
@@ -118,7 +119,7 @@ def test_what_does_not_exist_is_null():
 
 def test_messages_speak_in_words():
     records = whole_run()
-    first, second, third = message_frame(records.messages, records.jobs).to_dicts()
+    first, second, third = frame("messages", records, None).to_dicts()
     assert (first["kind"], first["job_id"], first["node"]) == ("node-idle", 2, 1)
     assert (second["kind"], second["node"], second["received_time"]) == ("job-completed", None, 105.5)
     assert (third["kind"], third["job_id"], third["node"]) == ("release-request", 7, None)

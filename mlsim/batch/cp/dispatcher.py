@@ -20,6 +20,7 @@ from mlsim.batch.cp.problem.plan import Plan
 from mlsim.batch.cp.solver.solving import Status
 from mlsim.batch.view import Start, StateView
 from mlsim.record import Solves, SolveStatus
+from mlsim.record.columns import stored_columns
 from mlsim.scenario import CpConfig, Dispatcher
 
 __all__ = ["CpDispatcher", "watching"]
@@ -129,12 +130,9 @@ class _Rows:
 
     def record(self) -> Solves:
         """Give the table."""
-        kinds = {"Ints": np.int64, "Floats": np.float64, "NDArray[np.int8]": np.int8}
-        # mypy takes the values above for classes of numbers, which a bool is not in NumPy.
-        kinds["NDArray[np.bool_]"] = np.bool_  # type: ignore[assignment]
         return Solves(
             **{
-                field.name: np.array(self._columns[field.name]).astype(kinds[str(field.type)])
-                for field in fields(Solves)
+                stored.field: np.array(self._columns[stored.field]).astype(stored.dtype)
+                for stored in stored_columns(Solves)
             }
         )

@@ -10,6 +10,7 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.record.codes import JobState
 from mlsim.record.otf2.layout import Layout
 from mlsim.record.otf2.library import function
 from mlsim.record.otf2.message_events import BATCH_RANK
@@ -32,7 +33,7 @@ from mlsim.record.otf2.references import (
     Level,
     fixed_strings,
 )
-from mlsim.record.tables import Jobs, JobState, Nodes
+from mlsim.record.tables import Jobs, Nodes
 
 __all__ = ["Names", "write_definitions"]
 

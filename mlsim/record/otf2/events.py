@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
+from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.calls import (
     Api,
     add_double,
@@ -50,7 +51,6 @@ from mlsim.record.otf2.references import (
     TECHNIQUE,
     TECHNIQUE_STRING,
 )
-from mlsim.record.tables import MessageKind
 
 __all__ = ["write_batch", "write_rows"]
 

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import MlsimError
+from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, nanoseconds
 from mlsim.record.otf2.references import BATCH_LOCATION
-from mlsim.record.tables import MessageKind, Messages, Occupancy, Records
+from mlsim.record.tables import Messages, Occupancy, Records
 
 __all__ = ["BATCH_RANK", "MessageEvents", "application_nodes", "deliver"]
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from mlsim._jit import kernel
 from mlsim.errors import MlsimError
+from mlsim.record.codes import MessageKind
 from mlsim.record.derived import attempt_of_rows
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout
-from mlsim.record.tables import Jobs, MessageKind, Messages, Occupancy, Records
+from mlsim.record.tables import Jobs, Messages, Occupancy, Records
 
 __all__ = ["PePlaces", "place_pes", "told_times"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mlsim.record.tables import MessageKind
+from mlsim.record.codes import MessageKind
 
 __all__ = [
     "BATCH_LOCATION",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import MlsimError, OutputError
+from mlsim.record.columns import empty
 from mlsim.record.otf2.calls import find_api
 from mlsim.record.otf2.content import ChunkColumns, Content, Intervals, JobColumns
 from mlsim.record.otf2.definitions import Names, write_definitions
@@ -23,7 +24,7 @@ from mlsim.record.otf2.message_events import deliver
 from mlsim.record.otf2.metrics import METRICS, Samples, sample_metrics
 from mlsim.record.otf2.places import place_pes, told_times
 from mlsim.record.otf2.references import BATCH_LOCATION, NESTED_REGIONS, Level
-from mlsim.record.tables import Chunks, Messages, PEs, Records, empty
+from mlsim.record.tables import Chunks, Messages, PEs, Records
 
 __all__ = ["Level", "TraceInfo", "write_otf2"]
 
