@@ -147,7 +147,7 @@ def _block(
         job_id=unknown,
         submit_time=submit,
         run_time=run_time,
-        estimate=walltime,
+        walltime=walltime,
         processors=totals[:, 0],
         user=scripts.user[series.script[row]],
         group=unknown,

@@ -28,8 +28,8 @@ oversize          of more processors than the     keep     keep: the batch level
                                                            clamp: it takes the whole machine, for
                                                            the same run time.
 underestimate     whose run time exceeds its      keep     keep: an overrun, as `on_overrun` says.
-                  estimate                                 drop: leave it out.
-                                                           clamp: its estimate is its run time.
+                  walltime                                 drop: leave it out.
+                                                           clamp: its walltime is its run time.
 ================  ==============================  =======  =====================================
 
 A word that is not allowed is an error when the scenario is loaded, whether or not a job meets the rule.
@@ -39,9 +39,9 @@ Without a word, because there is no choice:
 - `unknown_submit_time`: a job of submit time -1 has no place in time and is left out.
 - Processors are the requested ones (SWF field 8) if above 0, else the allocated ones (field 5),
   counted as `processors_from_allocated`.
-- The estimate is the requested time (field 9) if above 0, else the run time (field 4), counted as
+- The walltime is the requested time (field 9) if above 0, else the run time (field 4), counted as
   `estimate_from_run_time`; or always the run time if the scenario says `estimates: actual`.
-  An estimate taken from a run time of 0 is 1 s, because policies divide by estimates.
+  A walltime taken from a run time of 0 is 1 s, because policies divide by estimates.
 
 Both fallbacks count jobs that stay in the workload.
 """
@@ -85,7 +85,7 @@ class Cleaner:
     machine_processors
         Processors of the machine, for `oversize`.
     estimates
-        Whether the estimate is the requested time, or always the actual run time.
+        Whether the walltime is the requested time, or always the actual run time.
     memory
         Which memory of the log a job asks for.
     resources
@@ -121,9 +121,9 @@ class Cleaner:
         requested = log.requested_processors > 0
         processors = np.where(requested, log.requested_processors, log.allocated_processors)
         known = log.requested_time > 0
-        estimate = np.where(known, log.requested_time, _positive(run_time))
+        walltime = np.where(known, log.requested_time, _positive(run_time))
         if self._actual_estimates:
-            estimate = _positive(run_time)
+            walltime = _positive(run_time)
 
         stays = np.ones(len(log), np.bool_)
         none = processors <= 0
@@ -133,9 +133,9 @@ class Cleaner:
         if asked is not None:
             too_big &= asked.units < 1  # a job that says its units has a shape; the batch level judges it
         processors[self._meet("oversize", too_big, stays)] = self._machine_processors
-        overrun = run_time > estimate
+        overrun = run_time > walltime
         too_short = self._meet("underestimate", overrun, stays)
-        estimate[too_short] = run_time[too_short]
+        walltime[too_short] = run_time[too_short]
 
         allocated = ~requested & (log.allocated_processors > 0)
         unknown = ~known & (not self._actual_estimates)
@@ -155,7 +155,7 @@ class Cleaner:
         after = None
         if self._dependencies:
             after = after_preceding(log.preceding_job, log.think_time, log.after)
-        jobs = replace(_as_jobs(log, run_time, estimate, processors, met), asked=asked, after=after)
+        jobs = replace(_as_jobs(log, run_time, walltime, processors, met), asked=asked, after=after)
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> Asked | None:
@@ -233,13 +233,13 @@ def count_marks(met: NDArray[np.int64]) -> dict[str, int]:
 
 
 def _as_jobs(
-    log: LogBlock, run_time: Floats, estimate: Floats, processors: Floats, met: NDArray[np.int64]
+    log: LogBlock, run_time: Floats, walltime: Floats, processors: Floats, met: NDArray[np.int64]
 ) -> JobBlock:
     return JobBlock(
         job_id=log.job_id.astype(np.int64),
         submit_time=log.submit_time,
         run_time=run_time,
-        estimate=estimate,
+        walltime=walltime,
         processors=processors.astype(np.int64),
         user=log.user.astype(np.int64),
         group=log.group.astype(np.int64),

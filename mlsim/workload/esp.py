@@ -126,7 +126,7 @@ def esp(
     nodes
         Nodes of the machine; the jobs' sizes follow (:func:`nodes_of`).
     seed
-        Of the order of arrivals, and of the estimates if they are random.
+        Of the order of arrivals, and of the walltimes if they are random.
     initial, interval
         The jobs of all categories but Z come in one random order: the first so many at time 0, then one
         every so many seconds. The two of category Z come at one and two thirds of the last one's time.
@@ -136,7 +136,7 @@ def esp(
         ``target``: run times are ESP's. ``none``: run times are those of the table's images (limits) at
         one cost for all categories, with which the work of all jobs is the same.
     estimate_factor
-        Least and largest of estimate / run time; drawn uniformly for each job if they differ.
+        Least and largest of walltime / run time; drawn uniformly for each job if they differ.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def esp(
         job_id=np.arange(1, row.size + 1),
         submit_time=submit,
         run_time=run_time,
-        estimate=run_time * _factors(seed, estimate_factor, row.size),
+        walltime=run_time * _factors(seed, estimate_factor, row.size),
         processors=np.array([nodes_of(category, nodes) for category in CATEGORIES])[row],
         user=unknown,
         group=unknown,

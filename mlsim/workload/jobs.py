@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
-    ("submit_time", "run_time", "estimate", "log_wait"), np.float64
+    ("submit_time", "run_time", "walltime", "log_wait"), np.float64
 )
 
 
@@ -27,7 +27,7 @@ class JobBlock:
     """Some jobs in arrival order, that is by (submit_time, job_id); row i of every column is job i.
 
     Every column is C-contiguous and of the same length. In a block that a workload yields, run
-    times are at least 0, estimates above 0 and processors at least 1.
+    times are at least 0, walltimes above 0 and processors at least 1.
 
     Attributes
     ----------
@@ -37,8 +37,9 @@ class JobBlock:
         When the job arrives [s from the scenario's start].
     run_time
         How long it ran in the log [s].
-    estimate
-        What a dispatcher may know of the run time [s].
+    walltime
+        The run time that the user asked for [s]; what stands for it where the log has none
+        (:mod:`mlsim.workload.clean`).
     processors
         How many processors it asks for.
     user, group, executable, queue, partition
@@ -65,7 +66,7 @@ class JobBlock:
     job_id: Ints
     submit_time: Floats
     run_time: Floats
-    estimate: Floats
+    walltime: Floats
     processors: Ints
     user: Ints
     group: Ints
@@ -89,6 +90,11 @@ class JobBlock:
 
     def __len__(self) -> int:
         return self.job_id.size
+
+    @property
+    def estimate(self) -> Floats:
+        """The walltimes, by the name that this column had in release 0.1."""
+        return self.walltime
 
     def select(self, rows: NDArray[Any] | slice) -> JobBlock:
         """Return the jobs that a mask, an index array or a slice names, as a block of its own."""

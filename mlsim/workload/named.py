@@ -56,14 +56,14 @@ def named_columns(
     if isinstance(jobs, LogBlock):
         requested = jobs.requested_processors
         processors: Floats | NDArray[np.int64] = np.where(requested > 0, requested, jobs.allocated_processors)
-        estimate = jobs.requested_time
+        walltime = jobs.requested_time
     else:
-        processors, estimate = jobs.processors, jobs.estimate
+        processors, walltime = jobs.processors, jobs.walltime
     columns: NamedColumns = {
         "job_id": _whole(jobs.job_id),
         "submit_time": jobs.submit_time,
         "run_time": jobs.run_time,
-        "estimate": estimate,
+        "estimate": walltime,
         "processors": _whole(processors),
     }
     names = (names_of if all_names else listed_names)(header or {})
@@ -110,7 +110,7 @@ def log_of(jobs: JobBlock) -> LogBlock:
     for name in ("job_id", "submit_time", "run_time", *IF_KNOWN):
         columns[name] = getattr(jobs, name).astype(np.float64)
     columns["requested_processors"] = jobs.processors.astype(np.float64)
-    columns["requested_time"] = jobs.estimate
+    columns["requested_time"] = jobs.walltime
     return LogBlock(**columns)
 
 

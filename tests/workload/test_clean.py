@@ -25,11 +25,11 @@ IMPOSSIBLE = {
 CASES = {
     "cancelled": ({"status": 5}, None),
     "failed": ({"status": 0}, None),
-    "unknown_run_time": ({"run_time": -1}, {"run_time": 90, "estimate": 90}),
-    "zero_run_time": ({"run_time": 0}, {"run_time": 1, "estimate": 90}),
+    "unknown_run_time": ({"run_time": -1}, {"run_time": 90, "walltime": 90}),
+    "zero_run_time": ({"run_time": 0}, {"run_time": 1, "walltime": 90}),
     "no_processors": ({"requested_processors": -1}, {"processors": 1}),
     "oversize": ({"requested_processors": 17}, {"processors": 16, "run_time": 60}),
-    "underestimate": ({"run_time": 91}, {"run_time": 91, "estimate": 91}),
+    "underestimate": ({"run_time": 91}, {"run_time": 91, "walltime": 91}),
 }
 
 
@@ -101,7 +101,7 @@ def test_fallbacks_count_jobs_that_stay() -> None:
         {"requested_processors": 2, "allocated_processors": 9},
     )
     assert jobs.processors.tolist() == [3, 2]
-    assert jobs.estimate.tolist() == [60, 90]
+    assert jobs.walltime.tolist() == [60, 90]
     assert notes == {"processors_from_allocated": 1, "estimate_from_run_time": 1, "oversize": 1}
 
 
@@ -109,14 +109,14 @@ def test_actual_estimates() -> None:
     jobs, notes = clean(
         {"underestimate": "drop"}, {"run_time": 91}, {"requested_time": -1}, {"run_time": 0.5}, actual=True
     )
-    assert jobs.estimate.tolist() == jobs.run_time.tolist() == [91, 60, 0.5]
+    assert jobs.walltime.tolist() == jobs.run_time.tolist() == [91, 60, 0.5]
     assert notes == {}
 
 
 @pytest.mark.parametrize("actual", [False, True])
 def test_estimates_are_above_zero(actual: bool) -> None:
     jobs, _ = clean({}, {"run_time": 0, "requested_time": -1}, actual=actual)
-    assert (jobs.run_time.tolist(), jobs.estimate.tolist()) == ([0], [1])
+    assert (jobs.run_time.tolist(), jobs.walltime.tolist()) == ([0], [1])
 
 
 def one_by_one(
@@ -194,7 +194,7 @@ def test_rules_together_against_one_job_at_a_time(
     expected_notes: dict[str, int] = {}
     expected = [one_by_one(rules, job, expected_notes) for job in jobs]
     found = list(
-        zip(block.run_time.tolist(), block.estimate.tolist(), block.processors.tolist(), strict=True)
+        zip(block.run_time.tolist(), block.walltime.tolist(), block.processors.tolist(), strict=True)
     )
     assert found == [row for row in expected if row]
     assert block.job_id.tolist() == [number for number, row in enumerate(expected) if row]

@@ -207,7 +207,7 @@ def test_what_a_simulation_gets(tmp_path: Path) -> None:
         jobs = JobBlock.concatenate(list(open_workload(config_of(), target, 99).blocks()))
         assert jobs.job_id.tolist() == [3, 4]
         assert jobs.submit_time.tolist() == [0, 20]
-        assert (jobs.run_time.tolist(), jobs.estimate.tolist()) == ([0, 9], [1, 9])
+        assert (jobs.run_time.tolist(), jobs.walltime.tolist()) == ([0, 9], [1, 9])
         assert jobs.processors.tolist() == [8, 2]
         if name != "csv":
             _, header = read(target)
@@ -295,5 +295,5 @@ def test_the_jobs_of_a_run_are_a_workload(tmp_path: Path) -> None:
     again = open_workload(config_of(), tmp_path / "run" / "jobs.parquet", 2)
     jobs = JobBlock.concatenate(list(again.blocks()))
     assert jobs.job_id.tolist() == [1, 3]  # the rejected one has no run time
-    assert np.array_equal(jobs.estimate, [20, 20])
+    assert np.array_equal(jobs.walltime, [20, 20])
     assert again.notes == {"unknown_run_time": 1}

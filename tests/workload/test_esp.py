@@ -47,7 +47,7 @@ def test_table(application: EspApplication) -> None:
     assert by_category(workload, "processors") == {c.code: {c.nodes} for c in CATEGORIES}
     assert by_category(workload, "run_time") == {c.code: {c.target} for c in CATEGORIES}
     assert np.sum(workload.jobs.run_time * workload.jobs.processors) == 2_809_904
-    assert (workload.jobs.estimate == workload.jobs.run_time).all()
+    assert (workload.jobs.walltime == workload.jobs.run_time).all()
 
 
 def test_loops() -> None:
@@ -81,7 +81,7 @@ def test_arrivals() -> None:
 def test_the_same_seed_gives_the_same_jobs(seed: int, nodes: int) -> None:
     one, again = (esp(PSIA, nodes, seed=seed, estimate_factor=(1, 3)) for _ in range(2))
     assert csv_text(*one) == csv_text(*again)
-    factor = one.jobs.estimate / one.jobs.run_time
+    factor = one.jobs.walltime / one.jobs.run_time
     assert 1 <= factor.min() < factor.max() <= 3
     assert by_category(one, "processors") == {c.code: {nodes_of(c, nodes)} for c in CATEGORIES}
 

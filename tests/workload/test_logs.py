@@ -83,7 +83,7 @@ def test_jobs_without_run_time_are_dropped(logs_dir: Path) -> None:
     assert workload.notes == {"unknown_run_time": 25, "underestimate": 320}
     assert jobs.submit_time[0] == 0
     assert jobs.is_ordered()
-    assert (jobs.estimate >= jobs.run_time).all()
+    assert (jobs.walltime >= jobs.run_time).all()
 
 
 def test_the_log_that_is_not_sorted(logs_dir: Path) -> None:
@@ -123,5 +123,5 @@ def test_streaming_gives_what_holding_gives(
     streamed = open_workload(config_of(), path, 240)
     assert (streamed.n_jobs, streamed.notes, streamed.origin) == (held.n_jobs, held.notes, held.origin)
     one, other = (JobBlock.concatenate(list(workload.blocks())) for workload in (held, streamed))
-    for column in ("job_id", "submit_time", "run_time", "estimate", "processors", "user", "status"):
+    for column in ("job_id", "submit_time", "run_time", "walltime", "processors", "user", "status"):
         np.testing.assert_array_equal(getattr(one, column), getattr(other, column))

@@ -59,7 +59,7 @@ def test_eurora_has_the_published_classes(like_eurora):
 def test_eurora_has_the_published_walltimes(like_eurora):
     """Mean absolute error 225 min, 3.6 % too short, less than 10 % within a quarter (§4.1.2)."""
     jobs = like_eurora.jobs
-    row = accuracy(jobs.estimate, jobs.run_time)
+    row = accuracy(jobs.walltime, jobs.run_time)
     assert row["mae"] / 60 == pytest.approx(225, abs=3)
     assert row["under"]["share"] == pytest.approx(0.036, abs=0.003)
     assert row["within_25"] < 0.10
@@ -99,7 +99,7 @@ def test_every_request_fits_and_divides(mix, make):
 @pytest.mark.parametrize("make", [eurora, kit])
 def test_the_same_arguments_give_the_same_jobs(make):
     one, same, other = make(500, seed=1), make(500, seed=1), make(500, seed=2)
-    for name in ("submit_time", "run_time", "estimate", "processors", "user", "executable", "queue"):
+    for name in ("submit_time", "run_time", "walltime", "processors", "user", "executable", "queue"):
         np.testing.assert_array_equal(getattr(one.jobs, name), getattr(same.jobs, name))
     assert one.header == same.header
     assert one.jobs.run_time.tolist() != other.jobs.run_time.tolist()
@@ -113,7 +113,7 @@ def test_few_jobs(make, jobs):
     assert made.submit_time[0] == 0.0
     assert made.is_ordered()
     assert (made.run_time >= 1).all()
-    assert (made.estimate >= 60).all()
+    assert (made.walltime >= 60).all()
 
 
 def test_load_brings_jobs_faster():
@@ -147,7 +147,7 @@ def test_what_is_written_reads_back(tmp_path):
         "job_id",
         "submit_time",
         "run_time",
-        "estimate",
+        "walltime",
         "processors",
         "user",
         "executable",

@@ -38,4 +38,4 @@ def test_the_file_is_what_it_says() -> None:
     assert jobs.submit_time[-1] <= 6 * 3600
     assert 1 <= jobs.processors.min() <= jobs.processors.max() <= 256
     assert jobs.run_time.max() <= 2 * 3600
-    assert (jobs.estimate > jobs.run_time).all()
+    assert (jobs.walltime > jobs.run_time).all()

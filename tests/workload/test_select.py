@@ -102,7 +102,7 @@ def test_blocks_join_and_split() -> None:
     assert JobBlock.concatenate(split(block, [1, 1])).submit_time.tolist() == [3, 1, 2]
     assert len(JobBlock.concatenate([])) == 0
     assert JobBlock.empty().job_id.dtype == np.int64
-    assert JobBlock.empty().estimate.dtype == np.float64
+    assert JobBlock.empty().walltime.dtype == np.float64
     columns = block.select(slice(0, 3, 2))
     assert columns.job_id.flags.c_contiguous
 

@@ -143,7 +143,7 @@ def test_formats_are_told_by_content(tmp_path: Path) -> None:
     )
     workload = open_workload(config_of(), path, MACHINE)
     assert all_jobs(workload)["job_id"] == [3, 4]
-    assert all_jobs(workload)["estimate"] == [2, 60]
+    assert all_jobs(workload)["walltime"] == [2, 60]
     assert all_jobs(workload)["user"] == [2, 1]
     assert workload.header == {"user_names": ["zoe", "adam"]}
     assert workload.notes == {"estimate_from_run_time": 1, "out_of_order": 1}
@@ -167,7 +167,7 @@ def test_cleaning_and_estimates_reach_the_jobs(tmp_path: Path) -> None:
     path = write_log(tmp_path, [1, 2, 3], run_time=[100, 60, 60], requested_processors=[4, 17, 4])
     config = config_of(estimates="actual", cleaning={"oversize": "clamp"})
     workload = open_workload(config, path, MACHINE)
-    assert all_jobs(workload)["estimate"] == [100, 60, 60]
+    assert all_jobs(workload)["walltime"] == [100, 60, 60]
     assert all_jobs(workload)["processors"] == [4, 16, 4]
     assert workload.notes == {"oversize": 1}
 
