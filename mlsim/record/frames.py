@@ -138,7 +138,7 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
             "lost_core_seconds",
             "float64",
             "core s",
-            "held for nothing because of failures: all, if it failed",
+            "held without lasting progress because of failures: all, if it failed",
             "restarts",
             lambda records, _: derived.lost_core_seconds(records),
         ),

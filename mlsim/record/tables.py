@@ -120,7 +120,7 @@ class Jobs:
     eligible_time: Annotated[
         Floats | None,
         Column(
-            "when it came to the queue, from which its waits count; null if it never did because of a job it "
+            "when it entered the queue, from which its waits count; null if it never did because of a job it "
             "depends on; only with `workload.dependencies`",
             "s",
         ),
