@@ -35,6 +35,12 @@ class TechniqueEntry:
         Keys of a scenario file that the technique reads besides ``application.min_chunk``.
     reference
         Where it comes from.
+    constant
+        Whether all chunks of a loop have one size.
+    adaptive
+        Whether it learns within a loop from measured times.
+    counts_overhead
+        Whether what it learns from includes the time from the request for a chunk to its start.
     """
 
     code: int
@@ -44,6 +50,9 @@ class TechniqueEntry:
     straightforward: str
     options: tuple[str, ...]
     reference: str
+    constant: bool = False
+    adaptive: bool = False
+    counts_overhead: bool = False
 
 
 _PARAMETERS = "application.parameters."
@@ -60,6 +69,7 @@ _ENTRIES = (
         straightforward="⌈N/P⌉; chunk j to PE j",
         options=(),
         reference="Li et al. 1993; Eleliemy 2021, Eq. 2.1",
+        constant=True,
     ),
     TechniqueEntry(
         code=1,
@@ -69,6 +79,7 @@ _ENTRIES = (
         straightforward="1",
         options=(),
         reference="Tang and Yew 1986; Eleliemy 2021, Eq. 2.2",
+        constant=True,
     ),
     TechniqueEntry(
         code=2,
@@ -82,6 +93,7 @@ _ENTRIES = (
             _PARAMETERS + "statistics",
         ),
         reference="Kruskal and Weiss 1985; Eleliemy 2021, Eq. 2.3, with the exponent that is missing there",
+        constant=True,
     ),
     TechniqueEntry(
         code=3,
@@ -91,6 +103,7 @@ _ENTRIES = (
         straightforward="the same",
         options=(),
         reference="Banicescu, Ciorba and Srivastava 2013",
+        constant=True,
     ),
     TechniqueEntry(
         code=4,
@@ -209,6 +222,7 @@ _ENTRIES = (
         straightforward="",
         options=_WEIGHTS,
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+        adaptive=True,
     ),
     TechniqueEntry(
         code=17,
@@ -218,6 +232,7 @@ _ENTRIES = (
         straightforward="",
         options=_WEIGHTS,
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+        adaptive=True,
     ),
     TechniqueEntry(
         code=18,
@@ -227,6 +242,8 @@ _ENTRIES = (
         straightforward="",
         options=_WEIGHTS,
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+        adaptive=True,
+        counts_overhead=True,
     ),
     TechniqueEntry(
         code=19,
@@ -236,6 +253,8 @@ _ENTRIES = (
         straightforward="",
         options=_WEIGHTS,
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
+        adaptive=True,
+        counts_overhead=True,
     ),
     TechniqueEntry(
         code=20,
@@ -246,6 +265,7 @@ _ENTRIES = (
         straightforward="",
         options=("application.execution.first_chunk",),
         reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
+        adaptive=True,
     ),
 )
 

@@ -62,7 +62,7 @@ from mlsim.workload.named import NamedColumns, number_words, other_directives
 from mlsim.workload.rates import Rates
 from mlsim.workload.request_columns import is_request, read_asked
 
-__all__ = ["BatsimLog", "read_batsim", "write_batsim"]
+__all__ = ["BatsimLog", "check_jobs", "read_batsim", "write_batsim"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -321,3 +321,19 @@ def _nb_res(columns: NamedColumns, header: Header) -> int:
         if isinstance(value, str) and value.isascii() and value.isdecimal():
             return int(value)
     return int(np.max(_numeric(columns["processors"]), initial=1))
+
+
+def check_jobs(log: LogBlock, source: Path) -> None:
+    """Refuse jobs that Batsim cannot express."""
+    processors = np.maximum(log.requested_processors, log.allocated_processors)
+    for what, missing in (
+        ("submit time", log.submit_time < 0),
+        ("run time", log.run_time < 0),
+        ("number of processors", processors < 1),
+    ):
+        if missing.any():
+            job = int(log.job_id[np.argmax(missing)])
+            raise InputError(
+                f"{source}: jobs without {what}: {int(missing.sum())}; the first is job {job}\n"
+                f"  Batsim needs it; give --clean to write what a simulation would get of the log"
+            )

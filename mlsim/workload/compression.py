@@ -20,7 +20,7 @@ import zstandard
 from mlsim._files import expanded, most_held, named, open_file, reason_of
 from mlsim.errors import InputError
 
-__all__ = ["compressed_writer", "compression_of", "read_chunks", "read_whole"]
+__all__ = ["SUFFIXES", "compressed_writer", "compression_of", "read_chunks", "read_whole"]
 
 _READ_BYTES = 1 << 17  # compressed; typical logs grow about eightfold
 _PLAIN_BYTES = 1 << 20
@@ -116,6 +116,9 @@ _FORMATS = (
         *(_zstandard_decompressor, _zstandard_steps, _zstandard_writer),
     ),
 )
+
+SUFFIXES = tuple(known.suffix for known in _FORMATS)
+"""Of compressed files."""
 _FOREIGN = {b"\x1f\x9d": "compress (.Z)", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7-Zip"}
 _ERRORS: tuple[type[Exception], ...] = (
     zlib.error,

@@ -7,23 +7,21 @@ first job submitted at time 0. A log is held in memory as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
-from mlsim.errors import InputError, OutputError
+from mlsim.errors import OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import CODED, Field
-from mlsim.workload.formats import LogReader, format_of
+from mlsim.workload.formats import FORMATS, Format, LogReader, format_of, format_of_name
 from mlsim.workload.header import Header, is_directive
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES
-from mlsim.workload.named import NamedColumns, log_of, named_columns
+from mlsim.workload.named import log_of, named_columns
 from mlsim.workload.names import directives_of, listed_names, names_of
 from mlsim.workload.rates import Rates
 from mlsim.workload.source import AS_LOGGED, open_workload
@@ -32,13 +30,6 @@ from mlsim.workload.swf_writer import write_swf
 
 __all__ = ["Conversion", "convert", "format_of_name"]
 
-_SUFFIXES = {
-    ".swf": WorkloadFormat.SWF,
-    ".csv": WorkloadFormat.CSV,
-    ".parquet": WorkloadFormat.PARQUET,
-    ".json": WorkloadFormat.BATSIM,
-}
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
 _LOOP = ("loop_iterations", "loop_limit")
 _MADE_BY_READING = ("ignored_columns", "request_columns")
@@ -67,14 +58,6 @@ class Conversion:
     jobs: int
     left_out: list[str]
     notes: dict[str, int]
-
-
-def format_of_name(path: Path) -> WorkloadFormat | None:
-    """Return the format that a file's suffix stands for, compression aside; None if it stands for none."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
-        suffixes.pop()
-    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
 def convert(
@@ -115,18 +98,18 @@ def convert(
         workload = open_workload(config, source, _ANY_SIZE, AS_LOGGED, rates)
         log = log_of(JobBlock.concatenate(list(workload.blocks())))
         header, notes = _shifted(workload.header, workload.origin), workload.notes
-    elif found is WorkloadFormat.SWF and to is WorkloadFormat.SWF:
+    elif FORMATS[found].write is None and FORMATS[to].write is None:  # further fields stay as they are
         header, block = read_swf(source, lenient=config.lenient, extras=True)
         log, notes, extras = LogBlock.from_columns(block.columns), {}, block.extras
     else:
         reader = LogReader(source, found, lenient=config.lenient, rates=rates)
         log = LogBlock.concatenate(list(reader.blocks()))
         header, notes = reader.header, {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
-    left_out = _left_out(log, header, to)
-    if to is WorkloadFormat.SWF:
+    left_out = _left_out(log, header, FORMATS[to])
+    if FORMATS[to].write is None:
         _write_swf(target, log, header, extras)
     else:
-        _write_named(target, log, header, to, source)
+        _write_named(target, log, header, FORMATS[to], source)
     return Conversion(found, to, len(log), left_out, notes)
 
 
@@ -141,9 +124,9 @@ def _shifted(header: Header, origin: float) -> Header:
     return header | {"UnixStartTime": str(int(start) + int(origin))}
 
 
-def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
+def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
-    if to is WorkloadFormat.SWF:
+    if to.write is None:
         lost = [name for name in (*_LOOP, "qos") if np.any(getattr(log, name) != -1)]
         lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())
@@ -158,7 +141,7 @@ def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
         for field in fields(LogBlock)
         if field.name not in held and np.any(getattr(log, field.name) != -1)
     ]
-    return lost + (["header"] if to is WorkloadFormat.CSV and _directives(header) else [])
+    return lost + (["header"] if not to.keeps_header and _directives(header) else [])
 
 
 def _directives(header: Header) -> Header:
@@ -176,52 +159,18 @@ def _write_swf(path: Path, log: LogBlock, header: Header, extras: list[tuple[str
     write_swf(path, lines, columns, extras)
 
 
-def _write_named(path: Path, log: LogBlock, header: Header, to: WorkloadFormat, source: Path) -> None:
+def _write_named(path: Path, log: LogBlock, header: Header, to: Format, source: Path) -> None:
+    assert to.write is not None
     # Where the header stays, so do the codes to which it has the names.
-    columns = named_columns(log, header, all_names=to is WorkloadFormat.CSV)
-    if to is WorkloadFormat.BATSIM:
-        _check_for_batsim(log, source)
-    write = _writer(to)
+    columns = named_columns(log, header, all_names=not to.keeps_header)
+    if to.check is not None:
+        to.check(log, source)
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as raw, compressed_writer(path, raw) as packed:
-            write(packed, columns, header)
+            to.write(packed, columns, header)
         partial.replace(path)
     except OSError as err:
         raise OutputError(f"{path}: cannot be written: {err.strerror or err}") from err
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _writer(to: WorkloadFormat) -> Callable[[IO[bytes], NamedColumns, Header], None]:
-    # Each brings polars, which takes long to import.
-    if to is WorkloadFormat.PARQUET:
-        from mlsim.workload.parquet import write_parquet
-
-        return write_parquet
-    if to is WorkloadFormat.BATSIM:
-        from mlsim.workload.batsim import write_batsim
-
-        return write_batsim
-    from mlsim.workload.csv_writer import csv_of_columns
-
-    def write_csv(file: IO[bytes], columns: NamedColumns, _: Header) -> None:
-        file.write(csv_of_columns(columns).encode())
-
-    return write_csv
-
-
-def _check_for_batsim(log: LogBlock, source: Path) -> None:
-    """Refuse jobs that Batsim has no way to say."""
-    processors = np.maximum(log.requested_processors, log.allocated_processors)
-    for what, missing in (
-        ("submit time", log.submit_time < 0),
-        ("run time", log.run_time < 0),
-        ("number of processors", processors < 1),
-    ):
-        if missing.any():
-            job = int(log.job_id[np.argmax(missing)])
-            raise InputError(
-                f"{source}: jobs without {what}: {int(missing.sum())}; the first is job {job}\n"
-                f"  Batsim needs it; give --clean to write what a simulation would get of the log"
-            )

@@ -2,27 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from mlsim.scenario import WorkloadFormat
-from mlsim.workload.compression import read_chunks
+from mlsim.workload.compression import SUFFIXES, read_chunks
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.swf import SwfReader
 
 if TYPE_CHECKING:
-    from mlsim.workload.batsim import BatsimLog
-    from mlsim.workload.csv import CsvLog
-    from mlsim.workload.parquet import ParquetLog
+    from mlsim.workload.named import NamedColumns
     from mlsim.workload.rates import Rates
 
-__all__ = ["LogReader", "format_of"]
+__all__ = ["FORMATS", "Format", "LogReader", "format_of", "format_of_name"]
 
 _BLOCK_JOBS = 16_384
 _LONGEST_LINE = 1 << 20
-_PARQUET_MAGIC = b"PAR1"
+
+
+class _WholeLog(Protocol):
+    """A log in memory: its jobs in the order of the file, its header, broken jobs skipped."""
+
+    @property
+    def jobs(self) -> LogBlock: ...
+    @property
+    def header(self) -> Header: ...
+    @property
+    def broken_lines(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of workloads: how it is recognized, read and written.
+
+    Attributes
+    ----------
+    word, suffix
+        Its name in scenarios; the suffix of its files, compression aside.
+    begins
+        Whether the first bytes of a file, decompressed and without blanks, are of this format.
+    read
+        Reads a log as a whole (path, rates, whether lenient); None for SWF, which is read piece by piece.
+    write
+        Writes columns with names, and the header; None for SWF, which has numbered fields and directives.
+    keeps_header
+        Whether a file holds the header, and codes with it; otherwise columns hold the names of codes.
+    check
+        Refuses jobs that the format cannot express (jobs, file they come from).
+    """
+
+    word: WorkloadFormat
+    suffix: str
+    begins: Callable[[bytes], bool]
+    read: Callable[[Path, Rates | None, bool], _WholeLog] | None = None
+    write: Callable[[IO[bytes], NamedColumns, Header], None] | None = None
+    keeps_header: bool = True
+    check: Callable[[LogBlock, Path], None] | None = None
+
+
+# What reads and writes other formats than SWF brings polars, which takes long to import.
+
+
+def _read_parquet(path: Path, _: Rates | None, lenient: bool) -> _WholeLog:
+    from mlsim.workload.parquet import read_parquet
+
+    return read_parquet(path, lenient=lenient)
+
+
+def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
+    from mlsim.workload.parquet import write_parquet
+
+    write_parquet(file, columns, header)
+
+
+def _read_batsim(path: Path, rates: Rates | None, lenient: bool) -> _WholeLog:
+    from mlsim.workload.batsim import read_batsim
+
+    return read_batsim(path, rates, lenient=lenient)
+
+
+def _write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
+    from mlsim.workload.batsim import write_batsim
+
+    write_batsim(file, columns, header)
+
+
+def _check_batsim(log: LogBlock, source: Path) -> None:
+    from mlsim.workload.batsim import check_jobs
+
+    check_jobs(log, source)
+
+
+def _read_csv(path: Path, _: Rates | None, lenient: bool) -> _WholeLog:
+    from mlsim.workload.csv import read_csv
+
+    return read_csv(path, lenient=lenient)
+
+
+def _write_csv(file: IO[bytes], columns: NamedColumns, _: Header) -> None:
+    from mlsim.workload.csv_writer import csv_of_columns
+
+    file.write(csv_of_columns(columns).encode())
+
+
+def _names_columns(head: bytes) -> bool:
+    """Whether a first line has a comma and starts neither with a number nor with a semicolon."""
+    line = head.partition(b"\n")[0]
+    return b"," in line and not line.startswith(b";") and line[:1] not in b"+-.0123456789"
+
+
+FORMATS = {
+    known.word: known
+    for known in (
+        Format(
+            WorkloadFormat.PARQUET,
+            ".parquet",
+            lambda head: head.startswith(b"PAR1"),
+            _read_parquet,
+            _write_parquet,
+        ),
+        Format(
+            WorkloadFormat.BATSIM,
+            ".json",
+            lambda head: head.startswith(b"{"),
+            _read_batsim,
+            _write_batsim,
+            check=_check_batsim,
+        ),
+        Format(WorkloadFormat.CSV, ".csv", _names_columns, _read_csv, _write_csv, keeps_header=False),
+        Format(WorkloadFormat.SWF, ".swf", lambda _: True),
+    )
+}
+"""All formats, in the order in which they are looked for: what is none of the others is taken for SWF."""
 
 
 def format_of(path: str | Path) -> WorkloadFormat:
@@ -42,13 +156,15 @@ def format_of(path: str | Path) -> WorkloadFormat:
         head = (head + chunk).removeprefix(b"\xef\xbb\xbf").lstrip()
         if b"\n" in head or len(head) > _LONGEST_LINE:
             break
-    if head.startswith(_PARQUET_MAGIC):
-        return WorkloadFormat.PARQUET
-    if head.startswith(b"{"):
-        return WorkloadFormat.BATSIM
-    line = head.partition(b"\n")[0]
-    names_columns = b"," in line and not line.startswith(b";") and line[:1] not in b"+-.0123456789"
-    return WorkloadFormat.CSV if names_columns else WorkloadFormat.SWF
+    return next(known.word for known in FORMATS.values() if known.begins(head))
+
+
+def format_of_name(path: Path) -> WorkloadFormat | None:
+    """Return the format that a file's suffix stands for, compression aside; None if it stands for none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in SUFFIXES:
+        suffixes.pop()
+    return next((known.word for known in FORMATS.values() if suffixes[-1:] == [known.suffix]), None)
 
 
 class LogReader:
@@ -78,14 +194,14 @@ class LogReader:
         self.header: Header = {}
         self.broken_lines = 0
         self.jobs = 0
-        self._format = format_of(path) if log_format is WorkloadFormat.AUTO else log_format
+        self._format = FORMATS[format_of(path) if log_format is WorkloadFormat.AUTO else log_format]
         self._lenient = lenient
         self._rates = rates
 
     @property
     def streams(self) -> bool:
         """Whether the log is read piece by piece; otherwise it is in memory as a whole while it is read."""
-        return self._format is WorkloadFormat.SWF
+        return self._format.read is None
 
     def blocks(self) -> Iterator[LogBlock]:
         """Yield the jobs in the order of the log, at most 16,384 at a time.
@@ -95,7 +211,7 @@ class LogReader:
         InputError
             The file cannot be read, or a line is broken and `lenient` is false.
         """
-        for block in self._swf() if self.streams else self._whole():
+        for block in self._swf() if self._format.read is None else self._whole(self._format.read):
             self.jobs += len(block)
             yield block
 
@@ -107,24 +223,10 @@ class LogReader:
             yield LogBlock.from_columns(block.columns)
         self.broken_lines = reader.broken_lines
 
-    def _whole(self) -> Iterator[LogBlock]:
+    def _whole(self, read: Callable[[Path, Rates | None, bool], _WholeLog]) -> Iterator[LogBlock]:
         """Read a format that is held in memory as a whole."""
-        log = self._read()
+        log = read(self.path, self._rates, self._lenient)
         self.header = log.header
         self.broken_lines = log.broken_lines
         for first in range(0, len(log.jobs), _BLOCK_JOBS):
             yield log.jobs.rows(slice(first, first + _BLOCK_JOBS))
-
-    def _read(self) -> CsvLog | ParquetLog | BatsimLog:
-        # Each brings polars, which takes long to import.
-        if self._format is WorkloadFormat.PARQUET:
-            from mlsim.workload.parquet import read_parquet
-
-            return read_parquet(self.path, lenient=self._lenient)
-        if self._format is WorkloadFormat.BATSIM:
-            from mlsim.workload.batsim import read_batsim
-
-            return read_batsim(self.path, self._rates, lenient=self._lenient)
-        from mlsim.workload.csv import read_csv
-
-        return read_csv(self.path, lenient=self._lenient)

@@ -32,6 +32,7 @@ from mlsim.application.techniques.increasing import default_batches
 from mlsim.application.techniques.weighting import learn_chunk
 from mlsim.errors import InputError
 from mlsim.scenario import ParametersConfig, Technique, options
+from mlsim.scenario.loop import levels
 from mlsim.scenario.loop.techniques import READERS
 from tests.reference import techniques as reference
 
@@ -446,3 +447,9 @@ def test_later_chunks_count_for_more_in_weights() -> None:
     for seconds in (2.0, 4.0):
         learn_chunk(measured, sums, weights, 0, 4, seconds)
     assert sums[RATE, 1] == 1.2
+
+
+def test_techniques_that_learn_are_the_same_to_scenarios_and_to_the_catalogue():
+    assert {str(word) for word in levels._LEARNING} == {
+        name for name, entry in TECHNIQUES.items() if entry.adaptive
+    }

@@ -107,6 +107,10 @@ AWF_D = TECHNIQUES["AWF-D"].code
 AWF_E = TECHNIQUES["AWF-E"].code
 AF = TECHNIQUES["AF"].code
 
+_CONSTANT = tuple(entry.code for entry in TECHNIQUES.values() if entry.constant)
+_ADAPTIVE = tuple(entry.code for entry in TECHNIQUES.values() if entry.adaptive)
+_COUNTING_OVERHEAD = tuple(entry.code for entry in TECHNIQUES.values() if entry.counts_overhead)
+
 # Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk. SLOPE: by
 # what it changes. PREVIOUS: the size of the batch. BATCH, LEFT: FAC's batch and what is left at its start.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS = range(12)
@@ -126,13 +130,13 @@ def needs_remaining(code: int) -> bool:
 @kernel
 def is_adaptive(code: int) -> bool:
     """Whether a technique learns within a loop, by :func:`learn`."""
-    return AWF_B <= code <= AF
+    return code in _ADAPTIVE
 
 
 @kernel
 def counts_overhead(code: int) -> bool:
     """Whether a technique learns from the time between the request for a chunk and its end."""
-    return code in (AWF_D, AWF_E)
+    return code in _COUNTING_OVERHEAD
 
 
 @kernel
@@ -165,7 +169,7 @@ def reset_rule(
     rule[ITERATIONS] = n
     rule[PES] = p
     rule[MIN_CHUNK] = min_chunk
-    rule[CONSTANT] = 1 if code <= MFSC else 0
+    rule[CONSTANT] = 1 if code in _CONSTANT else 0
     if code == STATIC:
         rule[SIZE] = static_size(n, p)
     elif code == SS:
@@ -323,7 +327,7 @@ def recursive_size(
         if i % p == 0:
             rule[PREVIOUS] = factoring_size(i // p, remaining, p, reals[VARIATION])
         size = int(rule[PREVIOUS])
-    elif code in (FAC2, WF) or AWF <= code < AF:
+    elif code in (FAC2, WF, AWF, AWF_B, AWF_C, AWF_D, AWF_E):
         rule[PREVIOUS] = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
         size = int(rule[PREVIOUS])
         if code != FAC2:

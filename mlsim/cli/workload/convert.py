@@ -136,7 +136,8 @@ def _problem(detail: Any) -> str:
 def _format(to: str | None, target: Path) -> WorkloadFormat:
     from mlsim.errors import InputError
     from mlsim.scenario import WorkloadFormat
-    from mlsim.workload.convert import format_of_name
+    from mlsim.workload.compression import SUFFIXES
+    from mlsim.workload.formats import FORMATS, format_of_name
 
     formats = [word for word in WorkloadFormat if word is not WorkloadFormat.AUTO]
     if to is not None:
@@ -148,7 +149,8 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
     if by_name is None:
         raise InputError(
             f"{target}: its suffix names no format; give --to with one of {', '.join(formats)}, "
-            "or a suffix: .swf, .csv, .parquet, .json, each also with .gz, .bz2, .xz or .zst behind it"
+            f"or a suffix: {', '.join(FORMATS[word].suffix for word in formats)}, each also with "
+            f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} behind it"
         )
     return by_name
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from mlsim.scenario.words.word import Word
 
 __all__ = [
@@ -125,26 +127,36 @@ class Contiguity(Word):
 
 
 class Dispatcher(Word):
-    """What decides which jobs start, and on which nodes."""
+    """What decides which jobs start, and on which nodes.
+
+    Attributes
+    ----------
+    solves
+        Whether it plans by constraint programming.
+    """
+
+    solves: bool
+
+    def __new__(cls, word: str, solves: bool = False) -> Self:
+        """Make a word that says whether it stands for a dispatcher that plans."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.solves = solves
+        return member
 
     QUEUE = "queue"
     REJECT = "reject"
     PRB = "prb"
-    CP = "cp"
-    HCP19 = "hcp19"
-    PCP19 = "pcp19"
-    PCP4 = "pcp4"
-    PCP21 = "pcp21"
-    PCP21S = "pcp21s"
-    HCP1 = "hcp1"
-    HCP2 = "hcp2"
-    PCP1 = "pcp1"
-    PCP2 = "pcp2"
-
-    @property
-    def solves(self) -> bool:
-        """Whether it plans by constraint programming."""
-        return self not in (Dispatcher.QUEUE, Dispatcher.REJECT, Dispatcher.PRB)
+    CP = "cp", True
+    HCP19 = "hcp19", True
+    PCP19 = "pcp19", True
+    PCP4 = "pcp4", True
+    PCP21 = "pcp21", True
+    PCP21S = "pcp21s", True
+    HCP1 = "hcp1", True
+    HCP2 = "hcp2", True
+    PCP1 = "pcp1", True
+    PCP2 = "pcp2", True
 
 
 class PlanGoal(Word):
