@@ -23,7 +23,7 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import LEAVE_EARLY, TWO_LEVELS, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
@@ -90,6 +90,7 @@ from mlsim.scenario.words import (
 
 __all__ = [
     "CORES",
+    "LEAVE_EARLY",
     "MEMORY",
     "PLUGIN_KEYS",
     "REPLAY_NEEDS",
