@@ -255,7 +255,7 @@ class StraightforwardRule:
         self._sizes: list[int] = []
         self._first = self._stop = 0
         # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
-        self.size = self._known if 2 * p <= _SIZES_AHEAD and not self._is_user else self._calculated
+        self.size = self._known if 2 * p <= _SIZES_AHEAD and choice.code < USER else self._calculated
 
     def _known(self, step: int) -> int:
         """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
