@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mlsim.experiment.schemas import schema_of
-from mlsim.scenario import Policy, Predictor, Word, dotted_keys, words
+from mlsim.scenario import Policy, Predictor, Word, dotted_keys, dump, loads, words
 from mlsim.scenario.files.source import parse_text
 from mlsim.scenario.values.kinds import WordKind
 
@@ -186,3 +186,11 @@ def test_the_command_prints_each() -> None:
         CliRunner().invoke(app, ["schema"]).stdout
         == CliRunner().invoke(app, ["schema", "--for", "scenario"]).stdout
     )
+
+
+def test_usual_names_of_the_field_stand_for_the_words() -> None:
+    text = "platform: {nodes: [{name: n, count: 1, cores: 1}]}\nworkload: {path: log.swf}\n"
+    usual = loads(text + "batch: {backfill: first-fit, ties: Batched, on_overrun: terminate}\n")
+    plain = loads(text + "batch: {backfill: greedy, ties: drained, on_overrun: kill}\n")
+    assert usual == plain
+    assert dump(usual) == dump(plain)

@@ -237,19 +237,25 @@ class WordKind(Kind[W]):
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        same = [f"{alias} = {word}" for alias, word in self.words.aliases().items()]
+        same = [f"{alias} = {word}" for alias, word in self._aliases.items()]
         return ", ".join(self.choices) + (f" ({', '.join(same)})" if same else "")
+
+    @property
+    def _aliases(self) -> dict[str, str]:
+        """Other spellings of the words that are accepted."""
+        accepted = set(self.choices)
+        return {alias: word for alias, word in self.words.aliases().items() if word in accepted}
 
     def parse(self, value: object) -> W:
         """Read a word, its alias, or the enum's member."""
-        text = value if isinstance(value, str) else ""
+        text, main = value if isinstance(value, str) else "", ", ".join(self.choices)
         try:
             word = self.words(text)
         except ValueError as error:
-            meant = nearest(text, [*self.choices, *self.words.aliases()])
-            raise ValueError(f"{shown(value)} is not known;{meant} allowed: {self.allowed}") from error
+            meant = nearest(text, [*self.choices, *self._aliases])
+            raise ValueError(f"{shown(value)} is not known;{meant} allowed: {main}") from error
         if word not in self.choices:
-            raise ValueError(f"{shown(value)} makes no sense here; allowed: {self.allowed}")
+            raise ValueError(f"{shown(value)} makes no sense here; allowed: {main}")
         return word
 
     def show(self, value: W) -> str:
@@ -258,7 +264,7 @@ class WordKind(Kind[W]):
 
     def json(self) -> dict[str, Any]:
         """Give the JSON schema: editors offer the words; any case passes."""
-        words = [*(word.value for word in self.choices), *self.words.aliases()]
+        words = [*(word.value for word in self.choices), *self._aliases]
         any_case = "|".join("".join(map(_both_cases, word)) for word in words)
         return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({any_case})$"}]}
 

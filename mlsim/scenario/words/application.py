@@ -43,6 +43,11 @@ class CostProfile(Word):
     MANDELBROT = "mandelbrot"
     PSIA = "psia"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return other names of distributions."""
+        return {"gaussian": "normal", "log-normal": "lognormal"}
+
 
 class Calibration(Word):
     """Whether iteration costs are scaled to what the log says."""
@@ -113,6 +118,16 @@ class ExecutionModel(Word):
     MPI_OPENMP = "mpi+openmp"
     STEAL = "steal"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return the models in full words."""
+        return {
+            "centralized": "cca",
+            "distributed": "dca",
+            "hierarchical-master-worker": "hmw",
+            "hierarchical": "hdca",
+        }
+
 
 class MasterRole(Word):
     """Whether a master executes iterations itself."""
@@ -127,9 +142,19 @@ class LockOrder(Word):
     FIFO = "fifo"
     POLLING = "polling"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return ticket, as locks in order of arrival are called."""
+        return {"ticket": "fifo"}
+
 
 class ServiceOrder(Word):
     """Which waiting request the coordinator serves first."""
 
     FIFO = "fifo"
     LOWEST_RANK = "lowest-rank"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return fcfs: first come, first served."""
+        return {"fcfs": "fifo"}

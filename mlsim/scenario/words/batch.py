@@ -62,6 +62,11 @@ class Backfill(Word):
     EASY = "easy"
     CONSERVATIVE = "conservative"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return names of the literature: first-fit backfilling, and aggressive backfilling for EASY."""
+        return {"first-fit": "greedy", "aggressive": "easy"}
+
 
 class EasyRule(Word):
     """Whose meaning of EASY: the literature's, or that of a published simulator."""
@@ -92,6 +97,11 @@ class TieOrder(Word):
     DRAINED = "drained"
     PER_EVENT = "per-event"
     ENDS_FIRST = "ends-first"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what orders amount to: one pass for all events of a time, or a pass for each."""
+        return {"batched": "drained", "immediate": "per-event"}
 
 
 class Engine(Word):
@@ -172,6 +182,11 @@ class OverrunRule(Word):
 
     EXTEND = "extend"
     KILL = "kill"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what the rules do, in the words of resource managers."""
+        return {"terminate": "kill", "continue": "extend"}
 
 
 class Predictor(Word):

@@ -24,3 +24,8 @@ class FailureRule(Word):
     DIE = "die"
     RESTART = "restart"
     RESUME = "resume"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what Slurm and checkpointing libraries call it."""
+        return {"fail": "die", "requeue": "restart", "checkpoint": "resume"}

@@ -24,6 +24,11 @@ class Mapping(Word):
     NODE = "node"
     PACKED = "packed"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what packed means: nodes are not shared."""
+        return {"whole-nodes": "packed"}
+
 
 class MemorySource(Word):
     """Where the memory that a unit asks for comes from."""
@@ -38,6 +43,11 @@ class EstimateSource(Word):
 
     REQUEST = "request"
     ACTUAL = "actual"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what the user asked, and an estimate without error."""
+        return {"walltime": "request", "perfect": "actual"}
 
 
 class CleaningRule(Word):
