@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mlsim._files import expanded, is_file, named
 from mlsim.batch.view import WaitingJobs
 from mlsim.errors import InputError, user_code_error
-from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word, user_function
+from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, Predictor, user_function
 from mlsim.scenario.files.code import read_code
 
 __all__ = [
@@ -116,7 +116,7 @@ def check_plugins(config: BatchConfig, execute: bool) -> None:
     """
     for family in FAMILIES:
         name = getattr(config, family)
-        if isinstance(name, Word):
+        if isinstance(name, Choice):
             continue
         if execute:
             make_plugin(family, name)

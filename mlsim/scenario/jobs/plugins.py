@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from mlsim.scenario.loop.techniques import user_function
+from mlsim.scenario.values.field_types import ChoiceType, FieldType
 from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.kinds import Kind, WordKind
-from mlsim.scenario.words import Allocator, Dispatcher, Policy, Predictor, Word
+from mlsim.scenario.words import Allocator, Choice, Dispatcher, Policy, Predictor
 
 __all__ = ["AllocatorName", "DispatcherName", "PluginKind", "PolicyName", "PredictorName", "installed_names"]
 
@@ -21,7 +21,7 @@ def installed_names(group: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class PluginKind(Kind[str]):
+class PluginKind(FieldType[str]):
     """A word of a catalogue, a class in a file, or an entry point of an installed package.
 
     Attributes
@@ -32,13 +32,13 @@ class PluginKind(Kind[str]):
         The group of entry points.
     """
 
-    words: type[Word]
+    words: type[Choice]
     group: str
 
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        return f"{WordKind(self.words).allowed}; ./file.py:Name; an entry point of {self.group}"
+        return f"{ChoiceType(self.words).allowed}; ./file.py:Name; an entry point of {self.group}"
 
     def parse(self, value: object) -> str:
         """Read the name; those of the catalogue in upper or lower case."""
@@ -55,12 +55,12 @@ class PluginKind(Kind[str]):
             raise ValueError(f"{shown(value)} is not known;{meant} allowed: {self.allowed}") from error
 
     def show(self, value: str) -> object:
-        """Give the name as a text."""
+        """Return the name as a text."""
         return str(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema: editors offer the words, and what is installed."""
-        words = WordKind(self.words).json()["anyOf"]
+        """Return the JSON schema: editors offer the words, and what is installed."""
+        words = ChoiceType(self.words).json()["anyOf"]
         installed = installed_names(self.group)
         others = [{"enum": list(installed)}] if installed else []
         return {"anyOf": [*words, *others, {"type": "string", "pattern": r"\.py:"}]}

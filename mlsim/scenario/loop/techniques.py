@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Seconds
+from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, Whole
 from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.kinds import Kind, Number, Whole, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Growth, Statistics, Technique, WeightSource
 
 __all__ = [
@@ -68,13 +68,13 @@ def _is_known(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class TechniqueKind(Kind[str]):
+class TechniqueKind(FieldType[str]):
     """A technique, or two with a + between: of the catalogue, or a function in a file."""
 
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        return f"{WordKind(Technique).allowed}; ./file.py:function; X+Y between and inside nodes"
+        return f"{ChoiceType(Technique).allowed}; ./file.py:function; X+Y between and inside nodes"
 
     def parse(self, value: object) -> str:
         """Read the names; those of the catalogue in upper or lower case."""
@@ -96,12 +96,12 @@ class TechniqueKind(Kind[str]):
             raise ValueError(f"{shown(name)} is not known;{meant} allowed: {self.allowed}") from error
 
     def show(self, value: str) -> object:
-        """Give the names as a text."""
+        """Return the names as a text."""
         return str(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema: editors offer the words."""
-        words = WordKind(Technique).json()["anyOf"]
+        """Return the JSON schema: editors offer the words."""
+        words = ChoiceType(Technique).json()["anyOf"]
         return {"anyOf": [*words, {"type": "string", "pattern": r"\+|\.py:"}]}
 
 
@@ -109,7 +109,7 @@ TechniqueName = Annotated[str, TechniqueKind()]
 
 
 @dataclass(frozen=True)
-class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
+class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
     """Where the weights of the PEs come from, or the weights themselves."""
 
     @property
@@ -125,20 +125,20 @@ class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
             except ValueError as error:
                 raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
         try:
-            return WordKind(WeightSource).parse(value)
+            return ChoiceType(WeightSource).parse(value)
         except ValueError as error:
             raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
 
     def show(self, value: WeightSource | tuple[float, ...]) -> object:
-        """Give the word or the list."""
+        """Return the word or the list."""
         return value.value if isinstance(value, WeightSource) else list(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         number = Number(0, low_belongs=False).json()
         return {
             "anyOf": [
-                *WordKind(WeightSource).json()["anyOf"],
+                *ChoiceType(WeightSource).json()["anyOf"],
                 {"type": "array", "items": number, "minItems": 1},
             ]
         }
@@ -147,7 +147,7 @@ class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
 class ParametersConfig(Section):
     """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
 
-    statistics: Annotated[Statistics, WordKind(Statistics)] = Field(
+    statistics: Annotated[Statistics, ChoiceType(Statistics)] = Field(
         Statistics.GIVEN,
         description="Where FSC, TAP and FAC know the iteration times from: given (keys sigma and mu) or "
         "profiled (mean and standard deviation of each loop's own costs, as if it had been measured before).",
@@ -178,7 +178,7 @@ class ParametersConfig(Section):
         description="Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form "
         "(Philip and Das 1997).",
     )
-    growth: Annotated[Growth, WordKind(Growth)] = Field(
+    growth: Annotated[Growth, ChoiceType(Growth)] = Field(
         Growth.CONVERGING,
         description="How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy "
         "2021, Eq. 4.7) or geometric (1.5 times in every batch; Eq. 2.11).",
@@ -252,7 +252,7 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
                 yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
 
 
-def broken_parameters(technique: str, parameters: ParametersConfig) -> Iterator[BrokenRule]:
+def broken_parameters(technique: str, parameters: ParametersConfig) -> Iterator[Violation]:
     """Name them as rules of the section ``application``."""
     for key, message in lacking_parameters(technique, parameters):
-        yield BrokenRule(f"parameters.{key}", message, ("technique", "parameters.statistics"))
+        yield Violation(f"parameters.{key}", message, ("technique", "parameters.statistics"))
