@@ -21,7 +21,7 @@ __all__ = ["new_files"]
 
 @contextmanager
 def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Give names to write files under, which take their own names when the block has ended well.
+    """Yield temporary names to write files under, which get their own names when the block has ended well.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def _hidden(path: Path, token: str) -> Path:
 
 
 def _names(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Give the names that the files may get, in order: their own, then numbered ones."""
+    """Return the names that the files may get, in order: their own, then numbered ones."""
     yield list(paths)
     for number in count(1):
         yield [path.with_name(f"{path.stem}-{number:03d}{path.suffix}") for path in paths]
 
 
 def _take(partial: Sequence[Path], names: Sequence[Path]) -> bool:
-    """Give the files their names, all or none; whether nobody has them."""
+    """Rename the files, all or none; return whether the names were free."""
     done: list[Path] = []
     try:
         for source, path in zip(partial, names, strict=True):
@@ -92,7 +92,7 @@ def _take(partial: Sequence[Path], names: Sequence[Path]) -> bool:
 
 
 def _link(source: Path, path: Path) -> None:
-    """Give a file a second name that nobody has."""
+    """Link a file under a second name, which must be free."""
     try:
         os.link(source, path)
     except FileExistsError:

@@ -66,7 +66,7 @@ class _Stream(io.TextIOWrapper):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Let everything from now on go nowhere, what is in the buffers as well."""
+        """Discard all further output, and what is in the buffers."""
         self.failure = self.failure or error
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())

@@ -54,7 +54,7 @@ def _gantt_name(picture: PictureSpec, labels: Mapping[str, str]) -> str:
 
 
 def picture_files(study: BatchStudy, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
-    """Give what each entry of a study draws: the names of the files."""
+    """Return what each entry of a study draws: the names of the files."""
     for picture in study.pictures:
         if picture.kind == "gantt":
             shown = [point for point in points if picture.shows(point.labels)]
@@ -92,7 +92,7 @@ def draw_pictures(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> No
 def _pictures(
     study: BatchStudy, picture: PictureSpec, rows: Sequence[Labelled]
 ) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
-    """Give the runs of each picture of one entry, and the labels that they have in common."""
+    """Return the runs of each picture of one entry, and the labels that they have in common."""
     inside = {picture.lines, picture.panels, picture.along}
     if picture.kind == "metric":
         inside.add(study.repetitions or "")
@@ -174,7 +174,7 @@ def _metric(
     title = picture.metric or next(iter(study.metrics))
 
     def points(part: Sequence[RunRow]) -> Points:
-        """Give the mean of the runs at each place."""
+        """Return the mean of the runs at each place."""
         values: dict[str, list[float]] = {}
         for row in part:
             value = ratios.get(labels_of(row), math.nan) if picture.relative else row.metrics[title]
@@ -188,7 +188,7 @@ def _metric(
 
 
 def _numbers(labels: Sequence[str]) -> list[float]:
-    """Give places along an axis: the labels themselves where all are numbers."""
+    """Return places along an axis: the labels themselves where all are numbers."""
     try:
         numbers = [float(label) for label in labels]
     except ValueError:

@@ -146,7 +146,7 @@ class RunRow:
 
 
 def is_batch_study(path: str | Path) -> bool:
-    """Tell whether a study is one of whole runs, and not of loops alone.
+    """Return whether a study is one of whole runs, and not of loops alone.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def _words_of(point: Point) -> str:
 
 
 def _overrides(content: Mapping[str, Any], point: Point, file: Path) -> dict[str, object]:
-    """Give the keys of one run: those of all, with its labels put in, and those of its labels."""
+    """Return the keys of one run: those of all, with its labels put in, and those of its labels."""
     common = content.get("set", {})
     if not isinstance(common, dict):
         raise InputError(f"{file}: set: {common!r}; allowed: a mapping of keys to values")

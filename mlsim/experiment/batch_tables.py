@@ -41,12 +41,12 @@ def batch_tables(study: BatchStudy, rows: Sequence[RunRow]) -> dict[str, Table]:
 
 
 def labels_of(row: RunRow) -> Labels:
-    """Give the labels of a run, in order of the axes."""
+    """Return the labels of a run, in order of the axes."""
     return tuple(row.labels.values())
 
 
 def _found(study: BatchStudy, title: str) -> dict[Labels, float]:
-    """Give what others found of one metric."""
+    """Return what others found of one metric."""
     return {labels: values[title] for labels, values in study.reference.items() if title in values}
 
 

@@ -62,7 +62,7 @@ class NextFree:
     name: str
 
     def numbered(self) -> Iterator[Path]:
-        """Give the paths, in order."""
+        """Return the paths, in order."""
         return (self.parent / f"{self.name}-{number:03d}" for number in count(1))
 
 
@@ -100,7 +100,7 @@ class Place:
             self.missing[path.relative_to(self.partial).as_posix()] = kind + reason
 
     def keep(self, *, manifest: bool = True) -> None:
-        """Let the directory take its name: all is written.
+        """Rename the directory to its final name: all is written.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Place:
 
 
 def _renamed(partial: Path, path: Path) -> bool:
-    """Give a directory its name; whether nobody has it."""
+    """Rename a directory; return whether the name was free."""
     if os.path.lexists(path):
         return False
     try:
@@ -373,7 +373,7 @@ def _begin(out: Path | NextFree, done: bool) -> tuple[Path, Path]:
 
 
 def _candidates(out: Path | NextFree) -> Iterator[tuple[Path, str]]:
-    """Give the names that a directory may get, in order, each with what stands for it in a hidden name."""
+    """Return the names that a directory may get, in order, each with what stands for it in a hidden name."""
     if isinstance(out, Path):
         yield out, _short(out.name)
         return

@@ -173,7 +173,7 @@ def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
 
 
 def choices(techniques: Sequence[str], models: Sequence[str]) -> list[dict[str, object]]:
-    """Give the overrides of every pair of a technique and an execution model; no names: as it is.
+    """Return the overrides of every pair of a technique and an execution model; no names: as it is.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def _write_together(place: Place, results: list[LoopResult], curves: list[Curve]
 
 
 def summary(loops: Sequence[LoopResult]) -> dict[str, Any]:
-    """Give the content of ``summary.json``: versioned, and what each loop's facts are."""
+    """Return the content of ``summary.json``: versioned, and what each loop's facts are."""
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario": loops[0].scenario.name,

@@ -98,7 +98,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of Python, of mlsim and of what it stands on; "unknown" of what does not say."""
+    """Return the versions of Python, of mlsim and of what it stands on; "unknown" of what does not say."""
     found = {"python": platform.python_version(), "mlsim": __version__}
     return found | {name: _version(name) for name in _LIBRARIES}
 
@@ -124,7 +124,7 @@ def _draw(place: Place, directory: Path, result: Result) -> None:
 
 
 def _tidy(records: Records) -> None:
-    """Give back the memory that the last step took and the next one does not need."""
+    """Release the memory that the last step took and the next one does not need."""
     let_go_of_table(records.jobs)
     let_go_of_table(records.occupancy)
     give_back()

@@ -76,7 +76,7 @@ class Study:
     timelines: Sequence[Mapping[str, Any]]
 
     def drawn(self, point: Point) -> bool:
-        """Tell whether the PEs of a combination are drawn."""
+        """Return whether the PEs of a combination are drawn."""
         return any(matches(point.labels, entry) for entry in self.timelines)
 
 

@@ -10,14 +10,14 @@ from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis
 from mlsim.scenario.files.source import parse_text
+from mlsim.scenario.values.field_types import Text
 from mlsim.scenario.values.hints import nearest
-from mlsim.scenario.values.kinds import Text
 
 __all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
 
 
 def file_of(path: str | Path) -> Path:
-    """Give the study file that a path means: itself, or ``study.yaml`` in a directory."""
+    """Return the study file that a path means: itself, or ``study.yaml`` in a directory."""
     place = expanded(path)
     return place / "study.yaml" if is_directory(place) else place
 
@@ -96,7 +96,7 @@ def entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, A
 
 
 def one_of(word: object, allowed: Sequence[str], place: str) -> str:
-    """Give a word that is among those allowed.
+    """Check that a word is among those allowed, and return it.
 
     Raises
     ------

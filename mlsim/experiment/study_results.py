@@ -96,7 +96,7 @@ def _draw_bars(path: Path, study: Study, rows: Sequence[StudyRow]) -> None:
 
 
 def _panel(title: str, rows: Sequence[StudyRow], columns: str, along: Sequence[str]) -> Panel:
-    """Give one panel; ``along`` is the axis of its groups, or nothing where only the columns vary."""
+    """Return one panel; ``along`` is the axis of its groups, or nothing where only the columns vary."""
     from mlsim.analysis.plots import Panel
 
     def group(row: StudyRow) -> str:

@@ -73,7 +73,7 @@ def _meet(comm: MPI.Intracomm, patience: Patience) -> None:
 
 
 def _timed(action: Callable[[], object], rounds: int) -> float:
-    """Give the median of ten batches, per call."""
+    """Return the median of ten batches, per call."""
     times = []
     for _ in range(10):
         begin = time.perf_counter()
@@ -84,7 +84,7 @@ def _timed(action: Callable[[], object], rounds: int) -> float:
 
 
 def _ping_pong(comm: MPI.Intracomm, other: int, patience: Patience, size: int, rounds: int) -> float:
-    """Give the round trip between rank 0 and another: the longest of the quickest quarter.
+    """Return the round trip between rank 0 and another: the longest of the quickest quarter.
 
     Slower ones are those in which another process had the core.
     """
@@ -104,7 +104,7 @@ def _ping_pong(comm: MPI.Intracomm, other: int, patience: Patience, size: int, r
 
 
 def _noticed(comm: MPI.Intracomm, other: int, patience: Patience) -> float:
-    """Give how long after a message was sent a rank knows of it that waits as the library does.
+    """Return how long after a message was sent a rank knows of it that waits as the library does.
 
     Half the round trip in which both pause before they answer, without the pauses.
     """

@@ -38,7 +38,7 @@ class Launcher:
     environment: dict[str, str] = field(default_factory=dict)
 
     def with_ranks(self, ranks: int) -> Launcher:
-        """Give the command for so many ranks."""
+        """Return the command for so many ranks."""
         return Launcher(self.name, (*self.words, "-n", str(ranks)), self.environment)
 
 
@@ -75,7 +75,7 @@ def _recognized(path: str) -> Launcher | None:
 
 
 def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
-    """Give the launcher that the user asks for, or the first one found with so many ranks.
+    """Return the launcher that the user asks for, or the first one found with so many ranks.
 
     Parameters
     ----------

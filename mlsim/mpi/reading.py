@@ -110,7 +110,7 @@ def _within(key: str, section: str) -> bool:
 
 
 def _is_read(key: str, read: Iterable[str]) -> bool:
-    """Tell whether a key is read; the name of a group is part of writing the group."""
+    """Return whether a key is read; the name of a group is part of writing the group."""
     return any(_within(key, name) for name in (*read, "platform.nodes.N.name", "application.model"))
 
 
@@ -168,7 +168,7 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 def scenario_options(scenario: Scenario) -> dict[str, Any]:
-    """Give the options of a :class:`LoopScheduler` that a scenario's loop means.
+    """Return the options of a :class:`LoopScheduler` that a scenario's loop means.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
 
 
 def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
-    """Give the options of a scenario's loop under a model, but for technique, model, delay and nodes.
+    """Return the options of a scenario's loop under a model, but for technique, model, delay and nodes.
 
     Raises
     ------

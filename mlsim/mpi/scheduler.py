@@ -92,7 +92,7 @@ class LoopScheduler:
         self._report: LoopReport | None = None
         self._records: Records | None = None
         self._requests: Requests | None = None
-        self._iterated = self._left_early = False
+        self._iterated = False
         self._closed = True
         self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
 
@@ -256,7 +256,6 @@ class LoopScheduler:
 
     def _leave_early(self, chunk: tuple[int, int, int], requested: float, start: float) -> None:
         """Note a chunk that the body left with ``break``; counts as executed."""
-        self._left_early = True
         end = _now()
         self._notes.add(chunk, requested, start, end, end - start)
 
@@ -340,7 +339,7 @@ class LoopScheduler:
         self._patience.until(request.Test)
 
     def report(self) -> LoopReport:
-        """Give what the loop took on this rank, and on rank 0 the whole of it; after the ``with`` block.
+        """Return what the loop took on this rank, and on rank 0 the whole of it; after the ``with`` block.
 
         Raises
         ------
@@ -391,7 +390,7 @@ class _History:
         self.iterations, self.seconds = np.zeros(p), np.zeros(p)
 
     def copy(self) -> _History:
-        """Give one that can be added to."""
+        """Return a copy that can be added to."""
         other = _History(len(self.seconds))
         other.steps = self.steps
         other.iterations, other.seconds = self.iterations.copy(), self.seconds.copy()
@@ -404,7 +403,7 @@ class _History:
         self.seconds += self.steps * told.busy
 
     def weights(self, first: Any) -> Any:
-        """Give the weights that follow; ``first`` where nothing is known."""
+        """Return the weights that follow; ``first`` where nothing is known."""
         from mlsim.application.timesteps import learned_weights
 
         return learned_weights(first, self.seconds, self.iterations)

@@ -104,7 +104,7 @@ def _check_suffix(out: Path | None) -> None:
 
 
 def _scenario_beside(out: Path) -> Path:
-    """Give the file's name with .yaml in place of .csv and the suffix of a compression."""
+    """Return the file's name with .yaml in place of .csv and the suffix of a compression."""
     return out.with_name(out.name[: out.name.rindex(".csv")] + ".yaml")
 
 

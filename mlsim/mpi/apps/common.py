@@ -175,7 +175,7 @@ def _tell(loop: LoopScheduler, application: Application, result: bytes, argument
 
 
 def facts(loop: LoopTotals) -> dict[str, Any]:
-    """Give a loop's numbers as JSON can hold them."""
+    """Return a loop's numbers as JSON can hold them."""
     plain = {name: getattr(loop, name) for name in LoopTotals.__dataclass_fields__}
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
 

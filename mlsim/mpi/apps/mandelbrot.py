@@ -54,7 +54,7 @@ class Mandelbrot(Application):
             first = stop
 
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Give the counts of all pixels."""
+        """Return the counts of all pixels."""
         return summed(comm, self.counts)
 
     def expected(self) -> bytes:

@@ -59,7 +59,7 @@ class Psia(Application):
         self._make(self._position, self._normal, first, image.width, image.bin_size, cosine, part)
 
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Give all images."""
+        """Return all images."""
         return summed(comm, self.images)
 
     def expected(self) -> bytes:

@@ -58,11 +58,11 @@ class Synthetic(Application):
         self._excess += time.perf_counter() - begin - seconds
 
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Give how often each iteration was executed."""
+        """Return how often each iteration was executed."""
         return summed(comm, self.executed)
 
     def expected(self) -> bytes:
-        """Give once for each."""
+        """Return an array of ones, one for each iteration."""
         return np.ones(self.n, np.int64).tobytes()
 
 

@@ -68,10 +68,10 @@ class Notes:
         self._times.extend((requested, start, end))
 
     def totals(self) -> Floats:
-        """Give one number for each of ``COLUMNS``."""
+        """Return one number for each of ``COLUMNS``."""
         return np.array([getattr(self, name) for name in COLUMNS], np.float64)
 
     def rows(self) -> tuple[NDArray[np.int64], Floats]:
-        """Give first, size, step, and requested, start, end of every chunk: int64[n, 3] and float64[n, 3]."""
+        """Return first, size, step (int64[n, 3]) and requested, start, end (float64[n, 3]) of every chunk."""
         numbers = np.frombuffer(self._numbers or b"", np.int64).reshape(-1, 3)
         return numbers, np.frombuffer(self._times or b"", np.float64).reshape(-1, 3)

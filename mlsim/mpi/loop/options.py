@@ -14,7 +14,8 @@ from mlsim.errors import InputError
 from mlsim.mpi.transport.waiting import WaitStyle
 from mlsim.scenario import ParametersConfig, lacking_parameters, split_technique
 from mlsim.scenario.loop.levels import wrong_levels
-from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder, Word
+from mlsim.scenario.words import Choice as Keyword
+from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder
 
 __all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
 
@@ -98,7 +99,7 @@ class LoopOptions:
     wait: WaitStyle = "auto"
 
     def checked(self) -> LoopOptions:
-        """Give the options with every word in its usual spelling.
+        """Return the options with every word in its usual spelling.
 
         Raises
         ------
@@ -147,13 +148,13 @@ class LoopOptions:
         return self.master == MasterRole.DEDICATED
 
     def fingerprint(self) -> bytes:
-        """Give eight bytes that differ if anything differs; they must be the same on all ranks."""
+        """Return eight bytes that differ if anything differs; they must be the same on all ranks."""
         words = repr(self).replace("array(", "").encode()
         return hashlib.blake2b(words, digest_size=8).digest()
 
 
 def parameters_of(options: LoopOptions) -> ParametersConfig:
-    """Give what techniques are told, as a scenario has it.
+    """Return what techniques are told, as a scenario has it.
 
     Raises
     ------
@@ -202,7 +203,7 @@ def _whole(name: str, value: object, low: int, high: int) -> None:
         raise InputError(f"{name}: {value!r}; allowed: whole numbers from {low} to {top}")
 
 
-def _word(name: str, value: str, words: type[Word]) -> str:
+def _word(name: str, value: str, words: type[Keyword]) -> str:
     try:
         return words(value).value
     except ValueError as error:

@@ -51,13 +51,13 @@ class Talk:
         self._sizes.append(size)
 
     def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Give when requests were sent and received, answers sent, and pieces begun."""
+        """Return when requests were sent and received, answers sent, and pieces begun."""
         columns = (self._sent, self._received, self._answered, self._begun)
         sent, received, answered, begun = map(np.array, columns)
         return sent, received, answered, begun
 
     def numbers(self) -> tuple[Ints, Ints, Ints]:
-        """Give whom requests came from, whom answers went to, and the iterations of pieces."""
+        """Return whom requests came from, whom answers went to, and the iterations of pieces."""
         who, whom, sizes = (np.array(column, np.int64) for column in (self._who, self._whom, self._sizes))
         return who, whom, sizes
 

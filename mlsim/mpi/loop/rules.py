@@ -111,7 +111,7 @@ class RuleState:
 
     @staticmethod
     def words(p: int, learns: bool) -> int:
-        """Tell how long the block is."""
+        """Return the length of the block."""
         columns = p if learns else 1
         return 4 + _RULE + 1 + p + _ROWS * columns + 4 * _width(columns)
 
@@ -178,7 +178,7 @@ class RecursiveRule:
         return int(size)
 
     def learn(self, pe: int, done: Done | Floats, share: float = 1.0) -> None:
-        """Let the technique know of a chunk that was executed, of whose seconds ``share`` counts."""
+        """Update the technique with an executed chunk, of whose seconds ``share`` counts."""
         state, code = self.state, self.choice.code
         size, seconds, waited, squares, pieces = done
         learn_done(
@@ -196,7 +196,7 @@ class RecursiveRule:
         )
 
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
-        """Give what takes chunks for a PE from a block that travels, of which the rule's state is a part.
+        """Return what takes chunks for a PE from a block that travels, of which the rule's state is a part.
 
         Parameters
         ----------
@@ -275,17 +275,17 @@ class StraightforwardRule:
 
 
 def needs_lock(choice: Choice) -> bool:
-    """Tell whether a technique holds the lock from reading what is left to assigning."""
+    """Return whether a technique holds the lock from reading what is left to assigning."""
     return needs_remaining(choice.code)
 
 
 def learns(choice: Choice) -> bool:
-    """Tell whether a technique learns from executed chunks."""
+    """Return whether a technique learns from executed chunks."""
     return is_adaptive(choice.code)
 
 
 def is_static(choice: Choice) -> bool:
-    """Tell whether chunk j belongs to PE j."""
+    """Return whether chunk j belongs to PE j."""
     return choice.code == STATIC
 
 

@@ -36,9 +36,9 @@ class DistributedModel(Model):
         return chunk
 
     def serve(self) -> None:
-        """Let MPI answer others' accesses, where the network does not by itself."""
+        """Progress others' RMA accesses, where the network does not by itself."""
         self.setting.layout.comm.Iprobe()
 
     def free(self) -> None:
-        """Give the window back."""
+        """Free the window."""
         self._queue.free()

@@ -95,10 +95,10 @@ class HierarchicalModel(Model):
         publish_node(self._own, known, self._node)
 
     def serve(self) -> None:
-        """Let MPI answer others' accesses, where the network does not by itself."""
+        """Progress others' RMA accesses, where the network does not by itself."""
         self.setting.layout.comm.Iprobe()
 
     def free(self) -> None:
-        """Give the windows back."""
+        """Free the windows."""
         self._queue.free()
         self.setting.context.put_back(self._shared)

@@ -77,7 +77,7 @@ class HierarchicalMasterModel(Model):
         return True
 
     def leave(self) -> None:
-        """Tell the master; masters serve to the end."""
+        """Notify the master; masters serve to the end."""
         self._note_told()
         if self._worker is not None:
             self._worker.leave(DONE)
@@ -122,7 +122,7 @@ class _GlobalMaster:
         self._to_tell.difference_update(self._node_of[rank] for rank in self._desk.left())
 
     def take(self, node: int, numbers: Floats) -> Chunk | None:
-        """Give a node a chunk, once known what it has measured."""
+        """Assign a chunk to a node, once its measurements are known."""
         if self._learns:
             own = RuleState(numbers.view(np.int64), self._nodes, True)
             publish_node(own, self._queue.state, node)
@@ -169,7 +169,7 @@ class _LocalMaster:
         return not self._to_tell and (self._top is None or self._top.told_all)
 
     def leave(self) -> None:
-        """Tell the global master, when nobody of the node takes chunks any more, though there may be some."""
+        """Notify the global master when no rank of the node takes chunks any more."""
         if self._top is None and not self._exhausted:
             self._upwards.leave(len(self._numbers))
 
@@ -206,7 +206,7 @@ class _LocalMaster:
         self._inner.refill(size, self._pes, self._node, self._refills)
 
     def _learn_waiting(self) -> None:
-        """Let both techniques know of the chunks that the ranks executed whose requests wait."""
+        """Update both techniques with the chunks executed by the ranks whose requests wait."""
         for rank, done in self._desk.waiting:
             self._learn(rank, done)
 

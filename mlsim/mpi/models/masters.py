@@ -94,7 +94,7 @@ class Desk:
         self._comm.Send(self._reply, rank, self._tag + _REPLY)
 
     def left(self) -> list[int]:
-        """Give, once, the ranks that left their loop early."""
+        """Return, once, the ranks that left their loop early."""
         left, self._left = self._left, []
         return left
 
@@ -124,17 +124,17 @@ class Worker:
         return self._pending is not None
 
     def has_reply(self) -> bool:
-        """Tell whether the reply is there."""
+        """Return whether the reply has arrived."""
         return self._pending is not None and bool(self._pending.Test())
 
     def reply(self) -> Chunk | None:
-        """Give the chunk that came; None: there are no more."""
+        """Return the chunk that came; None: there are no more."""
         self._pending = None
         first, size, step = self._got.tolist()
         return (first, size, step) if size else None
 
     def leave(self, words: int) -> None:
-        """Say that no more requests will come."""
+        """Notify the master that no more requests will come."""
         self._comm.Send(np.full(words, _LEAVES), self._master, self._tag + _REQUEST)
 
 
@@ -257,7 +257,7 @@ class CentralizedModel(Model):
             self._to_tell.discard(rank)
 
     def leave(self) -> None:
-        """Tell the master; the master serves to the end."""
+        """Notify the master; the master serves to the end."""
         self._note_told()
         if self._worker is not None:
             self._worker.leave(DONE)

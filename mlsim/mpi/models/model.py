@@ -88,7 +88,7 @@ class Model(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Give windows back; all ranks must call this."""
+        """Free the windows; collective."""
 
     def _note_told(self) -> None:
         """Note that this rank knows that there is no more work."""
@@ -96,7 +96,7 @@ class Model(ABC):
 
 
 def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
-    """Give the weights of the nodes, and those of the ranks of each node scaled to their number.
+    """Return the weights of the nodes, and those of the ranks of each node scaled to their number.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class StepQueue:
         self._context = setting.context
 
     def free(self) -> None:
-        """Give the window back."""
+        """Free the window."""
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
@@ -102,7 +102,7 @@ class RelayQueue:
             self._relay.begin()
 
     def free(self) -> None:
-        """Give the window back."""
+        """Free the window."""
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
@@ -163,7 +163,7 @@ class LockedQueue:
         self._context = setting.context
 
     def free(self) -> None:
-        """Give the window back."""
+        """Free the window."""
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.

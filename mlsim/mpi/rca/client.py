@@ -29,7 +29,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
 
 
 def job_identifier() -> str:
-    """Give the job's identifier: that of ``MLSIM_RCA_JOB``, or Slurm's or PBS's; else the user's process."""
+    """Return the job's identifier: of ``MLSIM_RCA_JOB``, or Slurm's or PBS's; else the user's process."""
     for name in ("MLSIM_RCA_JOB", "SLURM_JOB_ID", "PBS_JOBID"):
         if value := os.environ.get(name):
             return value

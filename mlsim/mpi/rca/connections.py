@@ -64,7 +64,7 @@ class Connections:
         self._of: Counter[str] = Counter()
 
     def add(self, connection: Connection) -> None:
-        """Let one in; where there are too many, the oldest silent one gives way.
+        """Admit a connection; where there are too many, close the oldest silent one.
 
         It is one of the same address if that has too many, else one of the address that has most.
 

@@ -74,7 +74,7 @@ class LimitedLog:
         return self._windows[kind].left_out if kind in self._windows else 0
 
     def close(self) -> None:
-        """Tell of what was counted last."""
+        """Log what was counted last."""
         for kind in self._windows:
             self._tell_left_out(kind)
 

@@ -43,6 +43,6 @@ class Reporter:
         return f"{host}/{layout.node}"
 
     def free(self) -> None:
-        """Give the window back."""
+        """Free the window."""
         if self._window is not None:
             self._context.put_back(self._window)

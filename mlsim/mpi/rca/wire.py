@@ -193,5 +193,5 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def now() -> float:
-    """Give the wall-clock time, in s since 1970."""
+    """Return the wall-clock time, in s since 1970."""
     return time.time()

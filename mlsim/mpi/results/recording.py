@@ -98,7 +98,7 @@ def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
 
 
 def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
-    """Give the loop as the simulator does; waiting that is neither work nor overhead is idle time."""
+    """Return the loop as the simulator does; waiting that is neither work nor overhead is idle time."""
     p = len(order)
     busy, overhead, told = totals.busy[order], totals.overhead[order], totals.told[order]
     return LoopOutcome(
@@ -128,7 +128,7 @@ def _nodes(layout: Layout, names: list[str]) -> Nodes:
 
 
 def _job(end: float, ranks: int) -> Jobs:
-    """Give the row of a job that ran from 0 to ``end`` on all ranks."""
+    """Return the row of a job that ran from 0 to ``end`` on all ranks."""
     unknown = np.full(1, -1, np.int64)
     time, number = np.array([end]), np.array([ranks])
     return Jobs(

@@ -39,7 +39,7 @@ class Clock:
         self._second = _measure(self._layout)
 
     def aligned(self, readings: Floats) -> Floats:
-        """Give rank 0's readings at the same moments, in s."""
+        """Return rank 0's readings at the same moments, in s."""
         (begin, before), (end, after) = self._first, self._second
         if before == after or end <= begin:
             return readings - before
@@ -54,7 +54,7 @@ class Clock:
 
 
 def _measure(layout: Layout) -> tuple[float, float]:
-    """Give a reading of this machine's clock, and by how much it is ahead of rank 0's then."""
+    """Return a reading of this machine's clock, and by how much it is ahead of rank 0's then."""
     comm, result = layout.comm, (now(), 0.0)
     others = [rank for rank in np.unique(layout.machines).tolist() if rank != layout.machines[0]]
     if not others:

@@ -71,6 +71,6 @@ class Layout:
         return counts
 
     def free(self) -> None:
-        """Give the communicators back; all ranks must call this."""
+        """Free the communicators; collective."""
         for comm in (self.local, self.machine, self.comm):
             comm.Free()

@@ -95,7 +95,7 @@ class Relay:
     draw = ask
 
     def has_turn(self, ticket: int) -> bool:
-        """Tell whether the block is that of a ticket."""
+        """Return whether the block is that of a ticket."""
         return is_turn(self.block, ticket)
 
     def wait(self, ticket: int, tries: int) -> None:
@@ -139,7 +139,7 @@ class SharedRelay:
         self.block = self.memory[1:]
 
     def begin(self) -> None:
-        """Let others see the block, on one rank, before anybody asks; its turn is 0, as it was cleared."""
+        """Publish the block, on one rank, before any request; its turn is 0, as it was cleared."""
         self._window.sync()
 
     def ask(self) -> int:
@@ -151,7 +151,7 @@ class SharedRelay:
         return draw_ticket(self.memory)
 
     def has_turn(self, ticket: int) -> bool:
-        """Tell whether it is the turn of a ticket."""
+        """Return whether a ticket is being served."""
         return is_turn_shared(self.memory, ticket)
 
     def wait(self, ticket: int, tries: int) -> None:

@@ -99,11 +99,11 @@ class Window:
         self._win.Flush(self._holder)
 
     def sync(self) -> None:
-        """Let direct reads and writes of this process and of others see each other."""
+        """Synchronize direct reads and writes of this process with those of others."""
         self._win.Sync()
 
     def free(self) -> None:
-        """Give the memory back; all ranks must call this."""
+        """Free the memory; collective."""
         self._win.Unlock_all()
         self._win.Free()
 
@@ -135,7 +135,7 @@ class Lock(Protocol):
         """Wait until it is this rank's."""
 
     def release(self) -> None:
-        """Give it to the next one."""
+        """Pass the lock on to the next one."""
 
 
 class TicketLock:

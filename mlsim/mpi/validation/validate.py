@@ -158,7 +158,7 @@ def _execute(
 def _options(
     pair: Pair, ranks_per_node: int | None, options: Callable[[str], dict[str, Any]] | None
 ) -> LoopOptions:
-    """Give all options of a loop, checked."""
+    """Return all options of a loop, checked."""
     more = {} if options is None else options(pair.model)
     try:
         return LoopOptions(

@@ -22,7 +22,7 @@ _LEARNING = (Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E,
 
 
 def wrong_levels(technique: str, model: ExecutionModel, nowait: bool) -> Iterator[str]:
-    """Say why a model cannot run a technique, or two as X+Y.
+    """Yield why a model cannot run a technique, or two as X+Y.
 
     Examples
     --------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mlsim.scenario.words.word import Word
+from mlsim.scenario.words.choice import Choice
 
 __all__ = ["FailureRule", "Topology"]
 
 
-class Topology(Word):
+class Topology(Choice):
     """How the nodes are connected."""
 
     FULLY_CONNECTED = "fully-connected"
@@ -18,7 +18,7 @@ class Topology(Word):
     EDGE_LIST = "edge-list"
 
 
-class FailureRule(Word):
+class FailureRule(Choice):
     """What becomes of a job when a node it holds fails."""
 
     DIE = "die"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mlsim.scenario.words.word import Word
+from mlsim.scenario.words.choice import Choice
 
 __all__ = ["CleaningRule", "EstimateSource", "Mapping", "MemorySource", "WorkloadFormat"]
 
 
-class WorkloadFormat(Word):
+class WorkloadFormat(Choice):
     """How the file of jobs is written."""
 
     AUTO = "auto"
@@ -17,7 +17,7 @@ class WorkloadFormat(Word):
     BATSIM = "batsim"
 
 
-class Mapping(Word):
+class Mapping(Choice):
     """What a processor of the log is on the machine: a core, a node, or a share of whole nodes."""
 
     CORE = "core"
@@ -30,7 +30,7 @@ class Mapping(Word):
         return {"whole-nodes": "packed"}
 
 
-class MemorySource(Word):
+class MemorySource(Choice):
     """Where the memory that a unit asks for comes from."""
 
     NONE = "none"
@@ -38,7 +38,7 @@ class MemorySource(Word):
     USED = "used"
 
 
-class EstimateSource(Word):
+class EstimateSource(Choice):
     """Where the run time that the dispatcher sees comes from."""
 
     REQUEST = "request"
@@ -50,7 +50,7 @@ class EstimateSource(Word):
         return {"walltime": "request", "perfect": "actual"}
 
 
-class CleaningRule(Word):
+class CleaningRule(Choice):
     """What happens to a job that meets a cleaning rule."""
 
     KEEP = "keep"

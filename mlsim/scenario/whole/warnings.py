@@ -18,11 +18,11 @@ from mlsim.scenario.words import (
     Technique,
 )
 
-__all__ = ["remarks"]
+__all__ = ["warnings_of"]
 
 
-def remarks(scenario: Scenario) -> list[str]:
-    """Say which keys were set and have no effect, one line each.
+def warnings_of(scenario: Scenario) -> list[str]:
+    """Return warnings on keys that were set and have no effect, one line each.
 
     They are no errors, so that one file can serve to compare policies, techniques and models; a key set to
     its default is not named.
@@ -31,7 +31,7 @@ def remarks(scenario: Scenario) -> list[str]:
     --------
     >>> from mlsim.scenario import from_mapping
     >>> nodes = [{"name": "n", "count": 1, "cores": 1}]
-    >>> remarks(from_mapping({"platform": {"nodes": nodes}, "workload": {"path": "log.swf"},
+    >>> warnings_of(from_mapping({"platform": {"nodes": nodes}, "workload": {"path": "log.swf"},
     ...                       "batch": {"deadline_factor": 3}}))
     ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
     """
