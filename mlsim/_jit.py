@@ -35,6 +35,7 @@ __all__ = [
     "c_function",
     "compile_seconds",
     "fetch_add",
+    "inlined",
     "inner_kernel",
     "kernel",
     "load_acquire",
@@ -204,6 +205,14 @@ def inner_kernel(function: F) -> F:
     return kernel(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
+def inlined(function: F) -> F:
+    """Compile a kernel that becomes part of each kernel that calls it, so that the call costs nothing.
+
+    The state that such kernels share is best one named tuple of borrowed arrays, see :data:`borrowed`.
+    """
+    return kernel(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
 def _forgive_full_disk(compiled: Any) -> None:
     """Use a kernel that cannot be kept on disk all the same; numba would raise."""
     cache = compiled._cache
@@ -251,18 +260,31 @@ def c_function(result: Any, *parameters: Any) -> Callable[..., int]:
     return cast(Callable[..., int], _for_kernels(declare, _interpreted.c_function(str(result), names)))
 
 
+def _lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.BaseTuple):
+        kinds: list[Any] = list(kind.types)  # type: ignore[attr-defined]
+        values = [builder.extract_value(value, place) for place in range(len(kinds))]
+        items = [_lend(context, builder, item, part) for item, part in zip(kinds, values, strict=True)]
+        return context.make_tuple(builder, kind, items)
+    if not isinstance(kind, types.Array):
+        return value
+    view = context.make_array(kind)(context, builder, value)
+    view.meminfo = context.get_constant_null(types.voidptr)
+    return view._getvalue()
+
+
 def _borrowed(_typing: Any, array: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        view.meminfo = context.get_constant_null(types.voidptr)
-        return view._getvalue()
+        return _lend(context, builder, signature.args[0], arguments[0])
 
     return array(array), make
 
 
 borrowed: Callable[[Array], Array] = _for_kernels(_borrowed, _interpreted.borrowed)
-"""Return an array, inside a kernel, as one that is not reference-counted; its owner must outlive the call.
+"""Return an array, or all arrays of a tuple, as ones that are not reference-counted.
+
+The caller must go on owning it: what was lent has to be used once more when all is done.
 
 Kernels count the references to every array that they hand to each other, with atomic additions. Where
 many small kernels share many arrays, that costs more than their work; borrowed arrays are not counted.
@@ -323,7 +345,7 @@ fetch_add: Callable[[int, int], int] = _for_kernels(_fetch_add, _interpreted.ref
 
 
 def compile_seconds() -> float:
-    """Wall-clock seconds this process spent compiling kernels (0 when all came from the cache)."""
+    """Return the wall-clock seconds that this process spent compiling kernels (0: all from the cache)."""
     return _announcer.seconds
 
 

@@ -60,7 +60,7 @@ def test_what_no_kernel_reads_does_not(package: Path, name: str) -> None:
 
 def test_columns_of_the_batch_level_count() -> None:
     """Places of columns are constants in kernels; the module that names them has no kernel itself."""
-    columns = Path(_jit.__file__).parent / "batch" / "table.py"
+    columns = Path(_jit.__file__).parent / "batch" / "columns" / "table.py"
     found = set(_jit._made_of(Path(_jit.__file__).parent, "batch"))
     assert b"mlsim._jit" not in columns.read_bytes()
     assert columns in found

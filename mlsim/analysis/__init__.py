@@ -1,4 +1,4 @@
-"""From what happened to what it means: metrics, a summary, a report, pictures. Reads records only."""
+"""Metrics, summaries, reports and pictures of runs; reads records only."""
 
 from mlsim.analysis.loops import best_loop, loop_facts, loop_seconds, loop_table
 from mlsim.analysis.report import summary_table

@@ -1,4 +1,4 @@
-"""Runs against each other: their metrics side by side, their jobs in pairs, and what makes them differ."""
+"""Comparison of runs: metrics side by side, jobs in pairs, differences of their scenarios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from mlsim.analysis.words import brief, clock, number, share
+from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.record import Jobs
 from mlsim.record.derived import queued_since
 

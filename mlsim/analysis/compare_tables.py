@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.compare import COMPARED, TOLERANCE
-from mlsim.analysis.words import share
+from mlsim.analysis.formatting import share
 
 __all__ = ["comparison_table", "differences_table", "pairs_table"]
 
@@ -60,7 +60,7 @@ def comparison_table(
 def _side_by_side(
     labels: Sequence[str], metrics: Sequence[Mapping[str, Any]], first: int, tolerance: float
 ) -> Table:
-    """Values of some runs; those within the tolerance of the best of all runs are green and have a star."""
+    """Format values of some runs; those within the tolerance of the best of all are green with a star."""
     shown = slice(first, first + _BESIDE)
     table = _table("all runs", labels[shown])
     for metric in metrics:

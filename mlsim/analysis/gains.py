@@ -1,4 +1,4 @@
-"""What coordination changed: the same workload with and without RCA, job by job, and why."""
+"""Gains and losses by coordination: the same workload with and without RCA, job by job."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mlsim.analysis.formatting import clock, count, number, share
 from mlsim.analysis.metrics import makespan, utilization
 from mlsim.analysis.metrics.coordination import released_seconds
-from mlsim.analysis.words import clock, count, number, share
 from mlsim.record import Attempts, Jobs, Occupancy, Records
 from mlsim.record.derived import away_until, response_time, wait_time
 

@@ -1,4 +1,4 @@
-"""Loops that were simulated alone: what each gave, and several of them side by side."""
+"""Metrics of loops that were simulated alone, and several of them side by side."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from mlsim.analysis.formatting import duration, share
 from mlsim.analysis.metrics import coefficient_of_variation, max_over_mean, percent_imbalance
 from mlsim.analysis.summary import json_safe
-from mlsim.analysis.words import duration, share
 from mlsim.record import Records
 
 __all__ = ["best_loop", "loop_facts", "loop_seconds", "loop_table"]

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.analysis.metrics import CODED, SLOWDOWN_BINS
-from mlsim.analysis.words import brief, clock, number, share
 
 __all__ = ["breakdown_table", "metrics_table", "pass_time_table"]
 
@@ -27,7 +27,7 @@ _LONGEST_LABEL = 24
 
 
 def metrics_table(summary: Summary, by_class: pl.DataFrame, pass_times: pl.DataFrame) -> RenderableType:
-    """Lay out what a summary on one screen leaves out.
+    """Lay out the metrics that the summary on one screen omits.
 
     Parameters
     ----------

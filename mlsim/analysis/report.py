@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlsim.analysis.words import clock, count, duration, number, share
+from mlsim.analysis.formatting import clock, count, duration, number, share
 
 __all__ = ["accuracy_table", "summary_table"]
 
@@ -53,7 +53,7 @@ def _title(summary: Summary) -> Text:
 
 
 def _facts(facts: Mapping[str, str]) -> Table:
-    """Names and values, two columns."""
+    """Lay out names and values in two columns."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()

@@ -1,4 +1,4 @@
-"""PEs that leave a loop for a while, because their node has been given up."""
+"""Intervals in which PEs are not in a loop, because their node has been given up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 
 class Absence(NamedTuple):
-    """When PEs ask for no chunks; times in s from the loop's start.
+    """Intervals in which PEs request no chunks [s from the loop's start].
 
     A PE that would ask at a time in [begin, end) asks at ``end`` instead; where that is infinity it has
     left. What it has in hand, or has asked for before, it executes.

@@ -71,7 +71,7 @@ def _one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
 
 
 def _all_nodes(nodes: NodeSet, end: float) -> Occupancy:
-    """One row for each stretch of nodes with equally many cores."""
+    """Return one row for each run of neighbouring nodes with equally many cores."""
     first = np.flatnonzero(np.append(True, np.diff(nodes.cores) != 0))
     rows = len(first)
     return Occupancy(

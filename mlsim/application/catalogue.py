@@ -1,4 +1,4 @@
-"""What techniques, execution models and cost profiles there are, in plain strings.
+"""The techniques, execution models and cost profiles, in plain strings.
 
 This module holds no kernel, so that listing them costs nothing. Its codes are compiled into kernels:
 ``mlsim._jit`` takes the modules that name it as the sources of the kernels.
@@ -313,5 +313,11 @@ MODELS = (
         "schedule(static), (dynamic,1) or (guided,1), which is Y = STATIC, SS or GSS, and meet at a barrier "
         "after each, or not with nowait",
         "Eleliemy 2021, §5.3, Table 5.1",
+    ),
+    ModelEntry(
+        "steal",
+        "work stealing: every PE has an equal part of the loop, from whose front it takes chunks; who has "
+        "none left steals half of what the richest PE of its node has left, or else of another node",
+        "Hendler and Shavit 2002; Dinan et al. 2009; schedule(static_steal) of LLVM's OpenMP",
     ),
 )

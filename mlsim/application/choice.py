@@ -1,4 +1,4 @@
-"""From the name of a technique and the scenario's parameters to what the kernels take.
+"""Techniques by name, with the scenario's parameters, as kernels take them.
 
 Importing this loads no compiler; a technique of the user does once it is used.
 """
@@ -21,6 +21,7 @@ from mlsim.scenario import (
     Technique,
     WeightSource,
     lacking_parameters,
+    parameters_of,
     split_technique,
     user_function,
 )
@@ -159,7 +160,7 @@ def _code(name: str) -> tuple[int, int]:
         return TECHNIQUES[name].code, 0
     from mlsim.application.user_technique import compile_technique
 
-    compiled = compile_technique(*function)
+    compiled = compile_technique(*function, parameters_of(name))
     return (settings.USER if compiled.reads_remaining else settings.USER_BY_STEP), compiled.address
 
 

@@ -1,4 +1,4 @@
-"""Simulate one loop: check what comes in, run the kernel, shape what comes out.
+"""Simulate one loop: check the arguments, run the kernel, make the outcome.
 
 The kernels are imported inside functions: numba loads only where a loop is simulated.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
-    from mlsim.application.models.notes import PENotes, Rows
+    from mlsim.application.models.state import PEStats, Rows
     from mlsim.application.perturbation import Perturbation
 
 __all__ = ["LoopOutcome", "simulate"]
@@ -133,20 +133,26 @@ def simulate(
 
 def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:
     """Simulate one time step, from 0."""
-    notes = _new_notes(bound.p)
+    from mlsim.application.models.state import COUNTS, TIMES
+
+    stats = _new_stats(bound.p)
     # There are at most as many chunks as iterations; memory that is not written to costs nothing.
     room = bound.n if record and bound.n <= _LAZY_ROWS else 0
     filled = _new_rows(room, rows_since)
-    n_rows = bound.run(until, notes, filled)
+    n_rows = bound.run(until, stats, filled)
     if record and room < n_rows:
         filled = _new_rows(n_rows, rows_since)
-        bound.run(until, _new_notes(bound.p), filled)
+        bound.run(until, _new_stats(bound.p), filled)
     rows = _in_order(filled, n_rows) if record else None
+    columns: dict[str, Any] = {
+        **dict(zip(TIMES, stats.times, strict=True)),
+        **dict(zip(COUNTS, stats.counts, strict=True)),
+    }
     return LoopOutcome(
         iterations=bound.n,
-        steps=int(notes.chunks.sum()),
-        t_loop=float(notes.finish.max()),
-        **notes._asdict(),
+        steps=int(columns["chunks"].sum()),
+        t_loop=float(columns["finish"].max()),
+        **columns,
         rows=rows,
     )
 
@@ -158,24 +164,14 @@ def _column(values: Floats) -> Floats:
     return column
 
 
-def _new_notes(p: int) -> PENotes:
-    from mlsim.application.models.notes import PENotes
+def _new_stats(p: int) -> PEStats:
+    from mlsim.application.models.state import COUNTS, TIMES, PEStats
 
-    return PENotes(
-        finish=np.zeros(p),
-        told=np.zeros(p),
-        busy=np.zeros(p),
-        overhead=np.zeros(p),
-        idle=np.zeros(p),
-        last_start=np.zeros(p),
-        chunks=np.zeros(p, np.int64),
-        last_first=np.zeros(p, np.int64),
-        last_size=np.zeros(p, np.int64),
-    )
+    return PEStats(np.zeros((len(TIMES), p)), np.zeros((len(COUNTS), p), np.int64))
 
 
 def _new_rows(n: int, since: float) -> Rows:
-    from mlsim.application.models.notes import Rows
+    from mlsim.application.models.state import Rows
 
     return Rows(np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n)), since)
 

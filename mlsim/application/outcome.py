@@ -1,4 +1,4 @@
-"""What one simulated loop gave: per PE, and per chunk if asked for."""
+"""The outcome of one simulated loop: a value a PE, and a row a chunk if recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow-downs of the PEs during one loop, and how long work takes under them."""
+"""Slow-downs of the PEs during one loop, and the time that work takes under them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 
 class Perturbation(NamedTuple):
-    """By what the speed of each PE is multiplied, and when; times in s from the loop's start.
+    """Speed factors of each PE over time [s from the loop's start].
 
     Rows of a table hold the factors of one node each, or of no node; several PEs share a row.
 

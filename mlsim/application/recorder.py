@@ -31,7 +31,7 @@ _LOOP_COLUMNS = (
 
 
 class LoopRecorder:
-    """Takes over the outcomes of ended loops.
+    """Collects the outcomes of ended loops.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class LoopRecorder:
         self._chunks: list[tuple[float, int, Chunks]] = []
 
     def take(self, job: int, began: float, outcome: LoopOutcome) -> None:
-        """Note the loop of a job that began at ``began``."""
+        """Add the outcome of a job's loop, which started at ``began`` [s]."""
         self._loops.append(_loop_row(job, outcome))
         if self._keep_pes:
             self._pes.append((began, job, _pe_rows(job, began, outcome)))

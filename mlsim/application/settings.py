@@ -1,4 +1,4 @@
-"""What kernels are told of a technique: its code and a column of parameters.
+"""A technique as kernels take it: its code and a column of parameters.
 
 No kernel is here, so that importing this costs nothing; but the places in the column are compiled into
 kernels: ``mlsim._jit`` takes the modules that name it as the sources of the kernels.

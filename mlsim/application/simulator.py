@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.application.answers import AnswerPolicy
+from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
@@ -27,7 +27,7 @@ from mlsim.coordination import (
 )
 from mlsim.errors import InputError
 from mlsim.platform import Machine
-from mlsim.scenario import TWO_LEVELS, AnswerRule, ApplicationConfig
+from mlsim.scenario import LEAVE_EARLY, AnswerRule, ApplicationConfig
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
@@ -38,7 +38,7 @@ __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_NO = AnswerPolicy(AnswerRule.NEVER, 0.0)
+_NEVER_RELEASES = AnswerPolicy(AnswerRule.NEVER, 0.0)
 # Keeps the random numbers of loops apart from others that are keyed by seed and job.
 _STREAM = 0x7EC4
 _UNSIGNED = (1 << 64) - 1
@@ -46,7 +46,7 @@ _UNSIGNED = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """What an application needs to know of its job.
+    """The columns of a job that its application reads.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class LoopApplication:
         machine: Machine,
         record: bool,
         seed: int = 0,
-        answers: AnswerPolicy = _NO,
+        answers: AnswerPolicy = _NEVER_RELEASES,
         tells: bool = True,
     ) -> None:
         self.job = job
@@ -144,8 +144,8 @@ class LoopApplication:
         self._perturbation: Perturbation | None = None
         self._answers = answers
         self._tells = tells
-        self._left: dict[int, list[float]] = {}  # node -> when it left, when it came back, and so on
-        self._yields: list[NodeIdle] = []  # messages about nodes that have come back since
+        self._departures: dict[int, list[float]] = {}  # node -> when it left, when it came back, and so on
+        self._earlier_idle: list[NodeIdle] = []  # messages about nodes that have come back since
         self.outcome: LoopOutcome
         self.forecast = Forecast(0.0)
 
@@ -175,10 +175,10 @@ class LoopApplication:
         )
         self._speed = self._machine.speed[nodes.node][self.node_of_pe]
         self._latency = self._latencies()
-        self._look_ahead()
+        self._simulate_anew()
         return self.forecast
 
-    def exclude(self, at: float, request: ReleaseRequest) -> Answer:
+    def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes.
 
         A node given up gets no more chunks; what its PEs have in hand, or have asked for, they execute.
@@ -202,10 +202,10 @@ class LoopApplication:
         if self._answers.rule is AnswerRule.IDLE_ONLY:
             return self._offer_idle(at, request)
         offered = [message for message in self._last_idle() if message.time > at]
-        offered = [message for message in offered if self._may_leave(message.node)]
+        offered = [message for message in offered if self._can_leave(message.node)]
         for count in range(min(request.nodes, len(offered)), 0, -1):
             chosen = tuple(message.node for message in offered[:count])
-            free = self._without(chosen, at, request.deadline)
+            free = self._try_without(chosen, at, request.deadline)
             if free is not None:
                 return ReleaseAccepted(request.job, at, chosen, free)
         return ReleaseRejected(request.job, at, "it would take too long, or bring nothing")
@@ -221,25 +221,28 @@ class LoopApplication:
         nodes, free = tuple(message.node for message in idle), tuple(message.time for message in idle)
         return ReleaseAccepted(request.job, at, nodes, free)
 
-    def _may_leave(self, node: int) -> bool:
+    def _can_leave(self, node: int) -> bool:
         """Whether a node has work of its own to give up: not the first, and not one that has left."""
-        return bool(node != self._nodes.node[0]) and len(self._left.get(node, ())) % 2 == 0
+        return bool(node != self._nodes.node[0]) and len(self._departures.get(node, ())) % 2 == 0
 
-    def _without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
+    def _try_without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
         """Continue without some nodes, if the answer policy accepts it: when each is free [s]; else None."""
-        before = self.forecast, self.outcome, self._left
+        before = self.forecast, self.outcome, self._departures
         needed = {message.node: message.time for message in self._last_idle()}
-        self._left = {**self._left, **{node: [*self._left.get(node, []), at] for node in chosen}}
-        self._look_ahead()
+        self._departures = {
+            **self._departures,
+            **{node: [*self._departures.get(node, []), at] for node in chosen},
+        }
+        self._simulate_anew()
         free = {message.node: message.time for message in self._last_idle() if message.node in chosen}
         is_of_use = all(free[node] < needed[node] and free[node] <= deadline for node in chosen)
         old, new = before[0].end - self.began, self.forecast.end - self.began
-        if is_of_use and self._answers.agrees(old, new):
+        if is_of_use and self._answers.accepts(old, new):
             return tuple(free[node] for node in chosen)
-        self.forecast, self.outcome, self._left = before
+        self.forecast, self.outcome, self._departures = before
         return None
 
-    def disturb(self, at: float, change: Disturbance) -> Forecast:
+    def apply_change(self, at: float, change: Disturbance) -> Forecast:
         """Change the loop's future; what was executed until ``at`` stands.
 
         Parameters
@@ -256,9 +259,9 @@ class LoopApplication:
             Nodes that were told idle before stay so.
         """
         if isinstance(change, NodeReturned):
-            self._yields += [message for message in self._last_idle() if message.node == change.node]
-            self._left = {**self._left, change.node: [*self._left[change.node], at]}
-            self._look_ahead()
+            self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
+            self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
+            self._simulate_anew()
             return self.forecast
         told = tuple(message for message in self.forecast.idle if message.time <= at)
         self.outcome = self._simulate(until=at - self.began)
@@ -272,10 +275,10 @@ class LoopApplication:
         idle = sum(self.forecast.end - message.time for message in self._last_idle())
         return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
 
-    def _look_ahead(self) -> None:
+    def _simulate_anew(self) -> None:
         """Simulate the loop anew and make a forecast of it."""
         self.outcome = self._simulate_to_its_end()
-        idle = [*self._yields, *self._idle_nodes()] if self._tells else []
+        idle = [*self._earlier_idle, *self._idle_nodes()] if self._tells else []
         idle.sort(key=lambda message: message.time)
         self.forecast = Forecast(self.began + float(self.outcome.told.max()), tuple(idle))
 
@@ -286,11 +289,11 @@ class LoopApplication:
         return sorted(last.values(), key=lambda message: (message.time, place[message.node]))
 
     def _absence(self) -> Absence | None:
-        if not self._left:
+        if not self._departures:
             return None
         from mlsim.application.absence import absence_of
 
-        spans = [_spans(self._left.get(node, []), self.began) for node in self._nodes.node.tolist()]
+        spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
         return absence_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self) -> LoopOutcome:
@@ -340,7 +343,7 @@ class LoopApplication:
             raise InputError(f"job {self.job.job_id}: {error}") from error
 
     def _latencies(self) -> Floats:
-        """One-way message times between every PE and PE 0, which is master or coordinator."""
+        """Return one-way message times [s] between every PE and PE 0, the master or coordinator."""
         size = self._config.execution.message_size
         node = self._nodes.node
         times = self._machine.network.message_time(int(node[0]), node, size)[self.node_of_pe]
@@ -348,24 +351,24 @@ class LoopApplication:
         return times
 
     def _idle_times(self) -> Floats:
-        """When each node has run out of work, from the loop's start on.
+        """Return when each node has run out of work [s from the loop's start].
 
         A node whose PEs had been told so before it came back is idle as soon as it is there.
         """
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
         idle = np.maximum.reduceat(self.outcome.told, first_pe)
-        for k, node in enumerate(self._nodes.node.tolist() if self._left else ()):
-            turns = self._left.get(node, [])
+        for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
+            turns = self._departures.get(node, [])
             if len(turns) > 1:
                 idle[k] = max(idle[k], turns[len(turns) // 2 * 2 - 1] - self.began)
         return idle
 
     def _idle_nodes(self) -> tuple[NodeIdle, ...]:
-        """One message a node, in order of time; at equal times in the order of the nodes."""
+        """Return one message a node, in order of time; at equal times in the order of the nodes."""
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        if outcome.rows is None and (self._config.execution.model in TWO_LEVELS or self._left):
+        if outcome.rows is None and (self._config.execution.model in LEAVE_EARLY or self._departures):
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.prefix, self._speed, idle[order], self._perturbation)

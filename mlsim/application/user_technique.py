@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import json
 import operator
 import os
 import runpy
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mlsim._files import expanded, open_file, resolved
 from mlsim.errors import InputError, user_code_error
+from mlsim.plugins import check_parameters
 
 __all__ = ["CompiledTechnique", "compile_technique"]
 
@@ -37,7 +42,9 @@ class CompiledTechnique(NamedTuple):
     keep: Any
 
 
-def compile_technique(file: str, function: str) -> CompiledTechnique:
+def compile_technique(
+    file: str, function: str, parameters: Mapping[str, Any] | None = None
+) -> CompiledTechnique:
     """Compile ``function(n, p, remaining, step, pe)`` of a Python file, once a process.
 
     Parameters
@@ -47,25 +54,26 @@ def compile_technique(file: str, function: str) -> CompiledTechnique:
     function
         Its name there. Iterations and PEs of the loop, iterations left, scheduling step from 0 and the PE
         that asks come in; the chunk size comes out.
+    parameters
+        What the function takes beside these, by name: numbers, booleans, texts, lists of numbers.
 
     Raises
     ------
     InputError
-        If there is no such function, it cannot be compiled, or gives something else than a whole number.
+        If there is no such function, it does not take the parameters, it cannot be compiled, or gives
+        something else than a whole number.
     """
     path = expanded(file)
     with open_file(path, f"technique {function!r}") as opened:
         changed = os.fstat(opened.fileno()).st_mtime_ns
-    return _compiled(str(resolved(path)), function, changed)
+    return _compiled(str(resolved(path)), function, changed, json.dumps(dict(parameters or {})))
 
 
 @cache
-def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
+def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTechnique:
     body = _load(file, function)
     name = f"technique {file}:{function}"
-    if tuple(inspect.signature(body).parameters) != _PARAMETERS:
-        found = str(inspect.signature(body))
-        raise InputError(f"{name}: takes {found}; allowed: {function}{_SIGNATURE}")
+    own = _own_values(name, function, body, json.loads(given))
     import numba
     from numba.core.errors import NumbaError
 
@@ -73,11 +81,11 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
     from mlsim.application.settings import RAISED
 
     if INTERPRETED:
-        return _as_python(body)
+        return _as_python(body, own)
     whole = numba.types.int64
     dispatcher = numba.njit(nogil=True)(body)
     try:
-        dispatcher.compile((whole,) * len(_PARAMETERS))
+        dispatcher.compile((whole,) * len(_PARAMETERS) + tuple(map(numba.typeof, own)))
     except (NumbaError, NotImplementedError) as error:
         raise InputError(f"{name}: cannot be compiled: {_first_lines(error)}") from error
     result = dispatcher.nopython_signatures[0].return_type
@@ -86,9 +94,11 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
             f"{name}: gives {_in_words(result)}; allowed: a whole number on every path, e.g. return int(size)"
         )
 
+    technique = _bound(dispatcher, own)
+
     def call(n, p, remaining, step, pe):  # type: ignore[no-untyped-def]  # types are those of the C function
         try:
-            return whole(dispatcher(n, p, remaining, step, pe))
+            return whole(technique(n, p, remaining, step, pe))
         except Exception:  # a C function cannot raise; the event loop stops at this value
             return whole(RAISED)
 
@@ -96,13 +106,54 @@ def _compiled(file: str, function: str, _changed: int) -> CompiledTechnique:
     return CompiledTechnique(int(compiled.address or 0), _reads(body, "remaining"), compiled)
 
 
-def _as_python(body: Any) -> CompiledTechnique:
+def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a function takes after the five arguments of every technique, in its order."""
+    signature = inspect.signature(body)
+    own = tuple(signature.parameters.values())[len(_PARAMETERS) :]
+    if tuple(signature.parameters)[: len(_PARAMETERS)] != _PARAMETERS or any(
+        each.kind is not each.POSITIONAL_OR_KEYWORD for each in own
+    ):
+        raise InputError(
+            f"{name}: takes {signature}; allowed: {function}{_SIGNATURE}, and its own parameters after these"
+        )
+    check_parameters(name, "application.technique", body, parameters, len(_PARAMETERS))
+    values = {each.name: parameters.get(each.name, each.default) for each in own}
+    return tuple(_constant(f"{name}: application.technique.parameters.{key}", values[key]) for key in values)
+
+
+def _constant(place: str, value: Any) -> Any:
+    """Return a parameter as compiled code takes it."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    numbers = isinstance(value, list | tuple) and value
+    if numbers and all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
+        return np.array(value)
+    raise InputError(
+        f"{place}: {value!r:.60} cannot be compiled; allowed: a number, a boolean, a text, a list of numbers"
+    )
+
+
+def _bound(dispatcher: Any, own: tuple[Any, ...]) -> Any:
+    """Return a compiled function of the five arguments alone; the others are constants of its code."""
+    if not own:
+        return dispatcher
+    import numba
+
+    constants = {f"own_{place}": value for place, value in enumerate(own)}
+    arguments = ", ".join(_PARAMETERS)
+    names = {"technique": dispatcher, **constants}
+    text = f"def bound({arguments}):\n    return technique({arguments}, {', '.join(constants)})\n"
+    exec(text, names)  # tuples of constants of several types cannot be compiled
+    return numba.njit(nogil=True)(names["bound"])
+
+
+def _as_python(body: Any, own: tuple[Any, ...]) -> CompiledTechnique:
     """Return a stand-in that calls the Python function itself, where kernels are Python functions too."""
     from mlsim.application.settings import RAISED
 
     def call(*arguments: int) -> int:
         try:
-            return operator.index(body(*arguments))
+            return operator.index(body(*arguments, *own))
         except Exception:  # as in compiled code
             return RAISED
 

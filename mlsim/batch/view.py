@@ -1,7 +1,8 @@
 """What a dispatcher sees at a pass, and what it answers.
 
 A dispatcher of the user's own, and each constraint-programming dispatcher, gets a :class:`StateView`
-and answers with :class:`Start` and :class:`Reject`. Every array of a view is read-only. Run times are
+and answers with :class:`Start`, :class:`Reject` and
+:class:`Wake`. Every array of a view is read-only. Run times are
 estimates; nothing in a view tells the actual ones.
 """
 
@@ -14,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Dispatcher", "Drains", "Reject", "RunningJobs", "Start", "StateView", "WaitingJobs"]
+__all__ = ["Dispatcher", "Drains", "Reject", "RunningJobs", "Start", "StateView", "WaitingJobs", "Wake"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -199,10 +200,24 @@ class Reject:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Ask for a pass at a time at which perhaps nothing else happens.
+
+    Attributes
+    ----------
+    at
+        When, after now [s from the scenario's start]. Every time that is asked for gets its pass; the
+        dispatcher is asked there if jobs wait.
+    """
+
+    at: float
+
+
 class Dispatcher(Protocol):
     """Decides at a pass which waiting jobs start."""
 
-    def dispatch(self, view: StateView) -> Iterable[Start | Reject]:
+    def dispatch(self, view: StateView) -> Iterable[Start | Reject | Wake]:
         """Answer for one pass.
 
         The answers are carried out in their order, each on what those before it left free. A job without

@@ -1,4 +1,4 @@
-"""What crosses the line between the batch level and the application level."""
+"""Messages and forecasts between the batch level and the application level."""
 
 from mlsim.coordination.forecast import (
     ApplicationSimulator,

@@ -37,7 +37,7 @@ class NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When things will happen that the batch level must act on.
+    """The future events of an application that the batch level must handle.
 
     Attributes
     ----------
@@ -73,10 +73,10 @@ class ApplicationSimulator(Protocol):
         """Simulate the application from its start on these nodes."""
         ...
 
-    def exclude(self, at: float, request: ReleaseRequest) -> Answer:
+    def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes; acceptance replaces the future from ``at`` on."""
         ...
 
-    def disturb(self, at: float, change: Disturbance) -> Forecast:
+    def apply_change(self, at: float, change: Disturbance) -> Forecast:
         """Change the application's future from ``at`` on; its past stands."""
         ...

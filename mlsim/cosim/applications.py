@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsim.application.answers import AnswerPolicy
+from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication, LoopJob
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
@@ -119,12 +119,12 @@ class LoopApplications:
 
     def disturb(self, slot: int, at: float, change: Disturbance) -> Forecast:
         """Forecast what is left of a job anew, from a disturbance on."""
-        return self._running[slot].disturb(at, change)
+        return self._running[slot].apply_change(at, change)
 
     def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
         """Ask a job for nodes; its answer, and the forecast that follows from it."""
         application = self._running[slot]
-        return application.exclude(at, request), application.forecast
+        return application.request_release(at, request), application.forecast
 
     def idle_share(self, slot: int) -> float:
         """Return the share of a job's PE time that is idle, by its forecast."""
@@ -134,7 +134,7 @@ class LoopApplications:
         """Record the loop of a job that has ended, and send what it says at its end."""
         application = self._running.pop(slot)
         if state is JobState.KILLED:
-            application.disturb(at, Kill())
+            application.apply_change(at, Kill())
         number = self._state.number(slot)
         self.recorder.take(number, application.began, application.outcome)
         self._send_idle(number, application)
@@ -153,7 +153,7 @@ class LoopApplications:
         self._abandoned[number] = application
         return float(application.outcome.busy.sum())
 
-    def take_abandoned(self) -> None:
+    def record_abandoned(self) -> None:
         """Record the loops of jobs that never started again."""
         for number, application in self._abandoned.items():
             self.recorder.take(number, application.began, application.outcome)

@@ -97,7 +97,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     marks: Counter[str] = Counter()
     batch.run(_counted(workload.blocks(), marks), applications)
     if loops is not None:
-        loops.take_abandoned()
+        loops.record_abandoned()
     return Outcome(
         records=records_of(scenario, batch, machine, loops, log, workload),
         notes=reading_counts(workload, dependencies),

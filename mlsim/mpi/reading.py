@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, located_technique, split_technique
+from mlsim.scenario import Scenario, located_technique, parameters_of, split_technique
 from mlsim.scenario.loop.techniques import READERS
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import ExecutionModel, Statistics, WeightSource
@@ -152,6 +152,9 @@ def check_scenario(scenario: Scenario) -> None:
     if parameters.statistics is Statistics.PROFILED:
         message = "profiled needs costs that are known before; a real run needs sigma and mu"
         refuse("application.parameters.statistics", message)
+    if parameters_of(application.technique):
+        message = "a real run calls functions without parameters; give them defaults in the file"
+        refuse("application.technique.parameters", message)
     if application.time_steps > 1:
         message = f"{application.time_steps}; {_INSTEAD['application.time_steps']}; write 1, or take it out"
         refuse("application.time_steps", message)

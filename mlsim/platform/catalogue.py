@@ -1,4 +1,4 @@
-"""What topologies there are, in plain strings, so that listing them loads nothing."""
+"""The topologies, in plain strings, so that listing them loads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a message takes from one node to another."""
+"""Message times between nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When nodes are slower than they should be: their speeds as steps in time.
+"""Slow-downs of nodes: speed factors as step functions of time.
 
 Every perturbation is a step function of time for each of its nodes: a factor that the node's speed is
 multiplied by. Where several hold, all multiply.

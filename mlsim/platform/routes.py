@@ -1,4 +1,4 @@
-"""Routes through a network: what the way from one node to every other costs."""
+"""Routes through a network: latency and bandwidth from one node to every other."""
 
 from __future__ import annotations
 

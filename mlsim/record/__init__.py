@@ -1,4 +1,4 @@
-"""What happened: tables of plain columns, and the writers that turn them into files."""
+"""Records of a run: tables of plain columns, and the writers of files."""
 
 from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
 from mlsim.record.columns import empty

@@ -1,4 +1,4 @@
-"""Tables piece by piece: what keeps the analysis of very long runs in bounded memory."""
+"""Tables in blocks, so that very long runs are analysed in bounded memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def are_many(values: NDArray[Any]) -> bool:
 
 
 def n_rows(table: Long) -> int:
-    """Rows of a table."""
+    """Return the number of rows of a table."""
     return len(getattr(table, fields(table)[0].name))
 
 

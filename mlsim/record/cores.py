@@ -1,4 +1,4 @@
-"""Which cores of its nodes a job held: numbers for the occupancy rows, which only count cores."""
+"""Core numbers for occupancy rows, which only count the cores that a job held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True, slots=True)
 class HeldCores:
-    """One entry a core held: the occupancy rows taken apart, in order of row, node, core.
+    """One entry a core held: occupancy rows by core, in order of row, node, core.
 
     Attributes
     ----------

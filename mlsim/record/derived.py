@@ -1,4 +1,4 @@
-"""What follows from a job's raw times: run, wait and response time and the slowdowns.
+"""Times derived from records: run, wait and response times, slowdowns.
 
 Every function returns one value a job, in the order of the table; NaN where the value is undefined: a
 rejected job has no times, and a job of no length has no slowdown.
@@ -41,17 +41,17 @@ TAU = 10.0
 
 
 def run_time(jobs: Jobs) -> Floats:
-    """Seconds the job ran in this run: p = end - start, of its last attempt."""
+    """Return run times [s]: p = end - start, of its last attempt."""
     return jobs.end_time - jobs.start_time
 
 
 def queued_since(jobs: Jobs) -> Floats:
-    """When each job came to the queue: at its submission, or later if it waited for other jobs [s]."""
+    """Return when each job entered the queue [s]: at its submission, or later if it had dependencies."""
     return jobs.submit_time if jobs.eligible_time is None else jobs.eligible_time
 
 
 def wait_time(jobs: Jobs) -> Floats:
-    """Seconds from submission to the start of the last attempt: start - submit.
+    """Return waiting times [s]: from submission to the start of the last attempt.
 
     Of a job that waits for other jobs they count from when these let it: see :func:`queued_since`.
 
@@ -63,7 +63,7 @@ def wait_time(jobs: Jobs) -> Floats:
 
 
 def response_time(jobs: Jobs) -> Floats:
-    """Seconds from submission to end: wait + p (Feitelson and Rudolph 1998)."""
+    """Return response times [s]: wait + p (Feitelson and Rudolph 1998)."""
     return _with_dispatch_time(jobs, jobs.end_time - queued_since(jobs))
 
 
@@ -72,14 +72,14 @@ def _with_dispatch_time(jobs: Jobs, seconds: Floats) -> Floats:
 
 
 def slowdown(jobs: Jobs) -> Floats:
-    """(wait + p) / p, without unit (Feitelson and Rudolph 1998); NaN for a job of no length."""
+    """Return (wait + p) / p, without unit (Feitelson and Rudolph 1998); NaN for jobs of run time 0."""
     length = run_time(jobs)
     positive = np.where(length > 0, length, np.nan)
     return (wait_time(jobs) + length) / positive
 
 
 def bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
-    """max((wait + p) / max(p, τ), 1), without unit (Zrigui 2021, Eq. 3.3).
+    """Return max((wait + p) / max(p, τ), 1), without unit (Zrigui 2021, Eq. 3.3).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
 
 
 def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
-    """max((wait + p) / (q max(p, τ)), 1) for a job of q processors (Zotkin and Keleher 1999).
+    """Return max((wait + p) / (q max(p, τ)), 1) for each job of q processors (Zotkin and Keleher 1999).
 
     Parameters
     ----------
@@ -154,12 +154,12 @@ def attempt_of_rows(occupancy: Occupancy, attempts: Attempts) -> Ints:
 
 
 def restarts(attempts: Attempts, n_jobs: int) -> Ints:
-    """How often each job started again after a failure."""
+    """Return how often each job started again after a failure."""
     return np.bincount(attempts.job, minlength=n_jobs)
 
 
 def waiting_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
-    """When jobs waited: from submission or a failure to the next start; NaN where there was none."""
+    """Return when jobs waited: from submission or a failure to the next start; NaN where there was none."""
     return (
         np.concatenate([_after_attempts(queued_since(jobs), attempts), _before_attempts(jobs, attempts)]),
         np.concatenate([jobs.start_time, attempts.start]),
@@ -167,7 +167,7 @@ def waiting_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
 
 
 def running_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
-    """When jobs ran, each attempt by itself; NaN where there was none."""
+    """Return when jobs ran, each attempt by itself; NaN where there was none."""
     return (
         np.concatenate([jobs.start_time, attempts.start]),
         np.concatenate([jobs.end_time, attempts.end]),
@@ -175,14 +175,14 @@ def running_spans(jobs: Jobs, attempts: Attempts) -> tuple[Floats, Floats]:
 
 
 def _after_attempts(submit: Floats, attempts: Attempts) -> Floats:
-    """Since when each job waited for its last start."""
+    """Return since when each job waited for its last start [s]."""
     since = submit.copy()
     np.maximum.at(since, attempts.job, attempts.end)
     return since
 
 
 def _before_attempts(jobs: Jobs, attempts: Attempts) -> Floats:
-    """Since when each attempt was waited for."""
+    """Return since when the job of each attempt had waited for it [s]."""
     since = queued_since(jobs)[attempts.job]
     again = np.flatnonzero(np.diff(attempts.job) == 0)
     since[again + 1] = attempts.end[again]
@@ -190,7 +190,7 @@ def _before_attempts(jobs: Jobs, attempts: Attempts) -> Floats:
 
 
 def allocated_seconds(occupancy: Occupancy, n_jobs: int) -> Floats:
-    """Core-seconds that each job held: Σ nodes · cores · (end - start) over its stays."""
+    """Return the core-seconds that each job held: Σ nodes · cores · (end - start) over its stays."""
     return sums_by_job(occupancy, n_jobs, _held_seconds)
 
 
@@ -199,7 +199,7 @@ def _held_seconds(occupancy: Occupancy) -> Floats:
 
 
 def lost_core_seconds(records: Records) -> Floats:
-    """Core-seconds that each job held for nothing, because of failures.
+    """Return the core-seconds that each job lost by failures.
 
     All that it held if it ended as failed; otherwise what its earlier attempts held, without what later
     ones did not have to do again.

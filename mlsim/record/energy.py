@@ -55,7 +55,7 @@ def run_span(records: Records) -> tuple[float, float]:
 
 
 def job_energy(records: Records) -> Floats | None:
-    """Energy of each job in J, over all its attempts: Σ busy / C · cores · (end - start).
+    """Return the energy of each job [J], over all its attempts: Σ busy / C · cores · (end - start).
 
     None without power.
     """
@@ -71,7 +71,7 @@ def job_energy(records: Records) -> Floats | None:
 
 
 def run_energy(records: Records) -> Energy | None:
-    """Energy of the run by what it was used for; None without power."""
+    """Return the energy of the run by use; None where the power of nodes is unknown."""
     nodes, power, occupancy = records.nodes, records.nodes.power, records.occupancy
     if power is None:
         return None
@@ -89,7 +89,7 @@ def run_energy(records: Records) -> Energy | None:
 
 
 def power_over_time(records: Records) -> tuple[Floats, Floats]:
-    """Power of the machine over the run, as a step function.
+    """Return the power of the machine over the run, as a step function.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def power_over_time(records: Records) -> tuple[Floats, Floats]:
 
 
 def max_power(records: Records) -> float | None:
-    """Largest power of the machine over the run, in W; None without power, and where no job ran."""
+    """Return the largest power of the machine over the run [W]; None without power, and where no job ran."""
     if not is_long(records.occupancy):
         _, values = power_over_time(records)
         return float(values.max()) if len(values) else None

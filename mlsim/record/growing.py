@@ -1,4 +1,4 @@
-"""Arrays that grow: in memory while they are short, in a file without a name when they are long.
+"""Growing arrays: in memory while they are short, in an anonymous file when they are long.
 
 A long run has millions of rows, of which only the latest are looked at while it goes on. Its arrays are
 mapped from files in the directory for temporary files (``TMPDIR``), which have no name and so are gone with
@@ -78,7 +78,7 @@ class GrowingArray:
 
 
 class GrowingTimes:
-    """Seconds, appended one by one."""
+    """A growing column of times [s]."""
 
     def __init__(self) -> None:
         self._latest = array("d")

@@ -1,4 +1,4 @@
-"""When nodes were out of use, and when nobody held them meanwhile."""
+"""Intervals in which nodes were out of use, and in which no job held them meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a run back from its Parquet files: the other way of :mod:`mlsim.record.parquet`."""
+"""Reader of a run's Parquet files, the inverse of :mod:`mlsim.record.parquet`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Table = TypeVar("Table")
 Ints = NDArray[np.int64]
 
 _UNKNOWN = -1
-"""Missing-value sentinel of whole numbers; that of times is NaN."""
+"""Missing-value sentinel of integer columns; that of times is NaN."""
 
 
 def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records:
@@ -135,7 +135,7 @@ class _Numbers:
         return self._last_started(ids, starts)
 
     def _last_started(self, ids: Ints, starts: pl.Series) -> Ints:
-        """Among jobs of one identifier, the one that had started last."""
+        """Return, among jobs of one identifier, the one that had started last."""
         jobs = pl.DataFrame({"id": self.job_id, "start": self.start_time}, nan_to_null=True)
         known = jobs.with_row_index("row").drop_nulls("start").sort("start", "row")
         asked = pl.DataFrame({"id": ids, "start": starts}).with_row_index("place").sort("start", "place")

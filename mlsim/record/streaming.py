@@ -1,4 +1,4 @@
-"""Tables of very long runs as Parquet and CSV files, made and written some rows at a time."""
+"""Tables of very long runs as Parquet and CSV files, written in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of something there were over time: step functions from interval columns."""
+"""Step functions over time from columns of intervals."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfi
 from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
-from mlsim.scenario.jobs.plugins import installed_names
 from mlsim.scenario.jobs.workload import (
     CleaningConfig,
     DatesConfig,
@@ -24,12 +23,11 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import LEAVE_EARLY, TWO_LEVELS, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
     split_technique,
-    user_function,
 )
 from mlsim.scenario.machine.failures import DrainConfig, FailureConfig, RandomFailureConfig
 from mlsim.scenario.machine.network import EdgeConfig, NetworkConfig
@@ -39,6 +37,13 @@ from mlsim.scenario.machine.power import PowerConfig
 from mlsim.scenario.machine.resources import CORES, MEMORY, RequestConfig, megabytes
 from mlsim.scenario.values.amounts import Quantity
 from mlsim.scenario.values.lists import node_ranges
+from mlsim.scenario.values.plugins import (
+    CodeName,
+    installed_names,
+    parameters_of,
+    user_function,
+    with_parameters,
+)
 from mlsim.scenario.whole.catalogue import Option, dotted_keys, options
 from mlsim.scenario.whole.jsonschema import json_schema
 from mlsim.scenario.whole.output import OutputConfig
@@ -85,6 +90,7 @@ from mlsim.scenario.words import (
 
 __all__ = [
     "CORES",
+    "LEAVE_EARLY",
     "MEMORY",
     "PLUGIN_KEYS",
     "REPLAY_NEEDS",
@@ -100,6 +106,7 @@ __all__ = [
     "Choice",
     "CleaningConfig",
     "CleaningRule",
+    "CodeName",
     "Compression",
     "Contiguity",
     "CoordinationConfig",
@@ -170,6 +177,7 @@ __all__ = [
     "megabytes",
     "node_ranges",
     "options",
+    "parameters_of",
     "parse_override",
     "parse_overrides",
     "plain",
@@ -178,5 +186,6 @@ __all__ = [
     "split_technique",
     "user_function",
     "warnings_of",
+    "with_parameters",
     "wrong_levels",
 ]

@@ -51,13 +51,13 @@ from numpy.typing import NDArray
 
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
-from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, typed_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
 from mlsim.workload.fields import N_COLUMNS, Field
 from mlsim.workload.header import Header, is_header
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.named import NamedColumns, number_words, other_directives
 from mlsim.workload.rates import Rates
 from mlsim.workload.request_columns import is_request, read_asked
@@ -154,7 +154,7 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
     sound &= fits
     after = None
     if any(DEPENDENCIES in job for job in jobs):
-        after, fits = read_after([_text(job.get(DEPENDENCIES)) for job in jobs])
+        after, fits = parse_dependencies([_text(job.get(DEPENDENCIES)) for job in jobs])
         complain(DEPENDENCIES, fits, EXPECTED)
         sound &= fits
     if requests:
@@ -202,7 +202,7 @@ def _text(value: object) -> str | None:
 
 
 def _series(values: Any) -> pl.Series:
-    """Numbers as they are; one value that is no number makes texts of all."""
+    """Return numbers as they are, or all values as texts if one is not a number."""
     found = list(values)
     if all(
         value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in found
@@ -220,7 +220,7 @@ class _RunTimes:
         self._rates = rates
 
     def of(self, job: str, name: object, processors: int) -> float:
-        """Seconds of a job with a profile of this name on so many processors."""
+        """Return the run time [s] of a job with a profile of this name on so many processors."""
         place = f"{self._path}: job {job}"
         if not isinstance(name, str) or name not in self._profiles:
             raise InputError(f"{place}: there is no profile {name!r} among the profiles of the file")

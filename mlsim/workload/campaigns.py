@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
-from mlsim.workload.asked import Asked
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.mix import HOUR, Mix
+from mlsim.workload.resource_requests import ResourceRequests
 from mlsim.workload.run_times import Times, campaign_levels, job_times
 from mlsim.workload.series import STEMS, Scripts, Series, make_scripts, make_series
 
@@ -158,7 +158,7 @@ def _block(
         met=np.zeros(row.size, np.int64),
         loop_iterations=unknown,
         loop_limit=unknown,
-        asked=Asked(mix.resources, units, totals[:, 1:]),
+        asked=ResourceRequests(mix.resources, units, totals[:, 1:]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Cleaning: what happens to jobs that cannot be simulated as the log has them.
+"""Cleaning: rules for jobs that cannot be simulated as the log has them.
 
 Each rule has a word, `keep`, `drop` or `clamp`. The rules are applied in the order of this table; a
 job that one rule drops is not seen by those below it. Every job that meets a rule is counted under
@@ -55,10 +55,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource
-from mlsim.workload.after import after_preceding
-from mlsim.workload.asked import Asked
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import with_preceding_jobs
+from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["MARKS", "Cleaner", "count_marks"]
 
@@ -154,11 +154,11 @@ class Cleaner:
         )
         after = None
         if self._dependencies:
-            after = after_preceding(log.preceding_job, log.think_time, log.after)
+            after = with_preceding_jobs(log.preceding_job, log.think_time, log.after)
         jobs = replace(_as_jobs(log, run_time, walltime, processors, met), asked=asked, after=after)
         return jobs.select(stays)
 
-    def _asked(self, log: LogBlock, processors: Floats) -> Asked | None:
+    def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:
         """Return what jobs ask for beside processors; None where their log says nothing."""
         if log.asked is None or self._resources is None:
             asked = log.asked
@@ -166,7 +166,7 @@ class Cleaner:
             asked = log.asked.ordered(self._resources)
         if self._memory is MemorySource.NONE or self._resources is None or MEMORY not in self._resources:
             return asked
-        asked = asked or Asked.nothing(len(log), self._resources)
+        asked = asked or ResourceRequests.unspecified(len(log), self._resources)
         used = self._memory is MemorySource.USED
         per_processor = (log.used_memory if used else log.requested_memory) * _BYTES_PER_KB
         total = np.floor(per_processor // _BYTES_PER_MB * np.maximum(processors, 1))

@@ -30,7 +30,7 @@ _ZSTANDARD_BYTES = 1 << 11  # of four bytes Zstandard can make 128 KB, so of thi
 
 
 class _Decompressor(Protocol):
-    """What the decompressors of all four libraries have in common."""
+    """Interface of the decompressors of all four libraries."""
 
     @property
     def eof(self) -> bool: ...
@@ -209,7 +209,7 @@ def _head(path: Path, file: IO[bytes]) -> bytes:
 
 
 def _pieces(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Raw pieces of the file until its end."""
+    """Yield raw pieces of the file until its end."""
     while True:
         try:
             piece = file.read(size)

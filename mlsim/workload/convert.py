@@ -1,4 +1,4 @@
-"""From one format of workloads to another.
+"""Conversion of workloads between formats.
 
 A log is converted as it is: nothing is cleaned, sorted or shifted, and what is unknown stays unknown. With a
 selection, or on demand, it becomes first what a simulation would get of it: cleaned, in arrival order, the
@@ -14,13 +14,13 @@ import numpy as np
 
 from mlsim.errors import OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
-from mlsim.workload.after import DEPENDENCIES
 from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import CODED, Field
 from mlsim.workload.formats import FORMATS, Format, LogReader, format_of, format_of_name
 from mlsim.workload.header import Header, is_directive
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import DEPENDENCIES
 from mlsim.workload.named import log_of, named_columns
 from mlsim.workload.names import directives_of, listed_names, names_of
 from mlsim.workload.rates import Rates
@@ -39,7 +39,7 @@ _ANY_SIZE = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ loop_iterations           no        iterations of the loop that the job executes
 loop_limit                no        most steps of a pixel in its Mandelbrot image, from 1 up
 preceding_job             no        job that must have ended, and what must pass after that [s]; both as in
 think_time                          SWF, 0 and below: none
-dependencies              no        jobs to wait for (:mod:`mlsim.workload.after`)
+dependencies              no        jobs to wait for (:mod:`mlsim.workload.log_dependencies`)
 units                     no        identical units of the job, from 1 up; processors must divide by it
 request_<resource>        no        what all units together ask of a resource of the platform, from 0
                                     up (request_memory in MB); must divide by the units
@@ -41,13 +41,13 @@ from numpy.typing import NDArray
 from mlsim._files import decode
 from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
-from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, check_names, text_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.exact import SURE_DIGITS, check_distinct
 from mlsim.workload.fields import N_COLUMNS, SCHEDULED, Field
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
@@ -134,7 +134,7 @@ def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
         header["request_columns"] = requests
     after = None
     if DEPENDENCIES in records.names:
-        after, fits = read_after(cells[DEPENDENCIES].to_list())
+        after, fits = parse_dependencies(cells[DEPENDENCIES].to_list())
         complain(DEPENDENCIES, fits, EXPECTED)
         sound &= fits
     ignored = [name for name in records.names if name not in (*KNOWN, *requests, DEPENDENCIES)]

@@ -1,4 +1,4 @@
-"""Calendar dates in a log's own time, by what its header says."""
+"""Calendar dates in log time, by the log's header."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["dates_in_log_time"]
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
-    """Find the seconds of a log's own time that dates stand for.
+    """Convert dates to log time [s].
 
     Parameters
     ----------

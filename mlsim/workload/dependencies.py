@@ -1,4 +1,4 @@
-"""Which job of a workload waits for which other one: identifiers become places in order of arrival.
+"""Dependencies of a workload's jobs, resolved: identifiers become indices in order of arrival.
 
 A dependency on a job that the log has and that is not simulated, because cleaning or a selection leaves it
 out, holds from the start; such are counted. One on a job that the log does not have, on the job itself, or in
@@ -91,7 +91,7 @@ def dependencies_of(workload: Workload, path: Path, *, lenient: bool) -> Depende
 
 
 class _Broken:
-    """Complains of dependencies that can never hold, or counts them."""
+    """Raises an error for dependencies that can never hold, or counts them."""
 
     def __init__(self, path: Path, lenient: bool) -> None:
         self.count = 0

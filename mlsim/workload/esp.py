@@ -43,14 +43,14 @@ FULL_SIZE = "Z"
 
 
 class EspApplication(StrEnum):
-    """What the jobs execute."""
+    """The loop that the jobs execute."""
 
     PSIA = "psia"
     MANDELBROT = "mandelbrot"
 
 
 class EspCalibration(StrEnum):
-    """What the run times are made from."""
+    """The source of the run times."""
 
     TARGET = "target"
     NONE = "none"
@@ -122,7 +122,7 @@ def esp(
     Parameters
     ----------
     application
-        What the jobs execute.
+        The loop that the jobs execute.
     nodes
         Nodes of the machine; the jobs' sizes follow (:func:`nodes_of`).
     seed

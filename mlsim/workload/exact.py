@@ -1,4 +1,4 @@
-"""Times as they are written, held against the float64 that they become: two that become one are an error.
+"""Exactness of times: two submit times that are written differently and round to one float64 are an error.
 
 A float64 has 53 binary digits. So 10^15 + 0.01 and 10^15 + 0.02 are one number, and two jobs submitted then
 would be taken for submitted at once, in whatever order ties have. Times that differ by less than 1 ns are

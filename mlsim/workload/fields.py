@@ -1,4 +1,4 @@
-"""The 18 columns of the Standard Workload Format, by name, and those of ours that it does not have."""
+"""The 18 columns of the Standard Workload Format, by name, and mlsim's further columns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Field(IntEnum):
         return "a whole number" if self.is_whole else "a finite decimal number"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the values: can it stand in this column."""
+        """Return which of the values the column allows."""
         fits = np.isfinite(values)
         if self.is_whole:
             fits &= (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
@@ -90,14 +90,14 @@ class LoopField(IntEnum):
         return "a whole number from 1 up, or -1 for unknown"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the values: can it stand in this column."""
+        """Return which of the values the column allows."""
         whole = np.isfinite(values) & (np.floor(values) == values) & (values <= LARGEST_WHOLE)
         fits: NDArray[np.bool_] = whole & ((values >= 1) | (values == -1))
         return fits
 
 
 class ClassField(IntEnum):
-    """A column about the terms on which a job runs; SWF logs do not have it, -1 is "not known".
+    """A column about a job's class of service; SWF logs do not have it, -1 is "not known".
 
     Its place follows those of :class:`LoopField`. ``QOS`` is the class (quality) of service, a code.
     """
@@ -110,7 +110,7 @@ class ClassField(IntEnum):
         return "a whole number"
 
     def allows(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the values: can it stand in this column."""
+        """Return which of the values the column allows."""
         fits: NDArray[np.bool_] = (np.floor(values) == values) & (np.abs(values) <= LARGEST_WHOLE)
         return fits
 

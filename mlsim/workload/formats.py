@@ -1,4 +1,4 @@
-"""Logs of any format as blocks of jobs: the one place that knows which formats there are."""
+"""Logs of any format as blocks of jobs: the one place that knows the formats."""
 
 from __future__ import annotations
 

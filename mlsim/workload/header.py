@@ -26,7 +26,7 @@ _DIRECTIVE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*:(?!//)\s*(.*?)\s*")
 
 
 def add_directive(header: Header, comment: str) -> None:
-    """Take up what one comment line says; lines of free text are passed over.
+    """Add the directive of one comment line; lines of free text are ignored.
 
     A key that comes again makes its value a list, in the order of the lines.
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.workload.after import After, joined_after
-from mlsim.workload.asked import Asked, joined
+from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
+from mlsim.workload.resource_requests import ResourceRequests, join_requests
 
 __all__ = ["JobBlock"]
 
@@ -60,7 +60,7 @@ class JobBlock:
     asked
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     after
-        What they wait for beside nodes; None where nobody asks (``workload.dependencies: off``).
+        Which jobs they depend on; None where dependencies are off (``workload.dependencies: off``).
     """
 
     job_id: Ints
@@ -79,8 +79,8 @@ class JobBlock:
     loop_limit: Ints
     log_wait: Floats = field(default_factory=lambda: np.empty(0))
     qos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    asked: Asked | None = None
-    after: After | None = None
+    asked: ResourceRequests | None = None
+    after: LogDependencies | None = None
 
     def __post_init__(self) -> None:
         if self.log_wait.size != self.job_id.size:
@@ -112,7 +112,7 @@ class JobBlock:
         return self if factor == 1.0 else replace(self, submit_time=self.submit_time / factor)
 
     def arrival_order(self) -> NDArray[np.intp]:
-        """Row numbers in arrival order; jobs that tie in time and identifier stay as they are."""
+        """Return row numbers in arrival order; the sort is stable for equal times and identifiers."""
         return np.lexsort((self.job_id, self.submit_time))
 
     def is_ordered(self) -> bool:
@@ -129,8 +129,8 @@ class JobBlock:
         if not blocks:
             return JobBlock.empty()
         sizes = list(map(len, blocks))
-        asked = joined([block.asked for block in blocks], sizes)
-        after = joined_after([block.after for block in blocks], sizes)
+        asked = join_requests([block.asked for block in blocks], sizes)
+        after = join_dependencies([block.after for block in blocks], sizes)
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.workload.after import After, joined_after
-from mlsim.workload.asked import Asked, joined
 from mlsim.workload.fields import ClassField, Field, LoopField
+from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
+from mlsim.workload.resource_requests import ResourceRequests, join_requests
 
 __all__ = ["LogBlock"]
 
@@ -48,14 +48,16 @@ class LogBlock:
     loop_iterations: Floats
     loop_limit: Floats
     qos: Floats
-    asked: Asked | None = None
-    after: After | None = None
+    asked: ResourceRequests | None = None
+    after: LogDependencies | None = None
 
     def __len__(self) -> int:
         return self.job_id.size
 
     @staticmethod
-    def from_columns(columns: Floats, asked: Asked | None = None, after: After | None = None) -> LogBlock:
+    def from_columns(
+        columns: Floats, asked: ResourceRequests | None = None, after: LogDependencies | None = None
+    ) -> LogBlock:
         """Take the columns from an array of shape (21, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
@@ -68,8 +70,8 @@ class LogBlock:
         if not blocks:
             return LogBlock.from_columns(np.empty((len(_NAMES), 0)))
         sizes = list(map(len, blocks))
-        asked = joined([block.asked for block in blocks], sizes)
-        after = joined_after([block.after for block in blocks], sizes)
+        asked = join_requests([block.asked for block in blocks], sizes)
+        after = join_dependencies([block.after for block in blocks], sizes)
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }

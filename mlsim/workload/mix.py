@@ -1,4 +1,4 @@
-"""What is published of a machine's jobs, as a generator of such jobs reads it."""
+"""Published properties of a machine's jobs, as input of a generator of similar jobs."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.workload.after import DEPENDENCIES
 from mlsim.workload.fields import LARGEST_WHOLE
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import DEPENDENCIES
 from mlsim.workload.names import listed_names, names_of
 
 __all__ = ["NamedColumns", "log_of", "named_columns", "number_words", "other_directives"]
@@ -75,7 +75,7 @@ def named_columns(
     if isinstance(jobs, LogBlock):
         columns.update(_preceding(jobs))
     if jobs.after is not None and len(jobs.after.row):
-        columns[DEPENDENCIES] = jobs.after.texts()
+        columns[DEPENDENCIES] = jobs.after.cells()
     if jobs.asked is not None:
         columns.update(jobs.asked.columns())
     return columns
@@ -124,7 +124,7 @@ def other_directives(header: Header) -> Header:
 
 
 def number_words(column: NDArray[np.float64] | NDArray[np.int64]) -> list[str]:
-    """Shortest decimal texts that read back as the same numbers."""
+    """Return the shortest decimal texts that read back as the same numbers."""
     values = column.tolist()
     return [str(int(v)) if v == int(v) and abs(v) <= LARGEST_WHOLE else repr(v) for v in values]
 

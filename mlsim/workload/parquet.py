@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from mlsim._files.parquet import check_apart, read_columns, read_metadata, read_schema, refusing_damage
 from mlsim.errors import InputError
-from mlsim.workload.after import DEPENDENCIES, EXPECTED, read_after
 from mlsim.workload.columns import KNOWN, check_names, typed_column
 from mlsim.workload.compression import read_whole
 from mlsim.workload.fields import CODED, N_COLUMNS, Field
 from mlsim.workload.header import Header, header_of_json
 from mlsim.workload.log import LogBlock
+from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.named import NamedColumns, other_directives
 from mlsim.workload.names import directives_of, names_of
 from mlsim.workload.request_columns import is_request, read_asked
@@ -112,7 +112,7 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     after = None
     for name in links:
         with _as_needed(path, name, table):
-            after, fits = read_after(table[name].cast(pl.String).to_list())
+            after, fits = parse_dependencies(table[name].cast(pl.String).to_list())
         complain(name, fits, EXPECTED)
         sound &= fits
     if requests:

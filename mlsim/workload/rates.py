@@ -1,4 +1,4 @@
-"""How fast a processor computes and sends, for logs that count operations and bytes."""
+"""Speed and bandwidth of processors, for logs that count operations and bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Rates"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What turns amounts of computation and communication into seconds.
+    """Rates that convert operations and bytes to seconds.
 
     Attributes
     ----------

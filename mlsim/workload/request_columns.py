@@ -1,4 +1,4 @@
-"""Columns ``units`` and ``request_<resource>`` of workload files: what jobs ask for beside processors."""
+"""Columns ``units`` and ``request_<resource>`` of workload files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from mlsim.errors import InputError
-from mlsim.workload.asked import Asked
+from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["Complain", "is_request", "read_asked"]
 
@@ -26,14 +26,14 @@ _LARGEST = 1e15
 
 
 def is_request(name: str) -> bool:
-    """Whether a column of this name says what jobs ask for beside processors."""
+    """Whether a column of this name is a request for units or a resource."""
     return name == "units" or (name.startswith(_REQUEST) and name != _REQUEST)
 
 
 def read_asked(
     place: str, columns: Mapping[str, pl.Series], processors: Floats, complain: Complain
-) -> tuple[Asked | None, Mask]:
-    """Read what jobs ask for beside processors.
+) -> tuple[ResourceRequests | None, Mask]:
+    """Read requests for units and resources.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def read_asked(
     totals = np.empty((n, len(values)), np.int64)
     for column, known in enumerate(values.values()):
         totals[:, column] = known
-    return Asked(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
+    return ResourceRequests(tuple(name.removeprefix(_REQUEST) for name in values), units, totals), sound
 
 
 def _whole(cells: pl.Series, least: int) -> tuple[Ints, Mask]:

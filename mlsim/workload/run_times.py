@@ -1,4 +1,4 @@
-"""How long synthetic jobs run, and for how long their users ask."""
+"""Run times and walltimes of synthetic jobs."""
 
 from __future__ import annotations
 

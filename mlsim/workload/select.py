@@ -72,7 +72,7 @@ class Selection(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a selection comes to in one workload.
+    """The extent of a selection in one workload.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> S
 
 
 def rows_in(span: Span, block: JobBlock) -> NDArray[np.intp]:
-    """Rows of a block, in arrival order, that belong to a span (more than its jobs, perhaps)."""
+    """Return the rows of a block, in arrival order, that belong to a span (possibly more than its jobs)."""
     start, end = np.searchsorted(block.submit_time, (span.start, span.end), side="left")
     rows = np.arange(start, end)
     if span.users is not None:

@@ -1,4 +1,4 @@
-"""Scripts of users, and the campaigns in which they run them: who runs what, how often."""
+"""Scripts of users, and the campaigns in which they run them."""
 
 from __future__ import annotations
 

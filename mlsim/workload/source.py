@@ -1,4 +1,4 @@
-"""Where a simulation gets its jobs from: a log, read, cleaned, sorted, cut and shifted to time 0.
+"""The jobs of a simulation: a log, read, cleaned, sorted, selected and shifted to time 0.
 
 A log of up to `HELD_JOBS` jobs (after cleaning), and one of a format that is read as a whole, is read
 once and held as columns. A longer one is read twice in constant memory: once to count its jobs and find
@@ -87,7 +87,7 @@ class Workload:
 
 
 class _Pass:
-    """One walk over the log: cleaned jobs in the log's order, and counts of what was met."""
+    """One pass over the log: cleaned jobs in the log's order, and counts of cleaning."""
 
     def __init__(
         self,

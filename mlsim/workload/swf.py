@@ -254,7 +254,7 @@ def _message(path: Path, line_number: int, problem: str, line: bytes) -> str:
 
 
 def _shown(data: bytes) -> str:
-    """Text for a message: printable, quoted and short."""
+    """Return a text for a message: printable, quoted and short."""
     text = _as_text(data[: _SHOWN_CHARACTERS + 1])
     return ascii(text) if len(text) <= _SHOWN_CHARACTERS else ascii(text[:_SHOWN_CHARACTERS]) + " ..."
 

@@ -75,7 +75,7 @@ def _exponent(text: Bytes, at: int) -> tuple[int, int]:
 
 @kernel
 def _scale(mantissa: int, exponent: int) -> float:
-    """`mantissa` times ten to the `exponent`; exact operands, so correctly rounded."""
+    """Return `mantissa` times ten to the `exponent`; the operands are exact, so it is correctly rounded."""
     scale: float = _POWERS[abs(exponent)]
     return mantissa / scale if exponent < 0 else mantissa * scale
 
@@ -123,7 +123,7 @@ def _allowed(column: int, value: float) -> bool:
 
 @kernel
 def _skip_extras(text: Bytes, at: int) -> tuple[int, int]:
-    """Walk over further columns of any text; returns (how many, position of the line's end)."""
+    """Skip further columns of any text; returns (how many, position of the line's end)."""
     count = 0
     at = _skip_blanks(text, at)
     while text[at] != _NEWLINE:

@@ -1,4 +1,4 @@
-"""What the SWF reader and its compiled kernel tell each other.
+"""State shared by the SWF reader and its compiled kernel.
 
 Apart from the kernel, so that the reader can be imported without numba.
 """

@@ -64,7 +64,7 @@ def write_swf(
 
 
 def _table(columns: Mapping[Field, ArrayLike]) -> Floats:
-    """All 18 columns as one array of shape (18, jobs), checked."""
+    """Return all 18 columns as one array of shape (18, jobs), checked."""
     given = {field: np.atleast_1d(np.asarray(values, np.float64)) for field, values in columns.items()}
     lengths = {values.shape for values in given.values()}
     if len(lengths) != 1:
@@ -107,7 +107,7 @@ def _rows(table: Floats, tails: Sequence[str]) -> Iterator[bytes]:
 
 
 def _words(column: Floats) -> list[str]:
-    """Shortest decimal texts that read back as the same numbers."""
+    """Return the shortest decimal texts that read back as the same numbers."""
     if np.all((column == np.floor(column)) & (np.abs(column) <= LARGEST_WHOLE)):
         return [str(value) for value in column.astype(np.int64).tolist()]
     return [

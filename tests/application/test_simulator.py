@@ -226,7 +226,7 @@ def test_a_kill_leaves_the_past_as_it_was(
     ).started(100.0)
     before, rows, told = application.forecast, table(application), application.outcome.told
     at = 100.0 + share * (before.end - 100.0)
-    forecast = application.disturb(at, Kill())
+    forecast = application.apply_change(at, Kill())
     assert forecast == application.forecast
     assert forecast.end == at
     assert forecast.idle == tuple(message for message in before.idle if message.time <= at)

@@ -19,7 +19,7 @@ from mlsim.scenario import (
     Mapping,
     PlatformConfig,
 )
-from mlsim.workload.asked import Asked
+from mlsim.workload.resource_requests import ResourceRequests
 from tests.batch.builders import RigidApplications, block
 
 
@@ -43,7 +43,7 @@ def jobs_with_requests(hardware, submit, run, estimate, units, requests):
     rows = block(submit, run, estimate, units * requests[:, 0])
     order = np.lexsort((np.arange(len(submit)), submit))
     totals = (requests[:, 1:] * units[:, None])[order]
-    return replace(rows, asked=Asked(hardware.resources[1:], units[order], totals))
+    return replace(rows, asked=ResourceRequests(hardware.resources[1:], units[order], totals))
 
 
 def simulate(

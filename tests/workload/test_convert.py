@@ -53,7 +53,7 @@ def read(path: Path) -> tuple[LogBlock, dict]:
 
 
 def columns(log: LogBlock) -> dict[str, list[float] | list[str]]:
-    after = {} if log.after is None else {"dependencies": log.after.texts()}
+    after = {} if log.after is None else {"dependencies": log.after.cells()}
     asked = {} if log.asked is None else log.asked.columns()
     return (
         {name: getattr(log, name).tolist() for name in NAMES}

@@ -12,9 +12,14 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.record.reading import read_tables
 from mlsim.scenario import WorkloadConfig
-from mlsim.workload.after import After, after_preceding, joined_after, read_after
 from mlsim.workload.convert import convert, format_of_name
 from mlsim.workload.dependencies import dependencies_of
+from mlsim.workload.log_dependencies import (
+    LogDependencies,
+    join_dependencies,
+    parse_dependencies,
+    with_preceding_jobs,
+)
 from mlsim.workload.source import open_workload
 
 HEAD = "job_id,submit_time,run_time,walltime,processors,user,dependencies\n"
@@ -37,13 +42,15 @@ def edges(path, lenient=False, **config):
 
 
 def test_cells_are_in_the_form_of_slurm():
-    after, fits = read_after(["afterok:1:2,afterany:3+1.5min", None, " afterany:7 ; afterok:8+2h ", ""])
+    after, fits = parse_dependencies(
+        ["afterok:1:2,afterany:3+1.5min", None, " afterany:7 ; afterok:8+2h ", ""]
+    )
     assert fits.all()
     assert after.row.tolist() == [0, 0, 0, 2, 2]
     assert after.job.tolist() == [1, 2, 3, 7, 8]
     assert after.completed.tolist() == [True, True, False, False, True]
     assert after.think.tolist() == [0, 0, 90, 0, 7200]
-    assert after.texts() == ["afterok:1,afterok:2,afterany:3+90s", "", "afterany:7,afterok:8+7200s", ""]
+    assert after.cells() == ["afterok:1,afterok:2,afterany:3+90s", "", "afterany:7,afterok:8+7200s", ""]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,7 @@ def test_cells_are_in_the_form_of_slurm():
     + ["afterok:1,", "afterok:1+60", "afterok:-1", "AFTEROK:1", "afterok:1+1e3s", "afterok:1+s"],
 )
 def test_other_cells_are_broken(cell):
-    assert not read_after([cell])[1][0]
+    assert not parse_dependencies([cell])[1][0]
 
 
 EDGES = st.lists(
@@ -65,28 +72,28 @@ def test_cells_blocks_and_rows_read_back(jobs, data):
     rows = [(row, *edge) for row, edges_ in enumerate(jobs) for edge in edges_]
     columns = list(zip(*rows, strict=True)) or [[], [], [], []]
     kinds = (np.int64, np.int64, np.bool_, np.float64)
-    after = After(len(jobs), *(np.array(c, kind) for c, kind in zip(columns, kinds, strict=True)))
-    again, fits = read_after(after.texts())
+    after = LogDependencies(len(jobs), *(np.array(c, kind) for c, kind in zip(columns, kinds, strict=True)))
+    again, fits = parse_dependencies(after.cells())
     assert fits.all()
     for name in ("row", "job", "completed", "think"):
         assert getattr(again, name).tolist() == getattr(after, name).tolist()
     order = data.draw(st.permutations(range(len(jobs))))
     chosen = np.array(order[: data.draw(st.integers(0, len(jobs)))], np.int64)
-    assert after.select(chosen).texts() == [after.texts()[row] for row in chosen]
+    assert after.select(chosen).cells() == [after.cells()[row] for row in chosen]
     cut = data.draw(st.integers(0, len(jobs)))
     halves = [after.select(slice(0, cut)), None, after.select(slice(cut, None))]
-    assert joined_after(halves, [cut, 2, len(jobs) - cut]).texts() == [
-        *after.texts()[:cut],
+    assert join_dependencies(halves, [cut, 2, len(jobs) - cut]).cells() == [
+        *after.cells()[:cut],
         "",
         "",
-        *after.texts()[cut:],
+        *after.cells()[cut:],
     ]
 
 
 def test_preceding_jobs_and_further_ones_come_together():
-    more, _ = read_after(["afterok:9", "", "afterany:8"])
-    after = after_preceding(np.array([3.0, 0.0, -1.0]), np.array([-1.0, 5.0, 5.0]), more)
-    assert after.texts() == ["afterany:3,afterok:9", "", "afterany:8"]
+    more, _ = parse_dependencies(["afterok:9", "", "afterany:8"])
+    after = with_preceding_jobs(np.array([3.0, 0.0, -1.0]), np.array([-1.0, 5.0, 5.0]), more)
+    assert after.cells() == ["afterany:3,afterok:9", "", "afterany:8"]
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""How near estimates came to run times."""
+"""Accuracy of estimates of run times."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def accuracy(predicted: Floats, actual: Floats) -> dict[str, Any]:
 
 
 class _Errors:
-    """Sums over jobs, of which some come at a time."""
+    """Sums of errors over jobs, block by block."""
 
     def __init__(self) -> None:
         self._jobs = self._under = self._over = self._exact = self._near = 0
         self._error = self._too_short = self._too_long = 0.0
 
     def add(self, predicted: Floats, actual: Floats) -> None:
-        """Take in some jobs."""
+        """Add some jobs."""
         error = predicted - actual
         under, over = error < 0, error > 0
         self._jobs += len(error)

@@ -1,4 +1,4 @@
-"""Many values as a few numbers."""
+"""Aggregates of a column: mean, standard deviation, percentiles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERCENTILES = (50.0, 90.0, 99.0)
 
 
 def aggregate(values: ArrayLike) -> Aggregate:
-    """Mean, population standard deviation, median, 90th and 99th percentile and maximum.
+    """Return mean, population standard deviation, median, 90th and 99th percentile and maximum.
 
     Percentiles interpolate linearly between the two nearest values.
 

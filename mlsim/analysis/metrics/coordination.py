@@ -1,4 +1,4 @@
-"""What the coordination between the levels did: messages, and nodes given back early."""
+"""Metrics of coordination between the levels: messages, and nodes released early."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["coordination_metrics", "released_nodes", "released_seconds"]
 
 
 def released_nodes(occupancy: Occupancy) -> int:
-    """Nodes given back before their job's end; one that two jobs gave back counts twice."""
+    """Return the number of nodes released before their job's end; one that two jobs released counts twice."""
     return int(occupancy.count[occupancy.released].sum())
 
 
 def released_seconds(
     occupancy: Occupancy, jobs: Jobs, attempts: Attempts | None = None
 ) -> tuple[float, float]:
-    """Node-seconds and core-seconds given back: Σ (return or end of the job - release), nodes and cores."""
+    """Return released node-seconds and core-seconds: Σ (return or end of the job - release)."""
     row = occupancy.released
     if not row.any():
         return 0.0, 0.0
@@ -30,7 +30,7 @@ def released_seconds(
 
 
 def coordination_metrics(records: Records) -> dict[str, Any]:
-    """Messages, releases and what they gave back.
+    """Return the metrics of coordination: messages, releases, released node-seconds.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Jobs that waited for other jobs before they came to the queue."""
+"""Metrics of jobs that waited for other jobs before they entered the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["dependency_metrics"]
 
 
 def dependency_metrics(jobs: Jobs) -> dict[str, Any]:
-    """Count the jobs that other jobs held back, and sum up for how long.
+    """Count the jobs that were held by dependencies, and aggregate for how long.
 
     Parameters
     ----------

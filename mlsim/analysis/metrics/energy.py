@@ -1,4 +1,4 @@
-"""Energy of a run: what jobs, idle nodes and nodes out of use took."""
+"""Energy of a run: of jobs, idle nodes and nodes out of use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["energy_metrics"]
 
 
 def energy_metrics(records: Records) -> dict[str, Any] | None:
-    """Energy by what it was used for, and power; None where the platform gives no power.
+    """Return energy [J] by use, and power [W]; None where the power of nodes is unknown.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What failures and drains cost: work lost, jobs started again, nodes out of use."""
+"""Metrics of failures and drains: lost work, restarts, downtime of nodes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["failure_metrics", "out_of_use_seconds"]
 
 
 def out_of_use_seconds(outages: Outages, begin: float, end: float) -> float:
-    """Node-seconds between two times in which nodes were out of use; overlaps count once."""
+    """Return the node-seconds between two times in which nodes were out of use; overlaps count once."""
     _, start, stop = out_of_use_spans(outages, begin, end)
     return float(np.sum(stop - start))
 
 
 def failure_metrics(records: Records) -> dict[str, Any]:
-    """Count failures and drains, and sum up what they cost.
+    """Count failures, drains and restarts, and sum up lost work and downtime.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Jobs in groups: by class, size, week, and by what the workload says of them: user, queue ..."""
+"""Groups of jobs: by class, size, week, or a column of the workload (user, queue ...)."""
 
 from __future__ import annotations
 

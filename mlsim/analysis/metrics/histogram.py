@@ -1,4 +1,4 @@
-"""How slowdowns are distributed."""
+"""Distribution of slowdowns."""
 
 from __future__ import annotations
 

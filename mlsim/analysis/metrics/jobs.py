@@ -1,4 +1,4 @@
-"""What each job has one value of: the metrics that are aggregated, broken down and compared.
+"""Metrics of single jobs, which are aggregated, broken down and compared.
 
 Formulas and sources stand with the functions of :mod:`mlsim.record.derived`.
 """
@@ -58,7 +58,7 @@ JOB_METRICS: dict[str, JobMetric] = {
 
 
 def backfilled_share(jobs: Jobs) -> float | None:
-    """Share of the started jobs that were backfilled, in [0, 1] (Zrigui 2021, §4.3.4, counts them)."""
+    """Return the share of started jobs that were backfilled, in [0, 1] (Zrigui 2021, §4.3.4, counts them)."""
     started = backfilled = 0
     for block in blocks_of(jobs):
         started += int(np.count_nonzero(~np.isnan(block.start_time)))

@@ -1,4 +1,4 @@
-"""How well the loops inside jobs were balanced, from their PEs' finish times.
+"""Load balance of the loops inside jobs, from their PEs' finish times.
 
 μ, σ and max are over the finish times of one loop's PEs. Undefined where they are all 0: NaN.
 """
@@ -19,17 +19,17 @@ Floats = NDArray[np.float64]
 
 
 def coefficient_of_variation(loops: Loops) -> Floats:
-    """c.o.v. = σ / μ, without unit; 0 is balanced (Eleliemy 2021, Eq. 2.15)."""
+    """Return c.o.v. = σ / μ, without unit; 0 is balanced (Eleliemy 2021, Eq. 2.15)."""
     return _ratio(loops.std_finish, loops.mean_finish)
 
 
 def percent_imbalance(loops: Loops) -> Floats:
-    """(1 - μ / max) · 100, in percent; 0 is balanced (Eleliemy 2021, Eq. 2.16)."""
+    """Return (1 - μ / max) · 100, in percent; 0 is balanced (Eleliemy 2021, Eq. 2.16)."""
     return (1.0 - _ratio(loops.mean_finish, loops.max_finish)) * 100.0
 
 
 def max_over_mean(loops: Loops) -> Floats:
-    """Max / μ, without unit; 1 is balanced (Eleliemy 2021, §2.1.3)."""
+    """Return max / μ, without unit; 1 is balanced (Eleliemy 2021, §2.1.3)."""
     return _ratio(loops.max_finish, loops.mean_finish)
 
 

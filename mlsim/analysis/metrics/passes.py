@@ -1,4 +1,4 @@
-"""How long passes of the dispatcher took, by the clock on the wall."""
+"""Wall-clock times of passes of the dispatcher."""
 
 from __future__ import annotations
 

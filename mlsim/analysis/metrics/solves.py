@@ -1,4 +1,4 @@
-"""How the passes of a dispatcher that plans by constraint programming went."""
+"""Solves of a dispatcher that plans by constraint programming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["solve_counts"]
 
 
 def solve_counts(solves: Solves) -> dict[str, Any]:
-    """Count passes by what is known of their plans, and average what making them took.
+    """Count passes by the status of their plans, and average their solve time.
 
     Returns
     -------

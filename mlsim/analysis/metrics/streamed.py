@@ -1,4 +1,4 @@
-"""The metrics of very long runs, in bounded memory: several walks over the rows, some at a time.
+"""Metrics of very long runs in bounded memory: several passes over the rows, block by block.
 
 Counts, extremes and percentiles are exact. Sums are taken block by block, so that their last digits may
 differ from those of a sum over all rows at once.
@@ -107,7 +107,7 @@ def _of_ranks(walk: Walk, ranks: list[int]) -> list[float]:
 
 
 def _keys(values: Floats) -> NDArray[np.uint64]:
-    """Whole numbers in the same order as the values."""
+    """Return integers in the same order as the values."""
     bits = np.ascontiguousarray(values).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 

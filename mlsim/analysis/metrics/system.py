@@ -1,4 +1,4 @@
-"""How the batch system did: jobs, makespan, utilization, throughput.
+"""Metrics of the batch system: jobs, makespan, utilization, throughput.
 
 None stands for a metric that is undefined, such as the makespan of a run in which no job started.
 """
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 def job_counts(jobs: Jobs) -> dict[str, int]:
-    """How many jobs were submitted, how many ended in each state, how many were backfilled."""
+    """Count the jobs that were submitted, that ended in each state, and that were backfilled."""
     ends = np.zeros(len(JobState), np.int64)
     backfilled = 0
     for block in blocks_of(jobs):
@@ -45,7 +45,7 @@ def job_counts(jobs: Jobs) -> dict[str, int]:
 
 
 def rejected_because(rejections: Rejections) -> dict[str, int]:
-    """How many jobs were turned away, by reason."""
+    """Count the rejected jobs by reason."""
     counts = np.zeros(len(rejections.reasons), np.int64)
     for reasons in value_blocks(rejections.reason):
         counts += np.bincount(reasons, minlength=len(counts))
@@ -53,29 +53,29 @@ def rejected_because(rejections: Rejections) -> dict[str, int]:
 
 
 def makespan(jobs: Jobs) -> float | None:
-    """T_batch = last end - first start, in seconds (Eleliemy 2021, Eq. 2.17)."""
+    """Return T_batch = last end - first start, in seconds (Eleliemy 2021, Eq. 2.17)."""
     return _span(jobs, "start_time", "end_time")
 
 
 def makespan_from_submit(jobs: Jobs) -> float | None:
-    """Last end - first submission, in seconds."""
+    """Return last end - first submission, in seconds."""
     return _span(jobs, "submit_time", "end_time")
 
 
 def throughput(jobs: Jobs) -> float | None:
-    """Completed jobs per hour of makespan (Eleliemy 2021, §2.2.5)."""
+    """Return the completed jobs per hour of makespan (Eleliemy 2021, §2.2.5)."""
     span = makespan(jobs)
     completed = sum(int(np.count_nonzero(block.state == JobState.COMPLETED)) for block in blocks_of(jobs))
     return completed / span * 3600.0 if span else None
 
 
 def machine_cores(nodes: Nodes) -> int:
-    """P: the PEs of the machine, which are its cores."""
+    """Return P: the PEs of the machine, which are its cores."""
     return int(np.sum(nodes.cores))
 
 
 def busy_seconds(records: Records) -> Floats:
-    """T of Eq. 6.1 for each job: PE-seconds it computed.
+    """Return T of Eq. 6.1 for each job: the PE-seconds it computed.
 
     For a job that executed a loop, the time its PEs executed chunks. For any other, its run time on the
     cores that its processors fill: working · run time. 0 if rejected. Attempts that a failure ended count as
@@ -90,7 +90,7 @@ def busy_seconds(records: Records) -> Floats:
 
 
 def utilization(records: Records) -> dict[str, float | None]:
-    """Shares of the machine's core-seconds in the makespan, in [0, 1]: Σ_k T_k / (P · T_batch).
+    """Return shares of the machine's core-seconds in the makespan, in [0, 1]: Σ_k T_k / (P · T_batch).
 
     ``busy``: T_k is the time PE k computed (Eleliemy 2021, Eq. 6.1; see :func:`busy_seconds`).
     ``allocated``: T_k is the time core k was held by a job.
@@ -119,7 +119,7 @@ def _allocated_sum(records: Records) -> float:
 
 
 def _span(jobs: Jobs, begin: str, end: str) -> float | None:
-    """Last end - first begin; None where no job has both."""
+    """Return last end - first begin [s]; None where no job has both."""
     first, last, found = np.inf, -np.inf, False
     for block in blocks_of(jobs):
         begins, ends = getattr(block, begin), getattr(block, end)

@@ -1,4 +1,4 @@
-"""How metrics come together week by week."""
+"""Metrics by week."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bars of one metric, a panel for each group of them; with marks for what others measured."""
+"""Grouped bars of one metric, in panels, with marks for published values."""
 
 from __future__ import annotations
 

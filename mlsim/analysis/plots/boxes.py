@@ -1,4 +1,4 @@
-"""Where each job's stays lie on a node axis: node n fills [n, n + 1], divided among its cores."""
+"""Rectangles of occupancy on a node axis: node n fills [n, n + 1], divided among its cores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def boxes(records: Records, by_core: bool) -> Boxes:
 
 
 def _held_share(records: Records) -> Floats:
-    """Share of its nodes' cores that each row held."""
+    """Return the share of its nodes' cores that each row held."""
     held = records.occupancy
     before = _first_cores(records.nodes)
     share: Floats = held.count * held.cores / (before[held.node + held.count] - before[held.node])
@@ -53,14 +53,14 @@ def _held_share(records: Records) -> Floats:
 
 
 def _node_boxes(records: Records) -> Boxes:
-    """One rectangle a row, over its whole nodes."""
+    """Return one rectangle a row, over its whole nodes."""
     held = records.occupancy
     top = held.node.astype(np.float64)
     return Boxes(np.arange(len(top)), top, top + held.count, _held_share(records))
 
 
 def _core_boxes(records: Records) -> Boxes:
-    """One rectangle a run of neighbouring cores; nodes held whole join up."""
+    """Return one rectangle for each run of neighbouring cores; neighbouring whole nodes share one."""
     held = number_cores(records.nodes, records.jobs, records.occupancy)
     # Numbers of 32 bits, as the columns are: there is one for each core of each stay.
     place = _first_cores(records.nodes).astype(np.int32)[held.node] + held.core
@@ -79,5 +79,5 @@ def _core_boxes(records: Records) -> Boxes:
 
 
 def _first_cores(nodes: Nodes) -> Ints:
-    """Cores on all nodes before each node, and at last on all."""
+    """Return the number of cores on all nodes before each node, and of all."""
     return np.concatenate([[0], np.cumsum(nodes.cores)])

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from mlsim.analysis.formatting import count
 from mlsim.analysis.plots.style import BLUE, INK, WIDTH, axes_at, canvas, picture_style
-from mlsim.analysis.words import count
 from mlsim.record import Chunks
 
 __all__ = ["Curve", "chunk_curve", "chunk_sizes"]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import JOB_METRICS, Weekly, pass_time_by_queue_length, utilization, weekly
 from mlsim.analysis.plots.legends import (
     colour_of,
@@ -31,7 +32,6 @@ from mlsim.analysis.plots.style import (
     write_picture,
 )
 from mlsim.analysis.plots.utilization import allocated_share, busy_share
-from mlsim.analysis.words import number, share
 from mlsim.record import Records
 
 __all__ = ["draw_comparison", "pass_times", "utilization_lines", "weekly_bands"]

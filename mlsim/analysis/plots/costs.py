@@ -1,4 +1,4 @@
-"""What the iterations of a loop cost: along the loop, how often, and as the image they are pixels of."""
+"""Iteration costs of a loop: along the loop, as a histogram, and as the image that they are pixels of."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from mlsim.analysis.formatting import count, number
 from mlsim.analysis.plots.style import (
     BLUE,
     DPI,
@@ -24,7 +25,6 @@ from mlsim.analysis.plots.style import (
     scale_palette,
     span_axis,
 )
-from mlsim.analysis.words import count, number
 
 __all__ = ["Band", "cost_band", "cost_bins", "cost_facts", "iteration_costs"]
 

@@ -102,12 +102,12 @@ def gantt(records: Records, title: str, span: tuple[float, float] | None = None)
 
 
 def job_colours(job_id: Ints) -> Ints:
-    """Row of the palette for each job; neighbours by identifier differ."""
+    """Return the row of the palette for each job; neighbours by identifier differ."""
     return job_id * 8 % len(job_palette())
 
 
 def _height(nodes: int) -> int:
-    """Height in pixels: whole pixels a node, as long as there are that many."""
+    """Return the height in pixels: whole pixels a node, as long as there are that many."""
     band = min(max(_MAX_HEIGHT // max(nodes, 1), 1), _MAX_BAND)
     return min(max(band * nodes, _MAX_BAND), _MAX_HEIGHT)
 
@@ -171,7 +171,7 @@ def _draw_labels(axes: Axes, axis: TimeAxis, records: Records, what: Boxes, shap
 
 
 def _readable(colour: Floats) -> str:
-    """Black or white, whichever reads better on a colour."""
+    """Return black or white, whichever reads better on a colour."""
     return INK if float(colour @ [0.299, 0.587, 0.114]) > 0.5 else "white"
 
 

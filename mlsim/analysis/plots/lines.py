@@ -132,7 +132,7 @@ def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
 
 
 def _extent(panels: Sequence[LinePanel], which: int) -> tuple[float, float]:
-    """Least and largest of all x (0) or y (1); 0 and 1 where there is nothing."""
+    """Return least and largest of all x (0) or y (1); 0 and 1 where there are none."""
     parts = [np.asarray(points[which], np.float64) for panel in panels for points in panel.series.values()]
     values = np.concatenate(parts) if parts else np.empty(0)
     values = values[np.isfinite(values)]

@@ -1,4 +1,4 @@
-"""Stretches of time out of use, as hatched rectangles of time and nodes."""
+"""Outages as hatched rectangles of time and nodes."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from mlsim.analysis.formatting import count
 from mlsim.analysis.metrics import percent_imbalance
 from mlsim.analysis.plots.pixels import Pixels
 from mlsim.analysis.plots.raster import Raster
@@ -21,7 +22,6 @@ from mlsim.analysis.plots.style import (
     scale_palette,
     span_axis,
 )
-from mlsim.analysis.words import count
 from mlsim.record import Records
 
 __all__ = ["pe_timeline"]
@@ -77,7 +77,7 @@ def _facts(records: Records) -> str:
 
 
 def _height(pes: int) -> int:
-    """Height in pixels: whole pixels a PE, as long as there are that many."""
+    """Return the height in pixels: whole pixels a PE, as long as there are that many."""
     band = min(max(_MAX_HEIGHT // pes, 1), _MAX_BAND)
     return min(max(band * pes, _MIN_HEIGHT), _MAX_HEIGHT)
 
@@ -108,7 +108,7 @@ def _paint(
 
 
 def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:
-    """Row of the palette for chunk sizes: evenly over the logarithm; the middle where all are equal."""
+    """Return the row of the palette for chunk sizes: linear in the logarithm; the middle if all are equal."""
     if least == largest:
         return np.full(len(size), 128, np.int64)
     # The lightest colours are close to white, which is idle.

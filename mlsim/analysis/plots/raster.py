@@ -67,7 +67,7 @@ class Raster:
 
 @kernel
 def _overlap(pixel: int, low: float, high: float) -> float:
-    """Length of [low, high] that lies in [pixel, pixel + 1]."""
+    """Return the length of [low, high] that lies in [pixel, pixel + 1]."""
     return min(pixel + 1.0, high) - max(float(pixel), low)
 
 

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from mlsim.analysis.formatting import number
 from mlsim.analysis.metrics import JOB_METRICS, queue_quantiles, queue_shares
 from mlsim.analysis.plots.legends import colour_of, differ_much, legend, plain_log, write_title
 from mlsim.analysis.plots.style import INK, WIDTH, axes_at, canvas, picture_style
-from mlsim.analysis.words import number
 from mlsim.record import Records
 
 __all__ = ["queue_boxes", "slowdown_boxes"]

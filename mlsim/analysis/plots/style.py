@@ -96,7 +96,7 @@ def picture_style() -> AbstractContextManager[None]:
 
 
 def time_axis(jobs: Jobs) -> TimeAxis:
-    """From the first submission to the last end, in s, min, h or d, whichever fits the span."""
+    """Return the axis from the first submission to the last end, in s, min, h or d by the span."""
     first, last = np.inf, -np.inf
     for times in chain(value_blocks(jobs.submit_time), value_blocks(jobs.end_time)):
         # NaN where a job was turned away
@@ -109,12 +109,12 @@ def time_axis(jobs: Jobs) -> TimeAxis:
 
 
 def part_axis(begin: float, end: float) -> TimeAxis:
-    """From ``begin`` to ``end``, in s: a part of a picture's time, to be found again in others."""
+    """Return the axis from ``begin`` to ``end``, in s: a part of a picture's time, as in other pictures."""
     return TimeAxis(begin, end, "s", 1.0)
 
 
 def span_axis(end: float) -> TimeAxis:
-    """From 0 to ``end``, in whatever unit fits, down to microseconds."""
+    """Return the axis from 0 to ``end``, in a unit that fits, down to microseconds."""
     shown = end if end > 0.0 else 1e-6
     unit, seconds = next((unit, seconds) for limit, unit, seconds in _SHORT_UNITS if shown < limit)
     return TimeAxis(0.0, shown, unit, seconds)
@@ -135,13 +135,13 @@ def axes_at(figure: Figure, left: int, top: int, width: int, height: int) -> Axe
 
 
 def job_palette() -> NDArray[np.float64]:
-    """Colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
+    """Return colours for jobs, (21, 3) RGB in [0, 1]: seven hues, each plain, lighter and darker."""
     hues = np.array([_rgb(hue) for hue in _HUES])
     return np.concatenate([hues, 1 - (1 - hues) * 0.55, hues * 0.65])
 
 
 def scale_palette() -> NDArray[np.float64]:
-    """Colours for a scale, (256, 3) RGB in [0, 1], from light to dark; evenly spaced to the eye."""
+    """Return colours for a scale, (256, 3) RGB in [0, 1], from light to dark; perceptually uniform."""
     scale: NDArray[np.float64] = matplotlib.colormaps["viridis_r"](np.arange(256))[:, :3]
     return scale
 

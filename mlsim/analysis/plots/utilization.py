@@ -1,4 +1,4 @@
-"""How much of the machine was in use over time, and how many jobs waited."""
+"""Utilization of the machine and queue length over time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
+from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
 from mlsim.analysis.plots.bins import binned_average
 from mlsim.analysis.plots.style import (
@@ -25,7 +26,6 @@ from mlsim.analysis.plots.style import (
     picture_style,
     time_axis,
 )
-from mlsim.analysis.words import number, share
 from mlsim.record import Records
 from mlsim.record.blocks import BLOCK_ROWS, is_long, record_blocks
 from mlsim.record.derived import waiting_spans
@@ -68,7 +68,7 @@ def utilization_over_time(records: Records, title: str) -> Figure:
 
 
 def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Share of the machine's cores that jobs held, averaged over each bin of the time axis."""
+    """Return the share of the machine's cores that jobs held, averaged over each bin of the time axis."""
 
     def held_cores(part: Records) -> Floats:
         held = part.occupancy
@@ -78,7 +78,7 @@ def allocated_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
 
 
 def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Share of the machine's cores that computed, averaged over each bin of the time axis.
+    """Return the share of the machine's cores that computed, averaged over each bin of the time axis.
 
     Where a job's chunks were recorded, a PE is busy while it executes one. Any other job's busy seconds
     (:func:`mlsim.analysis.metrics.busy_seconds`) are spread evenly over the core-seconds it held.
@@ -97,14 +97,14 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
 
 
 def capacity_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Share of the machine's cores on nodes that were in use, averaged over each bin of the time axis."""
+    """Return the share of the machine's cores on nodes in use, averaged over each bin of the time axis."""
     node, start, stop = out_of_use_spans(records.outages, axis.begin, axis.end)
     missing = _binned(start, stop, records.nodes.cores[node], axis, bins)
     return np.clip(1.0 - missing / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
 def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
-    """Jobs in the queue, averaged over each bin of the time axis."""
+    """Return the number of waiting jobs, averaged over each bin of the time axis."""
 
     def waiting(part: Records) -> Floats:
         return _binned(*waiting_spans(part.jobs, part.attempts), 1.0, axis, bins)
@@ -125,7 +125,7 @@ def _summed(records: Records, of_part: Callable[[Records], Floats]) -> Floats:
 
 
 def _share_of_machine(records: Records, used_cores: Callable[[Records], Floats]) -> Floats:
-    """Cores in use as a share of all; rounding errors of the sums do not leave [0, 1]."""
+    """Return cores as a share of all, with rounding errors clipped to [0, 1]."""
     used = _summed(records, used_cores)
     return np.clip(used / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 

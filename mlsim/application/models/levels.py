@@ -1,21 +1,63 @@
-"""What models of two levels have in common: techniques at work between nodes, and again and again inside."""
+"""Queues of PEs and of nodes: first requests, refills of a node's queue, and what nodes make known."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inlined, kernel
+from mlsim.application.absence import next_asking
+from mlsim.application.event_queue import move, play
+from mlsim.application.models.state import State
+from mlsim.application.models.technique import note_bad_size, size_from_rest
 from mlsim.application.techniques.adaptive import RATE, RISK, put
+from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.random import random_key
-from mlsim.application.techniques.rules import KEY, reset_rule
+from mlsim.application.techniques.rules import KEY, SS, STATIC, constant_size, reset_rule
 
-__all__ = ["publish", "refill_rule"]
+__all__ = ["ask_first", "ask_nodes", "publish", "publish_node", "refill", "refill_rule", "take"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _NUMBERS = 32
+
+
+@kernel
+def ask_first(s: State, number: int) -> None:
+    """Enter the first requests of the PEs that come to a queue; of one level: but those that are away."""
+    q = s.queues[number]
+    for rank in range(q.members):
+        pe = q.first_pe + rank
+        me = s.pes[pe]
+        asked = 0.0
+        if len(s.absence.begin) > 0:
+            asked = next_asking(asked, pe, s.absence.entries, s.absence.begin, s.absence.end)
+            if asked >= s.until:
+                asked, me.told = np.inf, 0.0
+            else:
+                me.asked, me.since = asked, asked
+        s.matches[q.tree + q.width + rank].time = asked + me.near
+    play(s.matches, q.tree, q.width, q.members)
+    if q.masters > 0:
+        move(s.matches, q.tree, q.width, 0, np.inf)
+
+
+@kernel
+def ask_nodes(s: State, asked: float) -> None:
+    """Enter when each node's first PE sends its first request to the loop's queue, in s; infinity: later."""
+    loop = s.queues[0]
+    for v in range(loop.members):
+        s.matches[loop.tree + loop.width + v].time = asked + s.pes[s.queues[1 + v].first_pe].latency
+    play(s.matches, loop.tree, loop.width, loop.members)
+
+
+@inlined
+def publish_node(s: State, v: int) -> None:
+    """Make known at the loop's queue what a node has measured until now."""
+    t = s.outer
+    if t.learns:
+        publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
 
 
 @kernel
@@ -52,3 +94,33 @@ def refill_rule(
     """
     reset_rule(rule, reals, code, n, p, min_chunk, parameters)
     rule[KEY] = random_key(rule[KEY], (node << _NUMBERS) + number)
+
+
+@inlined
+def refill(s: State, v: int, number: int, first: int, got: int) -> None:
+    """Put a chunk, the ``number``-th of a node, into its queue."""
+    q, t = s.queues[1 + v], s.inner
+    workers = q.members - q.masters
+    q.position, q.end, q.step = first, first + got, 0
+    if t.code == STATIC:
+        q.constant = max(static_size(got, workers), t.min_chunk)
+    elif t.code != SS:
+        refill_rule(t.rules[v], t.reals[v], t.code, got, workers, t.min_chunk, t.parameters, v, number)
+        q.constant = constant_size(t.rules[v])
+
+
+@inlined
+def take(s: State, v: int, pe: int) -> int:
+    """Take a chunk for a PE from its node's queue, which is not empty; below 0: a technique is wrong."""
+    q, t = s.queues[1 + v], s.inner
+    q.first = q.position
+    size = min(q.constant, q.end - q.first)
+    if size == 0:
+        weights = t.weights[q.weights : q.weights + q.members - q.masters]
+        size = size_from_rest(t, v, weights, q.step, q.end - q.first, pe - q.first_pe - q.masters)
+        if size < 1:
+            note_bad_size(t, q.step, pe, size)
+            return -1
+    q.position += size
+    q.step += 1
+    return size

@@ -9,34 +9,13 @@ the lock and the count of draws alone. A PE that comes in the meantime finds the
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mlsim._jit import kernel
 from mlsim.application.techniques.random import random_key, random_size
 
-__all__ = ["Lock", "lock_key", "next_attempt"]
+__all__ = ["lock_key", "next_attempt"]
 
 _STEPS = 1 << 16
 _BITS = 1 << 53
-
-
-class Lock(NamedTuple):
-    """How locks are handed over.
-
-    Attributes
-    ----------
-    polling
-        Whether a PE that finds a lock taken tries again; otherwise it waits in order of arrival.
-    interval
-        Time between two attempts of a PE in s, with the messages.
-    seed_low, seed_high
-        The lower 32 and the upper bits of the seed.
-    """
-
-    polling: bool
-    interval: float
-    seed_low: int
-    seed_high: int
 
 
 @kernel

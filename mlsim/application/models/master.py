@@ -1,67 +1,184 @@
-"""What the masters of CCA and of hierarchical master-worker have in common."""
+"""A master: it serves requests, and executes chunks of its own between two looks for them.
+
+If it is not dedicated, it looks for requests only at its breaks, which are after every ``break_after``
+iterations of its own chunk, at the chunk's end, and, when it has nothing to execute, at once. At a break it
+serves until no request is waiting. Its own request stands in the same queue, from the moment its chunk ended.
+To serve a request it calculates and assigns a chunk, then sends it; a request that comes when nothing is left
+is answered without a calculation.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inlined
+from mlsim.application.event_queue import due_lowest_rank, move
+from mlsim.application.models.execution import NEAR, execute, keep_row, message, next_request, notify, report
+from mlsim.application.models.levels import take
+from mlsim.application.models.state import PE, Queue, State
+from mlsim.application.models.technique import note_bad_size, size_from_rest
 from mlsim.application.perturbation import elapsed_time
+from mlsim.application.techniques.rules import STATIC
 
-__all__ = ["FIFO", "LOWEST_RANK", "Service", "execute_until"]
+__all__ = ["ATTENTION", "BAD_SIZE", "DONE", "REFILL", "assign", "attend", "end_master", "spend_serving"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-FIFO = 0
-LOWEST_RANK = 1
+GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE = 0, 1, 2, 3, 4
 
 
-class Service(NamedTuple):
-    """How a master serves.
-
-    Attributes
-    ----------
-    break_after
-        Iterations of its own that a master executes between two looks for requests.
-    order
-        Which of the requests that wait it serves first: ``FIFO`` or ``LOWEST_RANK``.
-    dedicated
-        Whether a master executes no iterations itself.
-    """
-
-    break_after: int
-    order: int
-    dedicated: bool
-
-
-@kernel
-def execute_until(
-    prefix: Floats,
-    speed: float,
-    now: float,
-    position: int,
-    end: int,
-    break_after: int,
-    request: float,
-    pe: int,
-    slow_of_pe: Ints,
-    slow_index: Ints,
-    slow_time: Floats,
-    slow_factor: Floats,
-) -> tuple[float, int]:
-    """Execute a chunk from ``position`` up to the first break at which a request waits, or to its end.
-
-    ``request`` is when the next request arrives. Gives the time and the iteration reached.
-    """
-    disturbed = len(slow_time) > 0
-    reached = position
+@inlined
+def attend(s: State, number: int, attention: float) -> int:
+    """Follow a master until it needs another: its queue is empty, or a reply comes at ``attention`` (s)."""
+    m = s.queues[number]
     while True:
-        reached = min(reached + break_after, end)
-        seconds = (prefix[reached] - prefix[position]) / speed
-        if disturbed:
-            seconds = elapsed_time(seconds, now, pe, slow_of_pe, slow_index, slow_time, slow_factor)
-        if reached == end or now + seconds >= request:
-            return now + seconds, reached
+        due = np.inf if m.awaiting != 0 else s.matches[m.tree + 1].time
+        if m.clock >= s.until:
+            return DONE
+        if attention <= m.clock and (due > m.clock or (not s.costs.lowest_rank and due > attention)):
+            return ATTENTION
+        if due <= m.clock:
+            doing = _serve(s, m, number)
+            if doing != GOES_ON:
+                return doing
+        elif m.own_position < m.own_end:
+            _execute_own(s, m, min(due, attention))
+        elif min(due, attention) < np.inf:
+            m.clock = min(due, attention)
+        else:
+            return DONE
+
+
+@inlined
+def _serve(s: State, m: Queue, number: int) -> int:
+    """Answer the request that is first in the order of service."""
+    rank = s.matches[m.tree + 1].rank
+    if s.costs.lowest_rank:
+        rank = due_lowest_rank(s.matches, m.tree, m.width, m.clock)
+    pe = m.first_pe + rank
+    me = s.pes[pe]
+    report(s, m, number, me, rank - m.masters)
+    step, size = m.step, 0
+    if number == 0:
+        size = assign(s, m, rank, pe)
+        step = rank - m.masters if s.outer.code == STATIC else step
+    elif m.position < m.end:
+        size = take(s, number - 1, pe)
+    elif m.exhausted == 0:
+        return REFILL
+    if size < 0:
+        return BAD_SIZE
+    if size == 0:
+        notify(s, me, m.clock + message(me, NEAR))
+        move(s.matches, m.tree, m.width, rank, np.inf)
+        return GOES_ON
+    spend_serving(s, m)
+    following = np.inf
+    start = m.clock + message(me, NEAR)
+    if pe == m.first_pe:
+        m.own_position, m.own_end = m.first, m.first + size
+        m.own_step, m.own_begun = step, 0
+    elif start < s.until:
+        end = execute(s, me, pe, step, m.first, size, start)
+        following = next_request(s, me, pe, end) + message(me, NEAR)
+    move(s.matches, m.tree, m.width, rank, following)
+    return GOES_ON
+
+
+@inlined
+def assign(s: State, q: Queue, rank: int, named: int) -> int:
+    """Assign a chunk of the loop; 0 if nothing is left, −1 if the technique is wrong for ``named``."""
+    t, seat, who = s.outer, s.seats[rank], rank - q.masters
+    q.first = q.position
+    if t.code == STATIC:
+        q.first = who * q.constant if seat.taken == 0 else q.end
+    seat.taken += 1
+    if q.first >= q.end:
+        return 0
+    size = min(q.constant, q.end - q.first)
+    if size == 0:
+        size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who)
+        if size < 1:
+            note_bad_size(t, q.step, named, size)
+            return -1
+    q.position = q.first + size
+    q.step += 1
+    return size
+
+
+@inlined
+def spend_serving(s: State, m: Queue) -> None:
+    """Let a master calculate and assign a chunk; overhead amid a chunk of its own, or as its only work."""
+    me = s.pes[m.first_pe]
+    done = m.clock + (me.calculation + s.costs.assignment)
+    if m.masters > 0 or m.own_begun != 0:
+        me.overhead += min(done, s.until) - m.clock
+    m.clock = done
+
+
+@inlined
+def _execute_own(s: State, m: Queue, request: float) -> None:
+    """Execute a master's chunk up to the first break at which a request waits, or to its end."""
+    me = s.pes[m.first_pe]
+    if m.own_begun == 0:
+        m.own_begun, m.own_start, m.own_seconds = 1, m.clock, 0.0
+        me.chunks += 1
+        me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
+        me.last_start = m.clock
+        me.overhead += m.clock - me.since
+    request = min(request, s.until)
+    slow = s.perturbation
+    reached, time = m.own_position, 0.0
+    while True:
+        reached = min(reached + s.costs.break_after, m.own_end)
+        seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
+        if len(slow.slow_time) > 0:
+            seconds = elapsed_time(
+                seconds,
+                m.clock,
+                m.first_pe,
+                slow.slow_of_pe,
+                slow.slow_index,
+                slow.slow_time,
+                slow.slow_factor,
+            )
+        time = m.clock + seconds
+        if reached == m.own_end or time >= request:
+            break
+    m.own_position = reached
+    m.own_seconds += min(time, s.until) - m.clock
+    m.clock = time
+    if reached == m.own_end and time < s.until:
+        _finish_own(s, m, me)
+
+
+@inlined
+def _finish_own(s: State, m: Queue, me: PE) -> None:
+    """End a master's own chunk, after which it asks at once."""
+    keep_row(s, m.first_pe, m.own_step, me.last_first, me.last_size, me.asked, m.own_start, m.clock)
+    seconds = (s.prefix[m.own_end] - s.prefix[me.last_first]) / me.speed
+    if len(s.perturbation.slow_time) > 0:
+        me.pace = me.speed * (seconds / m.own_seconds) if seconds > 0.0 else me.speed
+        seconds = m.own_seconds
+    me.busy += seconds
+    me.finish = m.clock
+    me.spent, me.took = seconds, m.clock - me.since
+    me.waited = me.took - seconds
+    me.unreported = 1
+    me.asked, me.since = m.clock, m.clock
+    m.own_begun = 0
+    move(s.matches, m.tree, m.width, 0, m.clock)
+
+
+@inlined
+def end_master(s: State, m: Queue, ended: bool) -> None:
+    """Close what a master did; ``ended``: the loop was, before it had told all others."""
+    me = s.pes[m.first_pe]
+    if m.own_begun != 0:  # amid its own chunk
+        keep_row(s, m.first_pe, m.own_step, me.last_first, me.last_size, me.asked, m.own_start, s.until)
+        me.busy += m.own_seconds
+        me.finish = s.until
+        me.asked, me.since = s.until, s.until
+    if m.masters > 0:
+        for pe in range(m.first_pe + 1, m.first_pe + m.members):
+            ended = ended or s.pes[pe].told < 0.0
+        me.told = s.until if ended else min(m.clock, s.until)
+        me.idle = me.told - me.overhead

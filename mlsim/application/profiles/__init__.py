@@ -1,4 +1,4 @@
-"""What the iterations of a loop cost: one module a family of profiles.
+"""Profiles of iteration costs, one module a family.
 
 Importing this package loads no kernel; the profiles that need one do when they are computed.
 """

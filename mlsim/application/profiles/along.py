@@ -1,4 +1,4 @@
-"""Costs that follow from the place in the loop alone: constant, increasing, decreasing."""
+"""Costs that depend on the index in the loop alone: constant, increasing, decreasing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a request to costs: which module computes which profile."""
+"""Costs of a requested profile: which module computes which profile."""
 
 from __future__ import annotations
 

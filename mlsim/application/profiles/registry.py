@@ -1,4 +1,4 @@
-"""What profiles of iteration costs there are, in plain strings."""
+"""The profiles of iteration costs, in plain strings."""
 
 from __future__ import annotations
 

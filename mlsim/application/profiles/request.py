@@ -1,4 +1,4 @@
-"""What a profile is asked for."""
+"""Requests of iteration costs from a profile."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def put(sums: Floats, row: int, pe: int, value: float) -> None:
 
 @kernel
 def _variance(measured: Floats, pe: int) -> float:
-    """Sample variance of a PE's iteration times; 0 for one iteration.
+    """Return the sample variance of a PE's iteration times [s²]; 0 for one iteration.
 
     A σ below a millionth of μ counts as none: costs are differences of prefix sums, which carry
     rounding noise of about that order on long loops.
@@ -150,7 +150,7 @@ def learn_pieces(
 def adaptive_size(
     measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int, first_size: int
 ) -> int:
-    """AF: the chunk of one PE (Eleliemy 2021, Eq. 2.14).
+    """Return AF's chunk for one PE (Eleliemy 2021, Eq. 2.14).
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _NOISE = 1e-9
 
 @kernel
 def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
-    """FAC: ⌈R/(x·P)⌉, the chunk of a batch at whose start R >= 1 iterations are left.
+    """Return FAC's ⌈R/(x·P)⌉, the chunk of a batch at whose start R >= 1 iterations are left.
 
     With b = P·σ/(2μ√R): x = 1 + b² + b√(b²+2) in the first batch, 2 + b² + b√(b²+4) in later ones
     (Hummel, Schonberg and Flynn 1992). In double precision, see :func:`round_up`.
@@ -42,7 +42,7 @@ def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
 
 @kernel
 def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> int:
-    """FAC2 from what is left: ⌈R/2P⌉ at the start of a batch, else the chunk before again.
+    """Return FAC2's chunk by what is left: ⌈R/2P⌉ at the start of a batch, else the former chunk.
 
     Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7. Rounded up: rounded down as printed
     there, R < 2P would give chunks of no iterations.
@@ -52,7 +52,7 @@ def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> i
 
 @kernel
 def factoring_straightforward_size(i: int, n: int, p: int) -> int:
-    """FAC2 from the step alone: ⌈N/(P·2^(b+1))⌉, b = ⌊i/P⌋ (Eleliemy 2021, Eq. 4.2)."""
+    """Return FAC2's chunk by the step alone: ⌈N/(P·2^(b+1))⌉, b = ⌊i/P⌋ (Eleliemy 2021, Eq. 4.2)."""
     halvings = i // p + 1
     if halvings > _BITS:
         return 1

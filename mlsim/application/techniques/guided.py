@@ -43,7 +43,7 @@ MASK = (1 << WORD) - 1
 
 @kernel
 def guided_recursive_size(remaining: int, p: int) -> int:
-    """GSS from what is left: ⌈R/P⌉ (Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4)."""
+    """Return GSS's chunk by what is left: ⌈R/P⌉ (Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4)."""
     return ceil_div(remaining, p)
 
 
@@ -138,7 +138,7 @@ def _advance(guide: Ints, i: int, n: int, p: int) -> int:
 
 @kernel
 def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
-    """GSS from the step alone, exactly: ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1).
+    """Return GSS's chunk from the step alone, exactly: ⌈N·(P−1)^i / P^(i+1)⌉ (Eleliemy 2021, Eq. 4.1).
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
 
 @kernel
 def taper_size(k: float, v: float, most: int) -> int:
-    """TAP: ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` (Lucco 1992; Eleliemy 2021, Eq. 2.5).
+    """Return TAP's ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` (Lucco 1992; Eleliemy 2021, Eq. 2.5).
 
     In double precision; a value less than 1e-12·k above an integer counts as that integer.
 
@@ -184,7 +184,7 @@ def taper_size(k: float, v: float, most: int) -> int:
 
 @kernel
 def taper_straightforward_size(guide: Ints, i: int, n: int, p: int, v: float) -> int:
-    """TAP from the step alone: with k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
+    """Return TAP's chunk from the step alone: k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
     _advance(guide, i, n, p)
     if guide[0, STEP] < i:
         return 1  # k < 1

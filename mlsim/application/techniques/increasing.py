@@ -33,13 +33,13 @@ def default_batches(n: int, p: int) -> int:
 
 @kernel
 def increase_first_size(n: int, p: int, batches: int) -> int:
-    """K_0 = ⌊N/((2+B)·P)⌋, the first chunk of FISS and VISS."""
+    """Return K_0 = ⌊N/((2+B)·P)⌋, the first chunk of FISS and VISS."""
     return n // (2 + batches) // p
 
 
 @kernel
 def fixed_increase(n: int, p: int, batches: int) -> int:
-    """⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉: by what FISS's chunks grow from batch to batch.
+    """Return C = ⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, the growth of FISS's chunks from batch to batch.
 
     That is 2N / ((2+B)·P·B·(B−1)/2), all of it integers; rounding up may be done factor by factor.
     """
@@ -51,7 +51,7 @@ def fixed_increase(n: int, p: int, batches: int) -> int:
 
 @kernel
 def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> int:
-    """FISS: K_0 + b·C, at most N (Philip and Das 1997; Eleliemy 2021, Eq. 2.10).
+    """Return FISS's K_0 + b·C, at most N (Philip and Das 1997; Eleliemy 2021, Eq. 2.10).
 
     Per batch, b = ⌊i/P⌋: only so do B batches sum up to N.
     """
@@ -63,7 +63,7 @@ def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> in
 
 @kernel
 def variable_increase_size(i: int, p: int, first: int) -> int:
-    """VISS: ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1.
+    """Return VISS's ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1.
 
     Philip and Das 1997; the derivation of Eleliemy 2021, Eq. 4.7, whose exponent as printed, i mod P,
     would fall back to K_0 with every batch.
@@ -79,7 +79,7 @@ def _shifted(value: int, halvings: int) -> int:
 
 @kernel
 def geometric_increase_size(i: int, n: int, p: int, first: int) -> int:
-    """VISS with growth: geometric: ⌊K_0·1.5^b⌋, at most N (Eleliemy 2021, Eq. 2.11).
+    """Return VISS's chunk with ``growth: geometric``, ⌊K_0·1.5^b⌋, at most N (Eleliemy 2021, Eq. 2.11).
 
     Exact as long as K_0·3^b stays below 2^62, later to 60 bits.
     """

@@ -31,7 +31,7 @@ def random_key(low: int, high: int) -> int:
 
 @kernel
 def random_size(i: int, n: int, p: int, key: int) -> int:
-    """RND: uniform in 1 … ⌈N/P⌉ (Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12).
+    """Return RND's chunk, uniform in 1 … ⌈N/P⌉ (Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12).
 
     63 random bits modulo ⌈N/P⌉, so sizes differ in probability by at most ⌈N/P⌉ / 2^63. The generator is
     SplitMix64, whose i-th number needs none of those before it.

@@ -1,4 +1,4 @@
-"""A technique at work in a loop: from its code to the size of the next chunk.
+"""A technique in a loop: from its code to the size of the next chunk.
 
 What a technique remembers stands in plain arrays, which the event loops hold in local variables:
 numba counts references to arrays inside tuples and objects at every access, which would cost more
@@ -278,7 +278,7 @@ def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
 
 @kernel
 def _weight(rule: Ints, weights: Floats, measured: Floats, sums: Floats, i: int, pe: int) -> float:
-    """Weigh a PE, at a step, by what has been learned until then."""
+    """Return the weight of a PE at a step, from what has been learned until then."""
     code = rule[CODE]
     if code in (AWF_C, AWF_E):
         return learned_weight(measured, sums, weights, pe)
@@ -399,7 +399,7 @@ def straightforward_sizes(
 
 @kernel
 def _factoring_by_step(rule: Ints, reals: Floats, batch: int) -> int:
-    """FAC from the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 once nothing would be left."""
+    """Return FAC's chunk by the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 when nothing is left."""
     p = rule[PES]
     if rule[BATCH] < 0 or batch < rule[BATCH]:
         rule[BATCH] = 0

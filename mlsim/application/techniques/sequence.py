@@ -1,4 +1,4 @@
-"""All chunk sizes of a technique in order of the scheduling steps, for tests, docs and the curious."""
+"""All chunk sizes of a technique in order of the scheduling steps."""
 
 from __future__ import annotations
 

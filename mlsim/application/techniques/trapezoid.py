@@ -10,13 +10,13 @@ __all__ = ["trapezoid_factoring_size", "trapezoid_first_size", "trapezoid_size",
 
 @kernel
 def trapezoid_first_size(n: int, p: int) -> int:
-    """K_0 = ⌈N/2P⌉, the first chunk of TSS."""
+    """Return K_0 = ⌈N/2P⌉, the first chunk of TSS."""
     return ceil_div(n, 2 * p)
 
 
 @kernel
 def trapezoid_slope(n: int, p: int) -> int:
-    """C = ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌈2N/(K_0 + 1)⌉ steps: what each chunk of TSS is smaller by."""
+    """Return C = ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌈2N/(K_0 + 1)⌉ steps, the decrement of TSS."""
     first = trapezoid_first_size(n, p)
     # 2N may not fit in 64 bits: double quotient and remainder instead.
     quotient = n // (first + 1)
@@ -37,7 +37,7 @@ def trapezoid_size(i: int, first: int, slope: int) -> int:
 
 @kernel
 def trapezoid_factoring_size(i: int, p: int, first: int, slope: int) -> int:
-    """TFSS: the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
+    """Return TFSS's chunk: the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
 
     K_0 − b·P·C − C·(P−1)/2 in closed form, negative once TSS's chunks are (Chronopoulos et al. 2001;
     Eleliemy 2021, Eq. 2.9; with the index of Eq. 4.5 counted from b·P).

@@ -1,4 +1,4 @@
-"""A technique whose memory travels: a block of 8-byte numbers that the ranks of a real run hand on.
+"""The state of a technique in a real run: a block of 8-byte numbers that ranks pass on.
 
 The block is ``[turn, step, position, end, refills, rule..., reals..., seal]``. Who reads a copy while another
 writes may get a mixture of two states; the seal tells, since it depends on all numbers. Where all see the

@@ -1,4 +1,4 @@
-"""Weights that are learned within a loop (AWF-B to AWF-E): how fast each PE has been, chunk by chunk.
+"""Weights learned within a loop (AWF-B to AWF-E): the speed of each PE, chunk by chunk.
 
 PE q executed its k-th chunk, of n_k iterations, in t_k seconds; its rate is r_q = Σ k·n_k / Σ k·t_k, so
 that later chunks count for more. Its weight is w_q = P·r_q / Σ r (Cariño and Banicescu 2008). PEs that
@@ -41,7 +41,7 @@ def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: 
 
 @kernel
 def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
-    """Weigh a PE by all that has been measured so far (AWF-C, AWF-E)."""
+    """Return the weight of a PE from all that has been measured so far (AWF-C, AWF-E)."""
     if measured[SECONDS, pe] == 0.0:
         return float(weights[pe])
     return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
 from mlsim.batch.room.fit import units_on
 from mlsim.batch.room.grid import DRAINS, REFUSED, Grid
 from mlsim.batch.room.matrix import begin_placed
-from mlsim.batch.view import Reject, Start, WaitingJobs
+from mlsim.batch.view import Reject, Start, WaitingJobs, Wake
 from mlsim.errors import InputError, user_code_error
 
 __all__ = ["Answers", "AskedAllocator", "keys_of"]
@@ -155,6 +155,8 @@ class Answers:
         Slots of the jobs that start, in order.
     rejected
         Slot and reason of the jobs that are turned away.
+    wakes
+        Times at which it wants to be asked again.
     """
 
     def __init__(self, title: str, now: float, waiting: Ints, s: Arrays, g: Grid) -> None:
@@ -163,9 +165,10 @@ class Answers:
         self._done: set[int] = set()
         self.started: list[int] = []
         self.rejected: list[tuple[int, str]] = []
+        self.wakes: list[float] = []
         g.settings[REFUSED] = 0
 
-    def carry_out(self, answers: Iterable[Start | Reject]) -> None:
+    def carry_out(self, answers: Iterable[Start | Reject | Wake]) -> None:
         """Carry out answers in their order.
 
         Raises
@@ -186,10 +189,13 @@ class Answers:
             answer = self._ask(next, each, None)
             if answer is None:
                 return
+            if isinstance(answer, Wake):
+                self.wakes.append(self._later(answer.at))
+                continue
             if not isinstance(answer, Start | Reject):
                 raise InputError(
                     f"{self._title}: gives {answer!r:.60} at {self._now:g} s; allowed: Start(row) and "
-                    "Reject(row, reason) of mlsim.batch.view"
+                    "Reject(row, reason) of mlsim.batch.view, and Wake(at)"
                 )
             slot = self._slot(answer)
             if isinstance(answer, Reject):
@@ -197,6 +203,15 @@ class Answers:
             else:
                 self._start(slot, answer)
                 self.started.append(slot)
+
+    def _later(self, at: object) -> float:
+        """Return a time that is asked for, if it is to come."""
+        if not isinstance(at, Real) or isinstance(at, bool) or not self._now < float(at) < np.inf:
+            raise InputError(
+                f"{self._title}: wants to be woken at {at!r:.60} at {self._now:g} s; allowed: seconds, more "
+                "than now, finite"
+            )
+        return float(at)
 
     def _ask(self, method: Callable[..., Any], *arguments: object) -> Any:
         """Have the user's code give something."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,6 +77,7 @@ _CODES = {
     Allocator.HETEROGENEITY_AWARE: at.HETEROGENEITY,
 }
 _MOST_NODES_IN_PAIRS = 4096
+_MOST_IDLE_WAKES = 1_000_000
 _MICRO = 1e6
 _MOST_POWER = 2.0**62
 
@@ -121,6 +124,8 @@ class ResourceState(BatchState):
         self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
         self._profile_of_nodes = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
+        self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
+        self._idle_wakes = 0
         self._drains: tuple[AnnouncedDrain, ...] = ()
         self._drain_arrays = _drain_arrays(())
         self._announced = announced
@@ -308,9 +313,32 @@ class ResourceState(BatchState):
         left = [s for s in waiting.tolist() if np.isnan(self.table.floats[START, s]) and s not in gone]
         self._queue[: len(left)] = left
         self._counts[QUEUED] = len(left)
+        for later in answers.wakes:
+            heapq.heappush(self._wakes, later)
+        self._check_progress(bool(answers.started or answers.rejected or not answers.wakes), now)
         self.started[: len(answers.started)] = answers.started
         self.rejected.extend(answers.rejected)
         return len(answers.started)
+
+    def _check_progress(self, moves: bool, now: float) -> None:
+        """Refuse a dispatcher that only ever asks to be woken."""
+        self._idle_wakes = 0 if moves or self.n_running else self._idle_wakes + 1
+        if self._idle_wakes > _MOST_IDLE_WAKES:
+            raise InputError(
+                f"dispatcher {self._config.dispatcher}: at {now:g} s it has asked to be woken "
+                f"{_MOST_IDLE_WAKES:,} times in a row while nothing ran or started; ask for later times"
+            )
+
+    def next_reservation(self, now: float) -> float:
+        """When a waiting job may start, or a dispatcher wants to be asked, at the earliest after now."""
+        while self._wakes and self._wakes[0] <= now:
+            heapq.heappop(self._wakes)
+        return min(super().next_reservation(now), *self._wakes[:1], math.inf)
+
+    @property
+    def wakes(self) -> bool:
+        """Whether there may be passes at which nothing else happens."""
+        return super().wakes or bool(self._wakes)
 
     def solves(self) -> Solves:
         """Give how the passes of a dispatcher that plans went."""

@@ -59,7 +59,7 @@ def _names(given: list[str] | None) -> list[str]:
     from mlsim.batch.predictors import PREDICTORS
     from mlsim.errors import InputError
     from mlsim.scenario import Predictor, installed_names
-    from mlsim.scenario.jobs.plugins import PluginKind
+    from mlsim.scenario.values.plugins import PluginKind
 
     if not given:
         return [str(entry.name) for entry in PREDICTORS] + list(installed_names("mlsim.predictors"))

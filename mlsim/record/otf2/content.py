@@ -1,4 +1,4 @@
-"""What the rows of a trace show, as columns that the compiled pass reads."""
+"""The content of a trace's rows, as columns that the compiled pass reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.otf2.mail import Mail
+from mlsim.record.otf2.message_events import MessageEvents
 
 __all__ = ["ChunkColumns", "Content", "Intervals", "JobColumns"]
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class Intervals(NamedTuple):
-    """What the rows show: columns by interval (see ``Layout``), then of the occupancy rows behind them.
+    """Intervals on the rows: columns by interval (see ``Layout``), then of the occupancy rows behind them.
 
     ``told`` is when the interval's PEs knew that no work is left, or has no rows where none is shown.
     """
@@ -30,7 +30,7 @@ class Intervals(NamedTuple):
 
 
 class JobColumns(NamedTuple):
-    """Regions of jobs, and what their enters tell."""
+    """Regions of jobs, and the attributes of their enter events."""
 
     region: Ints
     job_id: Ints
@@ -53,11 +53,11 @@ class ChunkColumns(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What to write on the rows. Enters of jobs have attributes where ``describe`` is true."""
+    """The content to write. Enter events of jobs have attributes where ``describe`` is true."""
 
     intervals: Intervals
     jobs: JobColumns
     describe: bool
     idle_region: int
     chunks: ChunkColumns
-    mail: Mail
+    messages: MessageEvents

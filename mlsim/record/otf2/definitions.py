@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlsim.record.codes import JobState
 from mlsim.record.otf2.layout import Layout
 from mlsim.record.otf2.library import function
-from mlsim.record.otf2.mail import BATCH_RANK
+from mlsim.record.otf2.message_events import BATCH_RANK
 from mlsim.record.otf2.metrics import METRICS
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
@@ -62,7 +62,7 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the trace's parts are called.
+    """Names of the trace's parts.
 
     Attributes
     ----------

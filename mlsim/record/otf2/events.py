@@ -31,7 +31,7 @@ from mlsim.record.otf2.calls import (
     metric,
 )
 from mlsim.record.otf2.content import Content
-from mlsim.record.otf2.mail import Mail
+from mlsim.record.otf2.message_events import MessageEvents
 from mlsim.record.otf2.metrics import Samples
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
@@ -72,7 +72,7 @@ class _Target(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """Where a location is: time of the last event, next and last entry of the mail, events written.
+    """Where a location is: time of the last event, next and last message event, events written.
 
     ``failed`` is not 0 after a failed call, and ``misplaced`` a chunk that lies outside of its job, or -1.
     """
@@ -131,13 +131,13 @@ def _open_location(api: Api, archive: int, location: int) -> int:
 @kernel(_nrt=False)
 def _write_row(to: _Target, content: Content, row: int, location: int) -> _Progress:
     """Write one location's events."""
-    intervals, mail = content.intervals, content.mail
-    at = _Progress(0, mail.first[location], mail.first[location + 1], 0, 0, -1)
+    intervals, messages = content.intervals, content.messages
+    at = _Progress(0, messages.first[location], messages.first[location + 1], 0, 0, -1)
     for interval in range(intervals.first[row], intervals.first[row + 1]):
         at = _write_job(to, content, interval, at)
         if at.failed != 0 or at.misplaced >= 0:
             break
-    return _mail_until(to, content.mail, _END_OF_TIME, at)
+    return _messages_until(to, content.messages, _END_OF_TIME, at)
 
 
 @kernel(_nrt=False)
@@ -158,7 +158,7 @@ def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _
     intervals, chunks = content.intervals, content.chunks
     row = intervals.occupancy_row[interval]
     job, begin, end = intervals.job[row], _ticks(intervals.start[row]), _ticks(intervals.end[row])
-    at = _mail_until(to, content.mail, begin, at)
+    at = _messages_until(to, content.messages, begin, at)
     at = _wrote(at, begin, _enter_job(to, content, job, begin))
     if len(chunks.order) > 0:
         for index in range(chunks.first[interval], chunks.first[interval + 1]):
@@ -166,11 +166,11 @@ def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _
     if len(intervals.told) > 0 and intervals.told[interval] < intervals.end[row]:
         idle = max(at.time, _ticks(intervals.told[interval]))
         if idle < end:
-            at = _mail_until(to, content.mail, idle, at)
+            at = _messages_until(to, content.messages, idle, at)
             at = _wrote(at, idle, enter(to.api.enter, to.writer, 0, idle, content.idle_region))
-            at = _mail_until(to, content.mail, end, at)
+            at = _messages_until(to, content.messages, end, at)
             at = _wrote(at, end, leave(to.api.leave, to.writer, 0, end, content.idle_region))
-    at = _mail_until(to, content.mail, end + 1, at)
+    at = _messages_until(to, content.messages, end + 1, at)
     return _wrote(at, end, leave(to.api.leave, to.writer, 0, end, content.jobs.region[job]))
 
 
@@ -195,47 +195,53 @@ def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Pro
     stop = max(begin, min(end, limit))
     if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
         return _Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk)
-    at = _mail_until(to, content.mail, begin, at)
+    at = _messages_until(to, content.messages, begin, at)
     failed = add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, chunks.first_iteration[chunk])
     failed |= add_uint(to.api.add_uint64, to.attributes, ITERATIONS, chunks.size[chunk])
     failed |= add_uint(to.api.add_uint64, to.attributes, STEP, chunks.step[chunk])
     failed |= enter(to.api.enter, to.writer, to.attributes, begin, CHUNK_REGION)
-    at = _mail_until(to, content.mail, stop, _wrote(at, begin, failed))
+    at = _messages_until(to, content.messages, stop, _wrote(at, begin, failed))
     return _wrote(at, stop, leave(to.api.leave, to.writer, 0, stop, CHUNK_REGION))
 
 
 @kernel(_nrt=False)
-def _mail_until(to: _Target, mail: Mail, limit: int, at: _Progress) -> _Progress:
+def _messages_until(to: _Target, messages: MessageEvents, limit: int, at: _Progress) -> _Progress:
     """Write the sends and receives of messages before ``limit``."""
     failed = at.failed
     item = at.item
-    while item < at.last_item and mail.time[item] < limit:
-        failed |= _write_message(to, mail, item)
+    while item < at.last_item and messages.time[item] < limit:
+        failed |= _write_message(to, messages, item)
         item += 1
     return _Progress(at.time, item, at.last_item, at.events + item - at.item, failed, at.misplaced)
 
 
 @kernel(_nrt=False)
-def _write_message(to: _Target, mail: Mail, item: int) -> int:
+def _write_message(to: _Target, messages: MessageEvents, item: int) -> int:
     """Write one side of a message."""
-    kind = mail.kind[item]
+    kind = messages.kind[item]
     failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + kind)
-    failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, mail.job_id[item])
+    failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, messages.job_id[item])
     if kind <= _LAST_WITH_REMAINS:
-        iterations, work = mail.remaining_iterations[item], mail.remaining_work[item]
+        iterations, work = messages.remaining_iterations[item], messages.remaining_work[item]
         failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
         failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
     if kind == _RELEASE_REQUEST:
-        failed |= add_uint(to.api.add_uint64, to.attributes, NODES, mail.nodes[item])
-        failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, mail.for_job[item])
-    side = to.api.mpi_send if mail.is_sent[item] else to.api.mpi_recv
-    time, peer = mail.time[item], mail.peer[item]
+        failed |= add_uint(to.api.add_uint64, to.attributes, NODES, messages.nodes[item])
+        failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
+    side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
+    time, peer = messages.time[item], messages.peer[item]
     return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, 0)
 
 
 @kernel(_nrt=False)
 def write_batch(
-    api: Api, archive: int, attributes: int, samples: Samples, member_types: int, values: int, mail: Mail
+    api: Api,
+    archive: int,
+    attributes: int,
+    samples: Samples,
+    member_types: int,
+    values: int,
+    messages: MessageEvents,
 ) -> tuple[int, int]:
     """Write the dispatcher's location: metrics and messages.
 
@@ -247,13 +253,13 @@ def write_batch(
         return 1, 0
     failed, sample = 0, 0
     members = samples.values.shape[1]
-    begin, end = mail.first[BATCH_LOCATION], mail.first[BATCH_LOCATION + 1]
+    begin, end = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
     for item in range(begin, end + 1):
-        limit = mail.time[item] if item < end else _END_OF_TIME
+        limit = messages.time[item] if item < end else _END_OF_TIME
         while sample < len(samples.times) and samples.times[sample] <= limit and failed == 0:
             time, where = samples.times[sample], values + sample * members * samples.values.itemsize
             failed |= metric(api.metric, to.writer, 0, time, METRIC_CLASS, members, member_types, where)
             sample += 1
         if item < end:
-            failed |= _write_message(to, mail, item)
+            failed |= _write_message(to, messages, item)
     return failed | close_writer(api.close_evt_writer, archive, to.writer), sample + end - begin

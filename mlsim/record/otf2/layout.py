@@ -1,4 +1,4 @@
-"""What each row of the trace shows: jobs by location in order of time."""
+"""The rows of the trace: jobs by location in order of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch system's metrics over time: what the dispatcher's row shows."""
+"""The batch system's metrics over time, on the dispatcher's row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where every PE is: PE j of a job stays on one core, or on several ones after another.
+"""Cores of PEs: PE j of a job is on one core, or on several one after the other.
 
 A node that a job gave up and got back is held by another row of the occupancy table, maybe with other
 cores: each PE of the node has another *stay* then, which is an interval of another row of the trace.

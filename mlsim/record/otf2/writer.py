@@ -20,7 +20,7 @@ from mlsim.record.otf2.events import write_batch, write_rows
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
 from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
-from mlsim.record.otf2.mail import deliver
+from mlsim.record.otf2.message_events import deliver
 from mlsim.record.otf2.metrics import METRICS, Samples, sample_metrics
 from mlsim.record.otf2.places import place_pes, told_times
 from mlsim.record.otf2.references import BATCH_LOCATION, NESTED_REGIONS, Level
@@ -31,7 +31,7 @@ __all__ = ["Level", "TraceInfo", "write_otf2"]
 
 @dataclass(frozen=True, slots=True)
 class TraceInfo:
-    """What was written: events and locations in the trace, and bytes of all its files."""
+    """The size of a trace: events, locations, and bytes of all its files."""
 
     events: int
     locations: int
@@ -132,7 +132,7 @@ def _content(records: Records, layout: Layout, level: Level, pes_per_node: int |
 def _length(content: Content, samples: Samples) -> int:
     """Find the time of the last event, in ns; raise MlsimError where one is before the start."""
     ends = nanoseconds(np.concatenate([content.intervals.start[:1], content.intervals.end]))
-    times = np.concatenate([ends, content.mail.time, samples.times])
+    times = np.concatenate([ends, content.messages.time, samples.times])
     if times.min() < 0:
         raise MlsimError(
             f"internal error: something is recorded {-times.min()} ns before the scenario's start"
@@ -178,7 +178,7 @@ def _write_events(archive: Any, records: Records, content: Content, samples: Sam
         if not failed:
             types = np.full(len(METRICS), _otf2.TYPE_UINT64.value, np.uint8)
             pointers = types.ctypes.data, samples.values.ctypes.data
-            failed, events[BATCH_LOCATION] = write_batch(*library, samples, *pointers, content.mail)
+            failed, events[BATCH_LOCATION] = write_batch(*library, samples, *pointers, content.messages)
     finally:
         _otf2.AttributeList_Delete(attributes)
     if failed:

@@ -9,7 +9,8 @@ from mlsim.errors import InputError
 from mlsim.scenario.files.problems import look_up, unknown_key
 from mlsim.scenario.files.source import Path, Problem, parse_value_text
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.section import split_key
+from mlsim.scenario.values.plugins import PARAMETERS, CodeKind
+from mlsim.scenario.values.section import field_kind, split_key
 
 __all__ = ["apply_overrides", "parse_override", "parse_overrides"]
 
@@ -57,7 +58,7 @@ def apply_overrides(
     value
         What the file says; changed in place.
     overrides
-        Dotted key to plain value; None takes the key out, so that its default holds.
+        Dotted key to plain value; None resets the key to its default.
 
     Returns
     -------
@@ -80,6 +81,7 @@ def apply_overrides(
 
 def _put(value: dict[str, Any], key: Path, new: object) -> str:
     """Put one value in; give what hinders it."""
+    _open_code(value, key)
     place: Any = value
     for depth, part in enumerate(key):
         name = ".".join(map(str, key[:depth])) or "the scenario"
@@ -99,15 +101,47 @@ def _put(value: dict[str, Any], key: Path, new: object) -> str:
     return ""
 
 
+def _code_kind(key: Path) -> tuple[Path, CodeKind] | None:
+    """Return the key of the name of code that a key is about the parameters of, and its kind."""
+    for depth in (place for place, part in enumerate(key) if part == PARAMETERS and place):
+        named = key[:depth]
+        _, field = look_up(named[:-1] if isinstance(named[-1], int) else named)
+        kind = None if field is None else field_kind(field)
+        if isinstance(kind, CodeKind):
+            return named, kind
+    return None
+
+
+def _open_code(value: dict[str, Any], key: Path) -> None:
+    """Write the plain name of code as a mapping, where a key is about its parameters."""
+    found = _code_kind(key)
+    if found is None:
+        return
+    (*above, last), kind = found
+    place: Any = value
+    for part in above:
+        if not _holds(place, part):
+            return
+        place = place[part]
+    if _holds(place, last) and isinstance(place[last], str):
+        place[last] = {kind.key: place[last]}
+
+
+def _holds(place: object, part: str | int) -> bool:
+    """Whether a mapping has a key, or a list so many entries."""
+    if isinstance(place, list):
+        return isinstance(part, int) and part < len(place)
+    return isinstance(place, dict) and part in place
+
+
 def _take_out(value: dict[str, Any], key: Path) -> str:
     """Take one key out, if it is there; give what hinders it."""
     _, field = look_up(key)
-    if field is None:
+    if field is None and _code_kind(key) is None:
         return unknown_key(key)
     place: Any = value
     for part in key[:-1]:
-        known = isinstance(place, dict) and part in place
-        if not known and not (isinstance(place, list) and isinstance(part, int) and part < len(place)):
+        if not _holds(place, part):
             return ""
         place = place[part]
     if isinstance(place, dict):

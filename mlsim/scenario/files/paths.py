@@ -10,7 +10,8 @@ from pathlib import Path
 from mlsim._files import expanded, is_directory, is_file, named
 from mlsim.errors import InputError
 from mlsim.scenario.files.code import check_definition
-from mlsim.scenario.loop.techniques import split_technique, user_function
+from mlsim.scenario.loop.techniques import split_technique
+from mlsim.scenario.values.plugins import parameters_of, user_function, with_parameters
 from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import ApplicationModel
 
@@ -87,7 +88,7 @@ def located_technique(scenario: Scenario) -> str:
             path = resolve_code(scenario, function[0], "application.technique")
             level = f"{path}:{function[1]}"
         levels.append(str(level))
-    return "+".join(levels)
+    return with_parameters("+".join(levels), parameters_of(scenario.application.technique))
 
 
 def located_plugin(scenario: Scenario, key: str) -> str:
@@ -100,7 +101,10 @@ def located_plugin(scenario: Scenario, key: str) -> str:
     """
     name: str = getattr(scenario.batch, key)
     own = user_function(name)
-    return name if own is None else f"{resolve_code(scenario, own[0], f'batch.{key}')}:{own[1]}"
+    if own is None:
+        return name
+    path = resolve_code(scenario, own[0], f"batch.{key}")
+    return with_parameters(f"{path}:{own[1]}", parameters_of(name))
 
 
 def check_code(scenario: Scenario) -> None:

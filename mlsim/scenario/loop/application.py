@@ -56,7 +56,7 @@ class ExecutionConfig(Section):
         ExecutionModel.DCA,
         description="Execution model; `mlsim list models` explains each. One level: cca (a master), dca "
         "(distributed; Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; "
-        "Eleliemy 2021, ch. 5), mpi+openmp.",
+        "Eleliemy 2021, ch. 5), mpi+openmp. A queue for every PE: steal.",
     )
     master: Annotated[MasterRole, ChoiceType(MasterRole)] = Field(
         MasterRole.NON_DEDICATED,
@@ -74,7 +74,7 @@ class ExecutionConfig(Section):
     atomic_service: Seconds = Field(
         0.0,
         description="Time that one atomic operation, or one access under a lock, holds the queue (s). "
-        "Default: as above. For dca, hdca and mpi+openmp.",
+        "Default: as above. For dca, hdca, mpi+openmp and steal.",
     )
     injected_delay: Seconds = Field(
         0.0,

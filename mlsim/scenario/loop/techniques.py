@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,6 +11,14 @@ from pydantic import Field
 from mlsim.scenario.values.amounts import Seconds
 from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, Whole
 from mlsim.scenario.values.hints import nearest, shown
+from mlsim.scenario.values.plugins import (
+    CodeKind,
+    code_schema,
+    parameters_of,
+    split_code,
+    user_function,
+    with_parameters,
+)
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Growth, Statistics, Technique, WeightSource
 
@@ -23,26 +30,13 @@ __all__ = [
     "broken_parameters",
     "lacking_parameters",
     "split_technique",
-    "user_function",
 ]
-
-_FUNCTION = re.compile(r"(?P<file>.*\.py):(?P<function>[^\W\d]\w*)", re.DOTALL)
-
-
-def user_function(name: str) -> tuple[str, str] | None:
-    """Split ``./file.py:function``, the name of a technique of the user; None if it is another name.
-
-    Examples
-    --------
-    >>> user_function("./mine.py:my_rule"), user_function("GSS")
-    (('./mine.py', 'my_rule'), None)
-    """
-    found = _FUNCTION.fullmatch(name)
-    return (found["file"], found["function"]) if found else None
 
 
 def split_technique(name: str) -> tuple[str, ...]:
     """Split ``X+Y``, techniques between and inside nodes; one alone stays one.
+
+    Parameters of the name go with that level which is a function of the user.
 
     Examples
     --------
@@ -53,8 +47,9 @@ def split_technique(name: str) -> tuple[str, ...]:
     pending: str | None = None  # parts of a name with a + in it, or of none
     for part in name.split("+"):
         pending = part if pending is None else f"{pending}+{part}"
-        if _is_known(pending) or user_function(pending):
-            levels.append(pending)
+        own = user_function(pending) is not None
+        if own or _is_known(pending):
+            levels.append(with_parameters(pending, parameters_of(name)) if own else pending)
             pending = None
     return tuple(levels) if pending is None else (*levels, pending)
 
@@ -68,23 +63,35 @@ def _is_known(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class TechniqueKind(FieldType[str]):
+class TechniqueKind(CodeKind):
     """A technique, or two with a + between: of the catalogue, or a function in a file."""
+
+    key = "function"
 
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        return f"{ChoiceType(Technique).allowed}; ./file.py:function; X+Y between and inside nodes"
+        words = ChoiceType(Technique).allowed
+        mapping = "{function: ./file.py:function, parameters: {...}}"
+        return f"{words}; ./file.py:function; X+Y between and inside nodes; {mapping}"
 
     def parse(self, value: object) -> str:
         """Read the names; those of the catalogue in upper or lower case."""
-        if not isinstance(value, str):
-            raise ValueError(f"{shown(value)} is no technique; allowed: {self.allowed}")
-        levels = split_technique(value.strip())
+        given, parameters = split_code(value, self.key)
+        if not isinstance(given, str):
+            raise ValueError(f"{shown(given)} is no technique; allowed: {self.allowed}")
+        levels = split_technique(given.strip())
         if len(levels) > 2:
-            raise ValueError(f"{shown(value)} names {len(levels)} techniques; allowed: one, or two as X+Y")
+            raise ValueError(f"{shown(given)} names {len(levels)} techniques; allowed: one, or two as X+Y")
         names = tuple(map(self._one, levels))
-        return names[0] if len(names) == 1 else "+".join(map(str, names))
+        name = names[0] if len(names) == 1 else "+".join(map(str, names))
+        if not parameters:
+            return name
+        own = sum(user_function(level) is not None for level in levels)
+        if own != 1:
+            found = "two functions" if own else "no function"
+            raise ValueError(f"{shown(given)} names {found} of your own; parameters are for one, in a file")
+        return with_parameters(name, parameters)
 
     def _one(self, name: str) -> str:
         if user_function(name):
@@ -95,14 +102,11 @@ class TechniqueKind(FieldType[str]):
             meant = nearest(name, [*Technique, *Technique.aliases()])
             raise ValueError(f"{shown(name)} is not known;{meant} allowed: {self.allowed}") from error
 
-    def show(self, value: str) -> object:
-        """Return the names as a text."""
-        return str(value)
-
     def json(self) -> dict[str, Any]:
         """Return the JSON schema: editors offer the words."""
         words = ChoiceType(Technique).json()["anyOf"]
-        return {"anyOf": [*words, {"type": "string", "pattern": r"\+|\.py:"}]}
+        names = [*words, {"type": "string", "pattern": r"\+|\.py:"}]
+        return {"anyOf": [*names, code_schema(self.key, {"anyOf": names})]}
 
 
 TechniqueName = Annotated[str, TechniqueKind()]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from pydantic.fields import FieldInfo
 
 from mlsim.scenario.values.field_types import FieldType
+from mlsim.scenario.values.plugins import PARAMETERS, CodeKind
 from mlsim.scenario.values.section import Section, field_kind, field_section, fields_by_key
 from mlsim.scenario.whole.schema import Scenario
 
@@ -29,6 +30,8 @@ class Option(NamedTuple):
         Meaning, unit, and the source of the default.
     named
         Whether its value is a mapping of names of the user's own.
+    code_key
+        Where it may name code of the user's own, the key of that name beside ``parameters``; else empty.
     """
 
     key: str
@@ -36,6 +39,7 @@ class Option(NamedTuple):
     default: str
     description: str
     named: bool = False
+    code_key: str = ""
 
 
 def options() -> list[Option]:
@@ -54,6 +58,9 @@ def dotted_keys() -> list[str]:
         found |= dict.fromkeys(".".join(parts[: end + 1]) for end in range(len(parts)))
         if option.named:
             found[f"{option.key}.*"] = None
+        if option.code_key:
+            own = (option.code_key, PARAMETERS, f"{PARAMETERS}.*")
+            found |= dict.fromkeys(f"{option.key}.{part}" for part in own)
     return list(found)
 
 
@@ -64,7 +71,8 @@ def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
         if kind is not None:
             default = default_text(field, kind)
             named = kind.json().get("type") == "object"
-            yield Option(prefix + key, kind.allowed, default, field.description or "", named)
+            code_key = kind.key if isinstance(kind, CodeKind) else ""
+            yield Option(prefix + key, kind.allowed, default, field.description or "", named, code_key)
         elif inner is not None:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}")
 

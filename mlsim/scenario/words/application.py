@@ -109,13 +109,14 @@ class WeightSource(Choice):
 
 
 class ExecutionModel(Choice):
-    """Who computes the chunks, on one level (cca, dca) or on two (Eleliemy 2021, ch. 4 and 5)."""
+    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself."""
 
     CCA = "cca"
     DCA = "dca"
     HMW = "hmw"
     HDCA = "hdca"
     MPI_OPENMP = "mpi+openmp"
+    STEAL = "steal"
 
     @classmethod
     def aliases(cls) -> dict[str, str]:

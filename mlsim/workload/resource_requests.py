@@ -1,4 +1,4 @@
-"""What jobs ask for beside processors, as far as their log says it."""
+"""Requests of jobs for units and resources, as a log states them."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Asked", "joined"]
+__all__ = ["ResourceRequests", "join_requests"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResourceRequests:
     """Units and totals of jobs, row by row.
 
     Attributes
     ----------
     names
-        The resources that the columns of ``totals`` are about.
+        The resources of the columns of ``totals``.
     units : ndarray of int64, shape (n,)
-        Identical units of each job; -1 where the scenario's mapping says it.
+        Identical units of each job; -1 where the scenario decides.
     totals : ndarray of int64, shape (n, len(names))
-        What all units together ask for (memory in MB); -1 where the scenario says it.
+        What all units together ask for (memory in MB); -1 where the scenario decides.
     """
 
     names: tuple[str, ...]
     units: NDArray[np.int64]
     totals: NDArray[np.int64]
 
-    def select(self, rows: NDArray[Any] | slice) -> Asked:
+    def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
         """Return the jobs that a mask, an index array or a slice names."""
-        return Asked(
+        return ResourceRequests(
             self.names, np.ascontiguousarray(self.units[rows]), np.ascontiguousarray(self.totals[rows])
         )
 
-    def ordered(self, names: tuple[str, ...]) -> Asked:
+    def ordered(self, names: tuple[str, ...]) -> ResourceRequests:
         """Return the same with columns for ``names``, -1 in those that were not there."""
         totals = np.full((len(self.units), len(names)), -1, np.int64)
         for column, name in enumerate(self.names):
             totals[:, names.index(name)] = self.totals[:, column]
-        return Asked(names, self.units, totals)
+        return ResourceRequests(names, self.units, totals)
 
     def columns(self) -> dict[str, NDArray[np.int64]]:
         """Return the requests as columns of a workload file."""
@@ -49,21 +49,22 @@ class Asked:
         return {"units": self.units, **totals}
 
     @staticmethod
-    def nothing(n: int, names: tuple[str, ...] = ()) -> Asked:
-        """Say nothing about ``n`` jobs."""
-        return Asked(names, np.full(n, -1, np.int64), np.full((n, len(names)), -1, np.int64))
+    def unspecified(n: int, names: tuple[str, ...] = ()) -> ResourceRequests:
+        """Return the requests of ``n`` jobs that leave everything to the scenario."""
+        return ResourceRequests(names, np.full(n, -1, np.int64), np.full((n, len(names)), -1, np.int64))
 
 
-def joined(parts: Sequence[Asked | None], sizes: Sequence[int]) -> Asked | None:
-    """Join what blocks of jobs ask for end to end; blocks that say nothing get -1."""
+def join_requests(parts: Sequence[ResourceRequests | None], sizes: Sequence[int]) -> ResourceRequests | None:
+    """Join the requests of blocks of jobs end to end; -1 for blocks without requests."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
     names = known[0].names
     filled = [
-        Asked.nothing(size, names) if part is None else part for part, size in zip(parts, sizes, strict=True)
+        ResourceRequests.unspecified(size, names) if part is None else part
+        for part, size in zip(parts, sizes, strict=True)
     ]
-    return Asked(
+    return ResourceRequests(
         names,
         np.concatenate([part.units for part in filled]),
         np.concatenate([part.totals for part in filled]),

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlsim.record import MessageKind, Messages, Records
 from mlsim.record.otf2.layout import lay_out
-from mlsim.record.otf2.mail import Mail, deliver
+from mlsim.record.otf2.message_events import MessageEvents, deliver
 from tests.record.builders import random_records
 
 IDLE, REQUEST, ACCEPTED = (
@@ -40,33 +40,33 @@ def records_with(*messages: tuple[MessageKind, int, float, float]) -> Records:
     )
 
 
-def delivered(records: Records) -> Mail:
+def delivered(records: Records) -> MessageEvents:
     return deliver(records, lay_out(records.nodes, records.jobs, records.occupancy, per_node=True))
 
 
-def on_row(mail: Mail, row: int) -> list[tuple[float, str, int]]:
+def on_row(messages: MessageEvents, row: int) -> list[tuple[float, str, int]]:
     """Time in s, side and message of each entry of a row; 0 is the batch system."""
-    entries = range(mail.first[row], mail.first[row + 1])
-    sides = ["sent" if mail.is_sent[entry] else "received" for entry in entries]
-    numbers = mail.remaining_iterations[entries.start : entries.stop].tolist()
-    times = (mail.time[entries.start : entries.stop] / 1e9).tolist()
+    entries = range(messages.first[row], messages.first[row + 1])
+    sides = ["sent" if messages.is_sent[entry] else "received" for entry in entries]
+    numbers = messages.remaining_iterations[entries.start : entries.stop].tolist()
+    times = (messages.time[entries.start : entries.stop] / 1e9).tolist()
     return list(zip(times, sides, numbers, strict=True))
 
 
 def test_what_was_sent_before_comes_before_at_the_same_instant() -> None:
-    mail = delivered(records_with((IDLE, 1, 1.0, 10.0), (IDLE, 0, 2.0, 10.0), (REQUEST, 0, 10.0, 11.0)))
-    assert on_row(mail, 0) == [(10.0, "received", 0), (10.0, "received", 1), (10.0, "sent", 2)]
-    assert on_row(mail, 1) == [(2.0, "sent", 1), (11.0, "received", 2)]
-    assert on_row(mail, 2) == [(1.0, "sent", 0)]
+    messages = delivered(records_with((IDLE, 1, 1.0, 10.0), (IDLE, 0, 2.0, 10.0), (REQUEST, 0, 10.0, 11.0)))
+    assert on_row(messages, 0) == [(10.0, "received", 0), (10.0, "received", 1), (10.0, "sent", 2)]
+    assert on_row(messages, 1) == [(2.0, "sent", 1), (11.0, "received", 2)]
+    assert on_row(messages, 2) == [(1.0, "sent", 0)]
 
 
 def test_of_messages_sent_together_the_first_to_arrive_comes_first() -> None:
-    mail = delivered(records_with((REQUEST, 1, 1.0, 4.0), (REQUEST, 0, 1.0, 3.0)))
-    assert on_row(mail, 0) == [(1.0, "sent", 1), (1.0, "sent", 0)]
+    messages = delivered(records_with((REQUEST, 1, 1.0, 4.0), (REQUEST, 0, 1.0, 3.0)))
+    assert on_row(messages, 0) == [(1.0, "sent", 1), (1.0, "sent", 0)]
 
 
 def test_messages_that_take_no_time_keep_their_order() -> None:
     """A request and its answer at one instant: each side sends what it says after what it has heard."""
-    mail = delivered(records_with((REQUEST, 0, 5.0, 5.0), (ACCEPTED, 0, 5.0, 5.0)))
-    assert on_row(mail, 0) == [(5.0, "sent", 0), (5.0, "received", 1)]
-    assert on_row(mail, 1) == [(5.0, "received", 0), (5.0, "sent", 1)]
+    messages = delivered(records_with((REQUEST, 0, 5.0, 5.0), (ACCEPTED, 0, 5.0, 5.0)))
+    assert on_row(messages, 0) == [(5.0, "sent", 0), (5.0, "received", 1)]
+    assert on_row(messages, 1) == [(5.0, "received", 0), (5.0, "sent", 1)]

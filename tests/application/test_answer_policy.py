@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlsim.application.answers import AnswerPolicy
+from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.scenario import AnswerRule
 
 
@@ -20,8 +20,8 @@ from mlsim.scenario import AnswerRule
     ],
 )
 def test_a_run_time_may_grow_up_to_the_tolerance(tolerance: float, new_run_time: float, agrees: bool) -> None:
-    assert AnswerPolicy(AnswerRule.TOLERANCE, tolerance).agrees(8.0, new_run_time) is agrees
+    assert AnswerPolicy(AnswerRule.TOLERANCE, tolerance).accepts(8.0, new_run_time) is agrees
 
 
 def test_who_always_agrees_does_not_look() -> None:
-    assert AnswerPolicy(AnswerRule.ALWAYS, 0.0).agrees(8.0, 1e9)
+    assert AnswerPolicy(AnswerRule.ALWAYS, 0.0).accepts(8.0, 1e9)

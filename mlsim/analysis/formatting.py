@@ -1,4 +1,4 @@
-"""Numbers in words: durations, counts and shares as a person reads them."""
+"""Durations, counts and shares as readable text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs wait for beside nodes: other jobs, as far as their log says it.
+"""Dependencies on other jobs, by job identifier, as a log states them.
 
 The column ``dependencies`` of CSV, Parquet and Batsim workloads is in the form of Slurm's ``--dependency``:
 ``afterok:12:13,afterany:14``, all of which must hold (``;`` may stand for the comma). ``afterok`` waits until
@@ -15,7 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DEPENDENCIES", "EXPECTED", "After", "after_preceding", "joined_after", "read_after"]
+__all__ = [
+    "DEPENDENCIES",
+    "EXPECTED",
+    "LogDependencies",
+    "join_dependencies",
+    "parse_dependencies",
+    "with_preceding_jobs",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,7 +44,7 @@ _Edge = tuple[int, bool, float]
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class LogDependencies:
     """Dependencies of some jobs, one row each, in the order of the jobs.
 
     Attributes
@@ -60,7 +67,7 @@ class After:
     completed: Mask
     think: Floats
 
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> After:
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> LogDependencies:
         """Return the dependencies of the jobs that a mask, an index array or a slice names."""
         kept = np.arange(self.n_jobs)[rows]
         place = np.full(self.n_jobs, -1, np.int64)
@@ -68,10 +75,12 @@ class After:
         row = place[self.row]
         order = np.argsort(row, kind="stable")
         order = order[row[order] >= 0]
-        return After(len(kept), row[order], self.job[order], self.completed[order], self.think[order])
+        return LogDependencies(
+            len(kept), row[order], self.job[order], self.completed[order], self.think[order]
+        )
 
-    def texts(self) -> list[str]:
-        """Return the cell of the column ``after`` for each job, empty where it depends on none."""
+    def cells(self) -> list[str]:
+        """Return the cell of the column ``dependencies`` for each job, empty where it depends on none."""
         cells = [""] * self.n_jobs
         for row, job, completed, think in zip(
             self.row.tolist(), self.job.tolist(), self.completed.tolist(), self.think.tolist(), strict=True
@@ -90,19 +99,23 @@ class After:
         return job, think
 
     @staticmethod
-    def nothing(n_jobs: int) -> After:
+    def none(n_jobs: int) -> LogDependencies:
         """Return the dependencies of ``n_jobs`` jobs that depend on none."""
         none = np.empty(0, np.int64)
-        return After(n_jobs, none, none, np.empty(0, np.bool_), np.empty(0))
+        return LogDependencies(n_jobs, none, none, np.empty(0, np.bool_), np.empty(0))
 
 
-def joined_after(parts: Sequence[After | None], sizes: Sequence[int]) -> After | None:
+def join_dependencies(
+    parts: Sequence[LogDependencies | None], sizes: Sequence[int]
+) -> LogDependencies | None:
     """Join the dependencies of blocks of jobs end to end; None if no block says anything."""
     if all(part is None for part in parts):
         return None
-    known = [After.nothing(size) if part is None else part for part, size in zip(parts, sizes, strict=True)]
+    known = [
+        LogDependencies.none(size) if part is None else part for part, size in zip(parts, sizes, strict=True)
+    ]
     firsts = np.cumsum([0, *sizes])
-    return After(
+    return LogDependencies(
         int(firsts[-1]),
         np.concatenate([part.row + first for part, first in zip(known, firsts, strict=False)]),
         np.concatenate([part.job for part in known]),
@@ -111,10 +124,10 @@ def joined_after(parts: Sequence[After | None], sizes: Sequence[int]) -> After |
     )
 
 
-def after_preceding(preceding: Floats, think: Floats, more: After | None) -> After:
+def with_preceding_jobs(preceding: Floats, think: Floats, more: LogDependencies | None) -> LogDependencies:
     """Make dependencies of the preceding jobs of an SWF log (0 and below: none), and add further ones."""
     row = np.flatnonzero(preceding > 0)
-    found = After(
+    found = LogDependencies(
         len(preceding),
         row,
         preceding[row].astype(np.int64),
@@ -125,7 +138,7 @@ def after_preceding(preceding: Floats, think: Floats, more: After | None) -> Aft
         return found
     rows = np.concatenate([found.row, more.row])
     order = np.argsort(rows, kind="stable")
-    return After(
+    return LogDependencies(
         len(preceding),
         rows[order],
         np.concatenate([found.job, more.job])[order],
@@ -134,7 +147,7 @@ def after_preceding(preceding: Floats, think: Floats, more: After | None) -> Aft
     )
 
 
-def read_after(cells: Sequence[str | None]) -> tuple[After, Mask]:
+def parse_dependencies(cells: Sequence[str | None]) -> tuple[LogDependencies, Mask]:
     """Read the column ``dependencies``.
 
     Parameters
@@ -160,9 +173,9 @@ def read_after(cells: Sequence[str | None]) -> tuple[After, Mask]:
         fits[row] = found is not None
         edges += [(row, *edge) for edge in found or ()]
     if not edges:
-        return After.nothing(len(cells)), fits
+        return LogDependencies.none(len(cells)), fits
     rows, jobs, completed, think = zip(*edges, strict=True)
-    after = After(
+    after = LogDependencies(
         len(cells),
         np.array(rows, np.int64),
         np.array(jobs, np.int64),

@@ -1,4 +1,4 @@
-"""What an application answers when the batch system asks it for nodes."""
+"""The rule by which an application answers requests for nodes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ class AnswerPolicy:
     tolerance: float
     latency: float = 0.0
 
-    def agrees(self, run_time: float, new_run_time: float) -> bool:
-        """Whether the run time of an application may grow from ``old`` to ``new`` [s]."""
+    def accepts(self, run_time: float, new_run_time: float) -> bool:
+        """Whether the run time of an application may grow from ``run_time`` to ``new_run_time`` [s]."""
         return self.rule is AnswerRule.ALWAYS or new_run_time <= (1.0 + self.tolerance) * run_time

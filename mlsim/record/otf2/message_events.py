@@ -14,7 +14,7 @@ from mlsim.record.otf2.layout import Layout, nanoseconds
 from mlsim.record.otf2.references import BATCH_LOCATION
 from mlsim.record.tables import Messages, Occupancy, Records
 
-__all__ = ["BATCH_RANK", "Mail", "application_nodes", "deliver"]
+__all__ = ["BATCH_RANK", "MessageEvents", "application_nodes", "deliver"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -24,7 +24,7 @@ BATCH_RANK = 0
 _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 
 
-class Mail(NamedTuple):
+class MessageEvents(NamedTuple):
     """Both sides of all messages, in the order in which they are written.
 
     Those of location r are ``first[r]`` to ``first[r + 1] - 1``. ``is_sent`` tells sends from receives.
@@ -62,7 +62,7 @@ def _last_nodes(held: Occupancy, jobs: int) -> Ints:
     return last
 
 
-def deliver(records: Records, layout: Layout) -> Mail:
+def deliver(records: Records, layout: Layout) -> MessageEvents:
     """Put both sides of every message in order of the row they are on, then of time.
 
     At the same time on the same row, a message that was sent before comes before; of those sent together,
@@ -89,7 +89,9 @@ def deliver(records: Records, layout: Layout) -> Mail:
     first, order = group(location[in_time], BATCH_LOCATION + 1 + int(layout.node_first[-1]))
     order = in_time[order]
     peer = np.where(at_batch, BATCH_RANK + 1 + node[message], BATCH_RANK)
-    return _mail(records, message[order], first, nanoseconds(time[order]), is_sent[order], peer[order])
+    return _message_events(
+        records, message[order], first, nanoseconds(time[order]), is_sent[order], peer[order]
+    )
 
 
 def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
@@ -102,10 +104,12 @@ def _check_order(messages: Messages, node: Ints, from_batch: Bools) -> None:
         )
 
 
-def _mail(records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints) -> Mail:
+def _message_events(
+    records: Records, message: Ints, first: Ints, time: Ints, is_sent: Bools, peer: Ints
+) -> MessageEvents:
     """Add what the messages of the entries say."""
     messages = records.messages
-    return Mail(
+    return MessageEvents(
         first,
         time,
         is_sent,

@@ -1,0 +1,81 @@
+"""Which PE is due next: tournament trees, keyed by time.
+
+Every PE waits for at most one thing, so its next event is one number. A match between two PEs is won
+by the earlier time, and by the lower rank where the times are equal; so the winner of all is the next
+event in order of (time, rank), and a change costs one walk from a leaf to the root.
+
+A tree over ``width`` PEs, a power of two, is ``2 * width`` matches: match 1 is the root, match k has the
+children 2k and 2k + 1, and PE j is match ``width + j``. A match holds its winner and when that is due,
+infinity where nothing is. Several trees, of nodes or of PEs, stand one after the other in one array;
+``tree`` is where one begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import inlined, kernel
+from mlsim.application.records import Records, dtype_of
+
+__all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play"]
+
+
+class Match:
+    """The winner of a match, and when it is due in s."""
+
+    time: float
+    rank: int
+
+
+MATCH = dtype_of(Match)
+
+
+@kernel
+def play(matches: Records[Match], tree: int, width: int, members: int) -> None:
+    """Play all matches of a tree whose first ``members`` leaves have their times."""
+    for rank in range(width):
+        leaf = matches[tree + width + rank]
+        leaf.rank = rank
+        if rank >= members:
+            leaf.time = np.inf
+    for node in range(width - 1, 0, -1):
+        left, right = matches[tree + 2 * node], matches[tree + 2 * node + 1]
+        winner = right if right.time < left.time else left
+        matches[tree + node].time = winner.time
+        matches[tree + node].rank = winner.rank
+
+
+@inlined
+def due_of(matches: Records[Match], tree: int, width: int, rank: int) -> float:
+    """Return when the next event of a PE is due, in s."""
+    return matches[tree + width + rank].time
+
+
+@inlined
+def move(matches: Records[Match], tree: int, width: int, rank: int, time: float) -> None:
+    """Set when the next event of a PE is due, in s; infinity: never."""
+    # Unsigned, so that compiled code need not ask whether an index counts from the end.
+    begin, node, one = np.uint64(tree), np.uint64(width) + np.uint64(rank), np.uint64(1)
+    matches[begin + node].time = time
+    while node > one:
+        opponent = matches[begin + (node ^ one)]
+        other, rival = opponent.time, opponent.rank
+        # One comparison that the processor can foresee or not, rather than two.
+        loses = (other < time) | ((other == time) & (rival < rank))
+        time = other if loses else time
+        rank = rival if loses else rank
+        node >>= one
+        match = matches[begin + node]
+        match.time = time
+        match.rank = rank
+
+
+@kernel
+def due_lowest_rank(matches: Records[Match], tree: int, width: int, now: float) -> int:
+    """Find the lowest rank in a tree that is due by ``now``; there must be one."""
+    node = 1
+    while node < width:
+        node *= 2
+        if matches[tree + node].time > now:
+            node += 1
+    return node - width

@@ -1,0 +1,326 @@
+"""What goes into an event loop, what it keeps while it runs, and what comes out, whatever the model.
+
+Two kinds of queue hand out iterations: the loop's, and under models of two levels one on every node. Who
+comes to a queue, PEs or nodes, has a rank and a seat there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import kernel
+from mlsim.application.absence import Absence
+from mlsim.application.event_queue import MATCH, Match
+from mlsim.application.models.lock import lock_key
+from mlsim.application.models.technique import Technique, open_technique
+from mlsim.application.perturbation import Perturbation
+from mlsim.application.records import Records, dtype_of
+from mlsim.application.settings import RuleSettings
+from mlsim.application.techniques.rules import SS, constant_size, reset_rule
+
+__all__ = ["COUNTS", "TIMES", "Costs", "Inputs", "PEStats", "Rows", "State", "close_state", "open_state"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TIMES = ("finish", "told", "busy", "overhead", "idle", "last_start")
+COUNTS = ("chunks", "last_first", "last_size")
+
+
+class Costs(NamedTuple):
+    """Costs and options of an execution model; times in seconds.
+
+    ``calculation`` holds at speed 1; ``delay`` is added to each calculation whatever the speed;
+    ``assignment`` and ``atomic`` are times at a queue. ``polling``: whoever finds a lock taken tries again
+    after ``retry``; otherwise it waits in order of arrival. A master executes ``break_after`` iterations of
+    its own between two looks for requests, or none if it is ``dedicated``, and serves the lowest rank or
+    the earliest request first. ``nowait``: threads go on without a barrier. The seed is in two parts: its
+    lower 32 bits, and the others.
+    """
+
+    calculation: float
+    assignment: float
+    atomic: float
+    delay: float
+    polling: bool
+    retry: float
+    break_after: int
+    lowest_rank: bool
+    dedicated: bool
+    nowait: bool
+    seed_low: int
+    seed_high: int
+
+
+class PEStats(NamedTuple):
+    """Results of the PEs: ``times`` float64[6, P] in s, ``counts`` int64[3, P]; rows as named above."""
+
+    times: Floats
+    counts: Ints
+
+
+class Rows(NamedTuple):
+    """Chunk rows an event loop fills: as many as there are chunks, or 0 where none are kept.
+
+    ``pe`` is int32[n]; ``numbers`` int64[3, n]: step, first, size; ``times`` float64[3, n]: requested, start,
+    end. Chunks that end at ``since`` (s) or before have none.
+    """
+
+    pe: NDArray[np.int32]
+    numbers: Ints
+    times: Floats
+    since: float
+
+
+class Inputs(NamedTuple):
+    """What ``run`` of every model takes; arrays but those of ``stats`` and ``rows`` are read-only.
+
+    Attributes
+    ----------
+    prefix
+        float64[N+1], prefix sums of the iteration costs in s at speed 1.
+    speed
+        float64[P], P >= 1: relative speeds.
+    latency
+        float64[P], in s: one-way time of a message to PE 0, 0 for PE 0.
+    first
+        int64[V+1]: node v has the PEs ``first[v]`` to ``first[v + 1] - 1``, one or more. [0] for a model of
+        one level.
+    near
+        float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE.
+    outer, inner
+        Techniques between whoever comes to the loop's queue, and inside a node, where weights sum up to
+        the number of its PEs that execute.
+    until
+        When the loop is ended whatever remains, in s; infinity: never.
+    """
+
+    prefix: Floats
+    speed: Floats
+    latency: Floats
+    first: Ints
+    near: Floats
+    outer: RuleSettings
+    inner: RuleSettings
+    costs: Costs
+    perturbation: Perturbation
+    absence: Absence
+    until: float
+    stats: PEStats
+    rows: Rows
+
+
+class PE:
+    """A PE; times in s. See ``LoopOutcome`` for those that are results.
+
+    ``latency``, ``near``: as in ``Inputs``. ``calculation``: of a chunk size. ``thinking``: from an
+    atomic's answer leaving the loop's queue to the arrival of the claim that builds on it.
+    ``asked``: when it asked for its chunk. ``since``: from when waiting for it is counted. ``pace``: speed
+    at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
+    its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
+    ``unreported``: whether its queue does not yet know of its last chunk.
+    """
+
+    speed: float
+    latency: float
+    near: float
+    calculation: float
+    thinking: float
+    asked: float
+    since: float
+    pace: float
+    spent: float
+    waited: float
+    took: float
+    barrier: float
+    finish: float
+    told: float
+    busy: float
+    overhead: float
+    idle: float
+    last_start: float
+    chunks: int
+    last_first: int
+    last_size: int
+    unreported: int
+
+
+class Seat:
+    """Who comes to a queue: size claimed (0: none) and its step, chunks taken; ``waiter``: see ``Queue``."""
+
+    claim: int
+    step: int
+    taken: int
+    waiter: int
+
+
+class Queue:
+    """A queue of iterations, who comes to it, its lock, and the master that serves it; times in s.
+
+    ``position``, ``end``, ``step``: what is left, and the next scheduling step. ``constant``: the chunk
+    size if all are equal, else 0. ``first``: of the last chunk. ``tree``, ``width``, ``seats``: where its
+    events and seats begin. ``first_pe``, ``members``: who comes. ``masters``: of them, who do not execute;
+    the others' ``weights`` begin there. ``exhausted``: nothing comes any more. ``holder``: PE that refills.
+
+    ``free``: when its lock is. ``waiting``, ``draws``, ``invited``, ``key``: of a polled lock.
+
+    ``clock``: the master's. ``own_...``: what is left of its own chunk. ``awaiting``: it has asked for a
+    chunk of the node, of which ``reply_...`` is the answer.
+    """
+
+    position: int
+    end: int
+    step: int
+    constant: int
+    first: int
+    tree: int
+    width: int
+    seats: int
+    first_pe: int
+    members: int
+    masters: int
+    weights: int
+    exhausted: int
+    holder: int
+    free: float
+    waiting: int
+    draws: int
+    invited: int
+    key: int
+    clock: float
+    own_position: int
+    own_end: int
+    own_step: int
+    own_begun: int
+    own_start: float
+    own_seconds: float
+    awaiting: int
+    reply_first: int
+    reply_size: int
+
+
+PE_RECORD, SEAT, QUEUE = dtype_of(PE), dtype_of(Seat), dtype_of(Queue)
+
+
+class State(NamedTuple):
+    """All that an event loop reads and changes. ``queues[0]`` is the loop's, ``queues[1 + v]`` node v's."""
+
+    prefix: Floats
+    pes: Records[PE]
+    queues: Records[Queue]
+    seats: Records[Seat]
+    matches: Records[Match]
+    outer: Technique
+    inner: Technique
+    costs: Costs
+    perturbation: Perturbation
+    absence: Absence
+    until: float
+    rows: Rows
+    written: Ints
+
+
+@kernel
+def open_state(inputs: Inputs) -> State:
+    """Prepare a loop whose PEs have not asked yet."""
+    n, p, v_count = len(inputs.prefix) - 1, len(inputs.speed), len(inputs.first) - 1
+    queues, costs = np.zeros(1 + v_count, QUEUE), inputs.costs
+    _lay_out(queues, inputs.first, p, costs)
+    loop, last = queues[0], queues[v_count]
+    outer = open_technique(inputs.outer, 1, loop.members - loop.masters, v_count > 0)
+    inner = outer
+    if v_count > 0:
+        most = 1
+        for v in range(v_count):
+            most = max(most, queues[1 + v].members)
+        inner = open_technique(inputs.inner, v_count, most, False)
+        for v in range(v_count):
+            queues[1 + v].constant = inputs.inner.min_chunk if inner.code == SS else 0
+    loop.end = n
+    reset_rule(
+        outer.rules[0],
+        outer.reals[0],
+        outer.code,
+        n,
+        loop.members - loop.masters,
+        outer.min_chunk,
+        outer.parameters,
+    )
+    loop.constant = constant_size(outer.rules[0])
+    matches = np.zeros(last.tree + 2 * last.width, MATCH)
+    pes = np.zeros(p, PE_RECORD)
+    _introduce(pes, inputs)
+    return State(
+        inputs.prefix,
+        pes,
+        queues,
+        np.zeros(last.seats + last.members, SEAT),
+        matches,
+        outer,
+        inner,
+        costs,
+        inputs.perturbation,
+        inputs.absence,
+        inputs.until,
+        inputs.rows,
+        np.zeros(1, np.int64),
+    )
+
+
+@kernel
+def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
+    """Say who comes to which queue, and where its events and seats are."""
+    v_count = len(first) - 1
+    tree, seats = 0, 0
+    for number in range(1 + v_count):
+        q = queues[number]
+        q.members = p if v_count == 0 else v_count
+        if number > 0:
+            q.first_pe, q.members = first[number - 1], first[number] - first[number - 1]
+        if costs.dedicated and q.members > 1 and (number > 0 or v_count == 0):
+            q.masters = 1
+        q.weights = q.first_pe + q.masters if number > 0 else 0
+        q.tree, q.seats, q.width = tree, seats, 1
+        while q.width < q.members:
+            q.width *= 2
+        tree += 2 * q.width
+        seats += q.members
+        q.invited = -1
+        q.key = lock_key(costs.seed_low, costs.seed_high, number)
+
+
+@kernel
+def _introduce(pes: Records[PE], inputs: Inputs) -> None:
+    """Enter what each PE is like."""
+    costs, two_levels = inputs.costs, len(inputs.first) > 1
+    for pe in range(len(pes)):
+        me = pes[pe]
+        me.speed, me.pace = inputs.speed[pe], inputs.speed[pe]
+        me.latency = inputs.latency[pe]
+        me.near = inputs.near[pe] if two_levels else me.latency
+        me.calculation = costs.calculation / me.speed + costs.delay
+        me.thinking = 2.0 * me.latency + me.calculation
+        if not two_levels:  # added up in this order
+            me.thinking = 2.0 * me.latency + costs.calculation / me.speed + costs.delay
+        me.told = -1.0  # not yet
+
+
+@kernel
+def close_state(s: State, stats: PEStats) -> int:
+    """Tell all PEs that were not told before that the loop is ended; return how many rows there are."""
+    for pe in range(len(s.pes)):
+        me = s.pes[pe]
+        if me.told < 0.0:
+            me.told = s.until
+            me.overhead += s.until - me.since
+        stats.times[0, pe], stats.times[1, pe], stats.times[2, pe] = me.finish, me.told, me.busy
+        stats.times[3, pe], stats.times[4, pe], stats.times[5, pe] = me.overhead, me.idle, me.last_start
+        stats.counts[0, pe], stats.counts[1, pe], stats.counts[2, pe] = (
+            me.chunks,
+            me.last_first,
+            me.last_size,
+        )
+    return int(s.written[0])

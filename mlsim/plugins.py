@@ -1,0 +1,294 @@
+"""Code of the user's own that a scenario names: looked up, checked, and made with its parameters.
+
+There are several families of plugins, each declared where it is used (:class:`Family`). A plugin is a class
+in a file, or one that an installed package offers under a name; some families take functions as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from mlsim._files import expanded, is_file, named
+from mlsim.errors import InputError, user_code_error
+from mlsim.scenario import parameters_of, user_function
+from mlsim.scenario.files.code import read_code
+from mlsim.scenario.values.hints import nearest
+
+__all__ = [
+    "Family",
+    "Find",
+    "check_parameters",
+    "check_plugin",
+    "installed_plugins",
+    "load_plugin",
+    "make_callable",
+    "shielded",
+]
+
+_MODULE = "mlsim_plugin"
+
+Find = Callable[..., Iterable[EntryPoint]]
+"""Looks up entry points of a group."""
+
+
+class Family(NamedTuple):
+    """One sort of plugin.
+
+    Attributes
+    ----------
+    name
+        What messages call it.
+    key
+        Of the scenario, where it is named.
+    group
+        Entry points of installed packages.
+    methods
+        What a class of it must have.
+    words
+        Names that it must not take: they are mlsim's own.
+    page
+        Where its protocol is described.
+    arguments
+        How many arguments a function gets before its parameters; 0 where only classes will do.
+    """
+
+    name: str
+    key: str
+    group: str
+    methods: tuple[str, ...]
+    words: tuple[str, ...]
+    page: str
+    arguments: int = 0
+
+    @property
+    def sort(self) -> str:
+        """What a plugin may be, in words."""
+        return "class or function" if self.arguments else "class"
+
+
+def load_plugin(family: Family, name: str, find: Find = entry_points) -> Any:
+    """Make the object that a scenario names.
+
+    Parameters
+    ----------
+    family
+        What it is to be.
+    name
+        ``path/file.py:Class``, the path seen from the current directory, or the name of an entry point. Its
+        parameters are given to the constructor by name.
+    find
+        Looks up entry points.
+
+    Raises
+    ------
+    InputError
+        If there is no such class, its name is taken, it does not take the parameters, it cannot be made, or
+        it lacks a method.
+    """
+    title = f"{family.name} {name}"
+    return _made(family, title, name, _found(family, title, name, find))
+
+
+def make_callable(family: Family, name: str, find: Find = entry_points) -> Callable[..., Any]:
+    """Make the function that a scenario names, or the method of an object of the class that it names.
+
+    Raises
+    ------
+    InputError
+        As :func:`load_plugin`.
+    """
+    title = f"{family.name} {name}"
+    code = _found(family, title, name, find)
+    if isinstance(code, type):
+        method: Callable[..., Any] = getattr(_made(family, title, name, code), family.methods[0])
+        return method
+    parameters = parameters_of(name)
+    check_parameters(title, family.key, code, parameters, family.arguments)
+    return partial(code, **parameters) if parameters else code
+
+
+def _found(family: Family, title: str, name: str, find: Find) -> Any:
+    file = user_function(name)
+    return _from_file(family, title, *file) if file else _from_package(family, title, name, find)
+
+
+def _made(family: Family, title: str, name: str, kind: Any) -> Any:
+    parameters = parameters_of(name)
+    if parameters:
+        check_parameters(title, family.key, kind, parameters)
+    try:
+        plugin = kind(**parameters)
+        missing = [method for method in family.methods if not callable(getattr(plugin, method, None))]
+    except BaseException as error:  # whatever the user's class raises
+        raise user_code_error(f"{title}: cannot be made", error) from error
+    if missing:
+        raise InputError(f"{title}: has no method {' and no '.join(missing)}; see {family.page}")
+    return plugin
+
+
+def check_parameters(
+    title: str, key: str, code: Callable[..., Any], parameters: Mapping[str, Any], arguments: int = 0
+) -> None:
+    """Check parameters against the signature of what they are for.
+
+    Parameters
+    ----------
+    title
+        What messages begin with.
+    key
+        The scenario's key under which they stand.
+    code
+        A class or a function.
+    parameters
+        Names and values.
+    arguments
+        How many arguments it gets beside them, before them.
+
+    Raises
+    ------
+    InputError
+        If one is not known or missing.
+    """
+    try:
+        signature = inspect.signature(code)
+    except (TypeError, ValueError):
+        return  # compiled code may not say what it takes
+    taken = list(signature.parameters.values())[arguments:]
+    by_name = {
+        each.name: each for each in taken if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in taken)
+    shown = ", ".join(map(_shown, by_name.values())) or "none"
+    for name in parameters:
+        if name not in by_name and not takes_any:
+            meant = nearest(name, by_name)
+            raise InputError(f"{title}: {key}.parameters.{name}: is not known;{meant} it takes: {shown}")
+    for name, each in by_name.items():
+        if each.default is each.empty and name not in parameters:
+            raise InputError(f"{title}: {key}.parameters.{name}: is missing; it takes: {shown}")
+
+
+def _shown(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    return parameter.name if default is parameter.empty else f"{parameter.name} = {default!r:.40}"
+
+
+def check_plugin(family: Family, name: str, execute: bool, find: Find = entry_points) -> None:
+    """Check a plugin that a scenario names.
+
+    Parameters
+    ----------
+    family
+        What it is to be.
+    name
+        As for :func:`load_plugin`.
+    execute
+        Whether it is made. Otherwise no code of its is executed, and of an installed one it is checked that
+        its name can be used; for files see :func:`mlsim.scenario.check_code`.
+    find
+        Looks up entry points.
+
+    Raises
+    ------
+    InputError
+        If it cannot be made or used.
+    """
+    if execute and family.arguments:
+        make_callable(family, name, find)
+    elif execute:
+        load_plugin(family, name, find)
+    elif user_function(name) is None:
+        _check_name(family, name, find)
+
+
+def _check_name(family: Family, name: str, find: Find) -> None:
+    """Check that one installed package offers a plugin, without importing it."""
+    title = f"{family.name} {name}"
+    points = sorted(find(group=family.group), key=lambda point: point.value)
+    for point in points:
+        if point.name == name:
+            if clash := _clash(point, points, family.words):
+                raise InputError(f"{title}: {clash}")
+            return
+    raise InputError(f"{title}: no installed package offers it in the group {family.group}")
+
+
+def installed_plugins(family: Family, find: Find = entry_points) -> Iterator[tuple[str, str, str]]:
+    """Yield name, where it is defined, and why it cannot be used ('' if it can), of every entry point."""
+    points = sorted(find(group=family.group), key=lambda point: (point.name, point.value))
+    for point in points:
+        yield point.name, point.value, _trouble(point, points, family.words)
+
+
+def _trouble(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) -> str:
+    if clash := _clash(point, points, words):
+        return clash
+    try:
+        point.load()
+    except BaseException as error:  # whatever the package raises
+        return str(user_code_error("cannot be imported", error))
+    return ""
+
+
+def _clash(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) -> str:
+    """Return why a name cannot be used, whatever is behind it."""
+    if point.name.casefold() in (word.casefold() for word in words):
+        return "its name is one of mlsim's own"
+    same = [other.value for other in points if other.name == point.name]
+    if len(same) > 1:
+        return f"its name is there {len(same)} times: {', '.join(same)}"
+    return ""
+
+
+def _from_package(family: Family, title: str, name: str, find: Find) -> Any:
+    for found, _, trouble in installed_plugins(family, find):
+        if found == name and trouble:
+            raise InputError(f"{title}: {trouble}")
+    for point in find(group=family.group):
+        if point.name == name:
+            return point.load()
+    raise InputError(f"{title}: no installed package offers it in the group {family.group}")
+
+
+def _from_file(family: Family, title: str, file: str, name: str) -> Any:
+    path = expanded(file)
+    if not is_file(path):
+        raise InputError(f"{title}: there is no file {named(path)}")
+    source = read_code(path, title)
+    module = ModuleType(f"{_MODULE}_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # where dataclasses look up the names of a class's module
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))
+    except BaseException as error:  # whatever the user's file raises
+        raise user_code_error(f"{title}: the file cannot be executed", error) from error
+    code = vars(module).get(name)
+    if _is_of(family, code):
+        return code
+    own = module.__name__
+    others = [
+        key
+        for key, value in vars(module).items()
+        if _is_of(family, value) and value.__module__ == own and not key.startswith("_")
+    ]
+    raise InputError(
+        f"{title}: there is no {family.sort} {name!r}; the file has: {', '.join(sorted(others)) or 'none'}"
+    )
+
+
+def _is_of(family: Family, value: object) -> bool:
+    return isinstance(value, type) or bool(family.arguments and inspect.isroutine(value))
+
+
+def shielded(title: str, now: float, method: Callable[..., Any], *arguments: object) -> Any:
+    """Call the user's code; whatever it raises becomes an error that names it and the time."""
+    try:
+        return method(*arguments)
+    except BaseException as error:  # whatever the user's code raises
+        raise user_code_error(f"{title}: failed at {now:g} s", error) from error
