@@ -10,7 +10,7 @@ import typer
 
 __all__ = ["rca"]
 
-rca = typer.Typer(name="rca", help="Coordination with real runs.", no_args_is_help=True)
+rca = typer.Typer(name="rca", help="The RCA agent for MPI runs.", no_args_is_help=True)
 
 
 @rca.callback()

@@ -58,7 +58,7 @@ def apply_overrides(
     value
         What the file says; changed in place.
     overrides
-        Dotted key to plain value; None takes the key out, so that its default holds.
+        Dotted key to plain value; None resets the key to its default.
 
     Returns
     -------
