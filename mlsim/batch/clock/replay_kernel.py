@@ -75,7 +75,7 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
 
 @inlined
 def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
-    """Take all jobs that end now out of the heap; give how many there are."""
+    """Pop all jobs that end now from the heap; return their number."""
     n_ended = 0
     while progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now:
         ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
@@ -116,7 +116,7 @@ def replay(
     columns: Columns,
     pool: Pool,
 ) -> int:
-    """Let time go on until something is needed from outside.
+    """Process timestamps until something is needed from outside.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def replay(
     row_limit
         Occupancy rows from which on there is no room for another pass.
     pass_limit
-        Passes after which the caller wants to hear of the progress.
+        Passes after which to return, so that the caller reports progress.
     columns, pool
         State of the batch level; changed in place.
 
