@@ -29,7 +29,7 @@ class ReleaseNegotiator:
     system
         The batch system.
     releases
-        Who lets nodes come back.
+        What schedules releases of nodes.
     log
         Where messages are noted, and how long they take.
     lends
