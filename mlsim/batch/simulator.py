@@ -491,7 +491,7 @@ class BatchSystem:
         assert self._end_events is not None
         now = self.clock.time
         self._end_events[slot].cancel()
-        self.applications.disturb(slot, now, NodeFailed(node))
+        self.applications.apply_change(slot, now, NodeFailed(node))
         if self._restarts.may_go_on(slot):
             self._start_again(slot, now, node)
             return
@@ -504,7 +504,7 @@ class BatchSystem:
     def _start_again(self, slot: int, now: float, node: int) -> None:
         """End an attempt and put its job back into the queue."""
         assert self._end_events is not None
-        busy = self.applications.abandon(slot, now)
+        busy = self.applications.requeue(slot, now)
         rows = list(self.state.rows_of(slot))
         if self._releases is not None:
             rows += self._releases.returned_rows(slot)

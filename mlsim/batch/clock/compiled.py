@@ -22,7 +22,7 @@ from mlsim.batch.clock.replay_kernel import (
     NEXT_ARRIVAL,
     OVER,
     PASSES,
-    TIME_TO_TELL,
+    REPORT_DUE,
     replay,
 )
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, STATE
@@ -146,7 +146,7 @@ class CompiledBatch:
                 self.state.pool,
             )
             self.seconds += time.perf_counter() - began
-            if wanted == TIME_TO_TELL:
+            if wanted == REPORT_DUE:
                 self._tell()
             elif wanted not in (ARRIVALS_WANTED, OVER):
                 self.state.ensure_capacity()

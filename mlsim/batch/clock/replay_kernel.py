@@ -28,7 +28,7 @@ from mlsim.record import JobState
 __all__ = ["replay"]
 
 # Why the event loop has come back.
-ARRIVALS_WANTED, ROOM_WANTED, TIME_TO_TELL, OVER = range(4)
+ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
 
 # Places in the array of progress.
 ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED = range(6)
@@ -153,7 +153,7 @@ def replay(
         if columns.counts[USED_ROWS] > row_limit:
             return ROOM_WANTED
         if progress[PASSES] >= pass_limit:
-            return TIME_TO_TELL
+            return REPORT_DUE
         first = progress[NEXT_ARRIVAL]
         if first == n and more:
             return ARRIVALS_WANTED

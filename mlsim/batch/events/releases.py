@@ -132,7 +132,7 @@ class Releases:
         if self._jobs.get(slot) is not job:
             return  # its owner has ended in the meantime, and maybe started again
         now = self._system.clock.time
-        self._system.plan(slot, now, self._system.applications.disturb(slot, now, message))
+        self._system.plan(slot, now, self._system.applications.apply_change(slot, now, message))
 
     def holders_of_returned(self, node: int) -> dict[int, int]:
         """Slot of the job, if any, that holds a node it had given up and got back, and the units of it."""

@@ -25,11 +25,11 @@ class Applications(Protocol):
         """Start the application of the job in this slot on the nodes it got."""
         ...
 
-    def disturb(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
+    def apply_change(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
         """Apply a disturbance to an application and return its new forecast."""
         ...
 
-    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+    def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
         """Request nodes of an application; return its answer and its forecast."""
         ...
 
@@ -37,7 +37,7 @@ class Applications(Protocol):
         """End the application of a job."""
         ...
 
-    def abandon(self, slot: int, at: float, /) -> float:
+    def requeue(self, slot: int, at: float, /) -> float:
         """End an attempt of a job that goes back to the queue; return the PE-seconds it has computed."""
         ...
 
