@@ -1,6 +1,6 @@
 """Dispatchers, policies, allocators and predictors of the user's own: classes in files, and entry points.
 
-A class is made once a run, with the parameters that the scenario gives it. What its methods get and give is
+A class is made once a run, with the parameters of the scenario. What its methods get and return is
 in ``PLUGINS.md`` beside this file. Whatever goes wrong in them, or with their answers, is an error that names
 the plugin.
 """

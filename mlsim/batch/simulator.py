@@ -70,7 +70,7 @@ class BatchSystem:
     requests
         How jobs ask for room.
     coordination
-        What the two levels tell each other.
+        The coordination of the two levels.
     log
         Where messages are noted, and how long they take; None where nodes stay with their job until
         it ends.
@@ -89,7 +89,7 @@ class BatchSystem:
     dependencies
         Which job waits for which; None where none does.
     feedback
-        Whether these say when a job is submitted, whatever its submit time.
+        Whether these determine when a job is submitted, whatever its submit time.
     """
 
     def __init__(
@@ -183,13 +183,13 @@ class BatchSystem:
         self.clock.process(self._submit_all(blocks))
         self.clock.run()
         while (promised := self.state.next_reservation(self.clock.time)) < math.inf:
-            self._wake_at(promised)  # nothing else will happen any more
+            self._wake_at(promised)  # no other event is left
             self.clock.run()
         self._settle_turned_away()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
         stranded = self.state.empty_queue()
         died = [slot for slot in stranded if self._restarts.strand(slot)]
-        self._leave(died)
+        self._retire(died)
         never = [slot for slot in stranded if slot not in died]
         self._reject(never, "waited until nothing could start it any more")
         if self._dependants is not None:
@@ -197,32 +197,32 @@ class BatchSystem:
         self._flush()
 
     def jobs(self) -> Jobs:
-        """Give the rows of all jobs, in order of arrival."""
+        """Return the rows of all jobs, in order of arrival."""
         jobs = self._recorder.jobs()
         if self._dependants is not None:
             jobs = self._dependants.added_to(jobs)
         return jobs if self._dispatch_times is None else self._dispatch_times.added_to(jobs)
 
     def passes(self) -> Passes:
-        """Give a row for every pass; none where they are not kept."""
+        """Return the rows of all passes; an empty table where they are not kept."""
         return empty(Passes) if self._pass_log is None else self._pass_log.passes()
 
     def occupancy_rows(self) -> Occupancy:
-        """Give which job held which nodes, in order of start."""
+        """Return the occupancy rows: which job held which nodes, in order of start."""
         return self.state.occupancy.record(self.state.n_rows)
 
     def outage_rows(self) -> Outages:
-        """Give when which nodes were out of use, in order of start."""
+        """Return the outages of nodes, in order of start."""
         return empty(Outages) if self._outages is None else self._outages.record()
 
     def attempt_rows(self) -> Attempts:
-        """Give the attempts that failures ended, by job."""
+        """Return the attempts that failures ended, by job."""
         return self._restarts.record()
 
     # Submissions
 
     def _submit_all(self, blocks: Iterable[JobBlock]) -> Generator[simpy.Event, Any, None]:
-        """SimPy process: let the jobs of each submission time arrive together."""
+        """Submit the jobs of each submit time together; a SimPy process."""
         if self._feedback:
             blocks = [
                 JobBlock.concatenate(list(blocks))
@@ -248,7 +248,7 @@ class BatchSystem:
         self._all_submitted = True
 
     def _admit(self, block: JobBlock) -> Ints:
-        """Give slots to the jobs of a block and reject those that can never fit."""
+        """Assign slots to the jobs of a block and reject those that can never fit."""
         # The last jobs of the block before may still wait for their pass.
         self.state.enter_queue(self.clock.time, self._arrivals, self._first_arrival, self._last_arrival)
         self._settle_turned_away()
@@ -261,18 +261,18 @@ class BatchSystem:
         self.state.ensure_capacity()
         if self._estimates is not None:
             self._estimates.admit(block, slots)
-        stays = np.ones(len(slots), np.bool_)
+        accepted = np.ones(len(slots), np.bool_)
         for reason, unfit in self.state.never_fit(slots, block).items():
             self.reject_unseen(slots[unfit].tolist(), table.floats[SUBMIT, slots[unfit]], reason)
-            stays &= ~unfit
+            accepted &= ~unfit
         if self._dependants is not None:
-            self._dependants.admit(slots[stays])
-        self._arrivals = slots[stays]
+            self._dependants.admit(slots[accepted])
+        self._arrivals = slots[accepted]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
 
     def queue_up(self, slots: Ints) -> None:
-        """Let jobs come to the queue now, and make a pass or ask for one."""
+        """Put jobs into the queue now, and make a pass or ask for one."""
         if not len(slots):
             return
         if self._estimates is not None:
@@ -283,28 +283,28 @@ class BatchSystem:
         self._event_over()
 
     def reject_unseen(self, slots: list[int], at: float | NDArray[np.float64], reason: str) -> None:
-        """Turn jobs away that no dispatcher has seen, at these times."""
+        """Reject jobs that no dispatcher has seen, at these times."""
         self.state.table.floats[ESTIMATE, slots] = np.nan
-        self._tell_dependants(slots, at, completed=False)
+        self._notify_dependants(slots, at, completed=False)
         self._reject(slots, reason)
 
-    def _tell_dependants(
+    def _notify_dependants(
         self, slots: list[int] | Ints, at: float | NDArray[np.float64], *, completed: bool
     ) -> None:
-        """Let those who wait for jobs know that these end for good, at these times."""
+        """Notify the dependent jobs that jobs end for good, at these times."""
         if self._dependants is not None:
             times = np.broadcast_to(at, len(slots)).tolist()
             for number, time in zip(self.state.table.ints[NUMBER, slots].tolist(), times, strict=True):
                 self._dependants.ended(number, time, completed)
 
     def _reject(self, slots: list[int], reason: str) -> None:
-        """Turn jobs away."""
+        """Reject jobs."""
         self.state.table.ints[STATE, slots] = JobState.REJECTED
         self._rejections.note(self.state.table.ints[NUMBER, slots], reason)
-        self._leave(slots)
+        self._retire(slots)
 
     def rejections(self) -> Rejections:
-        """Give which jobs were turned away, and why."""
+        """Return the rejected jobs, with the reasons."""
         return self._rejections.record()
 
     # Passes
@@ -345,7 +345,7 @@ class BatchSystem:
         return self._next_pass > now
 
     def _pass(self, now: float) -> None:
-        """Let jobs end and arrive, then start what can start."""
+        """Make a pass: jobs end and arrive, then jobs of the queue start."""
         state = self.state
         if self._outages is not None and state.holds_back:
             self.settle()
@@ -364,11 +364,11 @@ class BatchSystem:
             self._pass_log.note(now, waiting, n_started, state, seconds)
         self._first_arrival = self._last_arrival
         if self._ending:
-            self._leave(self._ending)
+            self._retire(self._ending)
             self._ending.clear()
         if state.rejected:
             for slot, reason in state.rejected:
-                self._tell_dependants([slot], now, completed=False)
+                self._notify_dependants([slot], now, completed=False)
                 self._reject([slot], reason)
             state.rejected.clear()
         if n_started:
@@ -406,12 +406,12 @@ class BatchSystem:
         self.clock.ask_to_close()
 
     def _turn_away(self) -> int:
-        """Reject every job that has arrived, and give how many start; rows are written later, together."""
+        """Reject every job that has arrived, rows to be written later; return 0, the number that start."""
         slots = [self._arrivals[self._first_arrival : self._last_arrival]]
         if self.state.n_waiting:
             slots.append(np.array(self.state.empty_queue(), np.int64))
         for turned_away in slots:
-            self._tell_dependants(turned_away, self.clock.time, completed=False)
+            self._notify_dependants(turned_away, self.clock.time, completed=False)
         self._turned_away += slots
         return 0
 
@@ -465,13 +465,13 @@ class BatchSystem:
         if self._estimates is not None and state is not JobState.FAILED:
             self._estimates.learn(slot, now)  # how long a failed job would have run is not known
         self._ending.append(slot)
-        self._tell_dependants([slot], now, completed=state is JobState.COMPLETED)
+        self._notify_dependants([slot], now, completed=state is JobState.COMPLETED)
 
     def settle(self) -> None:
-        """Let jobs that end now be gone at once rather than in the pass."""
+        """Free at once what the jobs that end now hold, rather than in the pass."""
         for slot in self._ending:
             self.state.end(slot, self.clock.time)
-        self._leave(self._ending)
+        self._retire(self._ending)
         self._ending.clear()
 
     # Failures
@@ -483,15 +483,15 @@ class BatchSystem:
         return self._all_submitted and not self.state.n_running and not to_come
 
     def attempt(self, slot: int) -> tuple[int, int]:
-        """Give the number of a job, and how often it has started again."""
+        """Return the number of a job, and how often it has started again."""
         return self.state.number(slot), self._restarts.count(slot)
 
     def fail_job(self, slot: int, node: int) -> None:
-        """Let a running job lose a node: it ends, and may go back to the queue."""
+        """End a running job that loses a node; it may go back to the queue."""
         assert self._end_events is not None
         now = self.clock.time
         self._end_events[slot].cancel()
-        self.applications.disturb(slot, now, NodeFailed(node))
+        self.applications.apply_change(slot, now, NodeFailed(node))
         if self._restarts.may_go_on(slot):
             self._start_again(slot, now, node)
             return
@@ -499,12 +499,12 @@ class BatchSystem:
         self._end(slot, JobState.FAILED)
         self._ending.remove(slot)
         self.state.end(slot, now)
-        self._leave([slot])
+        self._retire([slot])
 
     def _start_again(self, slot: int, now: float, node: int) -> None:
         """End an attempt and put its job back into the queue."""
         assert self._end_events is not None
-        busy = self.applications.abandon(slot, now)
+        busy = self.applications.requeue(slot, now)
         rows = list(self.state.rows_of(slot))
         if self._releases is not None:
             rows += self._releases.returned_rows(slot)
@@ -519,7 +519,7 @@ class BatchSystem:
 
     # Memory
 
-    def _leave(self, slots: list[int]) -> None:
+    def _retire(self, slots: list[int]) -> None:
         self._restarts.forget(slots)
         self._finished.extend(slots)
         self._n_finished += len(slots)

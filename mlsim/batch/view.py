@@ -3,7 +3,7 @@
 A dispatcher of the user's own, and each constraint-programming dispatcher, gets a :class:`StateView`
 and answers with :class:`Start`, :class:`Reject` and
 :class:`Wake`. Every array of a view is read-only. Run times are
-estimates; nothing in a view tells the actual ones.
+estimates; a view has no actual run times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WaitingJobs:
     job_id : ndarray of int64, shape (n,)
         Identifier in the log.
     submit_time : ndarray of float64, shape (n,)
-        Seconds from the scenario's start; of a job that waited for other jobs, when these let it come.
+        Seconds from the scenario's start; of a job that depends on others, its eligible time.
     estimate : ndarray of float64, shape (n,)
         What the dispatcher may know of the run time [s]; above 0.
     processors : ndarray of int64, shape (n,)
@@ -167,14 +167,14 @@ class StateView:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Let a waiting job start now.
+    """The start of a waiting job in this pass.
 
     Attributes
     ----------
     job
         Row of :attr:`StateView.waiting`.
     nodes
-        The node of each of its units; None lets the scenario's allocator choose.
+        The node of each of its units; None: the scenario's allocator chooses.
     backfilled
         Whether the job overtook one that came before it in the dispatcher's order.
     """
@@ -186,7 +186,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Turn a waiting job away for good.
+    """The rejection of a waiting job.
 
     Attributes
     ----------

@@ -45,11 +45,11 @@ class RigidApplications:
         """Forecast the end of a job that starts: after its run time."""
         return Forecast(at + float(self._table.floats[RUN, slot]))
 
-    def disturb(self, _slot: int, at: float, _change: Disturbance, /) -> Forecast:
+    def apply_change(self, _slot: int, at: float, _change: Disturbance, /) -> Forecast:
         """End a job: whatever disturbs a rigid job ends it."""
         return Forecast(at)
 
-    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+    def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
         """Refuse: a rigid job needs all its nodes for all its run time."""
         end = self._table.floats[START, slot] + self._table.floats[RUN, slot]
         return ReleaseRejected(request.job, at, "a rigid job"), Forecast(float(end))
@@ -61,7 +61,7 @@ class RigidApplications:
     def finish(self, slot: int, at: float, state: JobState) -> None:
         """Nothing is left to note: the batch level has recorded it all."""
 
-    def abandon(self, slot: int, at: float, /) -> float:
+    def requeue(self, slot: int, at: float, /) -> float:
         """Return the core seconds that a job has taken which is to start again."""
         column = self._table.ints[:, slot : slot + 1]
         working = self._requests.working(column[PROCESSORS], column[CORES])
@@ -117,11 +117,11 @@ class LoopApplications:
         self.seconds += time.perf_counter() - began
         return forecast
 
-    def disturb(self, slot: int, at: float, change: Disturbance) -> Forecast:
+    def apply_change(self, slot: int, at: float, change: Disturbance) -> Forecast:
         """Forecast what is left of a job anew, from a disturbance on."""
         return self._running[slot].apply_change(at, change)
 
-    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+    def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
         """Ask a job for nodes; its answer, and the forecast that follows from it."""
         application = self._running[slot]
         return application.request_release(at, request), application.forecast
@@ -146,7 +146,7 @@ class LoopApplications:
             for idle in application.forecast.idle:
                 self._log.send(number, idle)
 
-    def abandon(self, slot: int, _at: float, /) -> float:
+    def requeue(self, slot: int, _at: float, /) -> float:
         """Put a loop aside: unless its job starts again, it is the one that is recorded."""
         application, number = self._running.pop(slot), self._state.number(slot)
         self._send_idle(number, application)

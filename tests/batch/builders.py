@@ -66,16 +66,16 @@ class RigidApplications:
             idle.append(last)
         return Forecast(at + float(table.column("run_time")[slot]), tuple(idle))
 
-    def disturb(self, slot: int, at: float, change) -> Forecast:
+    def apply_change(self, slot: int, at: float, change) -> Forecast:
         return Forecast(at)
 
-    def exclude(self, slot: int, at: float, request):
+    def request_release(self, slot: int, at: float, request):
         raise AssertionError("nobody is asked in these tests")
 
     def idle_share(self, slot: int) -> float:
         return 0.0
 
-    def abandon(self, slot: int, at: float) -> float:
+    def requeue(self, slot: int, at: float) -> float:
         table = self.batch.state.table
         return float(table.ints[UNITS, slot] * (at - table.floats[START, slot]))
 

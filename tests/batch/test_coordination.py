@@ -96,7 +96,7 @@ class Scripted(RigidApplications):
         self.forecasts[slot] = Forecast(forecast.end, idle)
         return self.forecasts[slot]
 
-    def exclude(self, slot, at, request: ReleaseRequest):
+    def request_release(self, slot, at, request: ReleaseRequest):
         number = self.batch.state.number(slot)
         self.asked.append((number, at, request.nodes, request.for_job, request.deadline))
         old = self.forecasts[slot]
@@ -107,7 +107,7 @@ class Scripted(RigidApplications):
         self.forecasts[slot] = Forecast(old.end, idle)
         return ReleaseAccepted(request.job, at, (node,), (at,)), self.forecasts[slot]
 
-    def disturb(self, slot, at, change):
+    def apply_change(self, slot, at, change):
         assert isinstance(change, NodeReturned)
         self.returned.append((self.batch.state.number(slot), change.node, at))
         old = self.forecasts[slot]
@@ -220,8 +220,8 @@ def test_who_left_its_nodes_idle_before_is_asked_first():
 class Slow(Scripted):
     """Applications that finish what they have in hand, for 2 s, before they give up a node."""
 
-    def exclude(self, slot, at, request):
-        answer, forecast = super().exclude(slot, at, request)
+    def request_release(self, slot, at, request):
+        answer, forecast = super().request_release(slot, at, request)
         if isinstance(answer, ReleaseRejected):
             return answer, forecast
         first, *others = forecast.idle

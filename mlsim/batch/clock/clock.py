@@ -51,7 +51,7 @@ class Event(simpy.Event):
         self.subject = subject
 
     def cancel(self) -> None:
-        """Let nothing happen when the time comes."""
+        """Drop the callbacks, so that the event has no effect."""
         self.callbacks = []
 
 
@@ -81,7 +81,7 @@ class Clock(simpy.Environment):
         return event
 
     def until(self, time: float, order: int) -> simpy.Event:
-        """Give an event for a process to wait on until ``time``."""
+        """Return an event that a process yields to wait until ``time``."""
         event = Event(self, [])
         # SimPy's stubs know no priorities but its own two.
         heappush(self._queue, (time, order, next(self._eid), event))  # type: ignore[misc]

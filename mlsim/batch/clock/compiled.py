@@ -22,7 +22,7 @@ from mlsim.batch.clock.replay_kernel import (
     NEXT_ARRIVAL,
     OVER,
     PASSES,
-    TIME_TO_TELL,
+    REPORT_DUE,
     replay,
 )
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, STATE
@@ -97,34 +97,34 @@ class CompiledBatch:
         self._flush()
 
     def jobs(self) -> Jobs:
-        """Give the rows of all jobs, in order of arrival."""
+        """Return the rows of all jobs, in order of arrival."""
         return self._recorder.jobs()
 
     def rejections(self) -> Rejections:
-        """Give which jobs were turned away, and why."""
+        """Return the rejected jobs, with the reasons."""
         return self._rejections.record()
 
     def occupancy_rows(self) -> Occupancy:
-        """Give which job held which nodes, in order of start."""
+        """Return the occupancy rows: which job held which nodes, in order of start."""
         return self.state.occupancy.record(self.state.n_rows)
 
     def _admit(self, block: JobBlock) -> None:
-        """Give slots to the jobs of a block and reject those that can never fit."""
+        """Assign slots to the jobs of a block and reject those that can never fit."""
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
         self.state.occupancy.settle()
         slots = table.admit(block, requests.units_of(block))
         self._ensure_capacity()
-        stays = np.ones(len(slots), np.bool_)
+        accepted = np.ones(len(slots), np.bool_)
         for reason, unfit in self.state.never_fit(slots, block).items():
             table.ints[STATE, slots[unfit]] = JobState.REJECTED
             table.floats[ESTIMATE, slots[unfit]] = np.nan
             self._rejections.note(table.ints[NUMBER, slots[unfit]], reason)
             self._recorder.take(slots[unfit])
             self._n_recorded += int(np.count_nonzero(unfit))
-            stays &= ~unfit
-        self._arrivals = slots[stays]
+            accepted &= ~unfit
+        self._arrivals = slots[accepted]
         self._progress[NEXT_ARRIVAL] = 0
 
     def _go_on(self, more: bool) -> None:
@@ -146,7 +146,7 @@ class CompiledBatch:
                 self.state.pool,
             )
             self.seconds += time.perf_counter() - began
-            if wanted == TIME_TO_TELL:
+            if wanted == REPORT_DUE:
                 self._tell()
             elif wanted not in (ARRIVALS_WANTED, OVER):
                 self.state.ensure_capacity()
@@ -157,7 +157,7 @@ class CompiledBatch:
             self._report(Progress(float(self._clock[0]), done, self.state.n_waiting))
 
     def _ensure_capacity(self) -> None:
-        """Let every array be large enough for the jobs in the system."""
+        """Grow the arrays to hold all jobs in the system."""
         self.state.ensure_capacity()
         capacity = self.state.table.capacity
         if len(self._ends) < capacity:

@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on."""
+"""The progress that a run reports."""
 
 from __future__ import annotations
 

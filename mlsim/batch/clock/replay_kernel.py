@@ -28,7 +28,7 @@ from mlsim.record import JobState
 __all__ = ["replay"]
 
 # Why the event loop has come back.
-ARRIVALS_WANTED, ROOM_WANTED, TIME_TO_TELL, OVER = range(4)
+ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
 
 # Places in the array of progress.
 ENDS, SEQUENCE, NEXT_ARRIVAL, OWED, PASSES, FINISHED = range(6)
@@ -75,7 +75,7 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
 
 @inlined
 def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
-    """Take all jobs that end now out of the heap; give how many there are."""
+    """Pop all jobs that end now from the heap; return their number."""
     n_ended = 0
     while progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now:
         ended[n_ended] = _pop(progress[ENDS], ends, order, columns.floats)
@@ -116,7 +116,7 @@ def replay(
     columns: Columns,
     pool: Pool,
 ) -> int:
-    """Let time go on until something is needed from outside.
+    """Process timestamps until something is needed from outside.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def replay(
     row_limit
         Occupancy rows from which on there is no room for another pass.
     pass_limit
-        Passes after which the caller wants to hear of the progress.
+        Passes after which to return, so that the caller reports progress.
     columns, pool
         State of the batch level; changed in place.
 
@@ -153,7 +153,7 @@ def replay(
         if columns.counts[USED_ROWS] > row_limit:
             return ROOM_WANTED
         if progress[PASSES] >= pass_limit:
-            return TIME_TO_TELL
+            return REPORT_DUE
         first = progress[NEXT_ARRIVAL]
         if first == n and more:
             return ARRIVALS_WANTED

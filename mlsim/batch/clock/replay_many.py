@@ -46,7 +46,7 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """What many simulations give; W workloads, V weight vectors.
+    """Results of many simulations: W workloads, V weight vectors.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def replay_many(
     tau
         Bound of the bounded slowdown, in seconds.
     starts
-        Whether to give start times as well.
+        Whether to return start times as well.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def replay_many(
 
 
 def _parameters(config: BatchConfig, weights: ArrayLike | None) -> Floats:
-    """Give the parameters of each simulation, one row a weight vector."""
+    """Return the parameters of the policies' keys, one row a weight vector."""
     own = parameters_of(config)
     if weights is None:
         return own[np.newaxis]

@@ -27,18 +27,18 @@ MEANINGS = {
 
 _LIMIT, _LAST_LIMIT = 1.0, 16.0
 """Seconds, as in the sources."""
-_OUR_LIMIT = 0.02
+_LIST_LIMIT = 0.02
 
 
 def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
-    """Give the time control of a dispatcher."""
+    """Return the solver's time limits, search mode, seed and workers for a dispatcher."""
     from mlsim.batch.cp.solver.solving import Control
 
-    ours = name is Dispatcher.CP
-    limit = config.time_limit if config.time_limit is not None else (_OUR_LIMIT if ours else _LIMIT)
+    plans_lists = name is Dispatcher.CP
+    limit = config.time_limit if config.time_limit is not None else (_LIST_LIMIT if plans_lists else _LIMIT)
     last = config.time_limit_max
     if last is None:
-        last = limit if ours else max(_LAST_LIMIT, limit)
+        last = limit if plans_lists else max(_LAST_LIMIT, limit)
     return Control(
         limit, max(last, limit), config.extensions, config.deterministic, seed % 2**31, config.workers
     )

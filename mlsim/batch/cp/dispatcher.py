@@ -33,7 +33,7 @@ _sinks: list[Sink] = []
 
 @contextmanager
 def watching(sink: Sink) -> Iterator[None]:
-    """Let ``sink`` see every instance that dispatchers meet meanwhile."""
+    """Pass every instance that a dispatcher solves inside the ``with`` block to ``sink``."""
     _sinks.append(sink)
     try:
         yield
@@ -89,17 +89,17 @@ class CpDispatcher:
         return _answers(plan)
 
     def _needs_help(self, instance: Instance, plan: Plan, solve: Solve) -> bool:
-        """Tell whether EASY has to decide.
+        """Return whether EASY has to schedule this pass.
 
-        It has to without a solution. It has to, too, if a plan lets nothing start on a machine on which
-        nothing runs: no later pass might ever come.
+        It has to without a solution. It has to, too, if a plan starts no job on an idle machine: no later
+        pass might ever come.
         """
         if solve.status in (Status.UNKNOWN, Status.INFEASIBLE):
             return True
         return solve.status is not Status.EMPTY and not len(instance.running) and not plan.starting()
 
     def solves(self) -> Solves:
-        """Give one row a pass."""
+        """Return the table of solves, one row a pass."""
         return self._rows.record()
 
 
@@ -129,7 +129,7 @@ class _Rows:
                 self._columns[field.name].append(getattr(solve, field.name))
 
     def record(self) -> Solves:
-        """Give the table."""
+        """Return the rows so far as a record table."""
         return Solves(
             **{
                 stored.field: np.array(self._columns[stored.field]).astype(stored.dtype)

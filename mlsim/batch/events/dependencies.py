@@ -77,7 +77,7 @@ class Dependants:
                 self._hold(int(places[k]), int(slots[k]))
 
     def submit(self, slots: Ints, first: int, last: int) -> Ints:
-        """Give those of the admitted jobs ``slots[first:last]``, submitted now, that are eligible."""
+        """Return the eligible jobs among the admitted ``slots[first:last]``, which are submitted now."""
         places, here = self._places[first:last], slots[first:last]
         if (places < 0).all():
             return here
@@ -156,7 +156,7 @@ class Dependants:
         self._reject(slots, NEVER_ENDED)
 
     def added_to(self, jobs: Jobs) -> Jobs:
-        """Give the jobs with the times at which they became eligible, and their own submit times."""
+        """Return the jobs with their eligible times, and the submit times of the workload."""
         eligible, submit = zeros(len(jobs.job_id)), zeros(len(jobs.job_id))
         eligible[:] = submit[:] = jobs.submit_time
         eligible[np.array(self._rejected, np.int64)] = np.nan

@@ -1,4 +1,4 @@
-"""When nodes fail at random: each node by itself, with random numbers of its own."""
+"""Random failures: an independent process for each node, with its own stream of random numbers."""
 
 from __future__ import annotations
 
@@ -87,21 +87,21 @@ class OutagePlan:
 
     @property
     def announces(self) -> bool:
-        """Whether there is a drain that dispatchers are told of."""
+        """Whether any drain is announced to dispatchers."""
         return any(drain.announced for drain in self.drains)
 
     def announced(self, drain: DrainConfig) -> AnnouncedDrain:
-        """Give a drain as dispatchers are told of it."""
+        """Return a drain as it is announced to dispatchers."""
         end = math.inf if drain.end is None else drain.end
         return AnnouncedDrain(drain.start, end, tuple(self.nodes_of(drain.nodes)))
 
     def processes(self) -> Iterator[FailureProcess]:
-        """Give every random process, in order of entry and node."""
+        """Yield the failure process of every node, in order of entry and node."""
         for entry, config in enumerate(self.random_failures):
             for node in self.nodes_of(config.nodes):
                 key = np.random.SeedSequence(self.seed, spawn_key=(_STREAM, entry, node))
                 yield FailureProcess(node, config, key)
 
     def nodes_of(self, choice: str | None) -> list[int]:
-        """Give the numbers of the nodes an entry names, each once, ascending."""
+        """Return the numbers of the nodes that an entry names, each once, ascending."""
         return sorted({node for part in node_ranges(choice, list(self.groups)) for node in part})

@@ -29,7 +29,7 @@ class ReleaseNegotiator:
     system
         The batch system.
     releases
-        Who lets nodes come back.
+        What schedules releases of nodes.
     log
         Where messages are noted, and how long they take.
     lends
@@ -120,7 +120,7 @@ class ReleaseNegotiator:
         self._system.settle()
         if self._system.attempt(slot) != asked or not self._is_running(slot):
             return ReleaseRejected(request.job, now, "the job has ended")
-        answer, forecast = self._system.applications.exclude(slot, now, request)
+        answer, forecast = self._system.applications.request_release(slot, now, request)
         if isinstance(answer, ReleaseAccepted):
             self._system.plan(slot, now, forecast)
         return answer

@@ -51,19 +51,19 @@ class OutageCalendar:
             elif drain.announced_at > 0.0:
                 clock.at(drain.announced_at, Order.FAILURE, self._announce, entry)
             else:
-                self._tell_of(entry)
+                self._announce_drain(entry)
         for process in self._plan.processes():
             clock.at(process.time_in_use(), Order.FAILURE, self._fail_at_random, process)
 
     def after_pass(self, now: float, n_started: int) -> None:
-        """Let nodes fail at random again once there is a job that could suffer."""
+        """Resume suspended random failures once a job has started."""
         if n_started and self._suspended:
             for process in self._suspended:
                 self._next_failure(process, now)
             self._suspended.clear()
 
     def record(self) -> Outages:
-        """Give the outages so far, in order of start."""
+        """Return the outages so far, in order of start."""
         return Outages(
             np.array(self._nodes, np.int64),
             np.array(self._kinds, np.int8),
@@ -101,7 +101,7 @@ class OutageCalendar:
         self._system.clock.at(now + process.time_in_use(), Order.FAILURE, self._fail_at_random, process)
 
     def _fail(self, node: int) -> int:
-        """Let a node fail, and every job that holds it; gives the row of the outage."""
+        """Fail a node and every job that holds it; return the row of the outage."""
         self._system.settle()  # what ends at this very time has ended before
         state = self._system.state
         for slot in sorted(self._holders(node), key=state.number):
@@ -111,7 +111,7 @@ class OutageCalendar:
     # Drains
 
     def _drain(self, event: Event) -> None:
-        """Let no job start on some nodes; those that run there go on."""
+        """Take nodes out of use for new jobs; running jobs go on."""
         drain: DrainConfig = event.subject
         self._system.settle()
         for node in self._plan.nodes_of(drain.nodes):
@@ -122,10 +122,10 @@ class OutageCalendar:
     # Announced drains
 
     def _announce(self, event: Event) -> None:
-        self._tell_of(event.subject)
+        self._announce_drain(event.subject)
 
-    def _tell_of(self, entry: int) -> None:
-        """Let the dispatcher know of a drain."""
+    def _announce_drain(self, entry: int) -> None:
+        """Announce a drain to the dispatcher, and schedule its beginning."""
         drain = self._known[entry] = self._plan.announced(self._plan.drains[entry])
         self._system.state.know_of(list(self._known.values()))
         self._system.clock.at(drain.start, Order.FAILURE, self._begin_announced, entry)

@@ -53,7 +53,7 @@ class Releases:
         self._released_now: list[tuple[int, int]] = []  # nodes and cores, since the last pass
 
     def plan(self, slot: int, now: float, forecast: Forecast) -> None:
-        """Let every node but the last come back when its message arrives.
+        """Schedule the release of every node but the last for the arrival of its message.
 
         The last one stays with the job, so that the job is never without a node before its end.
         Messages sent by ``now`` are on their way already.
@@ -78,7 +78,7 @@ class Releases:
                 job.planned.append((message.time, message.node, event))
 
     def promise(self, slot: int, nodes: tuple[int, ...], lends: bool) -> list[int]:
-        """Note nodes that a job will give up on request; gives their occupancy rows.
+        """Record the nodes that a job will release on request; return their occupancy rows.
 
         With ``lends`` the job keeps a claim to them: they may go back to it.
         """
@@ -108,7 +108,7 @@ class Releases:
         return released
 
     def after_pass(self, now: float) -> None:
-        """Give free nodes back to their owners, if that is wanted and no job waits."""
+        """Return free nodes to the jobs that released them, with ``reclaim`` and an empty queue."""
         self._released_now.clear()
         if not self._reclaims or not self._lent or self._state.n_waiting:
             return
@@ -132,7 +132,7 @@ class Releases:
         if self._jobs.get(slot) is not job:
             return  # its owner has ended in the meantime, and maybe started again
         now = self._system.clock.time
-        self._system.plan(slot, now, self._system.applications.disturb(slot, now, message))
+        self._system.plan(slot, now, self._system.applications.apply_change(slot, now, message))
 
     def holders_of_returned(self, node: int) -> dict[int, int]:
         """Slot of the job, if any, that holds a node it had given up and got back, and the units of it."""

@@ -105,7 +105,7 @@ class Restarts:
         return min(math.floor(ran / self._checkpoint + 1e-9) * self._checkpoint, ran)
 
     def forget(self, slots: list[int]) -> None:
-        """Take over the attempts of jobs that leave, and give them back what the workload said of them."""
+        """Keep the attempts of jobs that leave, and restore the run times and walltimes of the workload."""
         for slot in slots if self._pasts else ():
             past = self._pasts.pop(slot, None)
             if past is not None:
@@ -114,7 +114,7 @@ class Restarts:
                 self._ended += past.attempts
 
     def strand(self, slot: int) -> bool:
-        """Let a waiting job that nothing will ever start have failed, if it ran before; tells whether it did.
+        """Mark a job that can never start again as failed, if it ran before; return whether it did.
 
         It gets the times of its last attempt.
         """
@@ -129,7 +129,7 @@ class Restarts:
         return True
 
     def record(self) -> Attempts:
-        """Give the attempts of jobs that have left, by job, then start."""
+        """Return the ended attempts of jobs that have left, by job, then start."""
         if not self._ended:
             return empty(Attempts)
         job, node, *others = (np.array(column) for column in zip(*self._in_order(), strict=True))

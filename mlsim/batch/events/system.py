@@ -25,20 +25,20 @@ class Applications(Protocol):
         """Start the application of the job in this slot on the nodes it got."""
         ...
 
-    def disturb(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
-        """Change its future."""
+    def apply_change(self, slot: int, at: float, change: Disturbance, /) -> Forecast:
+        """Apply a disturbance to an application and return its new forecast."""
         ...
 
-    def exclude(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
-        """Ask it for nodes."""
+    def request_release(self, slot: int, at: float, request: ReleaseRequest) -> tuple[Answer, Forecast]:
+        """Request nodes of an application; return its answer and its forecast."""
         ...
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
-        """Take note that the job has ended."""
+        """End the application of a job."""
         ...
 
-    def abandon(self, slot: int, at: float, /) -> float:
-        """Take note that the job will start again; gives the PE-seconds it has computed."""
+    def requeue(self, slot: int, at: float, /) -> float:
+        """End an attempt of a job that goes back to the queue; return the PE-seconds it has computed."""
         ...
 
     def idle_share(self, slot: int, /) -> float:
@@ -52,9 +52,9 @@ class System(Protocol):
     Attributes
     ----------
     clock
-        When things happen.
+        The order of events.
     state
-        What there is now.
+        Jobs, queue and nodes at the current time.
     applications
         The applications of the running jobs.
     submissions_first
@@ -88,7 +88,7 @@ class System(Protocol):
         ...
 
     def reject_unseen(self, slots: list[int], at: float, reason: str) -> None:
-        """Turn jobs away that no dispatcher has seen."""
+        """Reject jobs that no dispatcher has seen."""
         ...
 
     def fail_job(self, slot: int, node: int) -> None:

@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 @kernel
 def usage_at(account: int, now: float, half_life: float, shares: Floats) -> float:
-    """Give the decayed usage of an account in processor-seconds.
+    """Return the decayed usage of an account in processor-seconds.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def usage_at(account: int, now: float, half_life: float, shares: Floats) -> floa
 
 @kernel
 def change_rate(account: int, processors: int, now: float, half_life: float, shares: Floats) -> None:
-    """Let an account use so many processors more (less, if negative) from ``now`` on."""
+    """Raise the processors in use by an account from ``now`` on (lower them, if negative)."""
     shares[USAGE, account] = usage_at(account, now, half_life, shares)
     shares[AS_OF, account] = now
     shares[RATE, account] += processors
@@ -77,7 +77,7 @@ class Accounts:
         self.shares: Floats = np.zeros((N_SHARES, 64))
 
     def of(self, block: JobBlock) -> Ints:
-        """Give the account of each job's owner; new owners get new ones. Unknown owners (-1) share one."""
+        """Return the account of each job's owner, opened for new owners. Unknown owners (-1) share one."""
         owners = block.user if self._by is ShareOwner.USER else block.group
         distinct, place = np.unique(owners, return_inverse=True)
         known = [self._account_of.setdefault(owner, len(self._account_of)) for owner in distinct.tolist()]
@@ -88,7 +88,7 @@ class Accounts:
         return np.array(known, np.int64)[place]
 
     def usage(self, accounts: Ints, now: float) -> Floats:
-        """Give the decayed usage of accounts, in processor-seconds."""
+        """Return the decayed usage of accounts, in processor-seconds."""
         found = [usage_at(account, now, self._half_life, self.shares) for account in accounts.tolist()]
         return np.array(found, np.float64)
 

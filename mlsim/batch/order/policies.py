@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 
 def parameters_of(config: BatchConfig) -> Floats:
-    """Give what the keys read besides the jobs.
+    """Return the parameters of the policies' keys.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def parameters_of(config: BatchConfig) -> Floats:
 
 @kernel
 def is_live(policy: int) -> bool:
-    """Tell whether a policy's keys change as time goes on."""
+    """Return whether a policy's keys depend on the current time."""
     return policy >= _LIVE_FROM
 
 
@@ -122,7 +122,7 @@ def _live_key(policy: int, w: float, p: float, q: float) -> float:
 def policy_key(
     policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
 ) -> float:
-    """Give the key of one job under a policy.
+    """Return the key of one job under a policy.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def policy_key(
 
 @kernel
 def is_starved(policy: int, now: float, r: float, parameters: Floats) -> bool:
-    """Tell whether a job has waited longer than the threshold; nobody needs to know under FCFS."""
+    """Return whether a job has waited longer than the threshold; never under FCFS, which needs none."""
     return policy != FCFS and now - r > parameters[THRESHOLD]
 
 
@@ -169,7 +169,7 @@ def policy_keys(
     used: Floats,
     parameters: Floats,
 ) -> Floats:
-    """Give the keys of many jobs, minus infinity for those past the threshold; see :func:`policy_key`."""
+    """Return the keys of many jobs, minus infinity for those past the threshold; see :func:`policy_key`."""
     keys = np.empty(len(submit))
     for k in range(len(keys)):
         if is_starved(policy, now, submit[k], parameters):

@@ -17,12 +17,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MOVES_PER_JOB = 8
-"""Insertion sort gives up after so many moves a job; an order that has hardly changed needs fewer."""
+"""Insertion sort is abandoned after so many moves a job; an order that has hardly changed needs fewer."""
 
 
 @inlined
 def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
-    """Give the key of the job in a slot under a policy; minus infinity past the threshold."""
+    """Return the key of the job in a slot under a policy; minus infinity past the threshold."""
     r = columns.floats[SUBMIT, slot]
     if is_starved(policy, now, r, columns.parameters):
         return -np.inf

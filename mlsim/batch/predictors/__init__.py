@@ -1,4 +1,4 @@
-"""Predictors: what the dispatcher is told of run times."""
+"""Predictors: the estimates of run times that the dispatcher sees."""
 
 from mlsim.batch.predictors.base import CorrectingPredictor, Predictor
 from mlsim.batch.predictors.catalogue import PREDICTORS, PredictorEntry, make_predictor

@@ -18,9 +18,9 @@ class Predictor(Protocol):
     """
 
     def predict(self, job: SubmittedJob) -> float:
-        """Give the seconds that a job is expected to run; it is being submitted now.
+        """Return the predicted run time of a job that is being submitted, in seconds.
 
-        The dispatcher sees the answer cut to [1 s, walltime].
+        The dispatcher sees the prediction cut to [1 s, walltime].
         """
         ...
 
@@ -37,9 +37,9 @@ class CorrectingPredictor(Predictor, Protocol):
     """Predicts run times, and predicts again for jobs that outlive their prediction."""
 
     def correct(self, job: SubmittedJob, expired: float, corrections: int) -> float:
-        """Give a new prediction for a running job that has just run for ``expired`` seconds, the old one.
+        """Return a new prediction for a running job that has just run for ``expired`` seconds, the old one.
 
-        The answer is cut to the walltime. If it is not above ``expired``, the job is expected to end 1 s from
+        It is cut to the walltime. If it is not above ``expired``, the job is expected to end 1 s from
         now, at any time, and is not asked about again. ``corrections`` counts those before this one.
         """
         ...

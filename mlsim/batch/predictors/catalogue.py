@@ -53,7 +53,7 @@ PREDICTORS = (
 
 
 def make_predictor(name: str) -> Predictor:
-    """Make a predictor by the name a scenario gives, files as seen from the current directory.
+    """Return a new predictor by its name in a scenario, files as seen from the current directory.
 
     Raises
     ------

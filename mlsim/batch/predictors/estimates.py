@@ -72,7 +72,7 @@ class ActualRunTimes:
 
 
 class LearnedEstimates:
-    """Asks a predictor at submissions, tells it of ends, in simulated order.
+    """Estimates of a predictor, which predicts at submissions and learns at ends, in simulated order.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class LearnedEstimates:
         self._ended: list[tuple[float, int, float, SubmittedJob]] = []
 
     def job(self, slot: int) -> SubmittedJob:
-        """Give the job in a slot as predictors see it."""
+        """Return the job in a slot as predictors see it."""
         return self._jobs[slot]
 
     def admit(self, block: JobBlock, slots: Ints, /) -> None:

@@ -70,7 +70,7 @@ class JobNames:
         self._known: dict[int, tuple[str, str]] = {}
 
     def __call__(self, executable: int) -> tuple[str, str]:
-        """Give the name and its prefix."""
+        """Return the name and the prefix of an executable."""
         found = self._known.get(executable)
         if found is None:
             found = self._known[executable] = self._look_up(executable)
@@ -85,7 +85,7 @@ class JobNames:
 
 
 def submitted_jobs(block: JobBlock, names: JobNames) -> list[SubmittedJob]:
-    """Give the jobs of a block as predictors see them, in its order."""
+    """Return the jobs of a block as predictors see them, in its order."""
     named = [names(executable) for executable in block.executable.tolist()]
     return list(
         map(
@@ -106,7 +106,7 @@ def submitted_jobs(block: JobBlock, names: JobNames) -> list[SubmittedJob]:
 
 
 def _requests(block: JobBlock) -> list[tuple[int, ...]]:
-    """Give the units of each job and what they ask for beside processors, as its log says it."""
+    """Return each job's units and its requests beside processors, as in the log."""
     if block.asked is None:
         return [()] * len(block)
     amounts = np.column_stack([block.asked.units, block.asked.totals])

@@ -38,7 +38,7 @@ class History:
     executable_names
         Names behind the codes of executables.
     unknown_waits
-        Jobs of which the log does not tell how long they waited: taken as if they had not.
+        Jobs whose wait is not in the log: taken as 0.
     """
 
     jobs: JobBlock
@@ -82,7 +82,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
 
 
 def predictions(history: History, name: str) -> Floats:
-    """Give what a predictor says of each job, in order; it learns when jobs ended in the log.
+    """Return the prediction of each job, in order; the predictor learns when jobs ended in the log.
 
     Parameters
     ----------

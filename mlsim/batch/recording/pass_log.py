@@ -18,7 +18,7 @@ __all__ = ["DispatchTimes", "PassLog", "wall_clock"]
 
 
 def wall_clock() -> float:
-    """Give wall-clock seconds that stand still while kernels are compiled, which is once per machine."""
+    """Return wall-clock seconds without the time in which kernels are compiled, which is once a machine."""
     return time.perf_counter() - compile_seconds()
 
 
@@ -66,7 +66,7 @@ class PassLog:
         self._ints["free_units"].append(state.n_free)
 
     def passes(self) -> Passes:
-        """Give all rows."""
+        """Return the rows of all passes."""
         columns: dict[str, NDArray[Any]] = {
             **{name: np.array(column, np.float64) for name, column in self._floats.items()},
             **{name: np.array(column, np.int64) for name, column in self._ints.items()},
@@ -87,7 +87,7 @@ class DispatchTimes:
         self._seconds.append(seconds)
 
     def added_to(self, jobs: Jobs) -> Jobs:
-        """Give the jobs with their dispatch times, of the last start where there were several."""
+        """Return the jobs with their dispatch times, those of the last attempt where there were several."""
         times = np.full(len(jobs.job_id), np.nan)
         if self._numbers:
             many = [len(numbers) for numbers in self._numbers]

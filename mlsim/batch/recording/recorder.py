@@ -84,7 +84,7 @@ class JobRecorder:
             block["qos"] = qos
 
     def jobs(self) -> Jobs:
-        """Give all rows in order of arrival: row k is the job with number k."""
+        """Return all rows in order of arrival: row k is the job with number k."""
         return Jobs(**{name: column.array[: self._rows] for name, column in self._columns.items()})
 
 
@@ -117,7 +117,7 @@ class RejectionLog:
         let_go(self._codes.array)
 
     def record(self) -> Rejections:
-        """Give one row a job, in order of arrival."""
+        """Return the rejections, one row a job, in order of arrival."""
         jobs, reasons = (GrowingArray(dtype, capacity=0) for dtype in (np.int64, np.int32))
         for column in (jobs, reasons):
             column.reserve(self._n_rejected, 0)

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 def _shrunk_horizon(instance: Instance) -> int:
-    """Give the sum of all durations, with those of late jobs below 0."""
+    """Return the sum of all remaining run times; running jobs past their estimate count negatively."""
     running = instance.running
     _, first = np.unique(running.job_id, return_index=True)
     left = np.where(running.late > 0, -running.late, running.remaining)[first]
@@ -47,7 +47,7 @@ class Hcp2(Planner):
         return priority
 
     def weights(self, queued: Queued) -> Floats:
-        """Give max(ewt) / ewt."""
+        """Return the weight of each queued job, max(ewt) / ewt."""
         weights: Floats = queued.ewt.max(initial=1.0) / queued.ewt
         return weights
 
@@ -57,7 +57,7 @@ class Hcp2(Planner):
         return Built(model, None, False, model.minimize(self.weights(instance.queued)))
 
     def horizon(self, _instance: Instance) -> int | None:
-        """Give the end of the worst plan; None: long enough."""
+        """Return None: the model's horizon is the end of the serial schedule."""
         return None
 
 
@@ -67,7 +67,7 @@ class Hcp1(Hcp2):
     name: ClassVar[str] = "hcp1"
 
     def horizon(self, instance: Instance) -> int | None:
-        """Give the shrunk horizon."""
+        """Return the sum of remaining run times, less what running jobs are past their estimates."""
         return _shrunk_horizon(instance)
 
 
@@ -77,12 +77,12 @@ class Pcp2(Hcp2):
     name: ClassVar[str] = "pcp2"
 
     def priority(self, instance: Instance) -> Floats:
-        """Prefer whoever waits longest."""
+        """Return the wait of each queued job: the longest-waiting goes first."""
         wait: Floats = instance.now - instance.queued.arrival
         return wait
 
     def weights(self, queued: Queued) -> Floats:
-        """Give 1 / ewt."""
+        """Return the weight of each queued job, 1 / ewt."""
         weights: Floats = 1.0 / queued.ewt
         return weights
 
@@ -101,5 +101,5 @@ class Pcp1(Pcp2):
     name: ClassVar[str] = "pcp1"
 
     def horizon(self, instance: Instance) -> int | None:
-        """Give the shrunk horizon."""
+        """Return the sum of remaining run times, less what running jobs are past their estimates."""
         return _shrunk_horizon(instance)

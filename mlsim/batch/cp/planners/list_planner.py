@@ -52,7 +52,7 @@ Goal = str
 
 @dataclass(frozen=True, slots=True)
 class CpOptions:
-    """What ``cp`` may be told.
+    """Options of the dispatcher ``cp``.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class _Task:
     work: tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
-        """Schedule an order; gives its cost."""
+        """List-schedule the jobs in an order and return the cost of the schedule."""
         base = self.base
         reset(base.count, base.first, base.n_steps, base.times, base.room, base.kind, *self.work)
         return float(
@@ -220,7 +220,7 @@ class Cp:
         )
 
     def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
-        """Tell nodes apart by the types that they have, and by whom they are for."""
+        """Return the classes of nodes, by their resource types and by the jobs they are reserved for."""
         queued, experience = instance.queued, self.experience
         n = len(rows)
         if experience is None:
@@ -236,9 +236,9 @@ class Cp:
         return self.experience is None or self.experience.trust > 0
 
     def _keep_start(self, duration: Ints, waited: Floats, fixed: int) -> NDArray[np.bool_]:
-        """Tell for which jobs the others make way, if they cannot start now.
+        """Return which jobs keep their planned start as a reservation, if they cannot start now.
 
-        For all, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
+        All, where estimates can be trusted. Elsewhere the times in a plan are hardly more than a guess,
         and the start is kept of one job only: that with the longest wait over estimate, from a half on.
         """
         keep = np.full(len(duration), self._trusted)
@@ -249,7 +249,7 @@ class Cp:
         return keep
 
     def _weights(self, duration: Ints, share: Floats) -> Floats:
-        """Give what a second of waiting costs."""
+        """Return the weight of each job: the cost of a second of waiting."""
         goal = self.options.goal
         if goal == "wait":
             weights = np.ones(len(duration))
@@ -258,7 +258,7 @@ class Cp:
         return weights * share if self.options.by_size else weights
 
     def _keep_free(self, duration: Ints, requests: Ints, units: Ints, capacity: Ints, fixed: int) -> Floats:
-        """Give what each job must leave free, of each type it asks for, to start now."""
+        """Return the headroom: what each job must leave free of each requested type to start now."""
         experience, headroom = self.experience, self.options.headroom
         if experience is None or not headroom or self.options.goal == "wait":
             return np.zeros(requests.shape)
@@ -303,7 +303,7 @@ class Cp:
         return plan, Solve(0, status=status, **extra)
 
     def _best_list(self, task: _Task, starts: Ints, nobody: Ints) -> tuple[Ints, float]:
-        """Give the best of a few orders, and its cost."""
+        """Return the cheapest of a few priority orders, and the cost of its schedule."""
         share = (task.requests * task.units[:, None] * task.scarcity).max(axis=1)
         n = len(task.units)
         jobs = task.reduced.instance.queued.job_id.tolist()
@@ -324,7 +324,7 @@ class Cp:
     def _ask(
         self, task: _Task, order: Ints, cost: float, earliest: Ints, least: float
     ) -> tuple[Ints, float, Status, dict[str, Any]]:
-        """Ask CP-SAT about the relaxation; gives order, cost, status and counts."""
+        """Solve the relaxation with CP-SAT; return order, cost, status and counts."""
         model = Scheduling.of(task.reduced.instance)
         starts, nobody = np.empty(len(task.units), np.int64), np.empty(0, np.int64)
         task.schedule(order, starts, nobody)
@@ -355,7 +355,7 @@ class Cp:
         return order, cost, Status.OPTIMAL if proved else Status.FEASIBLE, counts
 
     def _placed(self, task: _Task, order: Ints, starts: Ints) -> Plan:
-        """Give nodes to what starts now."""
+        """Return the plan with nodes allocated to the jobs that start now."""
         part = task.reduced.instance
         if task.pooled:
             return task.reduced.widen(Plan(starts, place_by_best_fit(part, starts)))
@@ -386,7 +386,7 @@ class Cp:
 
 
 def _shares(instance: Instance) -> Floats:
-    """Give the largest share of the pool of any type that each job asks for."""
+    """Return each job's dominant share: the largest fraction of any resource type that it requests."""
     capacity = np.maximum(instance.capacity.sum(axis=0), 1)
     shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
     return shares

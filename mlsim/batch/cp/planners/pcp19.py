@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
-    """Give how many units of a job a node can hold when it is empty: p(i, n)."""
+    """Return how many units of a job fit on each empty node: p(i, n)."""
     asked = request > 0
     if not asked.any():
         return np.full(len(capacity), units)
@@ -54,7 +54,7 @@ class UnitIntervals:
         self._literals.append((np.array([literal.index for literal in literals], np.int64), places))
 
     def _limit(self, node: int, here: list[tuple[int, IntervalVar]]) -> None:
-        """Let the units on a node, and what runs there, use no more of any type than it has."""
+        """Constrain each resource type of a node by its capacity, running jobs included."""
         cp, instance = self._model.cp, self._model.instance
         boxes = np.flatnonzero(instance.running.node == node)
         for r in range(len(instance.resources)):
@@ -74,7 +74,7 @@ class UnitIntervals:
             cp.add_cumulative(intervals, asks, total)
 
     def read(self, values: Ints) -> tuple[Ints | None, ...]:
-        """Give the nodes of each job."""
+        """Return the nodes allocated to each job."""
         return tuple(places[values[literals] == 1] for literals, places in self._literals)
 
 

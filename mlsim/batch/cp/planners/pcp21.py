@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 def _segments(capacity: Ints) -> list[tuple[int, int]]:
-    """Give runs of nodes with equal capacities: (first, behind the last)."""
+    """Return the stretches of nodes with equal capacities, as (first, last + 1)."""
     changes = (capacity[1:] != capacity[:-1]).any(axis=1)
     bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(capacity)]
     return list(itertools.pairwise(bounds))
@@ -134,7 +134,7 @@ class Positions:
                     y.append(cp.new_fixed_size_interval_var(at, amount, ""))
 
     def read(self, values: Ints) -> tuple[Ints | None, ...]:
-        """Give the nodes of each job."""
+        """Return the nodes allocated to each job."""
         return tuple(values[indices] for indices in self._node_indices)
 
 

@@ -61,7 +61,7 @@ class _Counts:
             cp.add_cumulative(intervals, demands, total)
 
     def read(self, values: Ints) -> tuple[Ints | None, ...]:
-        """Give the nodes of each job."""
+        """Return the nodes allocated to each job."""
         return tuple(np.repeat(places, values[indices]) for indices, places in self._indices)
 
 

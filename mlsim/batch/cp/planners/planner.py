@@ -45,11 +45,11 @@ class Solve:
         Sum of the expected slowdowns of the jobs in the plan, and the proved bound on it in the model;
         NaN where there is no plan.
     build_seconds, solve_seconds
-        Wall-clock time of making the model, and of the rest.
+        Wall-clock time of building the model, and the solve time.
     fallback
         Whether EASY decided because there was no solution.
     unplaced
-        Jobs that the model lets start now and that found no nodes.
+        Jobs that the model starts now but for which no nodes were found.
     """
 
     queued: int
@@ -73,7 +73,7 @@ class AnyPlanner(Protocol):
     """Answers instances."""
 
     def plan(self, instance: Instance) -> tuple[Plan, Solve]:
-        """Give a plan, and how it was made; a status of UNKNOWN or INFEASIBLE comes with an empty one."""
+        """Return a plan and its solve; with status UNKNOWN or INFEASIBLE the plan is empty."""
         ...
 
 
@@ -118,11 +118,11 @@ class Planner(ABC):
         self.most_jobs = most_jobs
 
     def priority(self, instance: Instance) -> Floats:
-        """Give the priority of each queued job; larger goes first."""
+        """Return the priority of each queued job; larger goes first."""
         return instance.priority()
 
     def weights(self, queued: Queued) -> Floats:
-        """Give what a second of waiting costs: 1 / d, so that the sum is slowdown."""
+        """Return the cost of a second of waiting: 1 / d, so that the objective is the sum of slowdowns."""
         weights: Floats = 1.0 / queued.duration
         return weights
 
@@ -168,7 +168,7 @@ class Planner(ABC):
         return answer.values[[start.index for start in built.scheduling.starts]]
 
     def _read(self, reduced: Reduced, built: Built, answer: Answer) -> tuple[Plan, int]:
-        """Make a plan of the values; gives it and how many jobs found no nodes."""
+        """Return the plan of a solution, and how many of its jobs found no nodes."""
         if answer.values is None:
             return Plan.empty(reduced.whole), 0
         starts = self._starts(built, answer)
@@ -181,7 +181,7 @@ class Planner(ABC):
 
 
 def place_by_best_fit(instance: Instance, starts: Ints) -> tuple[Ints | None, ...]:
-    """Give nodes to the jobs that start now, in their order; a job that does not fit gets none."""
+    """Return best-fit nodes for the jobs that start now, in their order; None for a job that does not fit."""
     queued = instance.queued
     free = instance.free.copy()
     scarcity = 1.0 / np.maximum(instance.capacity.sum(axis=0), 1)

@@ -51,7 +51,7 @@ def by_priority(priority: Floats, arrival: Floats) -> Ints:
 
 
 def needed_resources(instance: Instance) -> Ints:
-    """Give the places of the resource types that can keep a queued job from starting.
+    """Return the indices of the resource types that can keep a queued job from starting.
 
     A type that no queued job asks for is dropped; so is, where nodes are given whole, one of which every
     node in use has enough for every job.

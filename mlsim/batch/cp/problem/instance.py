@@ -86,7 +86,7 @@ class Queued:
         return self.job_id.size
 
     def take(self, rows: Ints) -> Queued:
-        """Give some of the rows."""
+        """Return the queued jobs of some rows."""
         return Queued(
             self.job_id[rows],
             self.arrival[rows],
@@ -128,7 +128,7 @@ class Instance:
         return int(self.capacity.shape[0])
 
     def priority(self) -> Floats:
-        """Give the slowdown that each queued job has now; larger goes first (paper, section 2.2)."""
+        """Return each queued job's slowdown if it started now; larger goes first (paper, section 2.2)."""
         d = self.queued.duration
         priority: Floats = (self.now - self.queued.arrival + d) / d
         return priority
@@ -149,7 +149,7 @@ class Instance:
         return replace(self, queued=self.queued.take(rows))
 
     def as_json(self) -> dict[str, Any]:
-        """Give what :meth:`from_json` reads, of plain lists and numbers."""
+        """Return the instance as lists and numbers that :meth:`from_json` reads."""
         return {
             "now": self.now,
             "resources": list(self.resources),

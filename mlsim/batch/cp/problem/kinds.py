@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Nodes told apart.
+    """Nodes classified by kind, and how much each job avoids each kind.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Kinds:
 
 
 def kinds_of(instance: Instance, rows: Ints, wanted: Floats, reserve: float, yields: Bools) -> Kinds:
-    """Tell the nodes of an instance apart.
+    """Return the nodes of an instance classified by resource types and reserved share.
 
     Parameters
     ----------
@@ -76,6 +76,6 @@ def kinds_of(instance: Instance, rows: Ints, wanted: Floats, reserve: float, yie
 
 
 def _fits(units: int, request: Ints, capacity: Ints) -> bool:
-    """Tell whether nodes hold so many units when they are empty."""
+    """Return whether so many units fit on the empty nodes."""
     asked = request > 0
     return bool((capacity[:, asked] // request[asked]).min(axis=1, initial=units).sum() >= units)

@@ -85,7 +85,7 @@ class Experience:
         return max(10.0 * self._right / self._seen - 9.0, 0.0)
 
     def share_that_asks(self, resources: int) -> Floats:
-        """Give for each resource type the share of arrivals that ask for it.
+        """Return the share of arrivals that request each resource type.
 
         Where nodes are given whole, an instance has ``node`` before the types of the view, for which all
         ask.
@@ -95,7 +95,7 @@ class Experience:
         return share
 
     def share_much_shorter(self, durations: Ints) -> Floats:
-        """Give for each duration the share of arrivals that are at least 90 times shorter."""
+        """Return, for each duration, the share of arrivals that are at least 90 times shorter."""
         below = np.cumsum(self._arrivals)
         place = _bins(durations.astype(np.float64)) - _MUCH_SHORTER
         share: Floats = np.where(place >= 0, below[np.maximum(place, 0)], 0.0) / max(below[-1], 1.0)

@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 @kernel
 def fitting_units(node: int, units: int, request: Ints, free: Ints) -> int:
-    """Give how many of ``units`` fit on a node."""
+    """Return how many of ``units`` fit on a node."""
     fit = units
     for r in range(request.size):
         if request[r] > 0:
@@ -24,7 +24,7 @@ def fitting_units(node: int, units: int, request: Ints, free: Ints) -> int:
 
 @kernel
 def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints) -> Ints:
-    """Give the first jobs of an order that could start now, each taken alone.
+    """Return the first jobs of an order that could start now, each taken alone.
 
     Parameters
     ----------

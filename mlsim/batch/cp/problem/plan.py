@@ -46,7 +46,7 @@ class Plan:
 
 
 def objective_of(instance: Instance, start: Ints) -> float:
-    """Give the sum of expected slowdowns of the jobs that a plan starts."""
+    """Return the sum of expected slowdowns of the jobs in a plan."""
     planned = start != LATER
     queued = instance.queued
     wait = instance.now + start - queued.arrival

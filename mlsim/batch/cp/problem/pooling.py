@@ -14,10 +14,10 @@ Ints = NDArray[np.int64]
 
 
 def is_pool(instance: Instance) -> bool:
-    """Tell whether a plan on the pool of all nodes can always be placed on nodes.
+    """Return whether every plan on the pool of all nodes can be placed on nodes.
 
     It can where there is one resource type and all queued jobs ask for the same g of it a unit: a node
-    with x free has x // g slots, a slot serves any unit, and running jobs only ever give slots back. At
+    with x free has x // g slots, a slot serves any unit, and running jobs only ever free slots. At
     each start enough slots are then free on some nodes, whichever units hold the others.
     """
     request = instance.queued.request
@@ -29,7 +29,7 @@ def is_pool(instance: Instance) -> bool:
 
 
 def pool_of(instance: Instance, remaining: Ints) -> Profiles:
-    """Give the free slots of all nodes over time as the profile of one big node.
+    """Return the free slots of all nodes over time as the profile of one big node.
 
     Parameters
     ----------

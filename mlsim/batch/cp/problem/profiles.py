@@ -122,7 +122,7 @@ def _fill(
 
 @kernel
 def _fit(c: int, at: int, duration: int, request: Ints, n_steps: Ints, times: Ints, room: Ints) -> int:
-    """Give how many units one node of a class can hold from ``at`` for a duration."""
+    """Return how many units fit on one node of a class from ``at`` for a duration."""
     n = n_steps[c]
     k = 0
     while k + 1 < n and times[c, k + 1] <= at:
@@ -142,7 +142,7 @@ def _fit(c: int, at: int, duration: int, request: Ints, n_steps: Ints, times: In
 def _earliest_of_one(
     c: int, not_before: int, duration: int, request: Ints, n_steps: Ints, times: Ints, room: Ints, limit: int
 ) -> int:
-    """Give when one unit can start on a node of a class; ``limit`` if not before that."""
+    """Return the earliest start of one unit on a node of a class; ``limit`` if not before that."""
     n = n_steps[c]
     start = not_before
     k = 0
@@ -182,7 +182,7 @@ def _earliest(
     dislike: Floats,
     candidates: Ints,
 ) -> int:
-    """Give the first time from ``not_before`` at which all units of a job can start where it may be."""
+    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use."""
     if units == 1:
         best: int = NEVER
         for c in range(n_classes):
@@ -251,7 +251,7 @@ def _split(
 
 @kernel
 def _break_at(c: int, at: int, n_steps: Ints, times: Ints, room: Ints) -> None:
-    """Let a step of a class begin at a time."""
+    """Split the step of a class's profile that covers a time, so that one begins there."""
     n = n_steps[c]
     k = n
     while times[c, k - 1] > at:
@@ -297,7 +297,7 @@ def _place(
     members: Ints,
     nodes: Ints,
 ) -> int:
-    """Place a job that fits, the least disliked nodes first, then the fullest; gives how many classes."""
+    """Place a job that fits, least disliked nodes first, then the fullest; return the number of classes."""
     load = np.full(n_classes, np.inf)
     fits = np.zeros(n_classes, np.int64)
     for c in range(n_classes):
@@ -364,7 +364,7 @@ def alone(
     kind: Ints,
     dislike: Floats,
 ) -> Ints:
-    """Give when each job could start if no other job waited."""
+    """Return the earliest start of each job if no other job waited."""
     starts = np.empty(units.size, np.int64)
     candidates = np.empty(n_steps.sum() + 1, np.int64)
     for job in range(units.size):
@@ -432,7 +432,7 @@ def list_schedule(
     starts: Ints,
     nodes: Ints,
 ) -> float:
-    """Give every job of an order, one after the other, its earliest start around those before it.
+    """Schedule the jobs of an order one by one, each at its earliest start around those before it.
 
     Parameters
     ----------

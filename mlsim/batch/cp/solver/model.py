@@ -24,13 +24,13 @@ _LARGEST_SCALE = 1e9
 
 
 def horizon_of(instance: Instance) -> int:
-    """Give the end of the worst plan: every queued job after the last running one, one after the other."""
+    """Return the end of the serial schedule: the queued jobs one by one after the last running one."""
     last = int(instance.running.remaining.max(initial=0))
     return last + int(instance.queued.duration.sum())
 
 
 def scaled(weights: Floats, horizon: int) -> tuple[Ints, float]:
-    """Make integers of weights; gives them and the scale, weight x scale = integer.
+    """Return the weights scaled to integers, and the scale: weight x scale = integer.
 
     The scale is 10^9, or less where the worst objective would exceed 2^50.
     """
@@ -97,7 +97,7 @@ class Scheduling:
         return model
 
     def _pool(self, r: int) -> None:
-        """Let the jobs together use no more of a type than all nodes have (HCP's relaxation)."""
+        """Constrain a resource type by its total capacity over all nodes (HCP's relaxation)."""
         running, queued = self.instance.running, self.instance.queued
         demands = (queued.request[:, r] * queued.units).tolist()
         intervals = [i for i, demand in zip(self.intervals, demands, strict=True) if demand]
@@ -112,7 +112,7 @@ class Scheduling:
         self.cp.add_cumulative(fixed + intervals, [amount for _, amount in held] + demands, total)
 
     def minimize(self, weights: Floats, after: Floats | None = None) -> float:
-        """Minimize the weighted sum of starts; gives the scale of the weights.
+        """Minimize the weighted sum of starts and return the scale of the weights.
 
         Parameters
         ----------
@@ -134,10 +134,10 @@ class Scheduling:
         return scale
 
     def search_by_priority(self) -> None:
-        """Branch on the job that can start first, ties by priority; give it its earliest start.
+        """Branch on the job that can start first, ties by priority, at its earliest start.
 
         Jobs of a reduced instance are in order of priority. This is how the sources' solver searches
-        ("schedule or postpone"), as far as CP-SAT can be told.
+        ("schedule or postpone"), as far as CP-SAT's options allow.
         """
         from ortools.sat.python import cp_model
 

@@ -26,7 +26,7 @@ class Confident(DataDriven):
         self._accuracy: dict[int, deque[float]] = {}
 
     def predict(self, job: SubmittedJob) -> float:
-        """Give the walltime of a user who is right, else the run time of a similar job."""
+        """Return the walltime for a user whose walltimes are accurate, else the run time of a similar job."""
         records = self._accuracy.get(job.user)
         if records is not None and sum(records) / len(records) >= THRESHOLD:
             return job.walltime

@@ -23,7 +23,7 @@ class _History:
         self.prefix: dict[str, float] = {}
 
     def find(self, job: SubmittedJob) -> float | None:
-        """Give the run time that the first rule finds which finds any."""
+        """Return the run time of the last job that matches, by the first rule that matches any; else None."""
         name, prefix, queue, walltime = job.name, job.prefix, job.queue, job.walltime
         if name not in self.name and prefix not in self.prefix:
             return None  # the last rules find the most
@@ -40,7 +40,7 @@ class _History:
         return self.prefix.get(prefix) if found is None else found
 
     def note(self, job: SubmittedJob, run_time: float) -> None:
-        """Let a job be the last one by each rule."""
+        """Record an ended job as the last match of each rule."""
         name, prefix, queue, walltime = job.name, job.prefix, job.queue, job.walltime
         amounts = (job.processors, job.request)
         self.name_request[name, queue, walltime, amounts] = run_time
@@ -73,13 +73,13 @@ class DataDriven:
         self._users: dict[int, _History] = {}
 
     def predict(self, job: SubmittedJob) -> float:
-        """Give the run time of the similar job, or the walltime if that is less."""
+        """Return the run time of the similar job, at most the walltime."""
         history = self._users.get(job.user)
         found = None if history is None else history.find(job)
         return job.walltime if found is None else min(found, job.walltime)
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
-        """Let the job be the last one by each rule."""
+        """Record an ended job in its user's history."""
         if job.user < 0:
             return
         history = self._users.get(job.user)

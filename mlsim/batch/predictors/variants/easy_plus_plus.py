@@ -25,5 +25,5 @@ class EasyPlusPlus(LastTwo):
     """
 
     def correct(self, job: SubmittedJob, expired: float, corrections: int) -> float:
-        """Give the old prediction and the next step."""
+        """Return the expired prediction plus the next step, at most the walltime."""
         return min(expired + STEPS[min(corrections, len(STEPS) - 1)], job.walltime)

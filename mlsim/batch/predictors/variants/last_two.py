@@ -18,14 +18,14 @@ class LastTwo:
         self._last: dict[int, float] = {}
 
     def predict(self, job: SubmittedJob) -> float:
-        """Give the mean, or the walltime if that is less."""
+        """Return the mean of the user's last two run times, at most the walltime."""
         before = self._before.get(job.user)
         if before is None:
             return job.walltime
         return min((before + self._last[job.user]) / 2.0, job.walltime)
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
-        """Let the last run time be the one before it."""
+        """Record a run time as the user's last one, and the last one as the one before it."""
         if job.user < 0:
             return
         last = self._last.get(job.user)

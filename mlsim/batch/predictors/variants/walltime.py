@@ -11,7 +11,7 @@ class Walltime:
     """The walltime. A simulation does not ask it: its jobs come with their walltimes as estimates."""
 
     def predict(self, job: SubmittedJob) -> float:
-        """Give the walltime."""
+        """Return the walltime."""
         return job.walltime
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
