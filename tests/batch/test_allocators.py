@@ -95,11 +95,12 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     if number not in state.table.column("number")[slots]:
         return None  # it never fits
     # Not through jobs: so anything may be free anywhere.
-    state._available[:] = free
-    state._total[:] = state._available.sum(axis=0)
-    idle = (state._available == hardware.capacity).all(axis=1)
-    state._counts[FREE] = idle.sum() if exclusive else state._available[:, 0].sum()
-    assert state.n_free == state._counts[FREE]
+    nodes, counts = state.room.arrays, state.columns.counts
+    nodes.free[:] = free
+    nodes.total[:] = nodes.free.sum(axis=0)
+    idle = (nodes.free == hardware.capacity).all(axis=1)
+    counts[FREE] = idle.sum() if exclusive else nodes.free[:, 0].sum()
+    assert state.n_free == counts[FREE]
     started = state.advance(0.0, [], slots, len(slots) - 1, len(slots), np.empty(0, np.int64))
     if not started:
         return None

@@ -59,8 +59,8 @@ def both():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(choice, "needs_resources", lambda *_: True)
             second = simulate(jobs, NODES, **options)
-        assert type(first[0].state).__name__ == "BatchState"
-        assert type(second[0].state).__name__ == "ResourceState"
+        assert type(first[0].state.room).__name__ == "PoolRoom"
+        assert type(second[0].state.room).__name__ == "NodesRoom"
         return first, second
 
     return simulate_twice

@@ -424,7 +424,7 @@ def test_both_states_do_the_same(study, backfill, ties):
                 patch.setattr(choice, "needs_resources", lambda *_: True)
             runs.append(simulate(rows, rules.nodes, **(options(rules) | backfill), ties=ties))
     (pool, done, held), (nodes, done_there, held_there) = runs
-    assert [type(batch.state).__name__ for batch in (pool, nodes)] == ["BatchState", "ResourceState"]
+    assert [type(batch.state.room).__name__ for batch in (pool, nodes)] == ["PoolRoom", "NodesRoom"]
     for name in ("state", "start_time", "end_time", "backfilled", "cores"):
         np.testing.assert_array_equal(getattr(done, name), getattr(done_there, name), name)
     for name in ("job", "node", "count", "cores", "start", "end"):

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from mlsim.batch.state import resource_state
+from mlsim.batch.state import node_passes
 from mlsim.errors import InputError
 from tests.batch.hardware import jobs_with_requests, machine, simulate
 
@@ -75,7 +75,7 @@ def test_only_times_to_come_can_be_asked_for(plugin, at):
 
 
 def test_who_only_asks_to_be_woken_is_stopped(plugin, monkeypatch):
-    monkeypatch.setattr(resource_state, "_MOST_IDLE_WAKES", 100)
+    monkeypatch.setattr(node_passes, "_MOST_IDLE_WAKES", 100)
     with pytest.raises(InputError, match="asked to be woken 100 times in a row while nothing ran"):
         simulate(HARDWARE, rows(), dispatcher=plugin("\n        yield Wake(at=view.now + 1)\n"))
 

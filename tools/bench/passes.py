@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.choice import state_on_pool
 from mlsim.batch.state.state import BatchState
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
@@ -54,7 +55,7 @@ def state_with_queue(options: dict[str, object]) -> BatchState:
         PlatformConfig.model_validate({"nodes": [{"name": "n", "count": UNITS, "cores": 1}]})
     )
     config = BatchConfig.model_validate({"weights": WEIGHTS, **options})
-    state = BatchState(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
+    state = state_on_pool(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
     running = jobs(127, np.zeros(127), rng.integers(20_000, 90_000, 127) * 1.0, np.full(127, 4), 1)
     slots = state.table.admit(running, state.requests.units(running.processors))
     state.ensure_capacity()

@@ -28,7 +28,7 @@ from mlsim.batch.clock.replay_kernel import (
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, STATE
 from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
 from mlsim.batch.room.requests import Requests
-from mlsim.batch.state.state import BatchState
+from mlsim.batch.state.choice import state_on_pool
 from mlsim.platform import Machine
 from mlsim.record import Jobs, JobState, Occupancy, Rejections
 from mlsim.scenario import BatchConfig
@@ -71,7 +71,7 @@ class CompiledBatch:
         requests: Requests,
         report: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.state = BatchState(machine, config, requests, nodes_one_by_one=False)
+        self.state = state_on_pool(machine, config, requests, nodes_one_by_one=False)
         self.seconds = 0.0
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -143,7 +143,7 @@ class CompiledBatch:
                 self.state.row_limit,
                 (self.n_passes // _TELL_EVERY + 1) * _TELL_EVERY,
                 self.state.columns,
-                self.state.pool,
+                self.state.room.arrays,
             )
             self.seconds += time.perf_counter() - began
             if wanted == REPORT_DUE:

@@ -21,8 +21,8 @@ from mlsim.batch.columns.columns import (
 )
 from mlsim.batch.columns.table import PLANNED, RUN, START, STATE, SUBMIT, WALLTIME
 from mlsim.batch.columns.times import leave_time
+from mlsim.batch.dispatch.passes import advance, enter_queue
 from mlsim.batch.room.pool import Pool, borrow_pool
-from mlsim.batch.state.passes import advance, enter_queue
 from mlsim.record import JobState
 
 __all__ = ["replay"]

@@ -31,7 +31,7 @@ from mlsim.batch.columns.table import (
 from mlsim.batch.order.fairshare import N_SHARES
 from mlsim.batch.order.policies import WEIGHTS, parameters_of
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
-from mlsim.batch.state.state import rules_of
+from mlsim.batch.state.batch_columns import rules_of
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.workload.jobs import JobBlock
 

@@ -120,7 +120,7 @@ class Releases:
 
     def _give_back(self, slot: int, node: int, now: float) -> None:
         job = self._jobs[slot]
-        row = self._state.give_back(slot, node, now)
+        row = self._state.return_node(slot, node, now)
         job.row_of[node] = job.returned[node] = row
         job.yielded.discard(node)
         message = NodeReturned(int(self._state.table.ints[JOB_ID, slot]), node, now)

@@ -1,4 +1,4 @@
-"""What there is at one time, and a pass over it, as Python sees them.
+"""What there is at one time, as Python sees it: the jobs, the room of the machine, who makes passes.
 
-It uses backfilling, dispatchers and what is below these.
+It uses the passes, dispatchers and what is below these.
 """

@@ -1,0 +1,196 @@
+"""The jobs, the queue and who holds what, as columns that grow; all but the room of the machine."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.columns import columns as at
+from mlsim.batch.columns.columns import (
+    ALLOW_BACKFILL,
+    N_COUNTS,
+    N_RULES,
+    QUEUED,
+    RUNNING,
+    USED_ROWS,
+    Columns,
+)
+from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
+from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.running import add_running, remove_running
+from mlsim.batch.columns.table import EXPECTED, JobTable
+from mlsim.batch.order.fairshare import N_SHARES, Accounts
+from mlsim.batch.order.policies import CODES, parameters_of
+from mlsim.scenario import (
+    Backfill,
+    BatchConfig,
+    Compression,
+    EasyRule,
+    OverrunRule,
+    Policy,
+    TieOrder,
+)
+
+__all__ = ["BatchColumns", "rules_of"]
+
+Ints = NDArray[np.int64]
+
+_BACKFILL = {
+    Backfill.NONE: at.NONE,
+    Backfill.GREEDY: at.GREEDY,
+    Backfill.EASY: at.EASY,
+    Backfill.CONSERVATIVE: at.CONSERVATIVE,
+}
+_EASY = {
+    EasyRule.STANDARD: at.STANDARD,
+    EasyRule.ACCASIM: at.ACCASIM,
+    EasyRule.CQSIM: at.CQSIM,
+    EasyRule.BATSCHED: at.BATSCHED,
+}
+_ON_PROFILE = 0
+"""Reservations beside the head's, for which room is looked up in the profile of free units."""
+_NOBODY = np.empty((N_SHARES, 0))
+
+
+def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> Ints:
+    """Return the rules as the kernels read them.
+
+    Parameters
+    ----------
+    config
+        The ``batch`` section.
+    exclusive
+        Whether nodes are given whole.
+    merge
+        Whether occupancy rows of neighbouring nodes are merged.
+    nodes
+        Whether it matters which nodes a job gets; units are only counted if not.
+    """
+    rules = np.zeros(N_RULES, np.int64)
+    rules[at.POLICY] = CODES[config.ordering.value]
+    rules[at.ORDER] = CODES[(config.backfill_order or config.ordering).value]
+    rules[at.BACKFILL] = _BACKFILL[config.backfill]
+    rules[at.RESERVATIONS] = 1
+    if config.backfill is Backfill.EASY:
+        easy = _EASY[config.easy]
+        rules[at.RESERVATIONS] = _ON_PROFILE if easy == at.CQSIM else config.reservations
+        rules[at.EASY_AS], rules[at.KEEPS] = easy, easy in (at.ACCASIM, at.BATSCHED)
+    if config.backfill is Backfill.CONSERVATIVE:
+        rules[at.KEEPS], rules[at.ONE_ROUND] = True, config.compression is Compression.ONE_ROUND
+    rules[at.EXCLUSIVE], rules[at.MERGE], rules[at.NODES] = exclusive, merge, nodes
+    rules[at.PER_EVENT] = config.ties is not TieOrder.DRAINED
+    rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST
+    rules[at.KILLS] = config.on_overrun is OverrunRule.KILL
+    rules[ALLOW_BACKFILL] = True
+    return rules
+
+
+class BatchColumns:
+    """The jobs, the queue and who holds what.
+
+    Parameters
+    ----------
+    config
+        Policy and backfilling.
+    exclusive
+        Whether nodes are given whole.
+    merge
+        Whether occupancy rows of neighbouring nodes are merged.
+    most_rows
+        Occupancy rows that one pass may write.
+
+    Attributes
+    ----------
+    table, occupancy
+        Jobs in the system, and which nodes each one holds or held.
+    rules, counts
+        As the kernels read and change them.
+    arrays, packed
+        All of it as the kernels see it, and where that is, until arrays grow.
+    row_limit
+        Occupancy rows from which on there is no room for another pass.
+    """
+
+    def __init__(self, config: BatchConfig, exclusive: bool, merge: bool, most_rows: int) -> None:
+        self._accounts = Accounts(config.fairshare) if Policy.FAIRSHARE in config.policies else None
+        self.table = JobTable(self._accounts)
+        self.occupancy = OccupancyLog()
+        self.rules = rules_of(config, exclusive, merge, nodes=True)
+        self.counts = np.zeros(N_COUNTS, np.int64)
+        self._parameters = parameters_of(config)
+        self._most_rows = most_rows
+        self.queue = self._running = self.started = np.empty(0, np.int64)
+        self._profile = np.empty(0), np.empty(0, np.int64)
+        self.ensure_capacity()
+
+    def running(self) -> list[int]:
+        """Slots of the running jobs, in order of expected end."""
+        slots: list[int] = self._running[: self.counts[RUNNING]].tolist()
+        return slots
+
+    def waiting(self) -> Ints:
+        """Slots of the waiting jobs, in the order of the queue."""
+        return self.queue[: self.counts[QUEUED]]
+
+    def set_waiting(self, slots: list[int]) -> None:
+        """Have these jobs wait, in this order."""
+        self.queue[: len(slots)] = slots
+        self.counts[QUEUED] = len(slots)
+
+    def is_held(self, row: int) -> bool:
+        """Whether the nodes of an occupancy row are still with its job."""
+        return math.isnan(self.occupancy.floats[FINISH, row])
+
+    def expect(self, slot: int, end: float) -> None:
+        """Expect a running job to end at another time."""
+        floats, ints, running = self.table.floats, self.table.ints, self._running
+        n = int(self.counts[RUNNING])
+        remove_running(slot, running, n, ints, floats)
+        floats[EXPECTED, slot] = end
+        add_running(slot, running, n - 1, ints, floats)
+
+    def ensure_capacity(self, more_segments: int = 0) -> None:
+        """Make every array large enough for the next pass, and note where they are.
+
+        Parameters
+        ----------
+        more_segments
+            Segments of the profile beside those that jobs make.
+        """
+        capacity = self.table.capacity
+        if len(self.queue) < capacity:
+            self.queue = _grown(self.queue, capacity)
+            self._running = _grown(self._running, capacity)
+            self._spare = np.empty(2 * capacity, np.int64)
+            self.started = np.empty(capacity, np.int64)
+        # Now, an overdue end, two for each waiting job, one for each running one.
+        most = 2 * capacity + 2 + more_segments
+        if len(self._profile[0]) < most:
+            self._profile = np.empty(most), np.empty(most, np.int64)
+        self.occupancy.reserve(int(self.counts[USED_ROWS]), self._most_rows)
+        self.row_limit = self.occupancy.ints.shape[1] - self._most_rows
+        self.arrays = Columns(
+            rules=self.rules,
+            parameters=self._parameters,
+            floats=self.table.floats,
+            ints=self.table.ints,
+            queue=self.queue,
+            spare=self._spare,
+            running=self._running,
+            counts=self.counts,
+            rows=self.occupancy.ints,
+            times=self.occupancy.floats,
+            shares=_NOBODY if self._accounts is None else self._accounts.shares,
+            profile_times=self._profile[0],
+            profile_free=self._profile[1],
+            started=self.started,
+        )
+        self.packed = pack_pointers(self.arrays)
+
+
+def _grown(array: Ints, capacity: int) -> Ints:
+    grown = np.empty(capacity, np.int64)
+    grown[: len(array)] = array
+    return grown

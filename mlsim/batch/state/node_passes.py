@@ -1,0 +1,216 @@
+"""Passes on nodes by resources: compiled ones, and those that ask the user's code or a solver."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.allocators.user_allocator import asked_in_kernels
+from mlsim.batch.columns.columns import BACKFILL, CONSERVATIVE, QUEUED, RESERVATIONS, RUNNING
+from mlsim.batch.columns.table import KEY, NUMBER, START, SUBMIT
+from mlsim.batch.dispatch.answers import Answers, AskedAllocator, keys_of
+from mlsim.batch.dispatch.passes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
+from mlsim.batch.dispatch.viewing import by_arrival, view_of, waiting_jobs
+from mlsim.batch.plugins import make_plugin, shielded
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.nodes_room import NodesRoom
+from mlsim.errors import InputError
+from mlsim.platform import Machine
+from mlsim.record import Solves
+from mlsim.scenario import Allocator, Backfill, BatchConfig, Dispatcher, Policy
+
+__all__ = ["NodePasses", "expanded"]
+
+Ints = NDArray[np.int64]
+
+_MOST_IDLE_WAKES = 1_000_000
+
+
+def expanded(config: BatchConfig) -> BatchConfig:
+    """Write out what a dispatcher of the catalogue stands for."""
+    if config.dispatcher is not Dispatcher.PRB:
+        return config
+    return config.model_copy(
+        update={
+            "dispatcher": Dispatcher.QUEUE,
+            "policy": Policy.LEXP,
+            "backfill": Backfill.GREEDY,
+            "allocator": Allocator.BEST_FIT,
+        }
+    )
+
+
+class NodePasses:
+    """Makes passes on nodes by resources.
+
+    Parameters
+    ----------
+    jobs, room
+        The state.
+    machine
+        The nodes.
+    config
+        The dispatcher. Files of plugins are seen from the current directory.
+    requests
+        How jobs ask for room.
+    seed
+        Of random choices.
+
+    Attributes
+    ----------
+    rejected
+        Slots, with reasons, of jobs that a dispatcher turned away.
+    """
+
+    def __init__(
+        self,
+        jobs: BatchColumns,
+        room: NodesRoom,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        seed: int,
+    ) -> None:
+        self._jobs, self._room = jobs, room
+        self._machine, self._config, self._requests = machine, config, requests
+        self.rejected: list[tuple[int, str]] = []
+        self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
+        self._idle_wakes = 0
+        self._ended = np.empty(machine.n_cores, np.int64)
+        self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
+        rules = jobs.rules
+        self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1)
+        self._load(config, requests.exclusive, seed)
+
+    def _load(self, config: BatchConfig, exclusive: bool, seed: int) -> None:
+        """Make the plugins."""
+        self._dispatcher = self._policy = self._allocator = self._planning = None
+        if not isinstance(config.dispatcher, Dispatcher):
+            self._dispatcher = make_plugin("dispatcher", config.dispatcher)
+        elif config.dispatcher.solves:
+            from mlsim.batch.cp.dispatcher import CpDispatcher  # here, as it loads the solver
+
+            self._dispatcher = self._planning = CpDispatcher.of(config.dispatcher, config.cp, seed)
+        if not isinstance(config.policy, Policy):
+            self._policy = make_plugin("policy", config.policy)
+        if not isinstance(config.allocator, Allocator):
+            title = f"allocator {config.allocator}"
+            plugin = make_plugin("allocator", config.allocator)
+            self._allocator = AskedAllocator(title, plugin, exclusive)
+
+    def advance(
+        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
+    ) -> int:
+        """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        for k, slot in enumerate(ended):
+            self._ended[k] = slot
+        arrive_at_nodes(
+            now, len(ended), self._ended, first, last, arrivals, self._jobs.packed, self._room.packed
+        )
+        self._room.measure()
+        if self._allocator is None:
+            return self._make_pass(now, released)
+        self._allocator.now = now
+        waiting = self._jobs.waiting()
+        numbers, ids = (
+            self._jobs.table.ints[NUMBER, waiting].tolist(),
+            self._jobs.table.column("job_id")[waiting].tolist(),
+        )
+        self._allocator.job_ids = dict(zip(numbers, ids, strict=True))
+        with asked_in_kernels(self._allocator):
+            n_started = self._make_pass(now, released)
+        self._allocator.check()
+        return n_started
+
+    def _make_pass(self, now: float, released: Ints) -> int:
+        if not self._jobs.counts[QUEUED]:
+            return 0
+        if self._dispatcher is not None:
+            return self._dispatch(now)
+        if self._policy is not None:
+            self._order(now)
+        if self._reserves and not self._room.counts_units:
+            self._room.reserve_segments()
+        n, ordered = 0, self._policy is not None
+        if len(released):
+            part = self._room.part_of_free(released)
+            n, ordered = start_short(now, part, ordered, self._jobs.packed, self._room.packed), True
+        run = make_reserving_pass if self._reserves else make_pass
+        started: int = run(now, n, ordered, self._jobs.packed, self._room.packed)
+        return started
+
+    def _order(self, now: float) -> None:
+        """Order the queue by the user's policy; jobs past the threshold go to its head."""
+        assert self._policy is not None
+        floats = self._jobs.table.floats
+        slots = by_arrival(self._jobs.waiting(), self._jobs.table)
+        numbers = self._jobs.table.ints[NUMBER, slots]
+        unasked, title = slots, f"policy {self._config.policy}"
+        self._remember_slots()
+        if not shielded(title, now, getattr, self._policy, "live", True):
+            unasked = slots[self._asked[slots] != numbers]
+        if len(unasked):
+            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays.request)
+            self._keys[unasked] = keys_of(title, self._policy, now, jobs)
+        self._asked[slots] = numbers
+        keys = self._keys[slots]
+        if self._config.threshold is not None:
+            keys[now - floats[SUBMIT, slots] > self._config.threshold] = -np.inf
+        floats[KEY, slots] = keys
+        self._jobs.queue[: len(slots)] = slots[np.argsort(keys, kind="stable")]
+
+    def _dispatch(self, now: float) -> int:
+        """Ask the dispatcher, and carry out what it answers."""
+        assert self._dispatcher is not None
+        title = f"dispatcher {self._config.dispatcher}"
+        waiting = by_arrival(self._jobs.waiting(), self._jobs.table)
+        view = view_of(
+            now,
+            waiting,
+            self._machine.resources,
+            self._requests.exclusive,
+            self._jobs.table,
+            self._jobs.arrays,
+            self._room.arrays,
+        )
+        answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays)
+        answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
+        gone = {slot for slot, _ in answers.rejected}
+        left = [s for s in waiting.tolist() if np.isnan(self._jobs.table.floats[START, s]) and s not in gone]
+        self._jobs.set_waiting(left)
+        self._jobs.started[: len(answers.started)] = answers.started
+        self.rejected.extend(answers.rejected)
+        for later in answers.wakes:
+            heapq.heappush(self._wakes, later)
+        self._check_progress(bool(answers.started or answers.rejected or not answers.wakes), now)
+        return len(answers.started)
+
+    def _check_progress(self, moves: bool, now: float) -> None:
+        """Refuse a dispatcher that only ever asks to be woken."""
+        self._idle_wakes = 0 if moves or self._jobs.counts[RUNNING] else self._idle_wakes + 1
+        if self._idle_wakes > _MOST_IDLE_WAKES:
+            raise InputError(
+                f"dispatcher {self._config.dispatcher}: at {now:g} s it has asked to be woken "
+                f"{_MOST_IDLE_WAKES:,} times in a row while nothing ran or started; ask for later times"
+            )
+
+    def next_wake(self, now: float) -> float:
+        """Return when the dispatcher wants to be asked, at the earliest after now, in s; infinity: never."""
+        while self._wakes and self._wakes[0] <= now:
+            heapq.heappop(self._wakes)
+        return self._wakes[0] if self._wakes else math.inf
+
+    def solves(self) -> Solves:
+        """Give how the passes of a dispatcher that plans went."""
+        return Solves.none() if self._planning is None else self._planning.solves()
+
+    def _remember_slots(self) -> None:
+        """Have a key for every slot."""
+        more = self._jobs.table.capacity - len(self._keys)
+        if more > 0:
+            self._keys = np.concatenate([self._keys, np.zeros(more)])
+            self._asked = np.concatenate([self._asked, np.full(more, -1)])

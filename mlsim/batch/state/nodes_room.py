@@ -1,0 +1,398 @@
+"""Nodes by resources, and what is out of use of them, drained or capped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.allocators import nodes as at
+from mlsim.batch.allocators.fit import room_for
+from mlsim.batch.allocators.nodes import (
+    ALLOCATOR,
+    CAPPED,
+    DRAINS,
+    EVEN,
+    MOST_REFUSED,
+    N_SETTINGS,
+    POOLED,
+    POWER_LEFT,
+    SEED,
+    STRICT,
+    Nodes,
+)
+from mlsim.batch.allocators.placing import has_window
+from mlsim.batch.columns.columns import EARLY, FREE, QUEUED, RUNNING
+from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
+from mlsim.batch.matrix.drains import drained_from, room_now
+from mlsim.batch.matrix.future import power_wanted
+from mlsim.batch.room.announced import AnnouncedDrain
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.machine_room import BEYOND_CAP
+from mlsim.errors import InputError
+from mlsim.platform import Machine
+from mlsim.scenario import Allocator, Backfill, BatchConfig, Contiguity, Dispatcher, EasyRule
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["NodesRoom"]
+
+Ints = NDArray[np.int64]
+
+_CODES = {
+    Allocator.FIRST_FIT: at.FIRST_FIT,
+    Allocator.BEST_FIT: at.BEST_FIT,
+    Allocator.WORST_FIT: at.WORST_FIT,
+    Allocator.CONTIGUOUS: at.CONTIGUOUS,
+    Allocator.RANDOM: at.RANDOM,
+    Allocator.TOPOLOGY_AWARE: at.TOPOLOGY,
+    Allocator.HETEROGENEITY_AWARE: at.HETEROGENEITY,
+}
+_MOST_NODES_IN_PAIRS = 4096
+_MICRO = 1e6
+_MOST_POWER = 2.0**62
+
+
+class NodesRoom:
+    """Nodes by resources; the methods are those of :class:`mlsim.batch.state.machine_room.MachineRoom`.
+
+    Parameters
+    ----------
+    jobs
+        Who holds what.
+    machine
+        The nodes.
+    config
+        The dispatcher.
+    requests
+        How jobs ask for room.
+    seed
+        Of random choices of nodes.
+    cap
+        A cap on power.
+    announced
+        Whether drains may be announced.
+
+    Attributes
+    ----------
+    arrays, packed
+        The nodes as the kernels see them, and where that is, until arrays grow.
+    """
+
+    def __init__(
+        self,
+        jobs: BatchColumns,
+        machine: Machine,
+        config: BatchConfig,
+        requests: Requests,
+        seed: int = 0,
+        cap: PowerCap | None = None,
+        announced: bool = False,
+    ) -> None:
+        n_nodes, n_resources = machine.capacity.shape
+        self._jobs, self._requests, self._cap = jobs, requests, cap
+        self._cores = machine.cores
+        self._capacity, self._available = machine.capacity.copy(), machine.capacity.copy()
+        self._total = self._available.sum(axis=0)
+        self._settings = np.zeros(N_SETTINGS, np.int64)
+        self._request = np.zeros((0, n_resources), np.int64)
+        self._plan = np.zeros((0, n_nodes), np.int64)
+        self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
+        self._scratch = _scratch(machine, config.allocator)
+        self._drains: tuple[AnnouncedDrain, ...] = ()
+        self._drain_arrays = _drain_arrays(())
+        self._down = np.zeros(n_nodes, np.int64)
+        # For how many announced drains a node is out of use, and when they will be over.
+        self._drained = np.zeros(n_nodes, np.int64)
+        self._drained_until = np.zeros(n_nodes)
+        self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
+        if cap is not None:
+            _check_cap(config)
+            self._scratch["power"] = np.rint(cap.of_each * _MICRO).astype(np.int64)
+            self._scratch["wakes"] = np.rint(cap.of_waking * _MICRO).astype(np.int64)
+            self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
+        jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
+        # The key may be a name of the user's own, which the codes of the catalogue do not have.
+        self._settings[ALLOCATOR] = _CODES.get(config.allocator, at.OWN)  # type: ignore[call-overload]
+        self._settings[STRICT] = config.contiguity is Contiguity.STRICT
+        self._settings[SEED] = seed
+        # A job is kept off nodes that are drained, and not off others.
+        self._settings[POOLED] = not announced and self._is_pool()
+        self._make_arrays()
+
+    def _is_pool(self) -> bool:
+        """Whether reservations may count units: nodes are alike, and given whole or core by core."""
+        alike = bool((self._capacity == self._capacity[0]).all())
+        simple = self._requests.exclusive or self._requests.plain
+        own = self._settings[ALLOCATOR] == at.OWN
+        return alike and simple and not self._settings[STRICT] and not own
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether reservations count units and not nodes."""
+        return bool(self._settings[POOLED])
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether jobs hold parts of nodes out of use that must not be given on; kernels see to it."""
+        return False
+
+    # Jobs that come
+
+    def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+        """Note what jobs ask for; return those that no set of nodes could hold, by reason."""
+        units = self._jobs.table.ints[UNITS, slots]
+        self._request[slots] = self._requests.per_unit(block, units)
+        asked = np.column_stack([units, self._request[slots]])
+        distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
+        reasons = [
+            self._misfit(int(slots[row]), int(asks[0])) for row, asks in zip(first, distinct, strict=True)
+        ]
+        return {
+            reason: np.array([found == reason for found in reasons], np.bool_)[of.ravel()]
+            for reason in sorted(set(reasons) - {""})
+        }
+
+    def _misfit(self, slot: int, units: int) -> str:
+        if room_for(slot, 1, self._capacity, self._jobs.arrays, self.arrays) == 0:
+            return "no node has what a unit asks for"
+        if room_for(slot, units, self._capacity, self._jobs.arrays, self.arrays) < units:
+            return "asks for more than the whole machine has"
+        if not has_window(slot, self._capacity, self._jobs.arrays, self.arrays):
+            return "no neighbouring nodes could hold it"
+        return self._beyond_cap(slot)
+
+    def _beyond_cap(self, slot: int) -> str:
+        """Say whether the cap forbids a job even where it has the whole machine to itself."""
+        if self._cap is None:
+            return ""
+        wanted = power_wanted(slot, self._capacity, self._jobs.arrays, self.arrays)
+        return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
+
+    def measure(self) -> None:
+        """Find out how much power the cap leaves; the kernels keep count of it from here on."""
+        if self._cap is not None:
+            is_on = (self._down == 0) | (self.arrays.used > 0)
+            left = _micro(self._cap.left(is_on), self._total_units)
+            self._settings[POWER_LEFT] = left - int(self.arrays.used @ self.arrays.power)
+
+    @property
+    def _total_units(self) -> int:
+        return len(self._cores) if self._requests.exclusive else int(self._cores.sum())
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
+
+    def may_take(self, slot: int, node: int, now: float) -> bool:
+        """Whether no announced drain of a node keeps a job off it: one that runs, or would start now."""
+        ends = now + self._jobs.table.floats[ESTIMATE, slot]
+        if not np.isnan(self._jobs.table.floats[START, slot]):
+            ends = self._jobs.table.floats[EXPECTED, slot]
+        return not drained_from(node, ends, self.arrays) < np.inf
+
+    def is_down(self, node: int) -> bool:
+        """Whether a node is out of use."""
+        return bool(self._down[node])
+
+    def units_of_cores(self, slot: int, cores: int) -> int:
+        """Units that so many cores on one node are to a job."""
+        return 1 if self._requests.exclusive else cores // int(self._request[slot, 0])
+
+    def begin_timestamp(self, _now: float) -> None:
+        """Prepare for the ends and the arrivals of a time; kernels see to it."""
+
+    def settle(self) -> None:
+        """Take note that jobs have given something back; kernels see to it."""
+
+    def prepare_release(self, _slot: int, _row: int) -> None:
+        """Prepare for a release: what is out of use has capacity 0, and kernels do not count it."""
+
+    def is_free(self, node: int) -> bool:
+        """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
+        if self._cap is not None and self.arrays.power[node] > self._settings[POWER_LEFT]:
+            return False
+        return bool((self.arrays.free[node] == self._capacity[node]).all() and not self._down[node])
+
+    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends."""
+        if self._down[node] == 0:
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] -= units
+            self._jobs.counts[FREE] -= self._free_units(node)
+            self._total -= self._available[node]
+            self._available[node] = 0
+            self.arrays.capacity[node] = 0
+        self._down[node] += 1
+        self._expect_back(node)
+
+    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use."""
+        self._down[node] -= 1
+        if self._down[node] == 0:
+            held = np.zeros_like(self._capacity[node])
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] += units
+                held += self._capacity[node] if self._requests.exclusive else units * self._request[slot]
+            self.arrays.capacity[node] = self._capacity[node]
+            self._available[node] = self._capacity[node] - held
+            self._total += self._available[node]
+            self._jobs.counts[FREE] += self._free_units(node)
+            self._jobs.counts[EARLY] = 1
+        self._expect_back(node)
+
+    def know_of(self, drains: Sequence[AnnouncedDrain]) -> None:
+        """Plan around these announced drains from now on; nodes out of use for them will come back."""
+        self._drains = tuple(sorted(drains, key=lambda drain: drain.start))
+        self._drained[:], self._drained_until[:] = 0, 0.0
+        for drain in self._drains:
+            if drain.has_begun:
+                nodes = np.array(drain.nodes, np.int64)
+                self._drained[nodes] += 1
+                self._drained_until[nodes] = np.maximum(self._drained_until[nodes], drain.end)
+        for node in range(len(self._down)):
+            self._expect_back(node)
+        self._settings[DRAINS] = len(self._drains)
+        self.arrays.shut[:] = 0  # it goes with drain_shuts, which begin anew
+        self._drain_arrays = _drain_arrays(self._drains)
+        self.ensure_capacity()
+
+    def _expect_back(self, node: int) -> None:
+        """Note when a node is expected to be in use: known only where announced drains are all there is."""
+        reasons, drained = self._down[node], self._drained[node]
+        known = self._drained_until[node] if reasons == drained else np.inf
+        back = known if reasons > 0 else -np.inf
+        if back < self.arrays.back[node]:
+            self._jobs.counts[EARLY] = 1  # reservations may move forward
+        self.arrays.back[node] = back
+
+    def _free_units(self, node: int) -> int:
+        """Give what a node in use adds to the free units: one if it is given whole, else its free cores."""
+        if self._requests.exclusive:
+            return int(self._available[node, 0] == self._capacity[node, 0])
+        return int(self._available[node, 0])
+
+    def room_for(self, slot: int, now: float) -> int:
+        """Units of a job that could start now, at most all of them."""
+        found: int = room_now(slot, self._jobs.table.ints[UNITS, slot], now, self._jobs.arrays, self.arrays)
+        return found
+
+    def ensure_capacity(self) -> None:
+        """Make every array large enough for the next pass, and note where they are."""
+        self._jobs.ensure_capacity(2 * len(self._drains))  # the begin and the end of each
+        capacity = self._jobs.table.capacity
+        self._request = _grown(self._request, capacity)
+        if self._keeps_plans:
+            self._plan = _grown(self._plan, capacity)
+        self._make_arrays()
+
+    def _make_arrays(self) -> None:
+        self.arrays = Nodes(
+            settings=self._settings,
+            request=self._request,
+            free=self._available,
+            total=self._total,
+            profile=self._profile,
+            plan=self._plan,
+            **self._scratch,
+            **self._drain_arrays,
+        )
+        self.packed = pack_pointers(self.arrays)
+
+    def reserve_segments(self) -> None:
+        """Let the profile be long enough: a segment a running job, two a waiting one, and two a drain."""
+        most = int(self._jobs.counts[RUNNING] + 2 * self._jobs.counts[QUEUED]) + 3 + 2 * len(self._drains)
+        if len(self._profile) < most:
+            self._profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
+            self._make_arrays()
+
+    def part_of_free(self, released: Ints) -> Ints:
+        """Return what is free of the released cores of each node, and all else that is free there."""
+        part: Ints = np.where(released[:, None] > 0, self._available, 0)
+        np.minimum(part[:, 0], released, out=part[:, 0])
+        return part
+
+
+def _grown(array: Ints, rows: int) -> Ints:
+    """Return an array with at least so many rows."""
+    if len(array) >= rows:
+        return array
+    grown = np.zeros((rows, array.shape[1]), np.int64)
+    grown[: len(array)] = array
+    return grown
+
+
+def _micro(watts: float, units: int) -> int:
+    """Turn W into microwatts, with a microwatt a unit to spare, by which those of units are rounded."""
+    return int(min(watts * _MICRO, _MOST_POWER)) + units
+
+
+def _check_cap(config: BatchConfig) -> None:
+    """Refuse what does not take a power cap into account."""
+    several = config.backfill is Backfill.EASY and (config.reservations > 1 or config.easy is EasyRule.CQSIM)
+    own = not isinstance(config.allocator, Allocator) or not isinstance(config.dispatcher, Dispatcher)
+    if several or own or config.backfill is Backfill.CONSERVATIVE:
+        raise InputError(
+            "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
+            "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
+            "easy with one reservation only, and not with easy: cqsim; change that, or take the cap out"
+        )
+
+
+def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
+    """Make the arrays that do not grow, and those that no pass changes."""
+    n_nodes, n_resources = machine.capacity.shape
+    having = (machine.capacity > 0).sum(axis=0)
+    near, links = _distances(machine, n_nodes if allocator == Allocator.TOPOLOGY_AWARE else 0)
+    return {
+        "capacity": machine.capacity.copy(),
+        "placed": np.zeros(n_nodes, np.int64),
+        "room": np.zeros(n_nodes, np.int64),
+        "heap_nodes": np.zeros(n_nodes, np.int64),
+        "heap_keys": np.zeros((2, n_nodes)),
+        "future": np.zeros((n_nodes, n_resources), np.int64),
+        "future_total": np.zeros(n_resources, np.int64),
+        "refused": np.zeros((MOST_REFUSED, n_resources + 2), np.int64),
+        "owner": np.zeros(n_nodes, np.int64),
+        "window": np.zeros((n_nodes, n_resources), np.int64),
+        "near": near,
+        "links": links,
+        "power": np.zeros(n_nodes, np.int64),
+        "used": np.zeros(n_nodes, np.int64),
+        "aside": np.zeros(n_nodes, np.int64),
+        "full": machine.capacity.copy(),
+        "back": np.full(n_nodes, -np.inf),
+        "shut": np.zeros(n_nodes, np.int64),
+        "masked": np.zeros((n_nodes, n_resources), np.int64),
+        "wakes": np.zeros(n_nodes, np.int64),
+        "scarcity": n_nodes / np.maximum(having, 1) - 1.0,
+    }
+
+
+def _drain_arrays(drains: Sequence[AnnouncedDrain]) -> dict[str, Any]:
+    """Write drains down as the kernels see them."""
+    counts = [len(drain.nodes) for drain in drains]
+    return {
+        "drain_times": np.array([[drain.start for drain in drains], [drain.end for drain in drains]]),
+        "drain_first": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "drain_nodes": np.array([node for drain in drains for node in drain.nodes], np.int64),
+        "drain_shuts": np.zeros(len(drains), np.int64),
+    }
+
+
+def _distances(machine: Machine, n_nodes: int) -> tuple[Ints, Ints]:
+    """Give all nodes by their distance from each, and links between any two."""
+    if n_nodes > _MOST_NODES_IN_PAIRS:
+        raise InputError(
+            f"batch.allocator: topology-aware looks at every pair of nodes, and there are {n_nodes} nodes; "
+            f"allowed: at most {_MOST_NODES_IN_PAIRS}; try contiguous"
+        )
+    links = np.array(
+        [machine.network.links_from(node, n_nodes) for node in range(n_nodes)], np.int64
+    ).reshape(n_nodes, n_nodes)
+    return np.argsort(links, axis=1, kind="stable").astype(np.int64), links

@@ -1,0 +1,58 @@
+"""Passes on a pool of units: all that happens at a time in one compiled call."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.dispatch.passes import process_timestamp
+from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.pool_room import PoolRoom
+from mlsim.record import Solves
+
+__all__ = ["PoolPasses"]
+
+Ints = NDArray[np.int64]
+
+
+class PoolPasses:
+    """Makes passes on a pool of units.
+
+    Parameters
+    ----------
+    jobs, room
+        The state.
+    most_ended
+        Jobs that may end at one time.
+
+    Attributes
+    ----------
+    rejected
+        Slots, with reasons, of jobs that a dispatcher turned away: always empty.
+    """
+
+    def __init__(self, jobs: BatchColumns, room: PoolRoom, most_ended: int) -> None:
+        self._jobs, self._room = jobs, room
+        self._ended = np.empty(most_ended, np.int64)
+        self.rejected: list[tuple[int, str]] = []
+
+    def advance(
+        self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
+    ) -> int:
+        """End jobs, let others arrive, then make a pass; return how many start."""
+        for k, slot in enumerate(ended):
+            self._ended[k] = slot
+        packed, packed_pool = self._jobs.packed, self._room.packed
+        return process_timestamp(
+            now, len(ended), self._ended, first, last, arrivals, released, packed, packed_pool
+        )
+
+    def next_wake(self, now: float) -> float:  # noqa: ARG002 - the protocol's signature
+        """Return when a dispatcher wants to be asked: never, in s."""
+        return math.inf
+
+    def solves(self) -> Solves:
+        """Return how the passes of a dispatcher that plans went: here there is none."""
+        return Solves.none()

@@ -1,0 +1,186 @@
+"""A pool of equal units, whole nodes or cores, and what is out of use of it or withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim.batch.columns.columns import EARLY, ENDS_FIRST, FREE, PER_EVENT
+from mlsim.batch.columns.occupancy import NODE, NODE_CORES
+from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.table import EXPECTED, HELD, PLANNED, UNITS
+from mlsim.batch.room.announced import AnnouncedDrain
+from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.room.steps import end_job
+from mlsim.batch.state.batch_columns import BatchColumns
+from mlsim.batch.state.machine_room import BEYOND_CAP
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["PoolRoom"]
+
+Ints = NDArray[np.int64]
+
+
+class PoolRoom:
+    """A pool of equal units; the methods are those of :class:`mlsim.batch.state.machine_room.MachineRoom`.
+
+    Parameters
+    ----------
+    jobs
+        Who holds what.
+    cores
+        Cores of each node.
+    requests
+        How jobs ask for room.
+    cap
+        How much power jobs may add; None: as much as they like.
+
+    Attributes
+    ----------
+    arrays, packed
+        The pool as the kernels see it, and where that is.
+    """
+
+    def __init__(
+        self, jobs: BatchColumns, cores: Ints, requests: Requests, cap: PowerCap | None = None
+    ) -> None:
+        self._jobs = jobs
+        self._requests = requests
+        self._cores = cores
+        self._free = cores.copy()
+        self._down = np.zeros(len(cores), np.int64)
+        # Cores that jobs still hold of nodes that are out of use.
+        self._left_over = np.zeros(len(cores), np.int64)
+        self._held_back = np.empty(0, np.int64)
+        self._cap = cap
+        self._withheld = 0  # units that are free, but not counted so, for the power they would take
+        self._counts = np.zeros(N_POOL_COUNTS, np.int64)
+        jobs.counts[FREE] = requests.capacity
+        self.arrays = Pool(self._free, self._cores, self._counts)
+        self.packed = pack_pointers(self.arrays)
+        self._withhold()
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
+        return len(self._held_back) > 0
+
+    def ensure_capacity(self) -> None:
+        """Make the arrays large enough for the next pass."""
+        self._jobs.ensure_capacity()
+
+    def never_fit(self, slots: Ints, _block: JobBlock) -> dict[str, NDArray[np.bool_]]:
+        """Return which of the jobs that come no set of nodes could hold, by reason."""
+        units = self._jobs.table.ints[UNITS, slots]
+        too_wide = units > self._requests.capacity
+        reasons = {"asks for more than the whole machine has": too_wide}
+        if self._cap is not None:
+            reasons[BEYOND_CAP] = (units > self._cap.largest) & ~too_wide
+        return reasons
+
+    def room_for(self, _slot: int, _now: float) -> int:
+        """Units of a job that fit now; more than it asks for, if there is more room."""
+        return int(self._jobs.counts[FREE])
+
+    def is_free(self, node: int) -> bool:
+        """Whether nobody holds any part of a node and it is in use."""
+        return bool(self._free[node] == self._cores[node] and not self._down[node])
+
+    def is_down(self, node: int) -> bool:
+        """Whether a node is out of use."""
+        return bool(self._down[node])
+
+    def may_take(self, _slot: int, _node: int, _now: float) -> bool:
+        """Whether no announced drain of a node keeps a job off it; nothing is announced."""
+        return True
+
+    def units_of_cores(self, _slot: int, cores: int) -> int:
+        """Units that so many cores on one node are to a job."""
+        return 1 if self._requests.exclusive else cores
+
+    def begin_timestamp(self, now: float) -> None:
+        """Do here what a pass with ties per event does first: it must not use what is held back."""
+        rules, floats = self._jobs.rules, self._jobs.table.floats
+        if not self.holds_back or not rules[PER_EVENT] or rules[ENDS_FIRST]:
+            return
+        for slot in self._jobs.running():
+            if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
+                end_job(slot, now, self._jobs.arrays, self.arrays)
+                self.settle()
+
+    def settle(self) -> None:
+        """Keep from the next jobs what jobs have left of nodes that are out of use."""
+        if len(self._held_back):
+            nodes = self._held_back
+            self._left_over[nodes] -= self._free[nodes]
+            self._free[nodes] = 0
+            self._held_back = nodes[self._left_over[nodes] > 0]
+            self._withhold()
+
+    def prepare_release(self, slot: int, row: int) -> None:
+        """Count units of a node that is out of use neither with the job nor as free."""
+        rows = self._jobs.occupancy.ints
+        if self._down[rows[NODE, row]]:
+            units = self.units_of_cores(slot, rows[NODE_CORES, row])
+            self._jobs.table.ints[HELD, slot] += units
+            self._jobs.counts[FREE] -= units
+
+    def take_down(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node out of use."""
+        if self._down[node] == 0:
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] -= units
+            self._left_over[node] = self._cores[node] - self._free[node]
+            self._jobs.counts[FREE] -= self._free_units(node)
+            self._free[node] = 0
+        self._down[node] += 1
+        self._held_back = np.flatnonzero(self._left_over)
+        self._withhold()
+
+    def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
+        """Take a node back into use, if there is no other reason for it to be out of use."""
+        self._down[node] -= 1
+        if self._down[node] == 0:
+            for slot, units in holders.items():
+                self._jobs.table.ints[HELD, slot] += units
+            self._free[node] = self._cores[node] - self._left_over[node]
+            self._jobs.counts[FREE] += self._free_units(node)
+            self._counts[HINT] = min(int(self._counts[HINT]), node)
+            self._jobs.counts[EARLY] = 1
+            self._left_over[node] = 0
+        self._held_back = np.flatnonzero(self._left_over)
+        self._withhold()
+
+    def know_of(self, _drains: Sequence[AnnouncedDrain]) -> None:
+        """Plan around announced drains: a pool cannot keep jobs off some nodes, and is not chosen then."""
+        raise NotImplementedError("a pool of units cannot plan around drains")
+
+    def set_power_cap(self, watts: float) -> None:
+        """Have another cap from now on; what runs goes on."""
+        assert self._cap is not None
+        self._cap.watts = watts
+        self._withhold()
+
+    def _free_units(self, node: int) -> int:
+        """Units of a node in use that nobody holds."""
+        if self._requests.exclusive:
+            return int(self._free[node] == self._cores[node])
+        return int(self._free[node])
+
+    def _withhold(self) -> None:
+        """Count as free no more units than the power cap leaves; below 0 where jobs hold more than that."""
+        if self._cap is None:
+            return
+        in_use, exclusive = self._down == 0, self._requests.exclusive
+        units = np.count_nonzero(in_use) if exclusive else int(self._cores[in_use].sum())
+        left_over = len(self._held_back) if exclusive else int(self._left_over.sum())
+        allowed = self._cap.units(in_use | (self._left_over > 0)) - left_over
+        withheld = max(0, int(units) - allowed)
+        if withheld < self._withheld:
+            self._jobs.counts[EARLY] = 1
+        self._jobs.counts[FREE] += self._withheld - withheld
+        self._withheld = withheld
