@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel
 from mlsim.batch.columns.columns import RUNNING, SEGMENTS, Columns
 from mlsim.batch.columns.running import first_after
 from mlsim.batch.columns.table import EXPECTED
@@ -23,6 +22,7 @@ from mlsim.batch.room.room import (
     expect_held,
     fits_segment,
     fits_window,
+    in_room,
     is_alike,
     n_drains,
     narrow_window,
@@ -36,7 +36,7 @@ from mlsim.batch.room.room import (
 __all__ = ["earliest", "fits_now", "make_profile", "restore", "take"]
 
 
-@inner_kernel
+@in_room
 def make_profile(now: float, columns: Columns, room: Room) -> None:
     """Make the profile of what running jobs hold, until each one's expected end."""
     n = columns.counts[RUNNING]
@@ -62,7 +62,7 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
         _cut_out(drain, now, columns, room)
 
 
-@inner_kernel
+@in_room
 def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
     """Free nothing of the nodes of an announced drain while it lasts."""
     end = drain_end(drain, now, room)
@@ -72,7 +72,7 @@ def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
         shut_segment(drain, segment, room)
 
 
-@inner_kernel
+@in_room
 def _split(time: float, columns: Columns, room: Room) -> int:
     """Begin a segment at ``time``, which is not before now; return which."""
     low, high = 0, columns.counts[SEGMENTS]
@@ -94,7 +94,7 @@ def _split(time: float, columns: Columns, room: Room) -> int:
     return int(low)
 
 
-@inner_kernel
+@in_room
 def _join(segment: int, columns: Columns, room: Room) -> None:
     """Make a segment one with the one before it, where they are alike."""
     n = columns.counts[SEGMENTS]
@@ -105,7 +105,7 @@ def _join(segment: int, columns: Columns, room: Room) -> None:
         columns.counts[SEGMENTS] = n - 1
 
 
-@inner_kernel
+@in_room
 def _blocking(slot: int, first: int, columns: Columns, room: Room) -> int:
     """Find the first segment before whose end a job, begun in segment ``first``, lacks room; -1: none."""
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
@@ -119,7 +119,7 @@ def _blocking(slot: int, first: int, columns: Columns, room: Room) -> int:
     return k
 
 
-@inner_kernel
+@in_room
 def earliest(slot: int, columns: Columns, room: Room) -> float:
     """Find the earliest time from which a job fits for as long as it asks for room; infinity if never.
 
@@ -136,13 +136,13 @@ def earliest(slot: int, columns: Columns, room: Room) -> float:
     return np.inf
 
 
-@inner_kernel
+@in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for as long as it asks for room; the room notes the units."""
     return _blocking(slot, 0, columns, room) < 0 and place_at_once(slot, columns, room)
 
 
-@inner_kernel
+@in_room
 def take(slot: int, begin: float, columns: Columns, room: Room) -> None:
     """Take the units found for a job out of the profile, from ``begin`` for as long as it asks for room."""
     end = stay_end(begin, reserved_time(slot, columns))
@@ -150,7 +150,7 @@ def take(slot: int, begin: float, columns: Columns, room: Room) -> None:
     change_segments(slot, first, last, -1, columns, room)
 
 
-@inner_kernel
+@in_room
 def restore(slot: int, begin: float, columns: Columns, room: Room) -> None:
     """Add to the profile what was taken out of it so."""
     end = stay_end(begin, reserved_time(slot, columns))
