@@ -106,17 +106,20 @@ def _join(segment: int, columns: Columns, room: Room) -> None:
 
 
 @in_room
-def _blocking(slot: int, first: int, columns: Columns, room: Room) -> int:
-    """Find the first segment before whose end a job, begun in segment ``first``, lacks room; -1: none."""
-    end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
+def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
+    """Find the first segment in which a job that begins with ``first`` lacks room; -1 if there is none."""
     open_window(first, room)
+    if not fits_window(slot, first, columns, room):
+        return first
+    end = stay_end(columns.profile_times[first], duration)
     k = first
-    while fits_window(slot, k, columns, room):
+    while True:
         k += 1
         if k == columns.counts[SEGMENTS] or columns.profile_times[k] >= end:
             return -1
         narrow_window(k, room)
-    return k
+        if not fits_window(slot, k, columns, room):
+            return k
 
 
 @in_room
@@ -125,9 +128,9 @@ def earliest(slot: int, columns: Columns, room: Room) -> float:
 
     The room notes the units.
     """
-    first = 0
+    first, duration = 0, reserved_time(slot, columns)
     while first < columns.counts[SEGMENTS]:
-        blocked = _blocking(slot, first, columns, room)
+        blocked = _blocking(slot, first, duration, columns, room)
         if blocked < 0 and place_in_window(slot, columns, room):
             return float(columns.profile_times[first])
         if blocked > first and not fits_segment(slot, blocked, columns, room):
@@ -139,7 +142,8 @@ def earliest(slot: int, columns: Columns, room: Room) -> float:
 @in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for as long as it asks for room; the room notes the units."""
-    return _blocking(slot, 0, columns, room) < 0 and place_at_once(slot, columns, room)
+    duration = reserved_time(slot, columns)
+    return _blocking(slot, 0, duration, columns, room) < 0 and place_at_once(slot, columns, room)
 
 
 @in_room
