@@ -58,8 +58,8 @@ if INTERPRETED:
 
 _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
-_MANY_ARRAYS = {"batch"}
-"""Rooms whose kernels take dozens of arrays."""
+_MANY_ARRAYS = 30
+"""Arrays in a named tuple from which on kernels over it take minutes to compile as others are."""
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -174,14 +174,18 @@ event.register("numba:compile", _announcer)  # type: ignore[no-untyped-call]
 @overload
 def kernel(function: F, /) -> F: ...
 @overload
-def kernel(**options: Any) -> Callable[[F], F]: ...
-def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+def kernel(*, many_arrays: bool = False, **options: Any) -> Callable[[F], F]: ...
+def kernel(
+    function: F | None = None, /, *, many_arrays: bool = False, **options: Any
+) -> F | Callable[[F], F]:
     """Compile a function to machine code on its first call and keep the result on disk.
 
     Parameters
     ----------
     function
         A function over numbers and NumPy arrays.
+    many_arrays
+        Whether it makes a named tuple of very many arrays; one that is an argument is noticed.
     **options
         Further options of ``numba.njit``, such as ``inline="always"``.
 
@@ -198,21 +202,25 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
         config.CACHE_DIR = _cache_directory(_room_of(body))  # type: ignore[attr-defined]
         compiled = numba.njit(**{**_OPTIONS, **options})(body)
         _forgive_full_disk(compiled)
-        if _room_of(body) in _MANY_ARRAYS:
-            _prune_nearby_only(compiled)
+        _prune_nearby_only(compiled, always=many_arrays)
         return cast(F, compiled)
 
     return compile_later if function is None else compile_later(function)
 
 
-def _prune_nearby_only(compiled: Any) -> None:
-    """Have numba look for needless counts of references nearby, and not along all paths of a kernel.
+def _prune_nearby_only(compiled: Any, always: bool) -> None:
+    """Have numba look for needless counts of references nearby only where there are very many arrays.
 
-    In kernels over dozens of arrays that search takes minutes, and these borrow their arrays anyway.
+    Looking along all paths of a kernel takes minutes then, and these kernels borrow their arrays anyway.
     """
     compile_all = compiled.compile
 
     def compile_quickly(signature: Any) -> Any:
+        if (
+            not always
+            and max((len(getattr(kind, "types", ())) for kind in signature), default=0) < _MANY_ARRAYS
+        ):
+            return compile_all(signature)
         flags = config.LLVM_REFPRUNE_FLAGS  # type: ignore[attr-defined]
         config.LLVM_REFPRUNE_FLAGS = "per_bb,diamond"  # type: ignore[attr-defined]
         try:

@@ -37,17 +37,18 @@ from mlsim.batch.room.room import (
     forget_found,
     go_to,
     head_fits,
+    in_room,
     let_go,
     next_change,
     take_beside,
 )
-from mlsim.batch.room.steps import begin_job
+from mlsim.batch.room.steps import begin
 
-__all__ = ["backfill", "drop_started", "is_put_off", "keep_reservation", "reserve"]
+__all__ = ["backfill", "drop_started", "find_reservation", "is_put_off", "keep_reservation", "reserve"]
 
 
-@kernel
-def reserve(head: int, now: float, columns: Columns, room: Room) -> float:
+@in_room
+def find_reservation(head: int, now: float, columns: Columns, room: Room) -> float:
     """Find when a job is expected to fit; the room knows what is expected to be free besides.
 
     Running jobs are let go in the order of their expected ends, all of one time together. What a job has
@@ -90,6 +91,12 @@ def reserve(head: int, now: float, columns: Columns, room: Room) -> float:
     return float(time)
 
 
+@kernel
+def reserve(head: int, now: float, columns: Columns, room: Room) -> float:
+    """Do what :func:`find_reservation` does, for Python."""
+    return find_reservation(head, now, columns, room)
+
+
 @inner_kernel
 def is_put_off(now: float, columns: Columns) -> bool:
     """Whether the head has to wait for its reservation, even if it fits (accasim)."""
@@ -98,12 +105,12 @@ def is_put_off(now: float, columns: Columns) -> bool:
     return bool(columns.floats[RESERVED, columns.queue[0]] > now)
 
 
-@inner_kernel
+@in_room
 def keep_reservation(now: float, columns: Columns, room: Room) -> None:
     """Reserve for a head that has no reservation yet, once for good."""
     head = columns.queue[0]
     if np.isnan(columns.floats[RESERVED, head]):
-        time = reserve(head, now, columns, room)
+        time = find_reservation(head, now, columns, room)
         if time < np.inf:
             columns.floats[RESERVED, head] = time
 
@@ -118,7 +125,7 @@ def _kept_reservation(columns: Columns) -> float:
     return np.inf if columns.rules[EASY_AS] == ACCASIM or np.isnan(time) else float(time)
 
 
-@inner_kernel
+@in_room
 def _candidates(now: float, columns: Columns, room: Room) -> int:
     """List the jobs behind the head that could start; return how many there are."""
     n = 0
@@ -129,7 +136,7 @@ def _candidates(now: float, columns: Columns, room: Room) -> int:
     return n
 
 
-@inner_kernel
+@in_room
 def _drop_hopeless(n: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
     """Drop the candidates that would delay the head; return how many are left.
 
@@ -145,7 +152,7 @@ def _drop_hopeless(n: int, now: float, time: float, is_kept: bool, columns: Colu
     return left
 
 
-@inner_kernel
+@in_room
 def _start_behind(
     slot: int, head: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> bool:
@@ -156,7 +163,7 @@ def _start_behind(
     if not in_time and not take_beside(slot, head, columns, room):
         forget_found(room)
         return False
-    begin_job(slot, now, True, columns, room)
+    begin(slot, now, True, columns, room)
     return True
 
 
@@ -174,7 +181,7 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     if is_kept:
         time = _kept_reservation(columns)
     elif columns.rules[BACKFILL] == EASY:
-        time = reserve(head, now, columns, room)
+        time = find_reservation(head, now, columns, room)
     if time < np.inf:
         n = _drop_hopeless(n, now, time, is_kept, columns, room)
     if columns.rules[ORDER] != columns.rules[POLICY]:

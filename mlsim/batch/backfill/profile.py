@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel
 from mlsim.batch.columns.columns import RUNNING, SEGMENTS, Columns
 from mlsim.batch.columns.running import first_after
 from mlsim.batch.columns.table import EXPECTED
@@ -23,6 +22,7 @@ from mlsim.batch.room.room import (
     expect_held,
     fits_segment,
     fits_window,
+    in_room,
     is_alike,
     n_drains,
     narrow_window,
@@ -36,7 +36,7 @@ from mlsim.batch.room.room import (
 __all__ = ["earliest", "fits_now", "make_profile", "restore", "take"]
 
 
-@inner_kernel
+@in_room
 def make_profile(now: float, columns: Columns, room: Room) -> None:
     """Make the profile of what running jobs hold, until each one's expected end."""
     n = columns.counts[RUNNING]
@@ -62,7 +62,7 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
         _cut_out(drain, now, columns, room)
 
 
-@inner_kernel
+@in_room
 def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
     """Free nothing of the nodes of an announced drain while it lasts."""
     end = drain_end(drain, now, room)
@@ -72,7 +72,7 @@ def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
         shut_segment(drain, segment, room)
 
 
-@inner_kernel
+@in_room
 def _split(time: float, columns: Columns, room: Room) -> int:
     """Begin a segment at ``time``, which is not before now; return which."""
     low, high = 0, columns.counts[SEGMENTS]
@@ -94,7 +94,7 @@ def _split(time: float, columns: Columns, room: Room) -> int:
     return int(low)
 
 
-@inner_kernel
+@in_room
 def _join(segment: int, columns: Columns, room: Room) -> None:
     """Make a segment one with the one before it, where they are alike."""
     n = columns.counts[SEGMENTS]
@@ -105,29 +105,32 @@ def _join(segment: int, columns: Columns, room: Room) -> None:
         columns.counts[SEGMENTS] = n - 1
 
 
-@inner_kernel
-def _blocking(slot: int, first: int, columns: Columns, room: Room) -> int:
-    """Find the first segment before whose end a job, begun in segment ``first``, lacks room; -1: none."""
-    end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
+@in_room
+def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
+    """Find the first segment in which a job that begins with ``first`` lacks room; -1 if there is none."""
     open_window(first, room)
+    if not fits_window(slot, first, columns, room):
+        return first
+    end = stay_end(columns.profile_times[first], duration)
     k = first
-    while fits_window(slot, k, columns, room):
+    while True:
         k += 1
         if k == columns.counts[SEGMENTS] or columns.profile_times[k] >= end:
             return -1
         narrow_window(k, room)
-    return k
+        if not fits_window(slot, k, columns, room):
+            return k
 
 
-@inner_kernel
+@in_room
 def earliest(slot: int, columns: Columns, room: Room) -> float:
     """Find the earliest time from which a job fits for as long as it asks for room; infinity if never.
 
     The room notes the units.
     """
-    first = 0
+    first, duration = 0, reserved_time(slot, columns)
     while first < columns.counts[SEGMENTS]:
-        blocked = _blocking(slot, first, columns, room)
+        blocked = _blocking(slot, first, duration, columns, room)
         if blocked < 0 and place_in_window(slot, columns, room):
             return float(columns.profile_times[first])
         if blocked > first and not fits_segment(slot, blocked, columns, room):
@@ -136,13 +139,14 @@ def earliest(slot: int, columns: Columns, room: Room) -> float:
     return np.inf
 
 
-@inner_kernel
+@in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for as long as it asks for room; the room notes the units."""
-    return _blocking(slot, 0, columns, room) < 0 and place_at_once(slot, columns, room)
+    duration = reserved_time(slot, columns)
+    return _blocking(slot, 0, duration, columns, room) < 0 and place_at_once(slot, columns, room)
 
 
-@inner_kernel
+@in_room
 def take(slot: int, begin: float, columns: Columns, room: Room) -> None:
     """Take the units found for a job out of the profile, from ``begin`` for as long as it asks for room."""
     end = stay_end(begin, reserved_time(slot, columns))
@@ -150,7 +154,7 @@ def take(slot: int, begin: float, columns: Columns, room: Room) -> None:
     change_segments(slot, first, last, -1, columns, room)
 
 
-@inner_kernel
+@in_room
 def restore(slot: int, begin: float, columns: Columns, room: Room) -> None:
     """Add to the profile what was taken out of it so."""
     end = stay_end(begin, reserved_time(slot, columns))

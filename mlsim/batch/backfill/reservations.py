@@ -16,12 +16,13 @@ from mlsim.batch.room.room import (
     bring_plan,
     could_start,
     forget_found,
+    in_room,
     is_sound,
     keep_plan,
     place_reserved,
     plan_holds,
 )
-from mlsim.batch.room.steps import begin_job
+from mlsim.batch.room.steps import begin
 
 __all__ = ["backfill_conservative", "backfill_several", "next_reservation"]
 
@@ -37,18 +38,18 @@ def next_reservation(now: float, n: int, queue: Ints, floats: FloatColumns) -> f
     return time
 
 
-@inner_kernel
+@in_room
 def _start_in_profile(slot: int, n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start a job behind the head if it fits without touching a reservation; return the count of starts."""
     if not could_start(slot, now, columns, room) or not fits_now(slot, columns, room):
         return n_started
     take(slot, now, columns, room)
-    begin_job(slot, now, True, columns, room)
+    begin(slot, now, True, columns, room)
     columns.started[n_started] = slot
     return n_started + 1
 
 
-@inner_kernel
+@in_room
 def _reserve_unkept(slot: int, columns: Columns, room: Room) -> None:
     """Take a job's earliest place out of the profile, for this pass only."""
     time = earliest(slot, columns, room)
@@ -88,7 +89,7 @@ def backfill_several(n_started: int, now: float, columns: Columns, room: Room) -
     return n_started
 
 
-@inner_kernel
+@in_room
 def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
     """Reserve a job's earliest place in the profile; at infinity if there is none."""
     time = earliest(slot, columns, room)
@@ -98,7 +99,7 @@ def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
         keep_plan(slot, room)
 
 
-@inner_kernel
+@in_room
 def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Make the profile with the reservations that jobs have; return whether they still hold."""
     make_profile(now, columns, room)
@@ -117,7 +118,7 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
     return is_sound(columns, room)
 
 
-@inner_kernel
+@in_room
 def _compress(columns: Columns, room: Room) -> None:
     """Give each job with a reservation its earliest place, given all others, until nothing moves.
 
@@ -172,7 +173,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
             overtakes = True
             continue
         place_reserved(slot, columns, room)
-        begin_job(slot, now, overtakes, columns, room)
+        begin(slot, now, overtakes, columns, room)
         columns.started[n_started] = slot
         n_started += 1
     if n_started > before:

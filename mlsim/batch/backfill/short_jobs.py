@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inlined, inner_kernel
-from mlsim.batch.backfill.easy import reserve
+from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.columns.columns import BACKFILL, EASY, QUEUED, Columns
 from mlsim.batch.columns.packing import Ints
 from mlsim.batch.columns.table import ESTIMATE, NUMBER
@@ -27,7 +27,7 @@ def _shortest(part: Ints, now: float, columns: Columns, room: Room) -> int:
     """Find the place in the queue of the shortest job that may start on a part of what is free; -1: none."""
     head, best, time = columns.queue[0], -1, np.inf
     if columns.rules[BACKFILL] == EASY:
-        time = reserve(head, now, columns, room)
+        time = find_reservation(head, now, columns, room)
     for k in range(columns.counts[QUEUED]):
         slot = columns.queue[k]
         if best >= 0 and not _goes_before(slot, columns.queue[best], columns):

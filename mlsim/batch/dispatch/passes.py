@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlsim._jit import borrowed, inner_kernel, kernel
+from mlsim._jit import borrowed, kernel
 from mlsim.batch.allocators.nodes import unpack_nodes
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
 from mlsim.batch.backfill.reservations import backfill_conservative, backfill_several
@@ -26,8 +26,8 @@ from mlsim.batch.columns.packing import IntColumns, Ints
 from mlsim.batch.columns.table import EXPECTED, PLANNED
 from mlsim.batch.order.queue import enqueue, order_queue
 from mlsim.batch.room.pool import Pool, unpack_pool
-from mlsim.batch.room.room import Room, begin_pass, find_room
-from mlsim.batch.room.steps import begin_job, end_job
+from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
+from mlsim.batch.room.steps import begin, end
 
 __all__ = [
     "advance",
@@ -47,13 +47,13 @@ def enter_queue(now: float, first: int, last: int, arrivals: Ints, columns: Colu
         enqueue(arrivals[k], now, columns)
 
 
-@inner_kernel
+@in_room
 def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs from the queue's head up to the first that does not fit; return the new count of starts."""
     n, head = columns.counts[QUEUED], 0
     while head < n and find_room(columns.queue[head], now, columns, room):
         slot = columns.queue[head]
-        begin_job(slot, now, False, columns, room)
+        begin(slot, now, False, columns, room)
         columns.started[n_started + head] = slot
         head += 1
     if head > 0:
@@ -63,14 +63,14 @@ def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) ->
     return n_started + head
 
 
-@inner_kernel
+@in_room
 def _free_what_is_due(now: float, columns: Columns, room: Room) -> None:
     """End jobs whose estimated end has come, and that end now, before their end is handled."""
     k = 0
     while k < columns.counts[RUNNING] and columns.floats[EXPECTED, columns.running[k]] <= now:
         slot = columns.running[k]
         if columns.floats[PLANNED, slot] == now:
-            end_job(slot, now, columns, room)
+            end(slot, now, columns, room)
         else:
             k += 1
 
@@ -88,7 +88,7 @@ def _arrive(
 ) -> None:
     """End jobs, and put those that arrive into the queue."""
     for k in range(n_ended):
-        end_job(ended[k], now, columns, room)
+        end(ended[k], now, columns, room)
     if columns.rules[PER_EVENT] and not columns.rules[ENDS_FIRST]:
         _free_what_is_due(now, columns, room)
     enter_queue(now, first, last, arrivals, columns)
@@ -212,7 +212,7 @@ def process_timestamp(
 # On nodes by resources: in steps, between which the user's code may be asked
 
 
-@kernel
+@kernel(many_arrays=True)
 def arrive_at_nodes(
     now: float,
     n_ended: int,
@@ -228,7 +228,7 @@ def arrive_at_nodes(
     _arrive(now, n_ended, borrowed(ended), first, last, borrowed(arrivals), columns, nodes)
 
 
-@kernel
+@kernel(many_arrays=True)
 def start_short(
     now: float, part: IntColumns, ordered: bool, packed: IntColumns, packed_nodes: IntColumns
 ) -> int:
@@ -244,7 +244,7 @@ def start_short(
     return start_short_jobs(borrowed(part), now, columns, nodes)
 
 
-@kernel
+@kernel(many_arrays=True)
 def make_pass(now: float, n_started: int, ordered: bool, packed: IntColumns, packed_nodes: IntColumns) -> int:
     """Start what can start, with one reservation at most; return how many jobs have started.
 
@@ -267,7 +267,7 @@ def make_pass(now: float, n_started: int, ordered: bool, packed: IntColumns, pac
     return _pass(n_started, now, columns, nodes)
 
 
-@kernel
+@kernel(many_arrays=True)
 def make_reserving_pass(
     now: float, n_started: int, ordered: bool, packed: IntColumns, packed_nodes: IntColumns
 ) -> int:

@@ -9,7 +9,10 @@ them, until they are held, kept as a plan, or forgotten.
 
 from __future__ import annotations
 
-from mlsim._jit import by_last_type
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mlsim._jit import by_last_type, inlined, inner_kernel
 from mlsim.batch.allocators import fit, placing
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
@@ -42,6 +45,7 @@ __all__ = [
     "head_fits",
     "hold",
     "hold_part",
+    "in_room",
     "is_alike",
     "is_sound",
     "keep_plan",
@@ -62,6 +66,14 @@ __all__ = [
 ]
 
 Room = Pool | Nodes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def in_room(function: F) -> F:
+    """Compile a function of a room: for a pool into its callers, for nodes, with many arrays, by itself."""
+    return by_last_type({Pool: inlined(function), Nodes: inner_kernel(function)})(function)
+
 
 # Starting jobs, and their ends
 

@@ -23,16 +23,31 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.order.fairshare import change_rate
 from mlsim.batch.order.policies import HALF_LIFE
-from mlsim.batch.room.room import Room, find_room, free_all, free_row, hold, hold_part, take_node
+from mlsim.batch.room.room import Room, find_room, free_all, free_row, hold, hold_part, in_room, take_node
 
-__all__ = ["begin_job", "begin_on_part", "end_job", "release_row", "return_node", "start_if_fits"]
+__all__ = [
+    "begin",
+    "begin_job",
+    "begin_on_part",
+    "end",
+    "end_job",
+    "release_row",
+    "return_node",
+    "start_if_fits",
+]
+
+
+@in_room
+def begin(slot: int, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
+    """Start a job on the units that were found for it."""
+    hold(slot, now, columns, room)
+    _note_start(slot, now, backfilled, columns)
 
 
 @kernel
 def begin_job(slot: int, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
-    """Start a job on the units that were found for it."""
-    hold(slot, now, columns, room)
-    _note_start(slot, now, backfilled, columns)
+    """Do what :func:`begin` does, for Python."""
+    begin(slot, now, backfilled, columns, room)
 
 
 @inner_kernel
@@ -47,7 +62,7 @@ def start_if_fits(slot: int, now: float, backfilled: bool, columns: Columns, roo
     """Start a job if there is room for it now."""
     if not find_room(slot, now, columns, room):
         return False
-    begin_job(slot, now, backfilled, columns, room)
+    begin(slot, now, backfilled, columns, room)
     return True
 
 
@@ -70,8 +85,8 @@ def _change_usage(slot: int, sign: int, now: float, columns: Columns) -> None:
         change_rate(account, sign * processors, now, columns.parameters[HALF_LIFE], columns.shares)
 
 
-@kernel
-def end_job(slot: int, now: float, columns: Columns, room: Room) -> None:
+@in_room
+def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     """End a job: free what it still holds. Nothing happens if that was done before."""
     if not np.isnan(columns.floats[END, slot]):
         return
@@ -83,6 +98,12 @@ def end_job(slot: int, now: float, columns: Columns, room: Room) -> None:
     remove_running(slot, columns.running, columns.counts[RUNNING], columns.ints, columns.floats)
     columns.counts[RUNNING] -= 1
     _change_usage(slot, -1, now, columns)
+
+
+@kernel
+def end_job(slot: int, now: float, columns: Columns, room: Room) -> None:
+    """Do what :func:`end` does, for Python."""
+    end(slot, now, columns, room)
 
 
 @kernel
