@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.settings import (
     ADDRESS,
@@ -207,7 +207,7 @@ def constant_size(rule: Ints) -> int:
     return int(rule[SIZE]) if rule[CONSTANT] != 0 else 0
 
 
-@kernel
+@inner_kernel
 def _prepare_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
     """Prepare FISS or VISS."""
     batches = int(parameters[BATCHES])
@@ -255,7 +255,7 @@ def learn(
         learn_chunk(measured, sums, weights, pe, size, seconds)
 
 
-@kernel
+@inner_kernel
 def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
     """Size a chunk by a technique that has one form, which needs the step alone."""
     code, size = rule[CODE], rule[SIZE]
@@ -272,7 +272,7 @@ def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
     return random_size(i, n, p, rule[KEY])
 
 
-@kernel
+@inner_kernel
 def _weight(rule: Ints, weights: Floats, measured: Floats, sums: Floats, i: int, pe: int) -> float:
     """Weigh a PE, at a step, by what has been learned until then."""
     code = rule[CODE]
@@ -393,7 +393,7 @@ def straightforward_sizes(
         sizes[k] = straightforward_size(rule, reals, guide, weights, i + k, pe)
 
 
-@kernel
+@inner_kernel
 def _factoring_by_step(rule: Ints, reals: Floats, batch: int) -> int:
     """FAC from the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 once nothing would be left."""
     p = rule[PES]
