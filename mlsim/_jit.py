@@ -24,9 +24,9 @@ from typing import Any, TypeVar, cast, overload
 
 import numba
 from llvmlite import ir
-from numba.core import config, event, types
-from numba.core.typing.templates import AbstractTemplate, infer_global
-from numba.extending import intrinsic
+from numba.core import cgutils, config, event, types
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global
+from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 from numba.extending import overload as extend
 
 from mlsim import _interpreted
@@ -42,9 +42,11 @@ __all__ = [
     "inlined",
     "inner_kernel",
     "kernel",
+    "leaf_kernel",
     "load_acquire",
     "pointer",
     "quiet",
+    "shared",
     "store_release",
 ]
 
@@ -240,10 +242,12 @@ def inner_kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a kernel that becomes part of each kernel that calls it, so that the call costs nothing.
+    """Make a function part of the source of each kernel that calls it: it is compiled with them alone."""
+    return kernel(inline="always")(function)
 
-    The state that such kernels share is best one named tuple of borrowed arrays, see :data:`borrowed`.
-    """
+
+def leaf_kernel(function: F) -> F:
+    """Compile a small kernel whose machine code becomes part of each kernel that calls it."""
     return kernel(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
@@ -355,14 +359,7 @@ def c_function(result: Any, *parameters: Any) -> Callable[..., int]:
     return cast(Callable[..., int], _for_kernels(declare, _interpreted.c_function(str(result), names)))
 
 
-def _lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    if isinstance(kind, types.BaseTuple):
-        kinds: list[Any] = list(kind.types)  # type: ignore[attr-defined]
-        values = [builder.extract_value(value, place) for place in range(len(kinds))]
-        items = [_lend(context, builder, item, part) for item, part in zip(kinds, values, strict=True)]
-        return context.make_tuple(builder, kind, items)
-    if not isinstance(kind, types.Array):
-        return value
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     view = context.make_array(kind)(context, builder, value)
     view.meminfo = context.get_constant_null(types.voidptr)
     return view._getvalue()
@@ -371,18 +368,72 @@ def _lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def _borrowed(_typing: Any, array: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _lend(context, builder, signature.args[0], arguments[0])
+        return _without_owner(context, builder, signature.args[0], arguments[0])
 
     return array(array), make
 
 
 borrowed: Callable[[Array], Array] = _for_kernels(_borrowed, _interpreted.borrowed)
-"""Return an array, or all arrays of a tuple, as ones that are not reference-counted.
-
-The caller must go on owning it: what was lent has to be used once more when all is done.
+"""Return an array inside a kernel as one that is not reference-counted; its owner must outlive the call.
 
 Kernels count the references to every array that they hand to each other, with atomic additions. Where
 many small kernels share many arrays, that costs more than their work; borrowed arrays are not counted.
+"""
+
+
+class _Shared(types.Type):
+    """A named tuple that lies in memory, of which kernels are given the address."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+        super().__init__(f"Shared({content})")
+
+
+@register_model(_Shared)
+class _SharedModel(models.OpaqueModel):
+    pass
+
+
+@infer_getattr
+class _SharedFields(AttributeTemplate):
+    key = _Shared
+
+    def generic_resolve(self, shared: Any, name: str) -> Any:  # type: ignore[override]
+        content = shared.content
+        if name not in content.fields:
+            return None
+        field = content.types[content.fields.index(name)]
+        return _Shared(field) if isinstance(field, types.BaseNamedTuple) else field
+
+
+@lower_getattr_generic(_Shared)  # type: ignore[no-untyped-call]
+def _read_field(context: Any, builder: Any, shared: Any, value: Any, name: str) -> Any:
+    content = shared.content
+    place = content.fields.index(name)
+    kind = content.types[place]
+    memory = builder.bitcast(value, context.get_value_type(content).as_pointer())
+    field = builder.gep(memory, [ir.IntType(32)(0), ir.IntType(32)(place)], inbounds=True)
+    if isinstance(kind, types.BaseNamedTuple):
+        return builder.bitcast(field, context.get_value_type(shared))
+    loaded = builder.load(field)
+    return _without_owner(context, builder, kind, loaded) if isinstance(kind, types.Array) else loaded
+
+
+def _shared(_typing: Any, content: Any) -> Any:
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        memory = cgutils.alloca_once_value(builder, arguments[0])  # type: ignore[no-untyped-call]
+        return builder.bitcast(memory, context.get_value_type(signature.return_type))
+
+    return _Shared(content)(content), make
+
+
+shared: Callable[[Array], Array] = _for_kernels(_shared, _interpreted.borrowed)
+"""Put a named tuple inside a kernel where kernels that it calls find it, by one address.
+
+A tuple of many arrays is many arguments, each of several words, and each array's references are counted.
+Fields of what this returns, and of named tuples in it, are read as those of the tuple, and arrays in it
+are borrowed: the caller must go on owning the tuple, and use it once more when all is done.
 """
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined, kernel
+from mlsim._jit import kernel, leaf_kernel
 from mlsim.application.records import Records, dtype_of
 
 __all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play"]
@@ -45,13 +45,13 @@ def play(matches: Records[Match], tree: int, width: int, members: int) -> None:
         matches[tree + node].rank = winner.rank
 
 
-@inlined
+@leaf_kernel
 def due_of(matches: Records[Match], tree: int, width: int, rank: int) -> float:
     """Return when the next event of a PE is due, in s."""
     return matches[tree + width + rank].time
 
 
-@inlined
+@leaf_kernel
 def move(matches: Records[Match], tree: int, width: int, rank: int, time: float) -> None:
     """Set when the next event of a PE is due, in s; infinity: never."""
     # Unsigned, so that compiled code need not ask whether an index counts from the end.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 
 __all__ = ["Perturbation", "elapsed_time", "none", "work_done"]
 
@@ -44,7 +44,7 @@ def none(p: int) -> Perturbation:
     return Perturbation(np.zeros(p, np.int64), np.zeros(2, np.int64), np.empty(0), np.empty(0))
 
 
-@kernel
+@inner_kernel
 def _entries_begun(slow_time: Floats, first: int, end: int, time: float) -> int:
     """Return the first entry of ``first`` to ``end`` that begins after ``time``; ``end`` if there is none."""
     while first < end:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import borrowed, kernel
+from mlsim._jit import kernel, shared
 from mlsim.application.models.levels import ask_first
 from mlsim.application.models.master import BAD_SIZE, attend, end_master
 from mlsim.application.models.state import Inputs, close_state, open_state
@@ -26,9 +26,9 @@ def run(inputs: Inputs) -> int:
         How many chunks have rows; −1 if a technique of the user gave a size below 1.
     """
     owned = open_state(inputs)
-    s = borrowed(owned)
-    ask_first(s, 0)
-    if attend(s, 0, np.inf) == BAD_SIZE:
+    s = shared(owned)
+    ask_first(s, s.queues[0])
+    if attend(s, s.queues[0], np.inf) == BAD_SIZE:
         return -1
     end_master(s, s.queues[0], False)
-    return close_state(owned, inputs.stats)
+    return close_state(owned.pes, owned.written, inputs.until, inputs.stats)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import borrowed, inlined, kernel
+from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
 from mlsim.application.models.execution import FAR, execute, message, next_request, notify, report
 from mlsim.application.models.levels import ask_first
@@ -30,9 +30,9 @@ def run(inputs: Inputs) -> int:
         How many chunks have rows; −1 if a technique of the user gave a size below 1.
     """
     owned = open_state(inputs)
-    s = borrowed(owned)
+    s = shared(owned)
     window = s.queues[0]
-    ask_first(s, 0)
+    ask_first(s, window)
     while True:
         pe = enter(s, window)
         if pe == NOBODY:
@@ -45,14 +45,14 @@ def run(inputs: Inputs) -> int:
             if following == _BAD_SIZE:
                 return -1
         move(s.matches, window.tree, window.width, pe, following)
-    return close_state(owned, inputs.stats)
+    return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @inlined
 def _serve(s: State, pe: int, arrival: float) -> float:
     """Serve an atomic of a PE; return when its next one arrives, in s."""
     window, me, seat = s.queues[0], s.pes[pe], s.seats[pe]
-    report(s, window, 0, me, pe)
+    report(s, window, me, pe)
     size = claim(s, window, s.outer, seat, pe, arrival, me.thinking)
     if size == BAD:
         return _BAD_SIZE

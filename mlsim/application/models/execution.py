@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.application.absence import next_asking
 from mlsim.application.models.state import PE, Queue, State
-from mlsim.application.models.technique import learn_chunk
 from mlsim.application.perturbation import elapsed_time
+from mlsim.application.techniques.at_work import learn_chunk
 
-__all__ = ["FAR", "NEAR", "execute", "keep_row", "message", "next_request", "notify", "report"]
+__all__ = ["FAR", "NEAR", "execute", "keep_row", "message", "next_request", "notify", "report", "slowed"]
 
 NEAR, FAR = False, True
 
 
-@inlined
+@leaf_kernel
 def message(me: PE, far: bool) -> float:
     """Return how long a message takes, in s: between a PE and its node's first one, or PE 0 (``FAR``)."""
     return float(me.latency if far else me.near)
 
 
-@inlined
+@leaf_kernel
+def slowed(s: State, seconds: float, start: float, pe: int) -> float:
+    """Return how long a PE needs from ``start`` for what takes ``seconds`` at its own speed."""
+    slow = s.perturbation
+    if len(slow.slow_time) == 0:
+        return seconds
+    return elapsed_time(
+        seconds, start, pe, slow.slow_of_pe, slow.slow_index, slow.slow_time, slow.slow_factor
+    )
+
+
+@leaf_kernel
 def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
     """Execute a chunk; return when it ends, infinity if the loop is ended before."""
-    seconds = (s.prefix[first + size] - s.prefix[first]) / me.speed
-    if len(s.perturbation.slow_time) > 0:
-        work = seconds
-        slow = s.perturbation
-        seconds = elapsed_time(
-            work, start, pe, slow.slow_of_pe, slow.slow_index, slow.slow_time, slow.slow_factor
-        )
-        me.pace = me.speed * (work / seconds) if work > 0.0 else me.speed
+    work = (s.prefix[first + size] - s.prefix[first]) / me.speed
+    seconds = slowed(s, work, start, pe)
+    me.pace = me.speed if seconds == work else me.speed * (work / seconds)
     end = start + seconds
     following: float = end
     if end >= s.until:
@@ -48,7 +54,7 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
     return following
 
 
-@inlined
+@leaf_kernel
 def keep_row(
     s: State, pe: int, step: int, first: int, size: int, requested: float, start: float, end: float
 ) -> None:
@@ -63,7 +69,7 @@ def keep_row(
         s.written[0] += 1
 
 
-@inlined
+@leaf_kernel
 def next_request(s: State, me: PE, pe: int, end: float) -> float:
     """Return when a PE whose chunk has ended asks again, in s; infinity: never."""
     if len(s.absence.begin) == 0:
@@ -76,42 +82,33 @@ def next_request(s: State, me: PE, pe: int, end: float) -> float:
     return asked
 
 
-@inlined
+@leaf_kernel
 def notify(s: State, me: PE, at: float) -> None:
     """Let a PE learn that no work is left."""
     me.told = min(at, s.until)
     me.overhead += me.told - me.since
 
 
-@inlined
-def report(s: State, q: Queue, number: int, me: PE, who: int) -> None:
-    """Learn from the last chunk of a PE that comes to a queue: for its technique, and the loop's."""
-    if me.unreported == 0:
-        return
+@leaf_kernel
+def report(s: State, q: Queue, me: PE, who: int) -> None:
+    """Learn from the last chunk of a PE that comes to a queue, for its technique, and the loop's."""
+    if s.learns and me.unreported != 0:
+        _learn(s, q, me, who)
+
+
+@inner_kernel
+def _learn(s: State, q: Queue, me: PE, who: int) -> None:
     me.unreported = 0
     outer, inner = s.outer, s.inner
-    if number == 0:
-        if outer.learns:
-            seconds = me.took if outer.whole else me.spent
-            learn_chunk(
-                outer, outer.measured[0], outer.sums[0], outer.weights, who, me, s.prefix, 1.0, seconds
-            )
-        return
-    v = number - 1
-    if inner.learns:
-        seconds = me.spent + (me.waited if inner.whole else 0.0)
-        weights = inner.weights[q.weights : q.weights + q.members - q.masters]
-        learn_chunk(inner, inner.measured[v], inner.sums[v], weights, who, me, s.prefix, 1.0, seconds)
-    if outer.learns:
+    measured, sums, share = outer.measured[0], outer.sums[0], 1.0
+    seconds = me.took if outer.whole else me.spent
+    if q.number > 0:
+        workers, v = q.members - q.masters, q.number - 1
+        if inner.learns:
+            seconds = me.spent + (me.waited if inner.whole else 0.0)
+            weights = inner.weights[q.weights : q.weights + workers]
+            learn_chunk(inner, inner.measured[v], inner.sums[v], weights, who, me, s.prefix, 1.0, seconds)
+        measured, sums, share, who = outer.own_measured[0], outer.own_sums[0], float(workers), v
         seconds = me.spent + (me.waited if outer.whole else 0.0)
-        learn_chunk(
-            outer,
-            outer.own_measured[0],
-            outer.own_sums[0],
-            outer.weights,
-            v,
-            me,
-            s.prefix,
-            float(q.members - q.masters),
-            seconds,
-        )
+    if outer.learns:
+        learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, share, seconds)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import borrowed, inlined, kernel
+from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
 from mlsim.application.models.execution import FAR, NEAR, execute, message, next_request, notify, report
-from mlsim.application.models.levels import ask_first, ask_nodes, publish_node, refill, take
-from mlsim.application.models.state import Inputs, State, close_state, open_state
-from mlsim.application.models.window import BAD, CALCULATES, NOBODY, claim, enter
+from mlsim.application.models.levels import ask_first, ask_nodes, refill, take
+from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
+from mlsim.application.models.window import BAD, NOBODY, answer_node, enter
 
 __all__ = ["run"]
 
@@ -38,50 +38,43 @@ def run(inputs: Inputs) -> int:
         inside one.
     """
     owned = open_state(inputs)
-    s = borrowed(owned)
+    s = shared(owned)
     window = s.queues[0]
     for v in range(window.members):
-        ask_first(s, 1 + v)
         q = s.queues[1 + v]
+        ask_first(s, q)
         q.free, q.holder = s.costs.atomic, q.first_pe
     ask_nodes(s, s.costs.atomic)
     while True:
-        v = enter(s, window)
-        if v == NOBODY:
+        v = answer_node(s)
+        if v < 0:
+            if v == BAD:
+                return -2
             break
         q = s.queues[1 + v]
         me = s.pes[q.holder]
-        publish_node(s, v)
-        arrival = due_of(s.matches, window.tree, window.width, v)
-        size = claim(s, window, s.outer, s.seats[v], v, arrival, me.thinking)
-        if size == BAD:
-            return -2
-        if size == CALCULATES:
-            arrival = window.free + me.thinking
+        answer = window.free + message(me, FAR)
+        if q.got > 0:
+            refill(s, q, s.seats[v].taken, window.first, q.got)
         else:
-            answer = window.free + message(me, FAR)
-            if size > 0:
-                refill(s, v, s.seats[v].taken, window.first, size)
-            else:
-                q.exhausted = 1
-                notify(s, me, answer)
-                q.free = answer + message(me, NEAR) + s.costs.atomic
-                move(s.matches, q.tree, q.width, q.holder - q.first_pe, np.inf)
-                q.holder = _NO_PE
-            arrival = _follow(s, v, answer)
-            if arrival == _BAD_SIZE:
-                return -1
+            q.exhausted = 1
+            notify(s, me, answer)
+            q.free = answer + message(me, NEAR) + s.costs.atomic
+            move(s.matches, q.tree, q.width, q.holder - q.first_pe, np.inf)
+            q.holder = _NO_PE
+        arrival = _follow(s, q, answer)
+        if arrival == _BAD_SIZE:
+            return -1
         move(s.matches, window.tree, window.width, v, arrival)
-    return close_state(owned, inputs.stats)
+    return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @inlined
-def _follow(s: State, v: int, ready: float) -> float:
+def _follow(s: State, q: Queue, ready: float) -> float:
     """Follow a node's PEs until its queue is to be refilled; return when its PE reaches the window, in s.
 
     The PE that holds the lock already, if there is one, can write to the queue when it is ``ready``.
     """
-    q = s.queues[1 + v]
     while True:
         pe = q.holder
         if pe == _NO_PE:
@@ -91,7 +84,7 @@ def _follow(s: State, v: int, ready: float) -> float:
             pe = q.first_pe + rank
             me = s.pes[pe]
             q.free = max(due_of(s.matches, q.tree, q.width, rank), q.free) + s.costs.atomic
-            report(s, q, 1 + v, me, rank)
+            report(s, q, me, rank)
             ready = q.free + message(me, NEAR)
             if q.position == q.end:
                 if q.exhausted != 0:
@@ -102,7 +95,7 @@ def _follow(s: State, v: int, ready: float) -> float:
                 return ready + message(me, FAR)
         q.holder = _NO_PE
         me, step = s.pes[pe], q.step
-        size = take(s, v, pe)
+        size = take(s, q, pe)
         if size < 0:
             return _BAD_SIZE
         q.free = ready + me.calculation + message(me, NEAR) + s.costs.atomic + s.costs.assignment

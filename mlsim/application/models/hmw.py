@@ -14,20 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import borrowed, inlined, kernel
+from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_lowest_rank, move
+from mlsim.application.models import master
 from mlsim.application.models.execution import FAR, message
 from mlsim.application.models.levels import ask_first, ask_nodes, publish_node, refill
-from mlsim.application.models.master import (
-    ATTENTION,
-    BAD_SIZE,
-    DONE,
-    REFILL,
-    assign,
-    attend,
-    end_master,
-    spend_serving,
-)
 from mlsim.application.models.state import Inputs, State, close_state, open_state
 
 __all__ = ["run"]
@@ -44,18 +35,18 @@ def run(inputs: Inputs) -> int:
         inside one.
     """
     owned = open_state(inputs)
-    s = borrowed(owned)
+    s = shared(owned)
     loop = s.queues[0]
     for v in range(loop.members):
-        ask_first(s, 1 + v)
+        ask_first(s, s.queues[1 + v])
     ask_nodes(s, np.inf)
     error = _follow_masters(s)
     if error < 0:
         return error
     for v in range(loop.members):
         # ``exhausted``, of the loop's queue: how many nodes the global master has told.
-        end_master(s, s.queues[1 + v], v == 0 and loop.exhausted < loop.members)
-    return close_state(owned, inputs.stats)
+        master.end_master(s, s.queues[1 + v], v == 0 and loop.exhausted < loop.members)
+    return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @inlined
@@ -68,22 +59,22 @@ def _follow_masters(s: State) -> int:
     attention = np.inf  # when the reply reaches a local master
     while True:
         m = s.queues[1 + v]
-        doing = attend(s, 1 + v, s.matches[loop.tree + 1].time if v == 0 else attention)
-        if doing == BAD_SIZE:
+        doing = master.attend(s, m, s.matches[loop.tree + 1].time if v == 0 else attention)
+        if doing == master.BAD_SIZE:
             return -1
-        if doing == DONE and (v == 0 or closing > 0):
+        if doing == master.DONE and (v == 0 or closing > 0):
             # PE 0 acts no more; where the loop was ended, other masters may be amid a chunk.
             closing += 1
             if closing >= loop.members:
                 return 0
             v, attention = closing, np.inf
             continue
-        if doing == REFILL:
+        if doing == master.REFILL:
             m.awaiting = 1
             move(s.matches, loop.tree, loop.width, v, m.clock + message(s.pes[m.first_pe], FAR))
             if v == 0:
                 continue
-        if doing != ATTENTION:
+        if doing != master.ATTENTION:
             if begun < loop.members:
                 begun += 1
             v = begun if begun < loop.members else 0
@@ -111,14 +102,14 @@ def _serve_node(s: State) -> int:
         asker = due_lowest_rank(s.matches, loop.tree, loop.width, m.clock)
     move(s.matches, loop.tree, loop.width, asker, np.inf)
     publish_node(s, asker)
-    got = assign(s, loop, asker, asker)
+    got = master.assign(s, loop, asker, asker)
     if got < 0:
         return -1
     if got > 0:
-        spend_serving(s, m)
+        master.spend_serving(s, m)
     else:
         loop.exhausted += 1
-    s.queues[1 + asker].reply_first, s.queues[1 + asker].reply_size = loop.first, got
+    s.queues[1 + asker].reply_first, s.queues[1 + asker].got = loop.first, got
     return asker
 
 
@@ -127,7 +118,7 @@ def _take_reply(s: State, v: int) -> None:
     """Let a local master put what the global master sent into its queue."""
     m = s.queues[1 + v]
     m.awaiting = 0
-    if m.reply_size == 0:
+    if m.got == 0:
         m.exhausted = 1
     else:
-        refill(s, v, s.seats[v].taken, m.reply_first, m.reply_size)
+        refill(s, m, s.seats[v].taken, m.reply_first, m.got)

@@ -8,25 +8,20 @@ from numpy.typing import NDArray
 from mlsim._jit import inlined, kernel
 from mlsim.application.absence import next_asking
 from mlsim.application.event_queue import move, play
-from mlsim.application.models.state import State
-from mlsim.application.models.technique import note_bad_size, size_from_rest
-from mlsim.application.techniques.adaptive import RATE, RISK, put
+from mlsim.application.models.state import Queue, State
+from mlsim.application.techniques.at_work import note_bad_size, publish, refill_rule, size_from_rest
 from mlsim.application.techniques.fixed import static_size
-from mlsim.application.techniques.random import random_key
-from mlsim.application.techniques.rules import KEY, SS, STATIC, constant_size, reset_rule
+from mlsim.application.techniques.rules import SS, STATIC, constant_size
 
-__all__ = ["ask_first", "ask_nodes", "publish", "publish_node", "refill", "refill_rule", "take"]
+__all__ = ["ask_first", "ask_nodes", "publish_node", "refill", "take"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_NUMBERS = 32
-
 
 @kernel
-def ask_first(s: State, number: int) -> None:
+def ask_first(s: State, q: Queue) -> None:
     """Enter the first requests of the PEs that come to a queue; of one level: but those that are away."""
-    q = s.queues[number]
     for rank in range(q.members):
         pe = q.first_pe + rank
         me = s.pes[pe]
@@ -60,46 +55,10 @@ def publish_node(s: State, v: int) -> None:
         publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
 
 
-@kernel
-def publish(
-    own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
-) -> None:
-    """Make known to all what a node has measured (``own``) until now."""
-    leaf = sums.shape[1] // 2 + node
-    if own_sums[RATE, leaf] > 0.0:
-        if sums[RATE, leaf] == 0.0:
-            sums[0, 0] += 1.0
-            sums[1, 0] += weights[node]
-        put(sums, RATE, node, own_sums[RATE, leaf])
-        put(sums, RISK, node, own_sums[RISK, leaf])
-    for row in range(len(measured)):
-        measured[row, node] = own[row, node]
-
-
-@kernel
-def refill_rule(
-    rule: Ints,
-    reals: Floats,
-    code: int,
-    n: int,
-    p: int,
-    min_chunk: int,
-    parameters: Floats,
-    node: int,
-    number: int,
-) -> None:
-    """Prepare the inside technique for a chunk of n iterations that a node got as its ``number``-th.
-
-    RND gets random numbers of its own for each chunk.
-    """
-    reset_rule(rule, reals, code, n, p, min_chunk, parameters)
-    rule[KEY] = random_key(rule[KEY], (node << _NUMBERS) + number)
-
-
 @inlined
-def refill(s: State, v: int, number: int, first: int, got: int) -> None:
+def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
     """Put a chunk, the ``number``-th of a node, into its queue."""
-    q, t = s.queues[1 + v], s.inner
+    t, v = s.inner, q.number - 1
     workers = q.members - q.masters
     q.position, q.end, q.step = first, first + got, 0
     if t.code == STATIC:
@@ -110,14 +69,14 @@ def refill(s: State, v: int, number: int, first: int, got: int) -> None:
 
 
 @inlined
-def take(s: State, v: int, pe: int) -> int:
+def take(s: State, q: Queue, pe: int) -> int:
     """Take a chunk for a PE from its node's queue, which is not empty; below 0: a technique is wrong."""
-    q, t = s.queues[1 + v], s.inner
+    t = s.inner
     q.first = q.position
     size = min(q.constant, q.end - q.first)
     if size == 0:
         weights = t.weights[q.weights : q.weights + q.members - q.masters]
-        size = size_from_rest(t, v, weights, q.step, q.end - q.first, pe - q.first_pe - q.masters)
+        size = size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, pe - q.first_pe - q.masters)
         if size < 1:
             note_bad_size(t, q.step, pe, size)
             return -1

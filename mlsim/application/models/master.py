@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined
+from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_lowest_rank, move
-from mlsim.application.models.execution import NEAR, execute, keep_row, message, next_request, notify, report
+from mlsim.application.models.execution import (
+    NEAR,
+    execute,
+    keep_row,
+    message,
+    next_request,
+    notify,
+    report,
+    slowed,
+)
 from mlsim.application.models.levels import take
 from mlsim.application.models.state import PE, Queue, State
-from mlsim.application.models.technique import note_bad_size, size_from_rest
-from mlsim.application.perturbation import elapsed_time
+from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
 from mlsim.application.techniques.rules import STATIC
 
 __all__ = ["ATTENTION", "BAD_SIZE", "DONE", "REFILL", "assign", "attend", "end_master", "spend_serving"]
@@ -25,10 +33,9 @@ __all__ = ["ATTENTION", "BAD_SIZE", "DONE", "REFILL", "assign", "attend", "end_m
 GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE = 0, 1, 2, 3, 4
 
 
-@inlined
-def attend(s: State, number: int, attention: float) -> int:
+@inner_kernel
+def attend(s: State, m: Queue, attention: float) -> int:
     """Follow a master until it needs another: its queue is empty, or a reply comes at ``attention`` (s)."""
-    m = s.queues[number]
     while True:
         due = np.inf if m.awaiting != 0 else s.matches[m.tree + 1].time
         if m.clock >= s.until:
@@ -36,7 +43,7 @@ def attend(s: State, number: int, attention: float) -> int:
         if attention <= m.clock and (due > m.clock or (not s.costs.lowest_rank and due > attention)):
             return ATTENTION
         if due <= m.clock:
-            doing = _serve(s, m, number)
+            doing = _serve(s, m)
             if doing != GOES_ON:
                 return doing
         elif m.own_position < m.own_end:
@@ -48,20 +55,20 @@ def attend(s: State, number: int, attention: float) -> int:
 
 
 @inlined
-def _serve(s: State, m: Queue, number: int) -> int:
+def _serve(s: State, m: Queue) -> int:
     """Answer the request that is first in the order of service."""
     rank = s.matches[m.tree + 1].rank
     if s.costs.lowest_rank:
         rank = due_lowest_rank(s.matches, m.tree, m.width, m.clock)
     pe = m.first_pe + rank
     me = s.pes[pe]
-    report(s, m, number, me, rank - m.masters)
+    report(s, m, me, rank - m.masters)
     step, size = m.step, 0
-    if number == 0:
+    if m.number == 0:
         size = assign(s, m, rank, pe)
         step = rank - m.masters if s.outer.code == STATIC else step
     elif m.position < m.end:
-        size = take(s, number - 1, pe)
+        size = take(s, m, pe)
     elif m.exhausted == 0:
         return REFILL
     if size < 0:
@@ -104,7 +111,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
     return size
 
 
-@inlined
+@leaf_kernel
 def spend_serving(s: State, m: Queue) -> None:
     """Let a master calculate and assign a chunk; overhead amid a chunk of its own, or as its only work."""
     me = s.pes[m.first_pe]
@@ -114,7 +121,7 @@ def spend_serving(s: State, m: Queue) -> None:
     m.clock = done
 
 
-@inlined
+@leaf_kernel
 def _execute_own(s: State, m: Queue, request: float) -> None:
     """Execute a master's chunk up to the first break at which a request waits, or to its end."""
     me = s.pes[m.first_pe]
@@ -125,22 +132,11 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         me.last_start = m.clock
         me.overhead += m.clock - me.since
     request = min(request, s.until)
-    slow = s.perturbation
     reached, time = m.own_position, 0.0
     while True:
         reached = min(reached + s.costs.break_after, m.own_end)
         seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
-        if len(slow.slow_time) > 0:
-            seconds = elapsed_time(
-                seconds,
-                m.clock,
-                m.first_pe,
-                slow.slow_of_pe,
-                slow.slow_index,
-                slow.slow_time,
-                slow.slow_factor,
-            )
-        time = m.clock + seconds
+        time = m.clock + slowed(s, seconds, m.clock, m.first_pe)
         if reached == m.own_end or time >= request:
             break
     m.own_position = reached
@@ -150,7 +146,7 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         _finish_own(s, m, me)
 
 
-@inlined
+@leaf_kernel
 def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk, after which it asks at once."""
     keep_row(s, m.first_pe, m.own_step, me.last_first, me.last_size, me.asked, m.own_start, m.clock)
@@ -168,7 +164,7 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
     move(s.matches, m.tree, m.width, 0, m.clock)
 
 
-@inlined
+@leaf_kernel
 def end_master(s: State, m: Queue, ended: bool) -> None:
     """Close what a master did; ``ended``: the loop was, before it had told all others."""
     me = s.pes[m.first_pe]

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import borrowed, inlined, kernel
+from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.execution import FAR, execute, message, notify, report
-from mlsim.application.models.levels import ask_nodes, publish_node
+from mlsim.application.models.levels import ask_nodes
 from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
-from mlsim.application.models.window import BAD, CALCULATES, NOBODY, claim, enter
+from mlsim.application.models.window import BAD, answer_node
 from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.guided import guided_recursive_size
 from mlsim.application.techniques.rules import GSS, STATIC
@@ -39,7 +39,7 @@ def run(inputs: Inputs) -> int:
         How many chunks have rows; −2 if a technique of the user gave a size below 1.
     """
     owned = open_state(inputs)
-    s = borrowed(owned)
+    s = shared(owned)
     window = s.queues[0]
     for v in range(window.members):
         q = s.queues[1 + v]
@@ -47,28 +47,21 @@ def run(inputs: Inputs) -> int:
         play(s.matches, q.tree, q.width, q.members)
     ask_nodes(s, 0.0)
     while True:
-        v = enter(s, window)
-        if v == NOBODY:
+        v = answer_node(s)
+        if v < 0:
+            if v == BAD:
+                return -2
             break
         q = s.queues[1 + v]
-        me = s.pes[q.holder]
-        publish_node(s, v)
-        arrival = due_of(s.matches, window.tree, window.width, v)
-        size = claim(s, window, s.outer, s.seats[v], v, arrival, me.thinking)
-        if size == BAD:
-            return -2
         following = np.inf
-        if size == CALCULATES:
-            following = window.free + me.thinking
-        else:
-            answer = window.free + message(me, FAR)
-            if answer < s.until:
-                following = _share(s, v, window.first, size, answer)
+        answer = window.free + message(s.pes[q.holder], FAR)
+        if answer < s.until:
+            following = _share(s, v, window.first, q.got, answer)
         move(s.matches, window.tree, window.width, v, following)
-    return close_state(owned, inputs.stats)
+    return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
-@inlined
+@inner_kernel
 def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
     """Execute a chunk with a node's threads; return when one reaches the loop's window next, in s."""
     q, static, nowait = s.queues[1 + v], s.inner.code == STATIC, s.costs.nowait
@@ -99,7 +92,7 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
     return q.clock + message(s.pes[q.first_pe], FAR)
 
 
-@inlined
+@leaf_kernel
 def _execute_parts(s: State, v: int, answer: float) -> None:
     """Let every thread execute the part of a chunk that is its own."""
     q = s.queues[1 + v]
@@ -109,13 +102,13 @@ def _execute_parts(s: State, v: int, answer: float) -> None:
         if due == np.inf:
             continue
         me = s.pes[q.first_pe + rank]
-        report(s, q, 1 + v, me, rank)
+        report(s, q, me, rank)
         first = min(q.position + rank * part, q.end)
         size = min(part, q.end - first)
         _execute_part(s, q, me, rank, rank, first, size, due + me.calculation)
 
 
-@inlined
+@leaf_kernel
 def _count_down(s: State, v: int, got: int, answer: float) -> float:
     """Let threads take iterations from the counter; return when one asks for more, if it need not wait."""
     q, guided = s.queues[1 + v], s.inner.code == GSS
@@ -133,7 +126,7 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
         if due == np.inf:
             return np.inf
         me = s.pes[q.first_pe + rank]
-        report(s, q, 1 + v, me, rank)
+        report(s, q, me, rank)
         first, size = q.position, 0
         q.free = max(due, q.free) + s.costs.atomic
         if first < q.end:
@@ -153,7 +146,7 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
         _execute_part(s, q, me, rank, q.step, first, size, q.free)
 
 
-@inlined
+@leaf_kernel
 def _execute_part(
     s: State, q: Queue, me: PE, rank: int, step: int, first: int, size: int, start: float
 ) -> None:
@@ -172,7 +165,7 @@ def _execute_part(
     move(s.matches, q.tree, q.width, rank, following)
 
 
-@inlined
+@leaf_kernel
 def _meet(s: State, v: int) -> None:
     """Let the threads wait for the last one at the barrier."""
     q = s.queues[1 + v]
@@ -182,4 +175,4 @@ def _meet(s: State, v: int) -> None:
             me.overhead += me.barrier - me.since
             me.since = min(q.clock, s.until)
             me.idle += me.since - me.barrier
-        report(s, q, 1 + v, me, rank)
+        report(s, q, me, rank)

@@ -15,11 +15,11 @@ from mlsim._jit import kernel
 from mlsim.application.absence import Absence
 from mlsim.application.event_queue import MATCH, Match
 from mlsim.application.models.lock import lock_key
-from mlsim.application.models.technique import Technique, open_technique
 from mlsim.application.perturbation import Perturbation
 from mlsim.application.records import Records, dtype_of
 from mlsim.application.settings import RuleSettings
-from mlsim.application.techniques.rules import SS, constant_size, reset_rule
+from mlsim.application.techniques.at_work import Technique, open_technique
+from mlsim.application.techniques.rules import SS, constant_size
 
 __all__ = ["COUNTS", "TIMES", "Costs", "Inputs", "PEStats", "Rows", "State", "close_state", "open_state"]
 
@@ -160,17 +160,19 @@ class Seat:
 class Queue:
     """A queue of iterations, who comes to it, its lock, and the master that serves it; times in s.
 
-    ``position``, ``end``, ``step``: what is left, and the next scheduling step. ``constant``: the chunk
-    size if all are equal, else 0. ``first``: of the last chunk. ``tree``, ``width``, ``seats``: where its
-    events and seats begin. ``first_pe``, ``members``: who comes. ``masters``: of them, who do not execute;
-    the others' ``weights`` begin there. ``exhausted``: nothing comes any more. ``holder``: PE that refills.
+    ``number``: 0: the loop's; else node ``number - 1``. ``position``, ``end``, ``step``: what is left,
+    and the next scheduling step. ``constant``: the size of chunks if all are equal. ``first``: of the last
+    chunk. ``tree``, ``width``, ``seats``: where its events and seats begin. ``first_pe``, ``members``: who
+    comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
+    nothing comes any more. ``holder``: PE that refills.
 
     ``free``: when its lock is. ``waiting``, ``draws``, ``invited``, ``key``: of a polled lock.
 
     ``clock``: the master's. ``own_...``: what is left of its own chunk. ``awaiting``: it has asked for a
-    chunk of the node, of which ``reply_...`` is the answer.
+    chunk of the node, of which ``got`` and ``reply_first`` are the answer.
     """
 
+    number: int
     position: int
     end: int
     step: int
@@ -199,7 +201,7 @@ class Queue:
     own_seconds: float
     awaiting: int
     reply_first: int
-    reply_size: int
+    got: int
 
 
 PE_RECORD, SEAT, QUEUE = dtype_of(PE), dtype_of(Seat), dtype_of(Queue)
@@ -221,6 +223,7 @@ class State(NamedTuple):
     until: float
     rows: Rows
     written: Ints
+    learns: bool
 
 
 @kernel
@@ -230,25 +233,17 @@ def open_state(inputs: Inputs) -> State:
     queues, costs = np.zeros(1 + v_count, QUEUE), inputs.costs
     _lay_out(queues, inputs.first, p, costs)
     loop, last = queues[0], queues[v_count]
-    outer = open_technique(inputs.outer, 1, loop.members - loop.masters, v_count > 0)
+    # Of no constant type: numba would compile what is called with one once more.
+    outer = open_technique(inputs.outer, n, 1 + 0 * n, loop.members - loop.masters, v_count > 0)
     inner = outer
     if v_count > 0:
         most = 1
         for v in range(v_count):
             most = max(most, queues[1 + v].members)
-        inner = open_technique(inputs.inner, v_count, most, False)
+        inner = open_technique(inputs.inner, n, v_count, most, v_count < 0)
         for v in range(v_count):
             queues[1 + v].constant = inputs.inner.min_chunk if inner.code == SS else 0
     loop.end = n
-    reset_rule(
-        outer.rules[0],
-        outer.reals[0],
-        outer.code,
-        n,
-        loop.members - loop.masters,
-        outer.min_chunk,
-        outer.parameters,
-    )
     loop.constant = constant_size(outer.rules[0])
     matches = np.zeros(last.tree + 2 * last.width, MATCH)
     pes = np.zeros(p, PE_RECORD)
@@ -267,6 +262,7 @@ def open_state(inputs: Inputs) -> State:
         inputs.until,
         inputs.rows,
         np.zeros(1, np.int64),
+        outer.learns or inner.learns,
     )
 
 
@@ -277,6 +273,7 @@ def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
     tree, seats = 0, 0
     for number in range(1 + v_count):
         q = queues[number]
+        q.number = number
         q.members = p if v_count == 0 else v_count
         if number > 0:
             q.first_pe, q.members = first[number - 1], first[number] - first[number - 1]
@@ -309,13 +306,13 @@ def _introduce(pes: Records[PE], inputs: Inputs) -> None:
 
 
 @kernel
-def close_state(s: State, stats: PEStats) -> int:
+def close_state(pes: Records[PE], written: Ints, until: float, stats: PEStats) -> int:
     """Tell all PEs that were not told before that the loop is ended; return how many rows there are."""
-    for pe in range(len(s.pes)):
-        me = s.pes[pe]
+    for pe in range(len(pes)):
+        me = pes[pe]
         if me.told < 0.0:
-            me.told = s.until
-            me.overhead += s.until - me.since
+            me.told = until
+            me.overhead += until - me.since
         stats.times[0, pe], stats.times[1, pe], stats.times[2, pe] = me.finish, me.told, me.busy
         stats.times[3, pe], stats.times[4, pe], stats.times[5, pe] = me.overhead, me.idle, me.last_start
         stats.counts[0, pe], stats.counts[1, pe], stats.counts[2, pe] = (
@@ -323,4 +320,4 @@ def close_state(s: State, stats: PEStats) -> int:
             me.last_first,
             me.last_size,
         )
-    return int(s.written[0])
+    return int(written[0])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, inlined, kernel
+from mlsim._jit import borrowed, kernel, leaf_kernel, shared
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.execution import execute, notify
 from mlsim.application.models.levels import refill, take
@@ -60,7 +60,7 @@ def run(inputs: Inputs) -> int:
     """
     owned = open_state(_one_queue_each(inputs))
     owned_thieves = np.zeros(len(inputs.speed), THIEF)
-    s, thieves, bounds = borrowed(owned), borrowed(owned_thieves), borrowed(inputs.first)
+    s, thieves, bounds = shared(owned), borrowed(owned_thieves), borrowed(inputs.first)
     events = s.queues[0]
     _hand_out(s, thieves, bounds)
     while True:
@@ -76,7 +76,7 @@ def run(inputs: Inputs) -> int:
                 return -1
         move(s.matches, events.tree, events.width, pe, following)
     owned_thieves[0].doing = ASKS  # what was lent must outlive its use
-    return close_state(owned, inputs.stats)
+    return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
 @kernel
@@ -115,15 +115,15 @@ def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
     play(s.matches, events.tree, events.width, p)
 
 
-@inlined
+@leaf_kernel
 def _own(s: State, pe: int, first: int, size: int) -> None:
     """Make iterations the part of a PE, for which the technique begins anew."""
     s.seats[pe].taken += 1
     if size > 0:
-        refill(s, pe, s.seats[pe].taken, first, size)
+        refill(s, s.queues[1 + pe], s.seats[pe].taken, first, size)
 
 
-@inlined
+@leaf_kernel
 def _act(s: State, thieves: Records[Thief], bounds: Ints, pe: int, now: float) -> float:
     """Process the next event of a PE; return when the one after it is due, in s."""
     me, thief, q = s.pes[pe], thieves[pe], s.queues[1 + pe]
@@ -161,13 +161,13 @@ def _act(s: State, thieves: Records[Thief], bounds: Ints, pe: int, now: float) -
     return now
 
 
-@inlined
+@leaf_kernel
 def _taking(s: State, me: PE) -> float:
     """Return how long a PE's access to its own part takes, in s."""
     return s.costs.atomic + me.calculation + s.costs.assignment
 
 
-@inlined
+@leaf_kernel
 def _wait(q: Queue, now: float, seconds: float) -> float:
     """Enter an access to a part; return when it is served."""
     begin = max(now, q.free)
@@ -175,12 +175,12 @@ def _wait(q: Queue, now: float, seconds: float) -> float:
     return begin
 
 
-@inlined
+@leaf_kernel
 def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
     """Take the next chunk of a PE's own part and execute it; return when it asks again."""
     q = s.queues[1 + pe]
     step = q.step
-    size = take(s, pe, pe)
+    size = take(s, q, pe)
     if size < 0:
         return _BAD_SIZE
     if start >= s.until:
@@ -189,7 +189,7 @@ def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
     return execute(s, me, pe, step, q.first, size, start)
 
 
-@inlined
+@leaf_kernel
 def _depart(s: State, thief: Thief, bounds: Ints, me: PE, now: float) -> float:
     """Send a thief to the next node; return when it arrives, infinity if it has asked all of them."""
     nodes = len(bounds) - 1
@@ -208,7 +208,7 @@ def _depart(s: State, thief: Thief, bounds: Ints, me: PE, now: float) -> float:
     return now + thief.distance
 
 
-@inlined
+@leaf_kernel
 def _richest(s: State, begin: int, end: int, thief: int) -> int:
     """Find who of a node's PEs has most left, but the thief; of equals the one with the lowest rank."""
     found = begin if begin != thief else begin + 1

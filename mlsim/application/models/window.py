@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined
-from mlsim.application.event_queue import move
+from mlsim._jit import inlined, inner_kernel, leaf_kernel
+from mlsim.application.event_queue import due_of, move
+from mlsim.application.models.levels import publish_node
 from mlsim.application.models.lock import next_attempt
 from mlsim.application.models.state import Queue, Seat, State
-from mlsim.application.models.technique import Technique, note_bad_size, size_from_rest
+from mlsim.application.techniques.at_work import Technique, note_bad_size, size_from_rest
 from mlsim.application.techniques.rules import STATIC, straightforward_size
 
-__all__ = ["BAD", "CALCULATES", "NOBODY", "claim", "enter"]
+__all__ = ["BAD", "CALCULATES", "NOBODY", "answer_node", "claim", "enter"]
 
 NOBODY = -1
 CALCULATES, BAD = -1, -2
 
 
-@inlined
+@leaf_kernel
 def enter(s: State, q: Queue) -> int:
     """Return the rank of who comes to a lock next and can take it; ``NOBODY`` if nobody comes."""
     while True:
@@ -89,3 +90,23 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
     q.position = q.first + size
     seat.taken += 1
     return size
+
+
+@inner_kernel
+def answer_node(s: State) -> int:
+    """Serve nodes until one has got its answer, ``got``; return which, ``NOBODY`` or ``BAD``."""
+    window = s.queues[0]
+    while True:
+        v = enter(s, window)
+        if v == NOBODY:
+            return NOBODY
+        q = s.queues[1 + v]
+        me = s.pes[q.holder]
+        publish_node(s, v)
+        arrival = due_of(s.matches, window.tree, window.width, v)
+        q.got = claim(s, window, s.outer, s.seats[v], v, arrival, me.thinking)
+        if q.got == BAD:
+            return BAD
+        if q.got != CALCULATES:
+            return v
+        move(s.matches, window.tree, window.width, v, window.free + me.thinking)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put"]
@@ -59,7 +59,7 @@ def put(sums: Floats, row: int, pe: int, value: float) -> None:
         sums[row, node] = sums[row, 2 * node] + sums[row, 2 * node + 1]
 
 
-@kernel
+@inner_kernel
 def _variance(measured: Floats, pe: int) -> float:
     """Return the sample variance of a PE's iteration times [s²]; 0 for one iteration.
 
@@ -73,7 +73,7 @@ def _variance(measured: Floats, pe: int) -> float:
     return variance if variance > bound * bound else 0.0
 
 
-@kernel
+@inner_kernel
 def _merge(measured: Floats, pe: int, size: int, mean: float, spread: float) -> None:
     """Merge a chunk's mean and squared deviations with those before (Chan, Golub and LeVeque 1983)."""
     before = measured[COUNT, pe]

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.fixed import ROUNDING, ceil_div
 
 __all__ = [
@@ -73,7 +73,7 @@ def reset_guide(guide: Ints) -> None:
     guide[0, STEP] = -1
 
 
-@kernel
+@inner_kernel
 def _divide(guide: Ints, p: int, row: int) -> int:
     """Divide the value by P into a row, rounding down; return 1 if anything was lost, else 0."""
     rest = 0
@@ -86,7 +86,7 @@ def _divide(guide: Ints, p: int, row: int) -> int:
     return 1 if rest != 0 else 0
 
 
-@kernel
+@inner_kernel
 def _reset(guide: Ints, n: int, p: int) -> None:
     """Set the value to x_0 = N/P."""
     guide[0, :] = 0
@@ -95,7 +95,7 @@ def _reset(guide: Ints, n: int, p: int) -> None:
     guide[0, ROUNDED] = _divide(guide, p, 0)
 
 
-@kernel
+@inner_kernel
 def _step(guide: Ints, p: int) -> None:
     """Go on to the next step: x − ⌈x/P⌉ in units of the last place."""
     borrow = _divide(guide, p, 1)
@@ -107,7 +107,7 @@ def _step(guide: Ints, p: int) -> None:
         guide[0, k] = difference + (borrow << WORD)
 
 
-@kernel
+@inner_kernel
 def _ceiling(guide: Ints, p: int) -> int:
     """Round the value up; -1 where the digits kept do not decide."""
     whole = int((guide[0, HEADER] << WORD) | guide[0, HEADER + 1])
@@ -123,7 +123,7 @@ def _ceiling(guide: Ints, p: int) -> int:
     return whole + 1 if carry == 0 else -1
 
 
-@kernel
+@inner_kernel
 def _advance(guide: Ints, i: int, n: int, p: int) -> int:
     """Bring the guide to step i and round its value up; -1 where its digits do not decide."""
     if guide[0, STEP] < 0 or i < guide[0, STEP]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["random_key", "random_size"]
@@ -14,7 +14,7 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 
-@kernel
+@inner_kernel
 def _mixed(state: int) -> int:
     """Mix the bits of a 64-bit number (SplitMix64; Steele, Lea and Flood 2014)."""
     z = np.uint64(state)

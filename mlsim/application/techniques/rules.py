@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.settings import (
     ADDRESS,
@@ -211,7 +211,7 @@ def constant_size(rule: Ints) -> int:
     return int(rule[SIZE]) if rule[CONSTANT] != 0 else 0
 
 
-@kernel
+@inner_kernel
 def _prepare_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
     """Prepare FISS or VISS."""
     batches = int(parameters[BATCHES])
@@ -259,7 +259,7 @@ def learn(
         learn_chunk(measured, sums, weights, pe, size, seconds)
 
 
-@kernel
+@inner_kernel
 def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
     """Size a chunk by a technique that has one form, which needs the step alone."""
     code, size = rule[CODE], rule[SIZE]
@@ -276,7 +276,7 @@ def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
     return random_size(i, n, p, rule[KEY])
 
 
-@kernel
+@inner_kernel
 def _weight(rule: Ints, weights: Floats, measured: Floats, sums: Floats, i: int, pe: int) -> float:
     """Return the weight of a PE at a step, from what has been learned until then."""
     code = rule[CODE]
@@ -397,7 +397,7 @@ def straightforward_sizes(
         sizes[k] = straightforward_size(rule, reals, guide, weights, i + k, pe)
 
 
-@kernel
+@inner_kernel
 def _factoring_by_step(rule: Ints, reals: Floats, batch: int) -> int:
     """Return FAC's chunk by the step alone: R_0 = N, R_{b+1} = R_b − P·K_b; 1 when nothing is left."""
     p = rule[PES]

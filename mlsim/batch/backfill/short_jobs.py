@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined, inner_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.columns.columns import BACKFILL, EASY, QUEUED, Columns
 from mlsim.batch.columns.packing import Ints
@@ -15,7 +15,7 @@ from mlsim.batch.room.steps import begin_on_part
 __all__ = ["start_short_jobs"]
 
 
-@inlined
+@leaf_kernel
 def _goes_before(a: int, b: int, columns: Columns) -> bool:
     if columns.floats[ESTIMATE, a] != columns.floats[ESTIMATE, b]:
         return bool(columns.floats[ESTIMATE, a] < columns.floats[ESTIMATE, b])

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, inlined, inner_kernel, kernel
+from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel
 from mlsim.batch.backfill.reservations import next_reservation
 from mlsim.batch.columns.columns import (
     ENDS_FIRST,
@@ -73,7 +73,7 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
     return int(first)
 
 
-@inlined
+@leaf_kernel
 def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
     """Pop all jobs that end now from the heap; return their number."""
     n_ended = 0
@@ -84,7 +84,7 @@ def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, c
     return n_ended
 
 
-@inlined
+@leaf_kernel
 def _plan(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
     """Note when the jobs that have started will end, and how."""
     for k in range(n_started):

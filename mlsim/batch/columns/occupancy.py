@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined
+from mlsim._jit import leaf_kernel
 from mlsim.record import Occupancy
 from mlsim.record.growing import GrowingArray, let_go
 
@@ -65,7 +65,7 @@ class OccupancyLog:
         )
 
 
-@inlined
+@leaf_kernel
 def write_row(
     row: int,
     job: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined, kernel
+from mlsim._jit import kernel, leaf_kernel
 from mlsim.batch.columns.columns import ACCASIM, CQSIM, EASY_AS, KILLS, Columns
 from mlsim.batch.columns.table import ESTIMATE, RUN, WALLTIME
 
@@ -25,13 +25,13 @@ def leave_time(end: float, start: float, walltime: float, kills: bool) -> float:
     return limit if kills and end > limit else end
 
 
-@inlined
+@leaf_kernel
 def overdue_end(now: float, columns: Columns) -> float:
     """Return when jobs that outlived their estimates are expected to end; AccaSim believes in their past."""
     return now if columns.rules[EASY_AS] == ACCASIM else now + OVERDUE_GRACE
 
 
-@inlined
+@leaf_kernel
 def reserved_time(slot: int, columns: Columns) -> float:
     """Return for how long (s) a waiting job asks for room: its estimate, or how long it will run (cqsim)."""
     if columns.rules[EASY_AS] != CQSIM:
@@ -40,7 +40,7 @@ def reserved_time(slot: int, columns: Columns) -> float:
     return leave_time(columns.floats[RUN, slot], 0.0, columns.floats[WALLTIME, slot], kills)
 
 
-@inlined
+@leaf_kernel
 def stay_end(begin: float, duration: float) -> float:
     """Return when a stay of so long (s) is over, later than its begin even where rounding loses its length.
 

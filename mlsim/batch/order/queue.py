@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, inner_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.columns import ORDER, POLICY, QUEUED, Columns
 from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT, WALK_KEY
 from mlsim.batch.order.fairshare import usage_at
@@ -20,7 +20,7 @@ _MOVES_PER_JOB = 8
 """Insertion sort is abandoned after so many moves a job; an order that has hardly changed needs fewer."""
 
 
-@inlined
+@leaf_kernel
 def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
     """Return the key of the job in a slot under a policy; minus infinity past the threshold."""
     r = columns.floats[SUBMIT, slot]
@@ -40,7 +40,7 @@ def _goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> boo
     return bool(ints[NUMBER, a] < ints[NUMBER, b])
 
 
-@inlined
+@leaf_kernel
 def _insert(slot: int, n: int, columns: Columns) -> None:
     """Put a job in its place among the ``n`` first of the queue."""
     low, high = 0, n
@@ -57,7 +57,7 @@ def _insert(slot: int, n: int, columns: Columns) -> None:
     columns.queue[low] = slot
 
 
-@inlined
+@leaf_kernel
 def enqueue(slot: int, now: float, columns: Columns) -> None:
     """Put a job into the queue."""
     columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
@@ -65,7 +65,7 @@ def enqueue(slot: int, now: float, columns: Columns) -> None:
     columns.counts[QUEUED] += 1
 
 
-@inlined
+@leaf_kernel
 def order_queue(now: float, columns: Columns) -> None:
     """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head."""
     n, policy = columns.counts[QUEUED], columns.rules[POLICY]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined
+from mlsim._jit import leaf_kernel
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_row
 
 __all__ = ["first_fit", "take_back"]
 
 
-@inlined
+@leaf_kernel
 def first_fit(
     job: int,
     units: int,
@@ -79,7 +79,7 @@ def first_fit(
     return row, taken, hint
 
 
-@inlined
+@leaf_kernel
 def take_back(
     row: int,
     now: float,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, inner_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns import counted
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, NODES, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
@@ -51,29 +51,29 @@ borrow_pool = borrower(Pool)
 # Starting jobs
 
 
-@inlined
+@leaf_kernel
 def begin_pass(pool: Pool) -> None:
     """Forget what an earlier pass found out; there is nothing."""
 
 
-@inlined
+@leaf_kernel
 def could_start(slot: int, _now: float, columns: Columns, _pool: Pool) -> bool:
     """Whether enough units are free."""
     return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
 
 
-@inlined
+@leaf_kernel
 def find_room(slot: int, now: float, columns: Columns, pool: Pool) -> bool:
     """Whether enough units are free."""
     return could_start(slot, now, columns, pool)
 
 
-@inlined
+@leaf_kernel
 def forget_found(pool: Pool) -> None:
     """Forget the units found for a job; none are noted."""
 
 
-@inlined
+@leaf_kernel
 def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Give a job the first free units."""
     if columns.rules[NODES]:
@@ -81,7 +81,7 @@ def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     columns.counts[FREE] -= columns.ints[UNITS, slot]
 
 
-@inlined
+@leaf_kernel
 def _take_nodes(
     slot: int, now: float, hint: int, free: NDArray[np.int64], columns: Columns, pool: Pool
 ) -> int:
@@ -109,7 +109,7 @@ def _take_nodes(
 # Units that come back
 
 
-@inlined
+@leaf_kernel
 def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Free all that a job still holds."""
     if columns.rules[NODES]:
@@ -121,7 +121,7 @@ def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     columns.counts[FREE] += columns.ints[HELD, slot]
 
 
-@inlined
+@leaf_kernel
 def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> int:
     """Free the nodes of one occupancy row; return the units."""
     cores = take_back(row, now, pool.free, columns.rows, columns.times)
@@ -131,7 +131,7 @@ def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> 
     return int(units)
 
 
-@inlined
+@leaf_kernel
 def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
     """Take a free node; return its cores."""
     cores = pool.free[node]
@@ -153,7 +153,7 @@ def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
     pool.counts[PART] = units
 
 
-@inlined
+@leaf_kernel
 def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns: Columns, pool: Pool) -> bool:
     """Whether a job fits on what was released."""
     return bool(columns.ints[UNITS, slot] <= min(pool.counts[PART], columns.counts[FREE]))
@@ -174,42 +174,42 @@ def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, 
 # The head's reservation (EASY)
 
 
-@inlined
+@leaf_kernel
 def begin_future(head: int, _now: float, columns: Columns, pool: Pool) -> None:
     """Look at what is free now."""
     pool.counts[EXTRA] = columns.counts[FREE] - columns.ints[UNITS, head]
 
 
-@inlined
+@leaf_kernel
 def head_fits(_head: int, _columns: Columns, pool: Pool) -> bool:
     """Whether no unit is lacking."""
     return bool(pool.counts[EXTRA] >= 0)
 
 
-@inlined
+@leaf_kernel
 def let_go(slot: int, _head: int, columns: Columns, pool: Pool) -> None:
     """Expect back what a job still holds: not again what it has released early."""
     pool.counts[EXTRA] += columns.ints[HELD, slot]
 
 
-@inlined
+@leaf_kernel
 def next_change(_time: float, _now: float, _pool: Pool) -> float:
     """Return when else units come back; never."""
     return np.inf
 
 
-@inlined
+@leaf_kernel
 def go_to(_time: float, _head: int, _now: float, _columns: Columns, _pool: Pool) -> None:
     """Look at a time; nothing depends on it."""
 
 
-@inlined
+@leaf_kernel
 def could_pass(slot: int, columns: Columns, pool: Pool) -> bool:
     """Whether a job needs no more than what the head leaves."""
     return bool(columns.ints[UNITS, slot] <= pool.counts[EXTRA])
 
 
-@inlined
+@leaf_kernel
 def take_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
     """Take the units of a job from what the head leaves, if that suffices."""
     fits = columns.ints[UNITS, slot] <= pool.counts[EXTRA]
@@ -218,7 +218,7 @@ def take_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
     return bool(fits)
 
 
-@inlined
+@leaf_kernel
 def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
     """Whether what the head leaves suffices for a job."""
     return could_pass(slot, columns, pool)
@@ -227,115 +227,115 @@ def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
 # The profile
 
 
-@inlined
+@leaf_kernel
 def open_profile(columns: Columns, _pool: Pool) -> None:
     """Begin with what is free now."""
     counted.open_profile(columns)
 
 
-@inlined
+@leaf_kernel
 def copy_segment(segment: int, source: int, columns: Columns, _pool: Pool) -> None:
     """Have as many units free in a segment as in another."""
     counted.copy_segment(segment, source, columns)
 
 
-@inlined
+@leaf_kernel
 def expect_held(slot: int, segment: int, columns: Columns, _pool: Pool) -> None:
     """Expect back in a segment what a job still holds."""
     counted.expect_held(slot, segment, columns)
 
 
-@inlined
+@leaf_kernel
 def n_drains(_pool: Pool) -> int:
     """Return how many announced drains there are; a pool cannot plan around any."""
     return 0
 
 
-@inlined
+@leaf_kernel
 def drain_begin(_drain: int, now: float, _pool: Pool) -> float:
     """Return when a drain begins; there is none."""
     return now
 
 
-@inlined
+@leaf_kernel
 def drain_end(_drain: int, now: float, _pool: Pool) -> float:
     """Return when a drain ends; there is none."""
     return now
 
 
-@inlined
+@leaf_kernel
 def shut_segment(_drain: int, _segment: int, _pool: Pool) -> None:
     """Free nothing of a drain's nodes in a segment; there is none."""
 
 
-@inlined
+@leaf_kernel
 def is_alike(segment: int, other: int, columns: Columns, _pool: Pool) -> bool:
     """Whether two segments may be one."""
     return counted.is_alike(segment, other, columns)
 
 
-@inlined
+@leaf_kernel
 def open_window(_segment: int, _pool: Pool) -> None:
     """Begin a stretch of the profile; every segment is looked at by itself."""
 
 
-@inlined
+@leaf_kernel
 def narrow_window(_segment: int, _pool: Pool) -> None:
     """Add a segment to the stretch; every segment is looked at by itself."""
 
 
-@inlined
+@leaf_kernel
 def fits_window(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
     """Whether a job fits in the last segment of the stretch."""
     return counted.fits_segment(slot, segment, columns)
 
 
-@inlined
+@leaf_kernel
 def fits_segment(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
     """Whether a job fits in a segment."""
     return counted.fits_segment(slot, segment, columns)
 
 
-@inlined
+@leaf_kernel
 def place_in_window(_slot: int, _columns: Columns, _pool: Pool) -> bool:
     """Find units throughout the stretch; any will do."""
     return True
 
 
-@inlined
+@leaf_kernel
 def place_at_once(_slot: int, _columns: Columns, _pool: Pool) -> bool:
     """Find units for a start now; any will do."""
     return True
 
 
-@inlined
+@leaf_kernel
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, _pool: Pool) -> None:
     """Add the units of a job to segments (sign 1), or take them (-1)."""
     counted.change_segments(slot, first, last, sign, columns)
 
 
-@inlined
+@leaf_kernel
 def is_sound(columns: Columns, _pool: Pool) -> bool:
     """Whether the profile is non-negative."""
     return counted.is_sound(columns)
 
 
-@inlined
+@leaf_kernel
 def keep_plan(_slot: int, _pool: Pool) -> None:
     """Note which units a job has reserved; any will do."""
 
 
-@inlined
+@leaf_kernel
 def bring_plan(_slot: int, _pool: Pool) -> None:
     """Bring back which units a job has reserved; any will do."""
 
 
-@inlined
+@leaf_kernel
 def plan_holds(_pool: Pool) -> bool:
     """Whether the units of a reservation are in use; any will do."""
     return True
 
 
-@inlined
+@leaf_kernel
 def place_reserved(_slot: int, _columns: Columns, _pool: Pool) -> None:
     """Find the units that a job has reserved; any will do."""

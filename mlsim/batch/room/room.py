@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mlsim._jit import by_last_type, inlined, inner_kernel
+from mlsim._jit import by_last_type, inner_kernel, leaf_kernel
 from mlsim.batch.allocators import fit, placing
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
@@ -72,7 +72,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def in_room(function: F) -> F:
     """Compile a function of a room: for a pool into its callers, for nodes, with many arrays, by itself."""
-    return by_last_type({Pool: inlined(function), Nodes: inner_kernel(function)})(function)
+    return by_last_type({Pool: leaf_kernel(function), Nodes: inner_kernel(function)})(function)
 
 
 # Starting jobs, and their ends

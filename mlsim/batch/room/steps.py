@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inlined, inner_kernel, kernel
+from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim.batch.columns.columns import EARLY, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import RELEASED, write_row
 from mlsim.batch.columns.packing import Ints
@@ -66,7 +66,7 @@ def start_if_fits(slot: int, now: float, backfilled: bool, columns: Columns, roo
     return True
 
 
-@inlined
+@leaf_kernel
 def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> None:
     columns.ints[HELD, slot] = columns.ints[UNITS, slot]
     columns.ints[BACKFILLED, slot] = 1 if backfilled else 0
@@ -77,7 +77,7 @@ def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> No
     _change_usage(slot, 1, now, columns)
 
 
-@inlined
+@leaf_kernel
 def _change_usage(slot: int, sign: int, now: float, columns: Columns) -> None:
     """Have the owner of a job use more (sign 1) or fewer (-1) processors from now on."""
     if columns.shares.shape[1] > 0:

@@ -148,7 +148,7 @@ class RecursiveRule:
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
-        from mlsim.application.models.levels import refill_rule
+        from mlsim.application.techniques.at_work import refill_rule
 
         state, settings = self.state, self._settings
         refill_rule(
@@ -327,6 +327,6 @@ def warm_up() -> None:
 
 def publish_node(own: RuleState, known: RuleState, node: int) -> None:
     """Make known to all what a node has measured."""
-    from mlsim.application.models.levels import publish
+    from mlsim.application.techniques.at_work import publish
 
     publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, kernel
+from mlsim._jit import inlined, kernel, leaf_kernel
 from mlsim.application.settings import RuleSettings
-from mlsim.application.techniques.adaptive import new_measurements
+from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
+from mlsim.application.techniques.random import random_key
 from mlsim.application.techniques.rules import (
+    KEY,
     counts_overhead,
     is_adaptive,
     learn,
     needs_remaining,
     new_rule,
     recursive_size,
+    reset_rule,
 )
 
-if TYPE_CHECKING:
-    from mlsim.application.models.state import PE
-
-__all__ = ["Technique", "learn_chunk", "note_bad_size", "open_technique", "size_from_rest"]
+__all__ = [
+    "Technique",
+    "learn_chunk",
+    "note_bad_size",
+    "open_technique",
+    "publish",
+    "refill_rule",
+    "size_from_rest",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_NUMBERS = 32
+
+
+class Executor(Protocol):
+    """Who executed a chunk, at which speed and which one."""
+
+    pace: float
+    last_first: int
+    last_size: int
 
 
 class Technique(NamedTuple):
@@ -66,14 +84,16 @@ class Technique(NamedTuple):
 
 
 @kernel
-def open_technique(settings: RuleSettings, queues: int, most: int, by_nodes: bool) -> Technique:
-    """Set a technique to work at some queues, to each of which at most ``most`` come to execute."""
+def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_nodes: bool) -> Technique:
+    """Set a technique to work at queues of n iterations; at most ``most`` execute; the first is ready."""
     code, learns = settings.code, is_adaptive(settings.code)
     rule, reals = new_rule()
     one_measured, one_sums = new_measurements(most if learns else 1)
     kept = queues if learns else 1
     measured = np.zeros((kept, one_measured.shape[0], one_measured.shape[1]))
     sums = np.zeros((kept, one_sums.shape[0], one_sums.shape[1]))
+    rules, all_reals = np.zeros((queues, len(rule)), np.int64), np.zeros((queues, len(reals)))
+    reset_rule(rules[0], all_reals[0], code, n, most, settings.min_chunk, settings.parameters)
     return Technique(
         code,
         settings.min_chunk,
@@ -82,8 +102,8 @@ def open_technique(settings: RuleSettings, queues: int, most: int, by_nodes: boo
         needs_remaining(code),
         learns,
         counts_overhead(code),
-        np.zeros((queues, len(rule)), np.int64),
-        np.zeros((queues, len(reals))),
+        rules,
+        all_reals,
         new_guide(FRACTION_WORDS),
         settings.weights.copy(),
         measured,
@@ -102,14 +122,14 @@ def size_from_rest(t: Technique, queue: int, weights: Floats, step: int, remaini
     )
 
 
-@inlined
+@leaf_kernel
 def learn_chunk(
     t: Technique,
     measured: Floats,
     sums: Floats,
     weights: Floats,
     who: int,
-    me: PE,
+    me: Executor,
     prefix: Floats,
     share: float,
     seconds: float,
@@ -129,7 +149,43 @@ def learn_chunk(
     )
 
 
-@inlined
+@leaf_kernel
 def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
     """Keep where a technique of the user gave a size below 1."""
     t.bad_size[0], t.bad_size[1], t.bad_size[2] = step, who, size
+
+
+@kernel
+def publish(
+    own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
+) -> None:
+    """Make known to all what a node has measured (``own``) until now."""
+    leaf = sums.shape[1] // 2 + node
+    if own_sums[RATE, leaf] > 0.0:
+        if sums[RATE, leaf] == 0.0:
+            sums[0, 0] += 1.0
+            sums[1, 0] += weights[node]
+        put(sums, RATE, node, own_sums[RATE, leaf])
+        put(sums, RISK, node, own_sums[RISK, leaf])
+    for row in range(len(measured)):
+        measured[row, node] = own[row, node]
+
+
+@kernel
+def refill_rule(
+    rule: Ints,
+    reals: Floats,
+    code: int,
+    n: int,
+    p: int,
+    min_chunk: int,
+    parameters: Floats,
+    node: int,
+    number: int,
+) -> None:
+    """Prepare the inside technique for a chunk of n iterations that a node got as its ``number``-th.
+
+    RND gets random numbers of its own for each chunk.
+    """
+    reset_rule(rule, reals, code, n, p, min_chunk, parameters)
+    rule[KEY] = random_key(rule[KEY], (node << _NUMBERS) + number)
