@@ -118,7 +118,7 @@ def _print_summary(result: Result) -> None:
 
 
 def _notes(result: Result) -> list[str]:
-    """Say what was odd in the log, and what was done about it in the jobs that were simulated."""
+    """Return lines on irregularities of the log, and how cleaning handled them in the simulated jobs."""
     rules = result.scenario.workload.cleaning.model_dump()
     workload = result.summary["workload"]
     lines = []
@@ -135,7 +135,7 @@ def _word(rules: dict[str, Any], name: str) -> str:
 
 
 def _rejections(result: Result, most: int = 5) -> list[str]:
-    """Say which jobs were turned away, and why; one line a reason."""
+    """Return lines on rejected jobs, one a reason."""
     jobs, rejections = result.records.jobs, result.records.rejections
     largest = result.summary["workload"]["largest_request"]
     lines = []
@@ -152,7 +152,7 @@ def _rejections(result: Result, most: int = 5) -> list[str]:
 
 
 def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int64]:
-    """Give the rows of the first jobs that were turned away for a reason."""
+    """Return the rows of the first jobs that were rejected for a reason."""
     import numpy as np
 
     from mlsim.record.blocks import value_blocks
@@ -168,7 +168,7 @@ def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int6
 
 
 def _results(directory: Path | None) -> str:
-    """Say where results are, and what is there."""
+    """Return the line that names the directory of results and its files."""
     assert directory is not None, "written"
     names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
     return f"Results: {directory}  ({', '.join(names)})"
