@@ -28,7 +28,7 @@ def batch_tables(study: BatchStudy, rows: Sequence[RunRow]) -> dict[str, Table]:
     -------
     dict
         Title to column titles and rows of cells. With repetitions a cell is their mean, with the least and
-        the largest in brackets if they differ. Where others found something, a column beside says what.
+        the largest in brackets if they differ. Reference values are in a column beside.
     """
     tables: dict[str, Table] = {}
     for title in study.metrics:
@@ -41,12 +41,12 @@ def batch_tables(study: BatchStudy, rows: Sequence[RunRow]) -> dict[str, Table]:
 
 
 def labels_of(row: RunRow) -> Labels:
-    """Give the labels of a run, in order of the axes."""
+    """Return the labels of a run, in order of the axes."""
     return tuple(row.labels.values())
 
 
 def _found(study: BatchStudy, title: str) -> dict[Labels, float]:
-    """Give what others found of one metric."""
+    """Return reference values of one metric, by labels."""
     return {labels: values[title] for labels, values in study.reference.items() if title in values}
 
 

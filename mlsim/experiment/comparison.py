@@ -113,7 +113,7 @@ class RunComparison:
         return notes
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain values."""
+        """Return everything as plain values."""
         from mlsim.analysis.summary import json_safe
 
         plain: dict[str, Any] = json_safe(
@@ -215,7 +215,7 @@ def compare(
         The bound of bounded slowdowns, in seconds.
     tolerance
         Share of the first run's value up to which another is not called better or worse: one run a side
-        cannot tell smaller differences from chance. Wall-clock times are never judged.
+        cannot distinguish smaller differences from chance. Wall-clock times are never judged.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def compare(
 
 
 def _names(runs: Sequence[Result | Path], labels: Sequence[str] | None) -> list[str]:
-    """Give every run a name that no other has."""
+    """Return a unique name for every run."""
     if labels is not None:
         if len(labels) != len(runs) or len(set(labels)) < len(labels) or not all(labels):
             raise InputError(f"labels: {len(runs)} runs need as many different names; found {list(labels)}")

@@ -93,7 +93,7 @@ def _label(value: object) -> str:
 
 
 def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
-    """Give every combination, the last axis fastest, but those that an entry of ``without`` matches."""
+    """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
     for labels in product(*(axis.points for axis in axes)):
         named = dict(zip([axis.name for axis in axes], labels, strict=True))
         if any(matches(named, entry) for entry in without):
@@ -105,7 +105,7 @@ def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterat
 
 
 def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
-    """Tell whether labels are among those of an entry: axis to a label or a list of labels."""
+    """Return whether labels are among those of an entry: axis to a label or a list of labels."""
     return all(
         labels[name] in [_label(label) for label in (wanted if isinstance(wanted, list) else [wanted])]
         for name, wanted in entry.items()

@@ -18,7 +18,7 @@ _SPEEDS = re.compile(r"(\d+\.?\d*|\.\d+)(?:\s*[x×]\s*(\d{1,9}))?")
 
 
 def node_groups(pes: str, speeds: str | None = None) -> list[dict[str, Any]]:
-    """Give the ``platform.nodes`` of a scenario.
+    """Return the ``platform.nodes`` of a scenario.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ __all__ = ["RunMetrics", "measure_run", "summary_of"]
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """What a run's records say.
+    """The metrics of a run's records.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class RunMetrics:
     groups: pl.DataFrame | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as plain values; keys are those of the summary and of the breakdowns."""
+        """Return everything as plain values; keys are those of the summary and of the breakdowns."""
         from mlsim.analysis.summary import json_safe
 
         groups = {} if self.groups is None else {f"by_{self.by}": _nested_rows(self.groups)}
@@ -58,7 +58,7 @@ class RunMetrics:
         return plain
 
     def rows(self) -> pl.DataFrame:
-        """Give one row for the run, or one for each group, with the run's name first and dotted columns."""
+        """Return one row for the run, or one a group, with the run's name first and dotted columns."""
         import polars as pl
 
         if self.groups is not None:
@@ -79,7 +79,7 @@ def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
     Returns
     -------
     dict
-        In the shape of ``summary.json``; what records do not tell (``self``, ``workload``) is as stored.
+        In the shape of ``summary.json``; what records do not hold (``self``, ``workload``) is as stored.
     """
     from mlsim.analysis import summarize
 
@@ -118,7 +118,7 @@ def measure_run(run: StoredRun, by: str | None = None, tau: float = TAU) -> RunM
 
 
 def _nested_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """Give rows in which ``wait_time.mean`` is ``mean`` in ``wait_time``."""
+    """Return rows in which ``wait_time.mean`` is ``mean`` in ``wait_time``."""
     return [_nested(row.items()) for row in table.iter_rows(named=True)]
 
 
@@ -134,7 +134,7 @@ def _nested(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Give dotted keys and plain values; lists are left out, as a row has no room for them."""
+    """Yield dotted keys and plain values; lists are left out, as they do not fit in a row."""
     for name, child in value.items():
         key = f"{before}{name}"
         if isinstance(child, Mapping):

@@ -142,7 +142,7 @@ def _reporter(progress: Callable[[Progress], None] | None) -> Any:
 
 
 def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
-    """Give what the tool measured about itself: wall-clock seconds and memory."""
+    """Return measurements of the tool itself: wall-clock seconds and memory."""
     from mlsim._jit import compile_seconds
 
     now = time.perf_counter()
@@ -159,7 +159,7 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 
 def _pass_time(outcome: Any) -> dict[str, Any]:
-    """Give the wall-clock seconds of passes; replay times no single ones, and its events count with them."""
+    """Return the wall-clock seconds of passes; of replay only their sum, with its events."""
     from mlsim.analysis.metrics.streamed import aggregate_values, total
 
     seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds

@@ -52,7 +52,7 @@ class Study:
     name, description
         From the file.
     source, text
-        The file, and what it says.
+        The file, and its text.
     axes
         What varies.
     cases
@@ -76,7 +76,7 @@ class Study:
     timelines: Sequence[Mapping[str, Any]]
 
     def drawn(self, point: Point) -> bool:
-        """Tell whether the PEs of a combination are drawn."""
+        """Return whether the PEs of a combination are drawn."""
         return any(matches(point.labels, entry) for entry in self.timelines)
 
 

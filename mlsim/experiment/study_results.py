@@ -27,7 +27,7 @@ def study_table(study: Study, rows: Sequence[StudyRow]) -> tuple[list[str], list
     Returns
     -------
     tuple
-        Titles, and rows of cells. Where others measured something, a column beside says what.
+        Titles, and rows of cells. Reference values are in a column beside.
     """
     names = [axis.name for axis in study.axes if axis.name != study.columns]
     across = next(list(axis.points) for axis in study.axes if axis.name == study.columns)
@@ -96,7 +96,7 @@ def _draw_bars(path: Path, study: Study, rows: Sequence[StudyRow]) -> None:
 
 
 def _panel(title: str, rows: Sequence[StudyRow], columns: str, along: Sequence[str]) -> Panel:
-    """Give one panel; ``along`` is the axis of its groups, or nothing where only the columns vary."""
+    """Return one panel; ``along`` is the axis of its groups, or nothing where only the columns vary."""
     from mlsim.analysis.plots import Panel
 
     def group(row: StudyRow) -> str:
