@@ -17,24 +17,28 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import numba
 from llvmlite import ir
 from numba.core import config, event, types
+from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import intrinsic
+from numba.extending import overload as extend
 
 from mlsim import _interpreted
 
 __all__ = [
     "INTERPRETED",
     "borrowed",
+    "by_last_type",
     "c_function",
     "compile_seconds",
     "fetch_add",
+    "generated",
     "inlined",
     "inner_kernel",
     "kernel",
@@ -54,6 +58,8 @@ if INTERPRETED:
 
 _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_MANY_ARRAYS = {"batch"}
+"""Rooms whose kernels take dozens of arrays."""
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -192,9 +198,29 @@ def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]
         config.CACHE_DIR = _cache_directory(_room_of(body))  # type: ignore[attr-defined]
         compiled = numba.njit(**{**_OPTIONS, **options})(body)
         _forgive_full_disk(compiled)
+        if _room_of(body) in _MANY_ARRAYS:
+            _prune_nearby_only(compiled)
         return cast(F, compiled)
 
     return compile_later if function is None else compile_later(function)
+
+
+def _prune_nearby_only(compiled: Any) -> None:
+    """Have numba look for needless counts of references nearby, and not along all paths of a kernel.
+
+    In kernels over dozens of arrays that search takes minutes, and these borrow their arrays anyway.
+    """
+    compile_all = compiled.compile
+
+    def compile_quickly(signature: Any) -> Any:
+        flags = config.LLVM_REFPRUNE_FLAGS  # type: ignore[attr-defined]
+        config.LLVM_REFPRUNE_FLAGS = "per_bb,diamond"  # type: ignore[attr-defined]
+        try:
+            return compile_all(signature)
+        finally:
+            config.LLVM_REFPRUNE_FLAGS = flags  # type: ignore[attr-defined]
+
+    compiled.compile = compile_quickly
 
 
 def inner_kernel(function: F) -> F:
@@ -211,6 +237,67 @@ def inlined(function: F) -> F:
     The state that such kernels share is best one named tuple of borrowed arrays, see :data:`borrowed`.
     """
     return kernel(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
+def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]:
+    """Have a declared function answered, in kernels, by the kernel for the type of its last argument.
+
+    The choice is made when the calling kernel is compiled, and costs nothing when it runs.
+
+    Parameters
+    ----------
+    answers
+        Kernels by type of named tuple; all take what the declaration does.
+
+    Returns
+    -------
+    callable
+        A decorator for the declaration, whose body is never run.
+    """
+
+    def declare(declared: F) -> F:
+        if INTERPRETED:
+
+            @wraps(declared)
+            def ask(*arguments: Any) -> Any:
+                return answers[type(arguments[-1])](*arguments)
+
+            return cast(F, ask)
+        _declare(declared, answers)
+        return declared
+
+    return declare
+
+
+def _declare(declared: Callable[..., Any], answers: Mapping[type, Callable[..., Any]]) -> None:
+    """Tell numba which kernel stands for a function."""
+
+    def chosen(arguments: Any) -> Any:
+        return answers[arguments[-1].instance_class]
+
+    class Choice(AbstractTemplate):
+        key = declared
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            assert not kws, "by position only"
+            return types.Dispatcher(chosen(args)).get_call_type(self.context, args, kws)
+
+        def get_impl_key(self, sig: Any) -> Any:
+            return chosen(sig.args).get_overload(sig.args)
+
+    infer_global(declared, types.Function(Choice))  # type: ignore[no-untyped-call]
+
+
+def generated(function: F) -> F:
+    """Make a function that was made of text, so has no file, one that kernels can call."""
+    if INTERPRETED:
+        return function
+
+    def declared(*_arguments: Any) -> Any:
+        raise NotImplementedError
+
+    extend(declared, strict=False, inline="always")(lambda *_types: function)
+    return cast(F, declared)
 
 
 def _forgive_full_disk(compiled: Any) -> None:

@@ -243,12 +243,12 @@ def test_only_here_files_are_opened_for_reading() -> None:
     allowed = {
         "_jit.py": "its own sources",
         "application/profiles/stored.py": "bytes whose fingerprint is right",
-        "scenario/dumping.py": "writes",
-        "scenario/source.py": "takes a text",
+        "scenario/files/dumping.py": "writes",
+        "scenario/files/source.py": "takes a text",
         "_memory.py": "/proc",
         "experiment/owner.py": "/proc",
-        "mpi/native.py": "what its parent has just written",
-        "mpi/validate.py": "what its child has just written",
+        "mpi/validation/native.py": "what its parent has just written",
+        "mpi/validation/validate.py": "what its child has just written",
         "mpi/rca/wire.py": "a secret that only its owner can write",
         "record/otf2/library.py": "what it has just written",
     }

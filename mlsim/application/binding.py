@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
 from mlsim.errors import InputError
-from mlsim.scenario import TWO_LEVELS, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
+from mlsim.scenario import LEAVE_EARLY, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
@@ -34,6 +34,7 @@ _MODULES = {
     ExecutionModel.HMW: "hmw",
     ExecutionModel.HDCA: "hdca",
     ExecutionModel.MPI_OPENMP: "openmp",
+    ExecutionModel.STEAL: "steal",
 }
 _SEED_BITS = 32
 _WRONG_BETWEEN = -2
@@ -87,9 +88,9 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
 
     n, p = len(problem.prefix) - 1, len(problem.speed)
     costs = _costs(execution, n, p, problem.seed)
-    two_levels = execution.model in TWO_LEVELS
+    knows_nodes = execution.model in LEAVE_EARLY
     outside, inside = choices[0], choices[-1]
-    if two_levels:
+    if knows_nodes:
         if problem.absence is not None:
             raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: cca, dca")
         first, near = _nodes(problem)
@@ -98,7 +99,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
         first, near = _ONE_LEVEL, problem.latency
         skips_master = execution.model is ExecutionModel.CCA and costs.dedicated
         outer = inner = outside.settings(outside.weights[1:] if skips_master else None)
-    comers = len(first) - 1 if two_levels else p
+    comers = len(first) - 1 if knows_nodes else p
     perturbation, absence = _perturbation(problem, begin), _absence(problem, begin)
     kernel = import_module(f"mlsim.application.models.{_MODULES[execution.model]}").run
 
@@ -119,7 +120,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
             rows,
         )
         steps = int(kernel(inputs))
-        if steps == _WRONG_BETWEEN or (steps < 0 and not two_levels):
+        if steps == _WRONG_BETWEEN or (steps < 0 and not knows_nodes):
             raise outside.wrong_size(outer, n, comers)
         if steps < 0:
             raise inside.wrong_size(inner, n, p)

@@ -314,4 +314,10 @@ MODELS = (
         "after each, or not with nowait",
         "Eleliemy 2021, §5.3, Table 5.1",
     ),
+    ModelEntry(
+        "steal",
+        "work stealing: every PE has an equal part of the loop, from whose front it takes chunks; who has "
+        "none left steals half of what the richest PE of its node has left, or else of another node",
+        "Hendler and Shavit 2002; Dinan et al. 2009; schedule(static_steal) of LLVM's OpenMP",
+    ),
 )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlsim.batch.view import WaitingJobs
 from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin, shielded
-from mlsim.scenario import Allocator, BatchConfig, Dispatcher, Policy, Predictor, Word
+from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, Predictor
 
 __all__ = [
     "FAMILIES",
@@ -103,7 +103,7 @@ def check_plugins(config: BatchConfig, execute: bool) -> None:
     """
     for name, family in FAMILIES.items():
         plugin = getattr(config, name)
-        if not isinstance(plugin, Word):
+        if not isinstance(plugin, Choice):
             check_plugin(family, plugin, execute, entry_points)
 
 

@@ -14,6 +14,7 @@ from mlsim.batch.clock.clock import Clock, Event, Order
 from mlsim.batch.clock.progress import Progress
 from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, PLANNED, START, STATE, SUBMIT, WALLTIME
+from mlsim.batch.columns.times import leave_time
 from mlsim.batch.events.corrections import Corrections
 from mlsim.batch.events.dependencies import Dependants
 from mlsim.batch.events.failing import OutagePlan
@@ -26,7 +27,6 @@ from mlsim.batch.predictors.base import CorrectingPredictor
 from mlsim.batch.predictors.estimates import LearnedEstimates, estimates_for
 from mlsim.batch.recording.pass_log import DispatchTimes, PassLog, wall_clock
 from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
-from mlsim.batch.room.pool import leave_time
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.choice import state_for
@@ -174,7 +174,7 @@ class BatchSystem:
         self.applications = applications
         if self._pass_log is not None or self._dispatch_times is not None:
             # The first call loads kernels from disk, which is not the dispatcher's time.
-            self.state.happen(self.clock.time, [], self._arrivals, 0, 0, _NOTHING)
+            self.state.advance(self.clock.time, [], self._arrivals, 0, 0, _NOTHING)
         if self._outages is not None:
             self._outages.begin()
         if self._cap is not None:
@@ -187,7 +187,7 @@ class BatchSystem:
             self.clock.run()
         self._settle_turned_away()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
-        stranded = self.state.abandon_queue()
+        stranded = self.state.empty_queue()
         died = [slot for slot in stranded if self._restarts.strand(slot)]
         self._leave(died)
         never = [slot for slot in stranded if slot not in died]
@@ -258,7 +258,7 @@ class BatchSystem:
         self.pass_times.settle()
         self.state.occupancy.settle()
         slots = table.admit(block, requests.units_of(block))
-        self.state.make_room()
+        self.state.ensure_capacity()
         if self._estimates is not None:
             self._estimates.admit(block, slots)
         stays = np.ones(len(slots), np.bool_)
@@ -327,7 +327,7 @@ class BatchSystem:
             return
         is_between = self._is_between(now)
         if self._starts_between:
-            self.state.look_behind(not is_between)
+            self.state.allow_backfill(not is_between)
         elif is_between:
             self.settle()
             self.state.enter_queue(now, self._arrivals, self._first_arrival, self._last_arrival)
@@ -355,7 +355,7 @@ class BatchSystem:
         if self._rejects:
             n_started = self._turn_away()
         else:
-            n_started = state.happen(
+            n_started = state.advance(
                 now, self._ending, self._arrivals, self._first_arrival, self._last_arrival, released
             )
         seconds = wall_clock() - began
@@ -399,7 +399,7 @@ class BatchSystem:
         for slot in slots.tolist():
             self.plan(slot, now, self.applications.launch(slot, now))
         if self.state.n_rows > self.state.row_limit:
-            self.state.make_room()
+            self.state.ensure_capacity()
 
     def _set_power_cap(self, event: Event) -> None:
         self.state.set_power_cap(event.subject)
@@ -409,7 +409,7 @@ class BatchSystem:
         """Reject every job that has arrived, and give how many start; rows are written later, together."""
         slots = [self._arrivals[self._first_arrival : self._last_arrival]]
         if self.state.n_waiting:
-            slots.append(np.array(self.state.abandon_queue(), np.int64))
+            slots.append(np.array(self.state.empty_queue(), np.int64))
         for turned_away in slots:
             self._tell_dependants(turned_away, self.clock.time, completed=False)
         self._turned_away += slots

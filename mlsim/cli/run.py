@@ -60,7 +60,7 @@ def run(
     from mlsim.cli.progress import progress_bar
     from mlsim.experiment import run as run_scenario
     from mlsim.experiment.directories import NextFree
-    from mlsim.scenario import load, parse_overrides, remarks
+    from mlsim.scenario import load, parse_overrides, warnings_of
 
     if quiet or json_:
         streams.quiet()
@@ -69,8 +69,8 @@ def run(
         overrides["coordination.rca"] = rca is RcaChoice.ON
     scenario = load(file, overrides)
     if not (quiet or json_):
-        for remark in remarks(scenario):
-            print(f"mlsim: note: {remark}", file=sys.stderr)
+        for warning in warnings_of(scenario):
+            print(f"mlsim: note: {warning}", file=sys.stderr)
     keep_little()
     load_for_good("mlsim.cosim")
     target = out or NextFree(Path("runs"), scenario.name)

@@ -11,7 +11,7 @@ from mlsim.experiment.batch_study import KEYS as RUN_KEYS
 from mlsim.experiment.loops import LEFT_ASIDE
 from mlsim.experiment.study import KEYS as LOOP_KEYS
 from mlsim.scenario import dotted_keys, json_schema
-from mlsim.scenario.values.kinds import literal
+from mlsim.scenario.values.field_types import literal
 
 __all__ = ["loop_schema", "schema_of", "study_schema"]
 

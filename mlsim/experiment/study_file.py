@@ -10,8 +10,8 @@ from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis
 from mlsim.scenario.files.source import parse_text
+from mlsim.scenario.values.field_types import Text
 from mlsim.scenario.values.hints import nearest
-from mlsim.scenario.values.kinds import Text
 
 __all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
 

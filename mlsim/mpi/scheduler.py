@@ -92,7 +92,7 @@ class LoopScheduler:
         self._report: LoopReport | None = None
         self._records: Records | None = None
         self._requests: Requests | None = None
-        self._iterated = self._left_early = False
+        self._iterated = False
         self._closed = True
         self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
 

@@ -23,7 +23,7 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import LEAVE_EARLY, TWO_LEVELS, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
@@ -47,14 +47,15 @@ from mlsim.scenario.values.plugins import (
 from mlsim.scenario.whole.catalogue import Option, dotted_keys, options
 from mlsim.scenario.whole.jsonschema import json_schema
 from mlsim.scenario.whole.output import OutputConfig
-from mlsim.scenario.whole.remarks import remarks
 from mlsim.scenario.whole.schema import Scenario
+from mlsim.scenario.whole.warnings import warnings_of
 from mlsim.scenario.words import (
     Allocator,
     AnswerRule,
     ApplicationModel,
     Backfill,
     Calibration,
+    Choice,
     CleaningRule,
     Compression,
     Contiguity,
@@ -84,12 +85,12 @@ from mlsim.scenario.words import (
     Topology,
     TraceLevel,
     WeightSource,
-    Word,
     WorkloadFormat,
 )
 
 __all__ = [
     "CORES",
+    "LEAVE_EARLY",
     "MEMORY",
     "PLUGIN_KEYS",
     "REPLAY_NEEDS",
@@ -102,6 +103,7 @@ __all__ = [
     "Backfill",
     "BatchConfig",
     "Calibration",
+    "Choice",
     "CleaningConfig",
     "CleaningRule",
     "CodeName",
@@ -159,7 +161,6 @@ __all__ = [
     "WeightSource",
     "WeightsConfig",
     "WindowConfig",
-    "Word",
     "WorkloadConfig",
     "WorkloadFormat",
     "check_code",
@@ -180,11 +181,11 @@ __all__ = [
     "parse_override",
     "parse_overrides",
     "plain",
-    "remarks",
     "replay_obstacle",
     "resolve_path",
     "split_technique",
     "user_function",
+    "warnings_of",
     "with_parameters",
     "wrong_levels",
 ]

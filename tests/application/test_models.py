@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.application.test_reference import (
+    LEARNING,
     ONE_LEVEL,
+    POSSIBLE,
     REFERENCES,
     SCHEDULES,
     TECHNIQUES,
-    TWO_LEVELS,
     assert_ended_same,
     assert_same,
     coarse_cases,
@@ -22,11 +23,9 @@ from tests.application.test_reference import (
 )
 from tests.reference.loops import Case
 
-LEARNING = [name for name in TECHNIQUES if name == "AF" or name.startswith("AWF-")]
-
 
 def pair(model: str, technique: str, other: str, schedule: str, outside: bool) -> str:
-    if model in ONE_LEVEL:
+    if model in ONE_LEVEL or model == "steal":
         return technique
     if model == "mpi+openmp":
         return f"{technique}+{schedule}"
@@ -116,24 +115,21 @@ def full_fine_case(model: str, technique: str, seed: int, n: int, p: int) -> Cas
     )
 
 
-@pytest.mark.parametrize("model", [*ONE_LEVEL, *TWO_LEVELS])
-@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize(("model", "technique"), POSSIBLE)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_same_as_reference_where_events_coincide(model: str, technique: str, data: st.DataObject) -> None:
     assert_same(data.draw(full_cases(model, technique)), model)
 
 
-@pytest.mark.parametrize("model", [*ONE_LEVEL, *TWO_LEVELS])
-@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize(("model", "technique"), POSSIBLE)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(0, 150), p=st.integers(1, 20))
 def test_same_as_reference_on_real_numbers(model: str, technique: str, seed: int, n: int, p: int) -> None:
     assert_same(full_fine_case(model, technique, seed, n, p), model)
 
 
-@pytest.mark.parametrize("model", [*ONE_LEVEL, *TWO_LEVELS])
-@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize(("model", "technique"), POSSIBLE)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_ended_loop_is_the_reference_up_to_then(model: str, technique: str, data: st.DataObject) -> None:

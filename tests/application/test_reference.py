@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlsim.application import LoopOutcome, simulate
 from mlsim.application.perturbation import Perturbation
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
-from tests.reference import cca, dca, hdca, hmw, openmp
+from tests.reference import cca, dca, hdca, hmw, openmp, steal
 from tests.reference.loops import Case, Log
 from tests.reference.techniques import Parameters
 
@@ -24,10 +24,19 @@ REFERENCES: dict[str, Callable[[Case], Log]] = {
     "hmw": hmw.simulate,
     "hdca": hdca.simulate,
     "mpi+openmp": openmp.simulate,
+    "steal": steal.simulate,
 }
 ONE_LEVEL = ["cca", "dca"]
 TWO_LEVELS = ["hmw", "hdca", "mpi+openmp"]
 SCHEDULES = ["STATIC", "SS", "GSS"]
+LEARNING = [name for name in TECHNIQUES if name == "AF" or name.startswith("AWF-")]
+POSSIBLE = [
+    (model, technique)
+    for model in REFERENCES
+    for technique in TECHNIQUES
+    if model != "steal" or technique not in LEARNING
+]
+"""Models and techniques that fit together."""
 
 
 def execution_of(case: Case, model: str) -> ExecutionConfig:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.arrays import FREE
+from mlsim.batch.columns.columns import FREE
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.platform.edges import edges_of
@@ -100,7 +100,7 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     idle = (state._available == hardware.capacity).all(axis=1)
     state._counts[FREE] = idle.sum() if exclusive else state._available[:, 0].sum()
     assert state.n_free == state._counts[FREE]
-    started = state.happen(0.0, [], slots, len(slots) - 1, len(slots), np.empty(0, np.int64))
+    started = state.advance(0.0, [], slots, len(slots) - 1, len(slots), np.empty(0, np.int64))
     if not started:
         return None
     found = []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.batch.columns.arrays import RESERVATIONS
+from mlsim.batch.columns.columns import RESERVATIONS
 from mlsim.batch.order.fairshare import Accounts
 from mlsim.batch.order.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
@@ -167,7 +167,7 @@ def test_one_reservation_on_the_profile_is_easy(jobs, policy, order, kill):
     options = {"policy": policy, "backfill_order": order, "on_overrun": "kill" if kill else "extend"}
     _, easy, _ = run(jobs, backfill="easy", **options)
     batch = system(UNITS, backfill="easy", weights=WEIGHTS, **options)
-    batch.state.arrays.rules[RESERVATIONS] = 0  # none beyond the head's, and not by the short way
+    batch.state.columns.rules[RESERVATIONS] = 0  # none beyond the head's, and not by the short way
     batch.run([block(*columns(jobs))], RigidApplications(batch))
     profile = batch.jobs()
     np.testing.assert_array_equal(profile.start_time, easy.start_time)

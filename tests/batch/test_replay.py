@@ -15,7 +15,7 @@ import mlsim.batch
 from mlsim.batch.clock.compiled import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
 from mlsim.batch.columns.table import ESTIMATE, JobTable
-from mlsim.batch.room.pool import leave_time
+from mlsim.batch.columns.times import leave_time
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.record import Jobs, JobState, Occupancy

@@ -27,7 +27,7 @@ from mlsim.scenario import (
     TraceLevel,
     WorkloadConfig,
     from_mapping,
-    remarks,
+    warnings_of,
 )
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.loop.costs import PROFILE_KEYS
@@ -317,7 +317,7 @@ def test_selections() -> None:
 
 def test_keys_without_effect_are_remarked() -> None:
     quiet = scenario(application={"model": "loop"})
-    assert remarks(quiet) == []
+    assert warnings_of(quiet) == []
     noisy = scenario(
         batch={"deadline_factor": 3},
         coordination={"latency": "1 us"},
@@ -326,7 +326,7 @@ def test_keys_without_effect_are_remarked() -> None:
             "execution": {"break_after": 2, "service_order": "lowest-rank", "first_chunk": 0.5},
         },
     )
-    keys = [line.split()[0] for line in remarks(noisy)]
+    keys = [line.split()[0] for line in warnings_of(noisy)]
     assert keys == [
         "batch.deadline_factor",
         "coordination.latency",
@@ -340,4 +340,4 @@ def test_keys_without_effect_are_remarked() -> None:
         coordination={"latency": "1 us", "rca": "on"},
         application={"model": "loop", "technique": "AF", "execution": execution},
     )
-    assert remarks(used) == []
+    assert warnings_of(used) == []

@@ -14,9 +14,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mlsim.experiment.schemas import schema_of
-from mlsim.scenario import Policy, Predictor, Word, dotted_keys, words
+from mlsim.scenario import Choice, Policy, Predictor, dotted_keys, dump, loads, words
 from mlsim.scenario.files.source import parse_text
-from mlsim.scenario.values.kinds import WordKind
+from mlsim.scenario.values.field_types import ChoiceType
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 FILES = sorted(SCENARIOS.rglob("*.yaml"))
@@ -90,12 +90,12 @@ def test_the_schemas_are_schemas(kind: str) -> None:
     Draft202012Validator.check_schema(schema_of(kind))
 
 
-SETS = [member for name in words.__all__ if name != "Word" for member in [getattr(words, name)]]
+SETS = [member for name in words.__all__ if name != "Choice" for member in [getattr(words, name)]]
 
 
 @pytest.mark.parametrize("choice", SETS)
-def test_words_in_any_case_fit_and_others_do_not(choice: type[Word]) -> None:
-    validator = Draft202012Validator(WordKind(choice).json())
+def test_words_in_any_case_fit_and_others_do_not(choice: type[Choice]) -> None:
+    validator = Draft202012Validator(ChoiceType(choice).json())
     for word in [*choice, *choice.aliases()]:
         for spelling in (word, word.lower(), word.upper(), word.swapcase()):
             assert validator.is_valid(spelling)
@@ -186,3 +186,11 @@ def test_the_command_prints_each() -> None:
         CliRunner().invoke(app, ["schema"]).stdout
         == CliRunner().invoke(app, ["schema", "--for", "scenario"]).stdout
     )
+
+
+def test_usual_names_of_the_field_stand_for_the_words() -> None:
+    text = "platform: {nodes: [{name: n, count: 1, cores: 1}]}\nworkload: {path: log.swf}\n"
+    usual = loads(text + "batch: {backfill: first-fit, ties: Batched, on_overrun: terminate}\n")
+    plain = loads(text + "batch: {backfill: greedy, ties: drained, on_overrun: kill}\n")
+    assert usual == plain
+    assert dump(usual) == dump(plain)

@@ -17,9 +17,9 @@ from mlsim.scenario import (
     WeightSource,
     dump,
     loads,
-    remarks,
     split_technique,
     user_function,
+    warnings_of,
 )
 
 HEAD = """platform: {nodes: [{name: n, count: 2, cores: 4}]}
@@ -156,7 +156,7 @@ def test_weights_that_are_none(written: str, words: str) -> None:
 
 def test_parameters_that_the_technique_does_not_read() -> None:
     read = scenario("  technique: GSS+PLS\n  parameters: {swr: 0.7, alpha: 2, weights: speed}")
-    assert remarks(read) == [
+    assert warnings_of(read) == [
         "application.parameters.alpha has no effect: only technique TAP reads it, and application.technique "
         "is GSS+PLS",
         "application.parameters.weights has no effect: only techniques WF, AWF, AWF-B, AWF-C, AWF-D, AWF-E "

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mlsim.scenario import CleaningRule, Policy, Quantity, Technique
 from mlsim.scenario.values.amounts import WorkAmount
+from mlsim.scenario.values.field_types import ChoiceType, Number, OnOff, Text, Whole
 from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.kinds import Number, OnOff, Text, Whole, WordKind
 from mlsim.scenario.values.units import (
     BANDWIDTH,
     DIMENSIONS,
@@ -129,7 +129,7 @@ def test_work_is_a_time_or_operations(value: object, quantity: Quantity) -> None
 
 @pytest.mark.parametrize("word", ["SAF", "saf", "Saf", Policy.SAF])
 def test_words_are_read_in_any_case(word: str) -> None:
-    assert WordKind(Policy).parse(word) is Policy.SAF
+    assert ChoiceType(Policy).parse(word) is Policy.SAF
 
 
 def test_older_names_of_policies_are_the_newer_ones() -> None:
@@ -140,8 +140,8 @@ def test_older_names_of_policies_are_the_newer_ones() -> None:
 
 def test_wrong_words_are_told_with_what_was_meant() -> None:
     with pytest.raises(ValueError, match=r"'SFA' is not known; did you mean 'SAF'\? allowed: FCFS, LCFS,"):
-        WordKind(Policy).parse("SFA")
-    only = WordKind(CleaningRule, (CleaningRule.KEEP, CleaningRule.DROP))
+        ChoiceType(Policy).parse("SFA")
+    only = ChoiceType(CleaningRule, (CleaningRule.KEEP, CleaningRule.DROP))
     with pytest.raises(ValueError, match="'clamp' makes no sense here; allowed: keep, drop"):
         only.parse("clamp")
 

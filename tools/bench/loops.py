@@ -110,7 +110,7 @@ def reference(models: list[str], n: int = 2_000, pes: int = 16) -> None:
     near = INTRA_LATENCY if pes <= PES_A_NODE else LATENCY
     print(f"{n:,} iterations on {pes} PEs")
     for model in models:
-        technique = "SS" if model in ("cca", "dca") else "GSS+SS"
+        technique = "SS" if model in ("cca", "dca", "steal") else "GSS+SS"
         case = case_of(
             technique,
             prefix,

@@ -57,14 +57,14 @@ def state_with_queue(options: dict[str, object]) -> BatchState:
     state = BatchState(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
     running = jobs(127, np.zeros(127), rng.integers(20_000, 90_000, 127) * 1.0, np.full(127, 4), 1)
     slots = state.table.admit(running, state.requests.units(running.processors))
-    state.make_room()
-    state.happen(0.0, [], slots, 0, 127, NOTHING)
+    state.ensure_capacity()
+    state.advance(0.0, [], slots, 0, 127, NOTHING)
     n = QUEUE + PASSES + 20
     submit = np.sort(rng.uniform(1, 9000, n))
     waiting = jobs(n, submit, rng.integers(60, 80_000, n) * 1.0, rng.integers(5, 300, n), 2)
     slots = state.table.admit(waiting, state.requests.units(waiting.processors))
-    state.make_room()
-    state.happen(10_000.0, [], slots, 0, QUEUE, NOTHING)
+    state.ensure_capacity()
+    state.advance(10_000.0, [], slots, 0, QUEUE, NOTHING)
     return state
 
 
@@ -72,14 +72,14 @@ def measure(options: dict[str, object]) -> np.ndarray:
     """Give the seconds of each pass."""
     state = state_with_queue(options)
     arrivals = np.flatnonzero(np.isnan(state.table.floats[3]))  # slots of jobs that have not started
-    waiting = set(state.arrays.queue[: state.n_waiting].tolist())
+    waiting = set(state.columns.queue[: state.n_waiting].tolist())
     new = np.array([slot for slot in arrivals.tolist() if slot not in waiting and state.units(slot)])
     found = []
     for k in range(PASSES):
         now = 10_010.0 + 10.0 * k
         state.table.floats[0, new[k]] = now
         began = time.perf_counter()
-        started = state.happen(now, [], new, k, k + 1, NOTHING)
+        started = state.advance(now, [], new, k, k + 1, NOTHING)
         assert state.n_waiting > 899
         found.append(time.perf_counter() - began)
         assert started == 0, "nothing fits on 4 units"

@@ -1,1 +1,4 @@
-"""On which nodes units go. They use the columns and the room."""
+"""Nodes x resources: what fits, and on which nodes units go.
+
+They use the columns.
+"""

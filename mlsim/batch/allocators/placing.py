@@ -1,7 +1,8 @@
 """Allocators: which nodes the units of a job get, all of them or none.
 
-Each is a function ``(slot, free, s, g) -> bool`` that looks for room in ``free`` and leaves the units on each
-node in ``g.placed``; nothing else changes. Where room runs out it leaves ``g.placed`` at 0 and says so.
+Each is a function ``(slot, free, columns, nodes) -> bool`` that looks for room in ``free`` and leaves the
+units on each node in ``nodes.placed``; nothing else changes. Where room runs out it leaves
+``nodes.placed`` at 0 and says so.
 
 The *score* of a node is the mean of the used shares of the resources it has,
 
@@ -18,11 +19,9 @@ from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.allocators import user_allocator as own
+from mlsim.batch.allocators.fit import fill_room, units_on
 from mlsim.batch.allocators.heap import pop, push
-from mlsim.batch.columns.arrays import Arrays
-from mlsim.batch.columns.table import NUMBER, UNITS
-from mlsim.batch.room.fit import fill_room, units_on
-from mlsim.batch.room.grid import (
+from mlsim.batch.allocators.nodes import (
     ALLOCATOR,
     BEST_FIT,
     CONTIGUOUS,
@@ -34,8 +33,10 @@ from mlsim.batch.room.grid import (
     SEED,
     STRICT,
     TOPOLOGY,
-    Grid,
+    Nodes,
 )
+from mlsim.batch.columns.columns import Columns
+from mlsim.batch.columns.table import NUMBER, UNITS
 
 __all__ = ["clear_placed", "has_window", "place", "score"]
 
@@ -43,59 +44,59 @@ Ints = NDArray[np.int64]
 
 
 @inner_kernel
-def place(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
+def place(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Let the scenario's allocator answer for a job."""
-    allocator = g.settings[ALLOCATOR]
+    allocator = nodes.settings[ALLOCATOR]
     if allocator == FIRST_FIT:
-        return _first_fit(slot, free, s, g)
+        return _first_fit(slot, free, columns, nodes)
     if allocator == OWN:
-        return _own(slot, free, s, g)
-    if fill_room(slot, free, s, g) < s.ints[UNITS, slot]:
+        return _own(slot, free, columns, nodes)
+    if fill_room(slot, free, columns, nodes) < columns.ints[UNITS, slot]:
         return False
     if allocator == CONTIGUOUS:
-        return _contiguous(slot, free, s, g)
+        return _contiguous(slot, free, columns, nodes)
     if allocator == TOPOLOGY:
-        _topology_aware(slot, s, g)
+        _topology_aware(slot, columns, nodes)
     elif allocator in (BEST_FIT, HETEROGENEITY, RANDOM):
-        _in_order_of_keys(slot, free, s, g)
+        _in_order_of_keys(slot, free, columns, nodes)
     else:
-        _worst_fit(slot, free, s, g)
+        _worst_fit(slot, free, columns, nodes)
     return True
 
 
 @inner_kernel
-def clear_placed(g: Grid) -> None:
+def clear_placed(nodes: Nodes) -> None:
     """Forget the allocator's last answer."""
-    g.placed[:] = 0
+    nodes.placed[:] = 0
 
 
 @inner_kernel
-def _first_fit(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
+def _first_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Fill the first nodes that have room, in the platform's order."""
-    left, node = s.ints[UNITS, slot], 0
+    left, node = columns.ints[UNITS, slot], 0
     while left > 0 and node < free.shape[0]:
-        g.placed[node] = units_on(slot, node, left, free, s, g)
-        left -= g.placed[node]
+        nodes.placed[node] = units_on(slot, node, left, free, columns, nodes)
+        left -= nodes.placed[node]
         node += 1
     if left > 0:
-        clear_placed(g)
+        clear_placed(nodes)
     return bool(left == 0)
 
 
 @inner_kernel
-def score(slot: int, node: int, units: int, free: Ints, g: Grid) -> float:
+def score(slot: int, node: int, units: int, free: Ints, nodes: Nodes) -> float:
     """Give the score of a node once it holds ``units`` more of a job."""
     used, kinds = 0.0, 0
     for r in range(free.shape[1]):
-        capacity = g.full[node, r]
+        capacity = nodes.full[node, r]
         if capacity > 0:
-            used += (capacity - free[node, r] + units * g.request[slot, r]) / capacity
+            used += (capacity - free[node, r] + units * nodes.request[slot, r]) / capacity
             kinds += 1
     return used / kinds
 
 
 @inner_kernel
-def _waste(slot: int, node: int, free: Ints, g: Grid) -> float:
+def _waste(slot: int, node: int, free: Ints, nodes: Nodes) -> float:
     """Give what a job that does not ask for them would stand in the way of, on a node.
 
     waste(n) = Σ over r that the job does not ask for of scarcity[r] · free[n, r] / capacity[n, r], with
@@ -103,8 +104,8 @@ def _waste(slot: int, node: int, free: Ints, g: Grid) -> float:
     """
     waste = 0.0
     for r in range(free.shape[1]):
-        if g.request[slot, r] == 0 and g.full[node, r] > 0:
-            waste += g.scarcity[r] * (free[node, r] / g.full[node, r])
+        if nodes.request[slot, r] == 0 and nodes.full[node, r] > 0:
+            waste += nodes.scarcity[r] * (free[node, r] / nodes.full[node, r])
     return waste
 
 
@@ -126,7 +127,7 @@ def _draw(seed: int, number: int, node: int) -> float:
 
 
 @inner_kernel
-def _in_order_of_keys(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
+def _in_order_of_keys(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
     """Fill one node after the other: the busiest, the least wasted, or any at random.
 
     - ``best-fit``: the highest score first. That is the same as sorting anew after every unit: the node
@@ -134,59 +135,66 @@ def _in_order_of_keys(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
     - ``heterogeneity-aware``: the least waste first, then the highest score.
     - ``random``: by numbers drawn for (seed, job, node).
     """
-    allocator, n = g.settings[ALLOCATOR], 0
+    allocator, n = nodes.settings[ALLOCATOR], 0
     for node in range(free.shape[0]):
-        if g.room[node] == 0:
+        if nodes.room[node] == 0:
             continue
         first, second = 0.0, 0.0
         if allocator == RANDOM:
-            first = _draw(g.settings[SEED], s.ints[NUMBER, slot], node)
+            first = _draw(nodes.settings[SEED], columns.ints[NUMBER, slot], node)
         else:
-            second = -score(slot, node, 0, free, g)
+            second = -score(slot, node, 0, free, nodes)
         if allocator == HETEROGENEITY:
-            first = _waste(slot, node, free, g)
-        push(n, first, second, node, g.heap_keys, g.heap_nodes)
+            first = _waste(slot, node, free, nodes)
+        push(n, first, second, node, nodes.heap_keys, nodes.heap_nodes)
         n += 1
-    left = s.ints[UNITS, slot]
+    left = columns.ints[UNITS, slot]
     while left > 0:
-        node = pop(n, g.heap_keys, g.heap_nodes)
+        node = pop(n, nodes.heap_keys, nodes.heap_nodes)
         n -= 1
-        g.placed[node] = min(g.room[node], left)
-        left -= g.placed[node]
+        nodes.placed[node] = min(nodes.room[node], left)
+        left -= nodes.placed[node]
 
 
 @inner_kernel
-def _worst_fit(slot: int, free: Ints, s: Arrays, g: Grid) -> None:
+def _worst_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
     """Put unit after unit on the node with the lowest score, counting those before it."""
     n = 0
     for node in range(free.shape[0]):
-        if g.room[node] > 0:
-            push(n, score(slot, node, 0, free, g), 0.0, node, g.heap_keys, g.heap_nodes)
+        if nodes.room[node] > 0:
+            push(n, score(slot, node, 0, free, nodes), 0.0, node, nodes.heap_keys, nodes.heap_nodes)
             n += 1
-    for _ in range(s.ints[UNITS, slot]):
-        node = pop(n, g.heap_keys, g.heap_nodes)
+    for _ in range(columns.ints[UNITS, slot]):
+        node = pop(n, nodes.heap_keys, nodes.heap_nodes)
         n -= 1
-        g.placed[node] += 1
-        if g.placed[node] < g.room[node]:
-            push(n, score(slot, node, g.placed[node], free, g), 0.0, node, g.heap_keys, g.heap_nodes)
+        nodes.placed[node] += 1
+        if nodes.placed[node] < nodes.room[node]:
+            push(
+                n,
+                score(slot, node, nodes.placed[node], free, nodes),
+                0.0,
+                node,
+                nodes.heap_keys,
+                nodes.heap_nodes,
+            )
             n += 1
 
 
 @inner_kernel
-def _window(need: int, g: Grid) -> tuple[int, int]:
+def _window(need: int, nodes: Nodes) -> tuple[int, int]:
     """Find the fewest neighbouring nodes, all with room, that hold so many units; (-1, -1) if there are none.
 
     Of several such stretches it is the first.
     """
     best, best_last = -1, -1
     first, held = 0, 0
-    for last in range(len(g.room)):
-        if g.room[last] == 0:
+    for last in range(len(nodes.room)):
+        if nodes.room[last] == 0:
             first, held = last + 1, 0
             continue
-        held += g.room[last]
-        while held - g.room[first] >= need:
-            held -= g.room[first]
+        held += nodes.room[last]
+        while held - nodes.room[first] >= need:
+            held -= nodes.room[first]
             first += 1
         if held >= need and (best < 0 or last - first < best_last - best):
             best, best_last = first, last
@@ -194,32 +202,32 @@ def _window(need: int, g: Grid) -> tuple[int, int]:
 
 
 @kernel
-def has_window(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
+def has_window(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Tell whether a job that waits for neighbouring nodes has them in ``free``; yes if it does not wait."""
-    if not g.settings[STRICT]:
+    if not nodes.settings[STRICT]:
         return True
-    fill_room(slot, free, s, g)
-    return _window(s.ints[UNITS, slot], g)[0] >= 0
+    fill_room(slot, free, columns, nodes)
+    return _window(columns.ints[UNITS, slot], nodes)[0] >= 0
 
 
 @inner_kernel
-def _contiguous(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
+def _contiguous(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Fill the shortest stretch of neighbouring nodes that holds the job, from its first node on.
 
     Where there is none, the job gets nodes as by first-fit, or waits (``contiguity: strict``).
     """
-    left = s.ints[UNITS, slot]
-    first, last = _window(left, g)
+    left = columns.ints[UNITS, slot]
+    first, last = _window(left, nodes)
     if first < 0:
-        return False if g.settings[STRICT] else _first_fit(slot, free, s, g)
+        return False if nodes.settings[STRICT] else _first_fit(slot, free, columns, nodes)
     for node in range(first, last + 1):
-        g.placed[node] = min(g.room[node], left)
-        left -= g.placed[node]
+        nodes.placed[node] = min(nodes.room[node], left)
+        left -= nodes.placed[node]
     return True
 
 
 @inner_kernel
-def _topology_aware(slot: int, s: Arrays, g: Grid) -> None:
+def _topology_aware(slot: int, columns: Columns, nodes: Nodes) -> None:
     """Fill the nodes around a node, by links from it; the centre is the one that needs the fewest.
 
     Greedy: from every node with room as the centre, nodes are filled in the order of their links from the
@@ -227,45 +235,45 @@ def _topology_aware(slot: int, s: Arrays, g: Grid) -> None:
     over the units of the links to them. No two nodes of the job are farther apart than twice the radius.
     """
     best, best_radius, best_sum = -1, 0, 0
-    for centre in range(len(g.room)):
-        if g.room[centre] == 0:
+    for centre in range(len(nodes.room)):
+        if nodes.room[centre] == 0:
             continue
-        left, radius, links = s.ints[UNITS, slot], 0, 0
-        for k in range(len(g.room)):
-            node = g.near[centre, k]
-            taken = min(g.room[node], left)
+        left, radius, links = columns.ints[UNITS, slot], 0, 0
+        for k in range(len(nodes.room)):
+            node = nodes.near[centre, k]
+            taken = min(nodes.room[node], left)
             if taken > 0:
-                radius = g.links[centre, node]
+                radius = nodes.links[centre, node]
                 links += taken * radius
                 left -= taken
             if left == 0 or (best >= 0 and radius > best_radius):
                 break
         if left == 0 and (best < 0 or (radius, links) < (best_radius, best_sum)):
             best, best_radius, best_sum = centre, radius, links
-    left = s.ints[UNITS, slot]
-    for k in range(len(g.room)):
-        node = g.near[best, k]
-        g.placed[node] = min(g.room[node], left)
-        left -= g.placed[node]
+    left = columns.ints[UNITS, slot]
+    for k in range(len(nodes.room)):
+        node = nodes.near[best, k]
+        nodes.placed[node] = min(nodes.room[node], left)
+        left -= nodes.placed[node]
 
 
 @inner_kernel
-def _capacity_then(free: Ints, g: Grid) -> Ints:
+def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
     """Give what nodes have, with those that are known to have come back when ``free`` is free."""
-    if g.settings[DRAINS] == 0:
-        return g.capacity
-    capacity = g.capacity.copy()
+    if nodes.settings[DRAINS] == 0:
+        return nodes.capacity
+    capacity = nodes.capacity.copy()
     for node in range(len(capacity)):
         if free[node, 0] > 0:
-            capacity[node] = g.full[node]
+            capacity[node] = nodes.full[node]
     return capacity
 
 
 @kernel(nogil=False)
-def _own(slot: int, free: Ints, s: Arrays, g: Grid) -> bool:
+def _own(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Ask the user's allocator."""
-    number, units = s.ints[NUMBER, slot], s.ints[UNITS, slot]
-    request, capacity, placed = g.request[slot], _capacity_then(free, g), g.placed
+    number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
+    request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.placed
     with numba.objmode(found="boolean"):
         found = own.answer(number, units, request, free, capacity, placed)
     return bool(found)

@@ -1,4 +1,4 @@
-"""Which jobs start when: in order, greedy, EASY, reservations, the profile.
+"""Which jobs start when: greedy, EASY, reservations, the profile; once for every room.
 
-It uses the order, the room and the allocators.
+It uses the order and the room.
 """

@@ -9,244 +9,196 @@ head's reservation from pass to pass and are in this module; cqsim is in
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._jit import kernel
-from mlsim.batch.columns.arrays import (
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.columns.columns import (
     ACCASIM,
     BACKFILL,
     BATSCHED,
     EASY,
     EASY_AS,
-    EXCLUSIVE,
     FREE,
     ORDER,
     POLICY,
     QUEUED,
     RUNNING,
-    Arrays,
+    Columns,
 )
 from mlsim.batch.columns.running import first_after
-from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, NUMBER, RESERVED, START, UNITS
+from mlsim.batch.columns.table import ESTIMATE, EXPECTED, RESERVED, START
+from mlsim.batch.columns.times import overdue_end
 from mlsim.batch.order.queue import order_walk
-from mlsim.batch.room.pool import begin_job, begin_on
+from mlsim.batch.room.room import (
+    Room,
+    begin_future,
+    could_pass,
+    could_start,
+    find_room,
+    forget_found,
+    go_to,
+    head_fits,
+    let_go,
+    next_change,
+    take_beside,
+)
+from mlsim.batch.room.steps import begin_job
 
-__all__ = [
-    "OVERDUE_GRACE",
-    "backfill",
-    "drop_started",
-    "is_put_off",
-    "keep_reservation",
-    "kept_reservation",
-    "overdue_end",
-    "reserve",
-    "start_short_jobs",
-]
-
-OVERDUE_GRACE = 1.0
-"""Seconds after now at which a job that outlived its estimate is expected to end."""
-
-
-@kernel(forceinline=True)
-def overdue_end(now: float, s: Arrays) -> float:
-    """Return when jobs that outlived their estimates are expected to end; AccaSim believes in their past."""
-    return now if s.rules[EASY_AS] == ACCASIM else now + OVERDUE_GRACE
+__all__ = ["backfill", "drop_started", "is_put_off", "keep_reservation", "reserve"]
 
 
-@kernel(forceinline=True)
-def reserve(need: int, now: float, s: Arrays) -> tuple[float, int]:
-    """Find when enough units are expected to be free, and how many are left over then.
+@kernel
+def reserve(head: int, now: float, columns: Columns, room: Room) -> float:
+    """Find when a job is expected to fit; the room knows what is expected to be free besides.
 
-    Units are counted as each job still holds them, so nodes that a job has released early are not
-    expected a second time. A job that outlived its estimate is expected at :func:`overdue_end`.
+    Running jobs are let go in the order of their expected ends, all of one time together. What a job has
+    released early is not expected a second time. A job that outlived its estimate is expected at
+    :func:`mlsim.batch.columns.times.overdue_end`; the ends of announced drains are looked at as ends of jobs
+    are.
 
     Parameters
     ----------
-    need
-        Units that the job with the reservation asks for; more than are free now.
+    head
+        Slot of the job with the reservation.
     now
         Current time in seconds.
-    s
+    columns, room
         State of the batch level.
 
     Returns
     -------
-    time, extra
-        The reservation's time, and the units free at that time beyond ``need``; infinity and none where
-        nodes are out of use and there will not be enough.
+    float
+        The time in seconds; now if it fits already, infinity where nodes are out of use and it never will.
     """
-    n = s.counts[RUNNING]
-    late = first_after(now, s.running, n, s.floats)
-    overdue = 0
-    for k in range(late):
-        overdue += s.ints[HELD, s.running[k]]
-    free, k, time, overdue_time = s.counts[FREE], late, now, overdue_end(now, s)
-    while free < need and time < np.inf:
-        upcoming = s.floats[EXPECTED, s.running[k]] if k < n else np.inf
-        time = min(upcoming, overdue_time) if overdue > 0 else upcoming
-        if overdue > 0 and time == overdue_time:
-            free += overdue
-            overdue = 0
-        while k < n and s.floats[EXPECTED, s.running[k]] <= time:
-            free += s.ints[HELD, s.running[k]]
+    begin_future(head, now, columns, room)
+    n = columns.counts[RUNNING]
+    late = first_after(now, columns.running, n, columns.floats)
+    overdue, k, time, overdue_time = late > 0, late, now, overdue_end(now, columns)
+    while not head_fits(head, columns, room):
+        upcoming = columns.floats[EXPECTED, columns.running[k]] if k < n else np.inf
+        upcoming = min(upcoming, next_change(time, now, room))
+        time = min(upcoming, overdue_time) if overdue else upcoming
+        if time == np.inf:
+            break
+        if overdue and time == overdue_time:
+            for j in range(late):
+                let_go(columns.running[j], head, columns, room)
+            overdue = False
+        while k < n and columns.floats[EXPECTED, columns.running[k]] <= time:
+            let_go(columns.running[k], head, columns, room)
             k += 1
-    return time, max(free - need, 0)
+        go_to(time, head, now, columns, room)
+    return float(time)
 
 
-@kernel(forceinline=True)
-def is_put_off(now: float, s: Arrays) -> bool:
+@inner_kernel
+def is_put_off(now: float, columns: Columns) -> bool:
     """Whether the head has to wait for its reservation, even if it fits (accasim)."""
-    return bool(s.rules[EASY_AS] == ACCASIM and s.counts[QUEUED] > 0 and s.floats[RESERVED, s.queue[0]] > now)
+    if columns.rules[EASY_AS] != ACCASIM or columns.counts[QUEUED] == 0:
+        return False
+    return bool(columns.floats[RESERVED, columns.queue[0]] > now)
 
 
-@kernel(forceinline=True)
-def keep_reservation(now: float, s: Arrays) -> None:
+@inner_kernel
+def keep_reservation(now: float, columns: Columns, room: Room) -> None:
     """Reserve for a head that has no reservation yet, once for good."""
-    head = s.queue[0]
-    if np.isnan(s.floats[RESERVED, head]):
-        time, _ = reserve(s.ints[UNITS, head], now, s)
+    head = columns.queue[0]
+    if np.isnan(columns.floats[RESERVED, head]):
+        time = reserve(head, now, columns, room)
         if time < np.inf:
-            s.floats[RESERVED, head] = time
+            columns.floats[RESERVED, head] = time
 
 
-@kernel(forceinline=True)
-def kept_reservation(s: Arrays) -> float:
+@inner_kernel
+def _kept_reservation(columns: Columns) -> float:
     """Return by when jobs must end that overtake a head whose reservation is kept; infinity: whenever.
 
     accasim never vetoes; batsched does, where the head has a reservation.
     """
-    time = s.floats[RESERVED, s.queue[0]]
-    return np.inf if s.rules[EASY_AS] == ACCASIM or np.isnan(time) else float(time)
+    time = columns.floats[RESERVED, columns.queue[0]]
+    return np.inf if columns.rules[EASY_AS] == ACCASIM or np.isnan(time) else float(time)
 
 
-@kernel(forceinline=True)
-def backfill(n_started: int, now: float, s: Arrays) -> int:
+@inner_kernel
+def _candidates(now: float, columns: Columns, room: Room) -> int:
+    """List the jobs behind the head that could start; return how many there are."""
+    n = 0
+    for k in range(1, columns.counts[QUEUED]):
+        if could_start(columns.queue[k], now, columns, room):
+            columns.spare[n] = columns.queue[k]
+            n += 1
+    return n
+
+
+@inner_kernel
+def _drop_hopeless(n: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
+    """Drop the candidates that would delay the head; return how many are left.
+
+    Room only becomes less on the way, so jobs that do not pass now need not be sorted.
+    """
+    left = 0
+    for k in range(n):
+        slot = columns.spare[k]
+        in_time = now + columns.floats[ESTIMATE, slot] <= time
+        if in_time or (not is_kept and could_pass(slot, columns, room)):
+            columns.spare[left] = slot
+            left += 1
+    return left
+
+
+@inner_kernel
+def _start_behind(
+    slot: int, head: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
+) -> bool:
+    """Start a job behind the head if it does not delay the head's reservation."""
+    in_time = now + columns.floats[ESTIMATE, slot] <= time
+    if (is_kept and not in_time) or not find_room(slot, now, columns, room):
+        return False
+    if not in_time and not take_beside(slot, head, columns, room):
+        forget_found(room)
+        return False
+    begin_job(slot, now, True, columns, room)
+    return True
+
+
+@inner_kernel
+def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
-    Gives the new count of starts.
+    Returns the new count of starts.
     """
-    time, extra = np.inf, 0
-    if s.rules[EASY_AS] == ACCASIM or s.rules[EASY_AS] == BATSCHED:
-        time = kept_reservation(s)
-    elif s.rules[BACKFILL] == EASY:
-        time, extra = reserve(s.ints[UNITS, s.queue[0]], now, s)
-    if s.rules[ORDER] == s.rules[POLICY]:
-        return _walk_queue(n_started, now, time, extra, s)
-    return _walk_in_order(n_started, now, time, extra, s)
-
-
-@kernel(forceinline=True)
-def _walk_queue(n_started: int, now: float, time: float, extra: int, s: Arrays) -> int:
-    """Walk the queue itself, closing the gaps on the way."""
-    n, kept, k = s.counts[QUEUED], 1, 1
-    while k < n and s.counts[FREE] > 0:
-        slot = s.queue[k]
-        units = s.ints[UNITS, slot]
-        in_time = now + s.floats[ESTIMATE, slot] <= time
-        if units <= s.counts[FREE] and (in_time or units <= extra):
-            if not in_time:
-                extra -= units
-            begin_job(slot, now, True, s)
-            s.started[n_started] = slot
-            n_started += 1
-        else:
-            s.queue[kept] = slot
-            kept += 1
-        k += 1
-    if kept < k:
-        for j in range(k, n):
-            s.queue[kept + j - k] = s.queue[j]
-        s.counts[QUEUED] = n - (k - kept)
-    return n_started
-
-
-@kernel(forceinline=True)
-def _walk_in_order(n_started: int, now: float, time: float, extra: int, s: Arrays) -> int:
-    """Walk the waiting jobs in an order of their own.
-
-    Free and extra units only become fewer on the way, so jobs that do not pass now need not be sorted.
-    """
-    candidates, n = s.spare, 0
-    for k in range(1, s.counts[QUEUED]):
-        slot = s.queue[k]
-        units = s.ints[UNITS, slot]
-        if units <= s.counts[FREE] and (now + s.floats[ESTIMATE, slot] <= time or units <= extra):
-            candidates[n] = slot
-            n += 1
-    order_walk(n, now, candidates, s.spare[len(s.queue) :], s)
+    head, time = columns.queue[0], np.inf
+    is_kept = columns.rules[EASY_AS] == ACCASIM or columns.rules[EASY_AS] == BATSCHED
+    n = _candidates(now, columns, room)
+    if n == 0:
+        return n_started
+    if is_kept:
+        time = _kept_reservation(columns)
+    elif columns.rules[BACKFILL] == EASY:
+        time = reserve(head, now, columns, room)
+    if time < np.inf:
+        n = _drop_hopeless(n, now, time, is_kept, columns, room)
+    if columns.rules[ORDER] != columns.rules[POLICY]:
+        order_walk(n, now, columns.spare, columns.spare[len(columns.queue) :], columns)
     before = n_started
     for k in range(n):
-        slot = candidates[k]
-        units = s.ints[UNITS, slot]
-        in_time = now + s.floats[ESTIMATE, slot] <= time
-        if units <= s.counts[FREE] and (in_time or units <= extra):
-            if not in_time:
-                extra -= units
-            begin_job(slot, now, True, s)
-            s.started[n_started] = slot
+        if columns.counts[FREE] == 0:
+            break
+        slot = columns.spare[k]
+        if _start_behind(slot, head, now, time, is_kept, columns, room):
+            columns.started[n_started] = slot
             n_started += 1
     if n_started > before:
-        drop_started(1, s)
+        drop_started(1, columns)
     return n_started
 
 
-@kernel
-def drop_started(first: int, s: Arrays) -> None:
+@inner_kernel
+def drop_started(first: int, columns: Columns) -> None:
     """Take jobs that have started out of the queue, from a place on."""
     kept = first
-    for k in range(first, s.counts[QUEUED]):
-        slot = s.queue[k]
-        if np.isnan(s.floats[START, slot]):
-            s.queue[kept] = slot
+    for k in range(first, columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        if np.isnan(columns.floats[START, slot]):
+            columns.queue[kept] = slot
             kept += 1
-    s.counts[QUEUED] = kept
-
-
-@kernel
-def _shortest(room: int, now: float, s: Arrays) -> int:
-    """Find the place in the queue of the shortest job that may start on ``room`` released units; -1: none."""
-    easy = s.rules[BACKFILL] == EASY
-    head = s.queue[0]
-    shadow, extra = now, s.counts[FREE] - s.ints[UNITS, head]
-    if extra < 0:
-        shadow, extra = reserve(s.ints[UNITS, head], now, s)
-    best = -1
-    for k in range(s.counts[QUEUED]):
-        slot = s.queue[k]
-        units = s.ints[UNITS, slot]
-        harmless = k == 0 or not easy or now + s.floats[ESTIMATE, slot] <= shadow or units <= extra
-        if units > min(room, s.counts[FREE]) or not harmless:
-            continue
-        if (
-            best < 0
-            or s.floats[ESTIMATE, slot] < s.floats[ESTIMATE, s.queue[best]]
-            or (
-                s.floats[ESTIMATE, slot] == s.floats[ESTIMATE, s.queue[best]]
-                and s.ints[NUMBER, slot] < s.ints[NUMBER, s.queue[best]]
-            )
-        ):
-            best = k
-    return best
-
-
-@kernel
-def start_short_jobs(released: NDArray[np.int64], now: float, s: Arrays) -> int:
-    """Start the shortest jobs that fit on what was released since the last pass; give how many."""
-    np.minimum(released, s.free, released)  # what failed in the meantime is gone
-    room = 0
-    for node in range(len(released)):
-        room += int(released[node] > 0) if s.rules[EXCLUSIVE] else released[node]
-    n_started = 0
-    while room > 0 and s.counts[QUEUED] > 0:
-        k = _shortest(room, now, s)
-        if k < 0:
-            break
-        slot = s.queue[k]
-        for j in range(k + 1, s.counts[QUEUED]):
-            s.queue[j - 1] = s.queue[j]
-        s.counts[QUEUED] -= 1
-        room -= s.ints[UNITS, slot]
-        begin_on(released, slot, now, k > 0, s)
-        s.started[n_started] = slot
-        n_started += 1
-    return n_started
+    columns.counts[QUEUED] = kept

@@ -81,7 +81,7 @@ class CompiledBatch:
         self._clock = np.zeros(1)
         self._progress = np.zeros(N_PROGRESS, np.int64)
         self._ends = self._order = self._finished = np.empty(0, np.int64)
-        self._make_room()
+        self._ensure_capacity()
 
     @property
     def n_passes(self) -> int:
@@ -115,7 +115,7 @@ class CompiledBatch:
             self._flush()
         self.state.occupancy.settle()
         slots = table.admit(block, requests.units_of(block))
-        self._make_room()
+        self._ensure_capacity()
         stays = np.ones(len(slots), np.bool_)
         for reason, unfit in self.state.never_fit(slots, block).items():
             table.ints[STATE, slots[unfit]] = JobState.REJECTED
@@ -142,22 +142,23 @@ class CompiledBatch:
                 self._finished,
                 self.state.row_limit,
                 (self.n_passes // _TELL_EVERY + 1) * _TELL_EVERY,
-                self.state.arrays,
+                self.state.columns,
+                self.state.pool,
             )
             self.seconds += time.perf_counter() - began
             if wanted == TIME_TO_TELL:
                 self._tell()
             elif wanted not in (ARRIVALS_WANTED, OVER):
-                self.state.make_room()
+                self.state.ensure_capacity()
 
     def _tell(self) -> None:
         if self._report is not None:
             done = self._n_recorded + int(self._progress[FINISHED])
             self._report(Progress(float(self._clock[0]), done, self.state.n_waiting))
 
-    def _make_room(self) -> None:
+    def _ensure_capacity(self) -> None:
         """Let every array be large enough for the jobs in the system."""
-        self.state.make_room()
+        self.state.ensure_capacity()
         capacity = self.state.table.capacity
         if len(self._ends) < capacity:
             self._ends, self._order, self._finished = (

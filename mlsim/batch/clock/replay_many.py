@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
-from mlsim.batch.columns.arrays import FREE, N_COUNTS, Arrays
+from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns
 from mlsim.batch.columns.table import (
     END,
     ESTIMATE,
@@ -30,6 +30,7 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.order.fairshare import N_SHARES
 from mlsim.batch.order.policies import WEIGHTS, parameters_of
+from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
 from mlsim.batch.state.state import rules_of
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.workload.jobs import JobBlock
@@ -198,7 +199,9 @@ def _replay_all(
     )
     profile_times, profile_free = np.empty(2 * longest + 2), np.empty(2 * longest + 2, np.int64)
     counts, progress, clock = np.zeros(N_COUNTS, np.int64), np.zeros(N_PROGRESS, np.int64), np.zeros(1)
-    nodes, no_rows, no_times = np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0))
+    no_rows, no_times = np.empty((0, 0), np.int64), np.empty((0, 0))
+    no_nodes = np.empty(0, np.int64)
+    pool = Pool(no_nodes, no_nodes, np.zeros(N_POOL_COUNTS, np.int64))
     nobody = np.empty((N_SHARES, 0))
     arrivals = np.empty(longest, np.int64)
     for k in range(len(bounds) - 1):
@@ -228,24 +231,23 @@ def _replay_all(
                 finished,
                 _UNLIMITED,
                 _UNLIMITED,
-                Arrays(
-                    rules,
-                    parameters[vector],
-                    floats,
-                    ints,
-                    queue,
-                    spare,
-                    running,
-                    counts,
-                    nodes,
-                    nodes,
-                    no_rows,
-                    no_times,
-                    nobody,
-                    profile_times,
-                    profile_free,
-                    started,
+                Columns(
+                    rules=rules,
+                    parameters=parameters[vector],
+                    floats=floats,
+                    ints=ints,
+                    queue=queue,
+                    spare=spare,
+                    running=running,
+                    counts=counts,
+                    rows=no_rows,
+                    times=no_times,
+                    shares=nobody,
+                    profile_times=profile_times,
+                    profile_free=profile_free,
+                    started=started,
                 ),
+                pool,
             )
             for place in range(fitting):
                 slot = arrivals[place]

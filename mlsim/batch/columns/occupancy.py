@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._jit import inlined
 from mlsim.record import Occupancy
 from mlsim.record.growing import GrowingArray, let_go
 
-__all__ = ["OccupancyLog"]
+__all__ = ["OccupancyLog", "write_row"]
 
 JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
 BEGIN, FINISH = range(2)
@@ -62,3 +63,23 @@ class OccupancyLog:
             end=self.floats[FINISH, :used],
             released=released,
         )
+
+
+@inlined
+def write_row(
+    row: int,
+    job: int,
+    node: int,
+    cores: int,
+    now: float,
+    rows: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> None:
+    """Note that a job holds ``cores`` cores of a node from ``now`` on."""
+    rows[JOB, row] = job
+    rows[NODE, row] = node
+    rows[COUNT, row] = 1
+    rows[NODE_CORES, row] = cores
+    rows[RELEASED, row] = 0
+    times[BEGIN, row] = now
+    times[FINISH, row] = np.nan

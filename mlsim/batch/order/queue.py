@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
-from mlsim.batch.columns.arrays import ORDER, POLICY, QUEUED, Arrays
+from mlsim._jit import inlined, inner_kernel
+from mlsim.batch.columns.columns import ORDER, POLICY, QUEUED, Columns
 from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT, WALK_KEY
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
@@ -20,78 +20,78 @@ _MOVES_PER_JOB = 8
 """Insertion sort gives up after so many moves a job; an order that has hardly changed needs fewer."""
 
 
-@kernel(forceinline=True)
-def key_of(slot: int, policy: int, now: float, s: Arrays) -> float:
+@inlined
+def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
     """Give the key of the job in a slot under a policy; minus infinity past the threshold."""
-    r = s.floats[SUBMIT, slot]
-    if is_starved(policy, now, r, s.parameters):
+    r = columns.floats[SUBMIT, slot]
+    if is_starved(policy, now, r, columns.parameters):
         return -np.inf
     used = 0.0
     if policy == FAIRSHARE:
-        used = usage_at(s.ints[ACCOUNT, slot], now, s.parameters[HALF_LIFE], s.shares)
-    q = float(s.ints[PROCESSORS, slot])
-    return policy_key(policy, now, r, s.floats[ESTIMATE, slot], q, used, s.parameters)
+        used = usage_at(columns.ints[ACCOUNT, slot], now, columns.parameters[HALF_LIFE], columns.shares)
+    q = float(columns.ints[PROCESSORS, slot])
+    return policy_key(policy, now, r, columns.floats[ESTIMATE, slot], q, used, columns.parameters)
 
 
-@kernel
+@inner_kernel
 def _goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> bool:
     if floats[column, a] != floats[column, b]:
         return bool(floats[column, a] < floats[column, b])
     return bool(ints[NUMBER, a] < ints[NUMBER, b])
 
 
-@kernel(forceinline=True)
-def _insert(slot: int, n: int, s: Arrays) -> None:
+@inlined
+def _insert(slot: int, n: int, columns: Columns) -> None:
     """Put a job in its place among the ``n`` first of the queue."""
     low, high = 0, n
-    if n > 0 and _goes_before(s.queue[n - 1], slot, KEY, s.ints, s.floats):
+    if n > 0 and _goes_before(columns.queue[n - 1], slot, KEY, columns.ints, columns.floats):
         low = n  # the common case under FCFS: it goes to the end
     while low < high:
         middle = (low + high) // 2
-        if _goes_before(s.queue[middle], slot, KEY, s.ints, s.floats):
+        if _goes_before(columns.queue[middle], slot, KEY, columns.ints, columns.floats):
             low = middle + 1
         else:
             high = middle
     for k in range(n, low, -1):
-        s.queue[k] = s.queue[k - 1]
-    s.queue[low] = slot
+        columns.queue[k] = columns.queue[k - 1]
+    columns.queue[low] = slot
 
 
-@kernel(forceinline=True)
-def enqueue(slot: int, now: float, s: Arrays) -> None:
+@inlined
+def enqueue(slot: int, now: float, columns: Columns) -> None:
     """Put a job into the queue."""
-    s.floats[KEY, slot] = key_of(slot, s.rules[POLICY], now, s)
-    _insert(slot, s.counts[QUEUED], s)
-    s.counts[QUEUED] += 1
+    columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
+    _insert(slot, columns.counts[QUEUED], columns)
+    columns.counts[QUEUED] += 1
 
 
-@kernel(forceinline=True)
-def order_queue(now: float, s: Arrays) -> None:
+@inlined
+def order_queue(now: float, columns: Columns) -> None:
     """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head."""
-    n, policy = s.counts[QUEUED], s.rules[POLICY]
+    n, policy = columns.counts[QUEUED], columns.rules[POLICY]
     if is_live(policy):
         for k in range(n):
-            s.floats[KEY, s.queue[k]] = key_of(s.queue[k], policy, now, s)
-        _sort(n, s.queue, s.spare, KEY, s.ints, s.floats)
-    elif policy != FCFS and s.parameters[THRESHOLD] < np.inf:
+            columns.floats[KEY, columns.queue[k]] = key_of(columns.queue[k], policy, now, columns)
+        _sort(n, columns.queue, columns.spare, KEY, columns.ints, columns.floats)
+    elif policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
         for k in range(n):
-            slot = s.queue[k]
-            if s.floats[KEY, slot] > -np.inf and is_starved(
-                policy, now, s.floats[SUBMIT, slot], s.parameters
+            slot = columns.queue[k]
+            if columns.floats[KEY, slot] > -np.inf and is_starved(
+                policy, now, columns.floats[SUBMIT, slot], columns.parameters
             ):
-                s.floats[KEY, slot] = -np.inf
-                _insert(slot, k, s)
+                columns.floats[KEY, slot] = -np.inf
+                _insert(slot, k, columns)
 
 
-@kernel
-def order_walk(n: int, now: float, slots: Ints, scratch: Ints, s: Arrays) -> None:
+@inner_kernel
+def order_walk(n: int, now: float, slots: Ints, scratch: Ints, columns: Columns) -> None:
     """Sort ``n`` waiting jobs by the order of backfilling."""
     for k in range(n):
-        s.floats[WALK_KEY, slots[k]] = key_of(slots[k], s.rules[ORDER], now, s)
-    _sort(n, slots, scratch, WALK_KEY, s.ints, s.floats)
+        columns.floats[WALK_KEY, slots[k]] = key_of(slots[k], columns.rules[ORDER], now, columns)
+    _sort(n, slots, scratch, WALK_KEY, columns.ints, columns.floats)
 
 
-@kernel
+@inner_kernel
 def _sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
     """Sort by insertion while that is quick, as it is from one pass to the next; else by merging."""
     moves = 0
@@ -107,7 +107,7 @@ def _sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: F
             return
 
 
-@kernel
+@inner_kernel
 def _merge_sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
     """Sort by merging, bottom up."""
     width = 1

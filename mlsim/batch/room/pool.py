@@ -1,146 +1,341 @@
-"""The steps that change who holds what: a job starts, ends, gives a node up, gets it back."""
+"""A pool of equal units, whole nodes or cores, as a room: the answers to :mod:`mlsim.batch.room.room`.
+
+All that counts is how many units are free. Which nodes a job gets, by first-fit, matters to nobody else.
+"""
 
 from __future__ import annotations
+
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
-from mlsim.batch.columns.arrays import EARLY, EXCLUSIVE, FREE, HINT, MERGE, NODES, RUNNING, USED_ROWS, Arrays
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, RELEASED
-from mlsim.batch.columns.running import add_running, remove_running
-from mlsim.batch.columns.table import (
-    ACCOUNT,
-    BACKFILLED,
-    CORES,
-    END,
-    ESTIMATE,
-    EXPECTED,
-    FIRST_ROW,
-    HELD,
-    NUMBER,
-    PROCESSORS,
-    ROWS,
-    START,
-    UNITS,
-)
-from mlsim.batch.order.fairshare import change_rate
-from mlsim.batch.order.policies import HALF_LIFE
-from mlsim.batch.room.allocation import first_fit, take_back, write_row
+from mlsim._jit import inlined, inner_kernel
+from mlsim.batch.columns import counted
+from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, NODES, USED_ROWS, Columns
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
+from mlsim.batch.columns.packing import Ints, borrower, unpacker
+from mlsim.batch.columns.table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
+from mlsim.batch.room.first_fit import first_fit, take_back
 
-__all__ = ["begin_job", "begin_on", "end_job", "leave_time", "release_row", "return_node"]
+__all__ = ["N_POOL_COUNTS", "Pool", "borrow_pool", "unpack_pool"]
+
+# Places in the array of counts.
+HINT, EXTRA, PART = range(3)
+N_POOL_COUNTS: Final = 3
 
 
-@kernel
-def leave_time(end: float, start: float, walltime: float, kills: bool) -> float:
-    """Return when a job leaves that would end by itself at ``end`` (s): before that, if it is killed.
+class Pool(NamedTuple):
+    """A pool of equal units. It goes with :class:`mlsim.batch.columns.columns.Columns`.
 
-    The limit is the walltime, what the user asked; the dispatcher may see a shorter estimate. A job that ends
-    exactly at the limit completes.
+    There, ``counts[FREE]`` are the free units, and ``profile_free`` those expected to be free.
+
+    Attributes
+    ----------
+    free, cores : int64
+        Free and all cores of each node.
+    counts : int64
+        The first node that may have room; units free at the head's reservation beyond those that it needs;
+        units left of what was released since the last pass.
     """
-    limit = start + walltime
-    return limit if kills and end > limit else end
+
+    free: Ints
+    cores: Ints
+    counts: Ints
 
 
-@kernel
-def begin_job(slot: int, now: float, backfilled: bool, s: Arrays) -> None:
-    """Start a job that fits."""
-    if s.rules[NODES]:
-        s.counts[HINT] = _take_nodes(slot, now, s.counts[HINT], s.free, s)
-    _note_start(slot, now, backfilled, s)
+unpack_pool = unpacker(Pool)
+borrow_pool = borrower(Pool)
 
 
-@kernel
-def begin_on(part: NDArray[np.int64], slot: int, now: float, backfilled: bool, s: Arrays) -> None:
-    """Start a job that fits on a part of the free cores, which is updated too."""
-    first = s.counts[USED_ROWS]
-    _take_nodes(slot, now, 0, part, s)
-    for row in range(first, s.counts[USED_ROWS]):
-        for node in range(s.rows[NODE, row], s.rows[NODE, row] + s.rows[COUNT, row]):
-            s.free[node] -= s.rows[NODE_CORES, row]
-    _note_start(slot, now, backfilled, s)
+# Starting jobs
 
 
-@kernel
-def _take_nodes(slot: int, now: float, hint: int, free: NDArray[np.int64], s: Arrays) -> int:
-    """Give a job the first free cores, none of which are before the node ``hint``; gives the new hint."""
-    first = s.counts[USED_ROWS]
+@inlined
+def begin_pass(pool: Pool) -> None:
+    """Forget what an earlier pass found out; there is nothing."""
+
+
+@inlined
+def could_start(slot: int, _now: float, columns: Columns, _pool: Pool) -> bool:
+    """Whether enough units are free."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE])
+
+
+@inlined
+def find_room(slot: int, now: float, columns: Columns, pool: Pool) -> bool:
+    """Whether enough units are free."""
+    return could_start(slot, now, columns, pool)
+
+
+@inlined
+def forget_found(pool: Pool) -> None:
+    """Forget the units found for a job; none are noted."""
+
+
+@inlined
+def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
+    """Give a job the first free units."""
+    if columns.rules[NODES]:
+        pool.counts[HINT] = _take_nodes(slot, now, pool.counts[HINT], pool.free, columns, pool)
+    columns.counts[FREE] -= columns.ints[UNITS, slot]
+
+
+@inlined
+def _take_nodes(
+    slot: int, now: float, hint: int, free: NDArray[np.int64], columns: Columns, pool: Pool
+) -> int:
+    """Give a job the first free cores, none of which are before the node ``hint``; return the new hint."""
+    first = columns.counts[USED_ROWS]
     row, taken, hint = first_fit(
-        s.ints[NUMBER, slot],
-        s.ints[UNITS, slot],
-        s.rules[EXCLUSIVE] != 0,
-        s.rules[MERGE] != 0,
+        columns.ints[NUMBER, slot],
+        columns.ints[UNITS, slot],
+        columns.rules[EXCLUSIVE] != 0,
+        columns.rules[MERGE] != 0,
         now,
         first,
         hint,
         free,
-        s.cores,
-        s.rows,
-        s.times,
+        pool.cores,
+        columns.rows,
+        columns.times,
     )
-    s.counts[USED_ROWS] = row
-    s.ints[CORES, slot] = taken
-    s.ints[FIRST_ROW, slot], s.ints[ROWS, slot] = first, row - first
+    columns.counts[USED_ROWS] = row
+    columns.ints[CORES, slot] = taken
+    columns.ints[FIRST_ROW, slot], columns.ints[ROWS, slot] = first, row - first
     return int(hint)
 
 
-@kernel
-def _note_start(slot: int, now: float, backfilled: bool, s: Arrays) -> None:
-    units = s.ints[UNITS, slot]
-    s.counts[FREE] -= units
-    s.ints[HELD, slot] = units
-    s.ints[BACKFILLED, slot] = 1 if backfilled else 0
-    s.floats[START, slot] = now
-    s.floats[EXPECTED, slot] = now + s.floats[ESTIMATE, slot]
-    add_running(slot, s.running, s.counts[RUNNING], s.ints, s.floats)
-    s.counts[RUNNING] += 1
-    if s.shares.shape[1] > 0:
-        account, processors = s.ints[ACCOUNT, slot], s.ints[PROCESSORS, slot]
-        change_rate(account, processors, now, s.parameters[HALF_LIFE], s.shares)
+# Units that come back
 
 
-@kernel(forceinline=True)
-def end_job(slot: int, now: float, s: Arrays) -> None:
-    """Let a job leave: free what it still holds. Nothing happens if that was done before."""
-    if not np.isnan(s.floats[END, slot]):
-        return
-    if s.rules[NODES]:
-        first = s.ints[FIRST_ROW, slot]
-        for row in range(first, first + s.ints[ROWS, slot]):
-            if np.isnan(s.times[FINISH, row]):
-                take_back(row, now, s.free, s.rows, s.times)
-                s.counts[HINT] = min(s.counts[HINT], s.rows[NODE, row])
-    if s.floats[EXPECTED, slot] != now:
-        s.counts[EARLY] = 1
-    s.counts[FREE] += s.ints[HELD, slot]
-    s.ints[HELD, slot] = 0
-    s.floats[END, slot] = now
-    remove_running(slot, s.running, s.counts[RUNNING], s.ints, s.floats)
-    s.counts[RUNNING] -= 1
-    if s.shares.shape[1] > 0:
-        account, processors = s.ints[ACCOUNT, slot], s.ints[PROCESSORS, slot]
-        change_rate(account, -processors, now, s.parameters[HALF_LIFE], s.shares)
+@inlined
+def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
+    """Free all that a job still holds."""
+    if columns.rules[NODES]:
+        first = columns.ints[FIRST_ROW, slot]
+        for row in range(first, first + columns.ints[ROWS, slot]):
+            if np.isnan(columns.times[FINISH, row]):
+                take_back(row, now, pool.free, columns.rows, columns.times)
+                pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
+    columns.counts[FREE] += columns.ints[HELD, slot]
 
 
-@kernel
-def release_row(slot: int, row: int, now: float, s: Arrays) -> None:
-    """Give back one node of a job that goes on without it."""
-    cores = take_back(row, now, s.free, s.rows, s.times)
-    units = s.rows[COUNT, row] if s.rules[EXCLUSIVE] else cores
-    s.rows[RELEASED, row] = 1
-    s.ints[HELD, slot] -= units
-    s.counts[FREE] += units
-    s.counts[HINT] = min(s.counts[HINT], s.rows[NODE, row])
-    s.counts[EARLY] = 1
+@inlined
+def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> int:
+    """Free the nodes of one occupancy row; return the units."""
+    cores = take_back(row, now, pool.free, columns.rows, columns.times)
+    units = columns.rows[COUNT, row] if columns.rules[EXCLUSIVE] else cores
+    columns.counts[FREE] += units
+    pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
+    return int(units)
 
 
-@kernel
-def return_node(slot: int, node: int, now: float, s: Arrays) -> int:
-    """Give a free node back to a job that had released it; gives the new occupancy row."""
-    row = s.counts[USED_ROWS]
-    write_row(row, s.ints[NUMBER, slot], node, s.free[node], now, s.rows, s.times)
-    s.counts[USED_ROWS] = row + 1
-    s.free[node] = 0
-    s.counts[FREE] -= 1
-    s.ints[HELD, slot] += 1
-    return int(row)
+@inlined
+def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
+    """Take a free node; return its cores."""
+    cores = pool.free[node]
+    pool.free[node] = 0
+    columns.counts[FREE] -= 1
+    return int(cores)
+
+
+# Short jobs on what was released
+
+
+@inner_kernel
+def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
+    """Count the units of what was released; what failed in the meantime is gone."""
+    units = 0
+    for node in range(len(part)):
+        part[node] = min(part[node], pool.free[node])
+        units += int(part[node] > 0) if columns.rules[EXCLUSIVE] else part[node]
+    pool.counts[PART] = units
+
+
+@inlined
+def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns: Columns, pool: Pool) -> bool:
+    """Whether a job fits on what was released."""
+    return bool(columns.ints[UNITS, slot] <= min(pool.counts[PART], columns.counts[FREE]))
+
+
+@inner_kernel
+def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, pool: Pool) -> None:
+    """Give a job the first units of what was released, which is updated too."""
+    first = columns.counts[USED_ROWS]
+    _take_nodes(slot, now, 0, part, columns, pool)
+    for row in range(first, columns.counts[USED_ROWS]):
+        for node in range(columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]):
+            pool.free[node] -= columns.rows[NODE_CORES, row]
+    columns.counts[FREE] -= columns.ints[UNITS, slot]
+    pool.counts[PART] -= columns.ints[UNITS, slot]
+
+
+# The head's reservation (EASY)
+
+
+@inlined
+def begin_future(head: int, _now: float, columns: Columns, pool: Pool) -> None:
+    """Look at what is free now."""
+    pool.counts[EXTRA] = columns.counts[FREE] - columns.ints[UNITS, head]
+
+
+@inlined
+def head_fits(_head: int, _columns: Columns, pool: Pool) -> bool:
+    """Whether no unit is lacking."""
+    return bool(pool.counts[EXTRA] >= 0)
+
+
+@inlined
+def let_go(slot: int, _head: int, columns: Columns, pool: Pool) -> None:
+    """Expect back what a job still holds: not again what it has released early."""
+    pool.counts[EXTRA] += columns.ints[HELD, slot]
+
+
+@inlined
+def next_change(_time: float, _now: float, _pool: Pool) -> float:
+    """Return when else units come back; never."""
+    return np.inf
+
+
+@inlined
+def go_to(_time: float, _head: int, _now: float, _columns: Columns, _pool: Pool) -> None:
+    """Look at a time; nothing depends on it."""
+
+
+@inlined
+def could_pass(slot: int, columns: Columns, pool: Pool) -> bool:
+    """Whether a job needs no more than what the head leaves."""
+    return bool(columns.ints[UNITS, slot] <= pool.counts[EXTRA])
+
+
+@inlined
+def take_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
+    """Take the units of a job from what the head leaves, if that suffices."""
+    fits = columns.ints[UNITS, slot] <= pool.counts[EXTRA]
+    if fits:
+        pool.counts[EXTRA] -= columns.ints[UNITS, slot]
+    return bool(fits)
+
+
+@inlined
+def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
+    """Whether what the head leaves suffices for a job."""
+    return could_pass(slot, columns, pool)
+
+
+# The profile
+
+
+@inlined
+def open_profile(columns: Columns, _pool: Pool) -> None:
+    """Begin with what is free now."""
+    counted.open_profile(columns)
+
+
+@inlined
+def copy_segment(segment: int, source: int, columns: Columns, _pool: Pool) -> None:
+    """Have as many units free in a segment as in another."""
+    counted.copy_segment(segment, source, columns)
+
+
+@inlined
+def expect_held(slot: int, segment: int, columns: Columns, _pool: Pool) -> None:
+    """Expect back in a segment what a job still holds."""
+    counted.expect_held(slot, segment, columns)
+
+
+@inlined
+def n_drains(_pool: Pool) -> int:
+    """Return how many announced drains there are; a pool cannot plan around any."""
+    return 0
+
+
+@inlined
+def drain_begin(_drain: int, now: float, _pool: Pool) -> float:
+    """Return when a drain begins; there is none."""
+    return now
+
+
+@inlined
+def drain_end(_drain: int, now: float, _pool: Pool) -> float:
+    """Return when a drain ends; there is none."""
+    return now
+
+
+@inlined
+def shut_segment(_drain: int, _segment: int, _pool: Pool) -> None:
+    """Free nothing of a drain's nodes in a segment; there is none."""
+
+
+@inlined
+def is_alike(segment: int, other: int, columns: Columns, _pool: Pool) -> bool:
+    """Whether two segments may be one."""
+    return counted.is_alike(segment, other, columns)
+
+
+@inlined
+def open_window(_segment: int, _pool: Pool) -> None:
+    """Begin a stretch of the profile; every segment is looked at by itself."""
+
+
+@inlined
+def narrow_window(_segment: int, _pool: Pool) -> None:
+    """Add a segment to the stretch; every segment is looked at by itself."""
+
+
+@inlined
+def fits_window(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
+    """Whether a job fits in the last segment of the stretch."""
+    return counted.fits_segment(slot, segment, columns)
+
+
+@inlined
+def fits_segment(slot: int, segment: int, columns: Columns, _pool: Pool) -> bool:
+    """Whether a job fits in a segment."""
+    return counted.fits_segment(slot, segment, columns)
+
+
+@inlined
+def place_in_window(_slot: int, _columns: Columns, _pool: Pool) -> bool:
+    """Find units throughout the stretch; any will do."""
+    return True
+
+
+@inlined
+def place_at_once(_slot: int, _columns: Columns, _pool: Pool) -> bool:
+    """Find units for a start now; any will do."""
+    return True
+
+
+@inlined
+def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, _pool: Pool) -> None:
+    """Add the units of a job to segments (sign 1), or take them (-1)."""
+    counted.change_segments(slot, first, last, sign, columns)
+
+
+@inlined
+def is_sound(columns: Columns, _pool: Pool) -> bool:
+    """Whether the profile is non-negative."""
+    return counted.is_sound(columns)
+
+
+@inlined
+def keep_plan(_slot: int, _pool: Pool) -> None:
+    """Note which units a job has reserved; any will do."""
+
+
+@inlined
+def bring_plan(_slot: int, _pool: Pool) -> None:
+    """Bring back which units a job has reserved; any will do."""
+
+
+@inlined
+def plan_holds(_pool: Pool) -> bool:
+    """Whether the units of a reservation are in use; any will do."""
+    return True
+
+
+@inlined
+def place_reserved(_slot: int, _columns: Columns, _pool: Pool) -> None:
+    """Find the units that a job has reserved; any will do."""

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.drains import drained_from
-from mlsim.batch.backfill.matrix_easy import start_if_fits
-from mlsim.batch.columns.arrays import Arrays
+from mlsim.batch.allocators.fit import units_on
+from mlsim.batch.allocators.nodes import DRAINS, REFUSED, Nodes
+from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.table import ESTIMATE, JOB_ID, UNITS
+from mlsim.batch.matrix.drains import drained_from
 from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
-from mlsim.batch.room.fit import units_on
-from mlsim.batch.room.grid import DRAINS, REFUSED, Grid
-from mlsim.batch.room.matrix import begin_placed
+from mlsim.batch.room.steps import begin_job, start_if_fits
 from mlsim.batch.view import Reject, Start, WaitingJobs, Wake
 from mlsim.errors import InputError, user_code_error
 
@@ -146,7 +145,7 @@ class Answers:
         Current time in seconds.
     waiting
         Slots behind the rows of ``view.waiting``.
-    s, g
+    columns, nodes
         State of the batch level; changed in place.
 
     Attributes
@@ -159,14 +158,14 @@ class Answers:
         Times at which it wants to be asked again.
     """
 
-    def __init__(self, title: str, now: float, waiting: Ints, s: Arrays, g: Grid) -> None:
+    def __init__(self, title: str, now: float, waiting: Ints, columns: Columns, nodes: Nodes) -> None:
         self._title, self._now, self._waiting = title, now, waiting
-        self._s, self._g = s, g
+        self._columns, self._nodes = columns, nodes
         self._done: set[int] = set()
         self.started: list[int] = []
         self.rejected: list[tuple[int, str]] = []
         self.wakes: list[float] = []
-        g.settings[REFUSED] = 0
+        nodes.settings[REFUSED] = 0
 
     def carry_out(self, answers: Iterable[Start | Reject | Wake]) -> None:
         """Carry out answers in their order.
@@ -231,35 +230,35 @@ class Answers:
         return slot
 
     def _place(self, slot: int) -> str:
-        return f"{self._title}: job {self._s.ints[JOB_ID, slot]} at {self._now:g} s"
+        return f"{self._title}: job {self._columns.ints[JOB_ID, slot]} at {self._now:g} s"
 
     def _start(self, slot: int, answer: Start) -> None:
         backfilled = self._ask(bool, answer.backfilled)
         if answer.nodes is None:
-            if not start_if_fits(slot, self._now, backfilled, self._s, self._g):
+            if not start_if_fits(slot, self._now, backfilled, self._columns, self._nodes):
                 kept_off = ", on nodes without an announced drain before it is expected to end"
-                where = kept_off if self._g.settings[DRAINS] else ""
+                where = kept_off if self._nodes.settings[DRAINS] else ""
                 raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
             return
-        units, g = int(self._s.ints[UNITS, slot]), self._g
-        placement = _placement(self._place(slot), answer.nodes, units, len(g.free))
+        units, nodes = int(self._columns.ints[UNITS, slot]), self._nodes
+        placement = _placement(self._place(slot), answer.nodes, units, len(nodes.free))
         for node in np.flatnonzero(placement).tolist():
-            fit = units_on(slot, node, units, g.free, self._s, g)
+            fit = units_on(slot, node, units, nodes.free, self._columns, nodes)
             if placement[node] > fit:
-                asks, free = g.request[slot].tolist(), g.free[node].tolist()
+                asks, free = nodes.request[slot].tolist(), nodes.free[node].tolist()
                 raise InputError(
                     f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
                     f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
         self._check_drains(slot, placement)
-        g.placed[:] = placement
-        begin_placed(slot, self._now, backfilled, self._s, g)
+        nodes.placed[:] = placement
+        begin_job(slot, self._now, backfilled, self._columns, nodes)
 
     def _check_drains(self, slot: int, placement: Ints) -> None:
         """Refuse nodes that are promised to maintenance before the job is expected to end."""
-        end = self._now + float(self._s.floats[ESTIMATE, slot])
+        end = self._now + float(self._columns.floats[ESTIMATE, slot])
         for node in np.flatnonzero(placement).tolist():
-            drained = drained_from(node, end, self._g)
+            drained = drained_from(node, end, self._nodes)
             if drained < np.inf:
                 raise InputError(
                     f"{self._place(slot)}: an announced drain of node {node} begins at {drained:g} s, and "

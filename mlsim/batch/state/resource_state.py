@@ -10,26 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.allocators.placing import has_window
-from mlsim.batch.allocators.user_allocator import asked_in_kernels
-from mlsim.batch.backfill.drains import drained_from, room_now
-from mlsim.batch.backfill.future import power_wanted, reserve
-from mlsim.batch.columns.arrays import (
-    BACKFILL,
-    CONSERVATIVE,
-    EARLY,
-    FREE,
-    QUEUED,
-    RESERVATIONS,
-    RUNNING,
-    places_of,
-)
-from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, KEY, NUMBER, START, SUBMIT, UNITS
-from mlsim.batch.plugins import make_plugin, shielded
-from mlsim.batch.room import grid as at
-from mlsim.batch.room.announced import AnnouncedDrain
-from mlsim.batch.room.fit import room_for
-from mlsim.batch.room.grid import (
+from mlsim.batch.allocators import nodes as at
+from mlsim.batch.allocators.fit import room_for
+from mlsim.batch.allocators.nodes import (
     ALLOCATOR,
     CAPPED,
     DRAINS,
@@ -40,13 +23,31 @@ from mlsim.batch.room.grid import (
     POWER_LEFT,
     SEED,
     STRICT,
-    Grid,
+    Nodes,
 )
-from mlsim.batch.room.matrix import end_job, release_row, return_node
+from mlsim.batch.allocators.placing import has_window
+from mlsim.batch.allocators.user_allocator import asked_in_kernels
+from mlsim.batch.backfill.easy import reserve
+from mlsim.batch.columns.columns import (
+    BACKFILL,
+    CONSERVATIVE,
+    EARLY,
+    FREE,
+    QUEUED,
+    RESERVATIONS,
+    RUNNING,
+)
+from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, KEY, NUMBER, START, SUBMIT, UNITS
+from mlsim.batch.matrix.drains import drained_from, room_now
+from mlsim.batch.matrix.future import power_wanted
+from mlsim.batch.plugins import make_plugin, shielded
+from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
+from mlsim.batch.room.steps import end_job, release_row, return_node
 from mlsim.batch.state.answers import Answers, AskedAllocator, keys_of
-from mlsim.batch.state.matrix_passes import arrive, make_pass, make_reserving_pass, start_short
+from mlsim.batch.state.passes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
 from mlsim.batch.state.state import BEYOND_CAP, BatchState
 from mlsim.batch.state.viewing import by_arrival, view_of, waiting_jobs
 from mlsim.errors import InputError
@@ -148,10 +149,10 @@ class ResourceState(BatchState):
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
         self._settings[POOLED] = self._is_pool()
-        rules = self.arrays.rules
+        rules = self.columns.rules
         self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1)
         self._has_profile = self._reserves and not self._settings[POOLED]
-        self.make_room()
+        self.ensure_capacity()
 
     def _load(self, config: BatchConfig, exclusive: bool, seed: int) -> None:
         """Make the plugins."""
@@ -194,11 +195,11 @@ class ResourceState(BatchState):
         }
 
     def _trouble(self, slot: int, units: int) -> str:
-        if room_for(slot, 1, self._capacity, self.arrays, self.grid) == 0:
+        if room_for(slot, 1, self._capacity, self.columns, self.nodes) == 0:
             return "no node has what a unit asks for"
-        if room_for(slot, units, self._capacity, self.arrays, self.grid) < units:
+        if room_for(slot, units, self._capacity, self.columns, self.nodes) < units:
             return "asks for more than the whole machine has"
-        if not has_window(slot, self._capacity, self.arrays, self.grid):
+        if not has_window(slot, self._capacity, self.columns, self.nodes):
             return "no neighbouring nodes could hold it"
         return self._beyond_cap(slot)
 
@@ -206,18 +207,18 @@ class ResourceState(BatchState):
         """Say whether the cap forbids a job even where it has the whole machine to itself."""
         if self._cap is None:
             return ""
-        wanted = power_wanted(slot, self._capacity, self.arrays, self.grid)
+        wanted = power_wanted(slot, self._capacity, self.columns, self.nodes)
         return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
 
     # Passes
 
-    def happen(
+    def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
         for k, slot in enumerate(ended):
             self._ended[k] = slot
-        arrive(now, len(ended), self._ended, first, last, arrivals, self._places, self._grid_places)
+        arrive_at_nodes(now, len(ended), self._ended, first, last, arrivals, self._packed, self._packed_nodes)
         self._measure()
         if self._allocator is None:
             return self._make_pass(now, released)
@@ -236,9 +237,9 @@ class ResourceState(BatchState):
     def _measure(self) -> None:
         """Find out how much power the cap leaves; the kernels keep count of it from here on."""
         if self._cap is not None:
-            is_on = (self._down == 0) | (self.grid.used > 0)
+            is_on = (self._down == 0) | (self.nodes.used > 0)
             left = _micro(self._cap.left(is_on), self._total_units)
-            self._settings[POWER_LEFT] = left - int(self.grid.used @ self.grid.power)
+            self._settings[POWER_LEFT] = left - int(self.nodes.used @ self.nodes.power)
 
     @property
     def _total_units(self) -> int:
@@ -261,16 +262,14 @@ class ResourceState(BatchState):
         n, ordered = 0, self._policy is not None
         if len(released):
             part = self._part_of_free(released)
-            n, ordered = start_short(now, part, ordered, self._places, self._grid_places), True
+            n, ordered = start_short(now, part, ordered, self._packed, self._packed_nodes), True
         run = make_reserving_pass if self._reserves else make_pass
-        started: int = run(now, n, ordered, self._places, self._grid_places)
+        started: int = run(now, n, ordered, self._packed, self._packed_nodes)
         return started
 
     def _part_of_free(self, released: Ints) -> Ints:
         """Give what is free of the released cores of each node, and all else that is free there."""
-        if not len(released):
-            return np.empty((0, self.grid.free.shape[1]), np.int64)
-        part: Ints = np.where(released[:, None] > 0, self.grid.free, 0)
+        part: Ints = np.where(released[:, None] > 0, self.nodes.free, 0)
         np.minimum(part[:, 0], released, out=part[:, 0])
         return part
 
@@ -304,10 +303,10 @@ class ResourceState(BatchState):
             self._machine.resources,
             self.requests.exclusive,
             self.table,
-            self.arrays,
-            self.grid,
+            self.columns,
+            self.nodes,
         )
-        answers = Answers(title, now, waiting, self.arrays, self.grid)
+        answers = Answers(title, now, waiting, self.columns, self.nodes)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
         gone = {slot for slot, _ in answers.rejected}
         left = [s for s in waiting.tolist() if np.isnan(self.table.floats[START, s]) and s not in gone]
@@ -348,17 +347,17 @@ class ResourceState(BatchState):
 
     def end(self, slot: int, now: float) -> None:
         """Let a running job end without a pass."""
-        end_job(slot, now, self.arrays, self.grid)
+        end_job(slot, now, self.columns, self.nodes)
 
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""
         # What is out of use has capacity 0: the kernels count it neither with the job nor as free.
-        release_row(slot, row, now, self.arrays, self.grid)
+        release_row(slot, row, now, self.columns, self.nodes)
 
     def give_back(self, slot: int, node: int, now: float) -> int:
         """Give a free node to a job that had released it; gives its occupancy row."""
-        row: int = return_node(slot, node, now, self.arrays, self.grid)
-        self.make_room()
+        row: int = return_node(slot, node, now, self.columns, self.nodes)
+        self.ensure_capacity()
         return row
 
     def may_take(self, slot: int, node: int, now: float) -> bool:
@@ -366,13 +365,13 @@ class ResourceState(BatchState):
         ends = now + self.table.floats[ESTIMATE, slot]
         if not np.isnan(self.table.floats[START, slot]):
             ends = self.table.floats[EXPECTED, slot]
-        return not drained_from(node, ends, self.grid) < np.inf
+        return not drained_from(node, ends, self.nodes) < np.inf
 
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
-        if self._cap is not None and self.grid.power[node] > self._settings[POWER_LEFT]:
+        if self._cap is not None and self.nodes.power[node] > self._settings[POWER_LEFT]:
             return False
-        return bool((self.grid.free[node] == self._capacity[node]).all() and not self._down[node])
+        return bool((self.nodes.free[node] == self._capacity[node]).all() and not self._down[node])
 
     def holders(self, node: int) -> dict[int, int]:
         """Slots of the jobs that hold part of a node by the rows of their start, and the units of each."""
@@ -389,7 +388,7 @@ class ResourceState(BatchState):
             self._counts[FREE] -= self._free_units(node)
             self._total -= self._available[node]
             self._available[node] = 0
-            self.grid.capacity[node] = 0
+            self.nodes.capacity[node] = 0
         self._down[node] += 1
         self._expect_back(node)
 
@@ -401,7 +400,7 @@ class ResourceState(BatchState):
             for slot, units in holders.items():
                 self.table.ints[HELD, slot] += units
                 held += self._capacity[node] if self.requests.exclusive else units * self._request[slot]
-            self.grid.capacity[node] = self._capacity[node]
+            self.nodes.capacity[node] = self._capacity[node]
             self._available[node] = self._capacity[node] - held
             self._total += self._available[node]
             self._counts[FREE] += self._free_units(node)
@@ -420,18 +419,18 @@ class ResourceState(BatchState):
         for node in range(self.n_nodes):
             self._expect_back(node)
         self._settings[DRAINS] = len(self._drains)
-        self.grid.shut[:] = 0  # it goes with drain_shuts, which begin anew
+        self.nodes.shut[:] = 0  # it goes with drain_shuts, which begin anew
         self._drain_arrays = _drain_arrays(self._drains)
-        self.make_room()
+        self.ensure_capacity()
 
     def _expect_back(self, node: int) -> None:
         """Note when a node is expected to be in use: known only where announced drains are all there is."""
         reasons, drained = self._down[node], self._drained[node]
         known = self._drained_until[node] if reasons == drained else np.inf
         back = known if reasons > 0 else -np.inf
-        if back < self.grid.back[node]:
+        if back < self.nodes.back[node]:
             self._counts[EARLY] = 1  # reservations may move forward
-        self.grid.back[node] = back
+        self.nodes.back[node] = back
 
     def _free_units(self, node: int) -> int:
         """Give what a node in use adds to the free units: one if it is given whole, else its free cores."""
@@ -441,18 +440,18 @@ class ResourceState(BatchState):
 
     def room_for(self, slot: int, now: float) -> int:
         """Units of a job that could start now, at most all of them."""
-        found: int = room_now(slot, self.units(slot), now, self.arrays, self.grid)
+        found: int = room_now(slot, self.units(slot), now, self.columns, self.nodes)
         return found
 
     def reservation(self, slot: int, now: float) -> float:
         """When a waiting job could start, by estimates; infinity if that is not known."""
-        return float(reserve(slot, now, self.arrays, self.grid))
+        return float(reserve(slot, now, self.columns, self.nodes))
 
     # Memory
 
-    def make_room(self) -> None:
+    def ensure_capacity(self) -> None:
         """Let every array be large enough for the next pass, and remember where they are."""
-        super().make_room()
+        super().ensure_capacity()
         most = self._machine.n_cores + 1
         self.occupancy.reserve(self.n_rows, most)
         self.row_limit = self.occupancy.ints.shape[1] - most
@@ -468,18 +467,18 @@ class ResourceState(BatchState):
             grown[: len(self._plan)] = self._plan
             self._plan = grown
         # The begin and the end of each drain add to what a profile of the pool has.
-        times = self.arrays.profile_times
+        times = self.columns.profile_times
         most = 2 * capacity + 2 + 2 * len(self._drains)
         if len(times) < most:
             times = np.empty(2 * most)
-        self.arrays = self.arrays._replace(
+        self.columns = self.columns._replace(
             rows=self.occupancy.ints, times=self.occupancy.floats, profile_times=times
         )
-        self._places = places_of(self.arrays)
-        self._make_grid()
+        self._packed = pack_pointers(self.columns)
+        self._make_nodes()
 
-    def _make_grid(self) -> None:
-        self.grid = Grid(
+    def _make_nodes(self) -> None:
+        self.nodes = Nodes(
             settings=self._settings,
             request=self._request,
             free=self._available,
@@ -489,14 +488,14 @@ class ResourceState(BatchState):
             **self._scratch,
             **self._drain_arrays,
         )
-        self._grid_places = places_of(self.grid)
+        self._packed_nodes = pack_pointers(self.nodes)
 
     def _reserve_segments(self) -> None:
         """Let the profile be long enough: a segment a running job, two a waiting one, and two a drain."""
         most = int(self._counts[RUNNING] + 2 * self._counts[QUEUED]) + 3 + 2 * len(self._drains)
         if len(self._profile_of_nodes) < most:
             self._profile_of_nodes = np.zeros((2 * most, *self._capacity.shape), np.int64)
-            self._make_grid()
+            self._make_nodes()
 
 
 def _micro(watts: float, units: int) -> int:

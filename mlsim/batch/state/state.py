@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from mlsim.batch.backfill.easy import reserve
 from mlsim.batch.backfill.reservations import next_reservation
-from mlsim.batch.columns import arrays as at
-from mlsim.batch.columns.arrays import (
+from mlsim.batch.columns import columns as at
+from mlsim.batch.columns.columns import (
     EARLY,
     FREE,
-    HINT,
     N_COUNTS,
     N_RULES,
     QUEUED,
     RUNNING,
     USED_ROWS,
-    Arrays,
-    places_of,
+    Columns,
 )
+from mlsim.batch.columns.holders import find_holders
 from mlsim.batch.columns.occupancy import FINISH, NODE, NODE_CORES, RELEASED, OccupancyLog
+from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.running import add_running, remove_running
 from mlsim.batch.columns.table import (
     BACKFILLED,
@@ -43,11 +43,11 @@ from mlsim.batch.columns.table import (
 from mlsim.batch.order.fairshare import N_SHARES, Accounts
 from mlsim.batch.order.policies import CODES, parameters_of
 from mlsim.batch.room.announced import AnnouncedDrain
-from mlsim.batch.room.holders import find_holders
-from mlsim.batch.room.pool import end_job, release_row, return_node
+from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
-from mlsim.batch.state.dispatch import enter_queue, instant
+from mlsim.batch.room.steps import end_job, release_row, return_node
+from mlsim.batch.state.passes import enter_queue, process_timestamp
 from mlsim.platform import Machine
 from mlsim.record import Solves
 from mlsim.scenario import (
@@ -113,7 +113,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     rules[at.PER_EVENT] = config.ties is not TieOrder.DRAINED
     rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST
     rules[at.KILLS] = config.on_overrun is OverrunRule.KILL
-    rules[at.LOOKS_BEHIND] = True
+    rules[at.ALLOW_BACKFILL] = True
     return rules
 
 
@@ -139,7 +139,7 @@ class BatchState:
         Jobs in the system, and which nodes each one holds or held.
     rejected
         Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it.
-    arrays
+    columns, pool
         All of it as the kernels see it, until arrays grow.
     """
 
@@ -159,6 +159,7 @@ class BatchState:
         self._parameters = parameters_of(config)
         self._cores = machine.cores
         self._free = machine.cores.copy()
+        self._pool_counts = np.zeros(N_POOL_COUNTS, np.int64)
         self._down = np.zeros(machine.n_nodes, np.int64)
         # Cores that jobs still hold of nodes that are out of use.
         self._left_over = np.zeros(machine.n_nodes, np.int64)
@@ -170,7 +171,7 @@ class BatchState:
         self._ended = np.empty(requests.capacity, np.int64)
         self._queue = self._running = self.started = np.empty(0, np.int64)
         self.rejected: list[tuple[int, str]] = []
-        self.make_room()
+        self.ensure_capacity()
         self._withhold()
 
     @property
@@ -278,7 +279,7 @@ class BatchState:
         """Units of a job that fit now; more than it asks for, if there is more room."""
         return self.n_free
 
-    def happen(
+    def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
@@ -286,11 +287,13 @@ class BatchState:
             self._end_what_is_due(now)
         for k, slot in enumerate(ended):
             self._ended[k] = slot
-        return instant(now, len(ended), self._ended, first, last, arrivals, released, self._places)
+        return process_timestamp(
+            now, len(ended), self._ended, first, last, arrivals, released, self._packed, self._packed_pool
+        )
 
-    def look_behind(self, looks: bool) -> None:
-        """Let the next passes backfill, or only start jobs from the queue's head."""
-        self._rules[at.LOOKS_BEHIND] = looks
+    def allow_backfill(self, allows: bool) -> None:
+        """Have the next passes backfill, or only start jobs from the queue's head."""
+        self._rules[at.ALLOW_BACKFILL] = allows
 
     def _end_what_is_due(self, now: float) -> None:
         """Do here what a pass with ties per event does first: it must not use what is held back."""
@@ -301,11 +304,11 @@ class BatchState:
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
         """Queue jobs without a pass."""
-        enter_queue(now, first, last, arrivals, self.arrays)
+        enter_queue(now, first, last, arrivals, self.columns)
 
     def end(self, slot: int, now: float) -> None:
         """Let a running job end without a pass."""
-        end_job(slot, now, self.arrays)
+        end_job(slot, now, self.columns, self.pool)
         self._hold_back()
 
     def requeue(self, slot: int, now: float) -> None:
@@ -330,7 +333,7 @@ class BatchState:
             units = 1 if self.requests.exclusive else self.occupancy.ints[NODE_CORES, row]
             self.table.ints[HELD, slot] += units
             self._counts[FREE] -= units
-        release_row(slot, row, now, self.arrays)
+        release_row(slot, row, now, self.columns, self.pool)
         self._hold_back()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
@@ -338,7 +341,7 @@ class BatchState:
         self.release(slot, row, now)
         self.occupancy.ints[RELEASED, row] = 0
 
-    def abandon_queue(self) -> list[int]:
+    def empty_queue(self) -> list[int]:
         """Empty the queue of jobs that will never start; gives their slots."""
         slots: list[int] = self._queue[: self._counts[QUEUED]].tolist()
         self._counts[QUEUED] = 0
@@ -346,8 +349,8 @@ class BatchState:
 
     def give_back(self, slot: int, node: int, now: float) -> int:
         """Give a free node to a job that had released it; gives its occupancy row."""
-        row = return_node(slot, node, now, self.arrays)
-        self.make_room()
+        row = return_node(slot, node, now, self.columns, self.pool)
+        self.ensure_capacity()
         return row
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
@@ -384,7 +387,7 @@ class BatchState:
                 self.table.ints[HELD, slot] += units
             self._free[node] = self._cores[node] - self._left_over[node]
             self._counts[FREE] += self._free_units(node)
-            self._counts[HINT] = min(int(self._counts[HINT]), node)
+            self._pool_counts[HINT] = min(int(self._pool_counts[HINT]), node)
             self._counts[EARLY] = 1
             self._left_over[node] = 0
         self._held_back = np.flatnonzero(self._left_over)
@@ -438,8 +441,7 @@ class BatchState:
         """When a waiting job could start, by estimates; infinity if that is not known."""
         if self.units(slot) <= self.n_free:
             return now
-        time, _ = reserve(self.units(slot), now, self.arrays)
-        return float(time)
+        return float(reserve(slot, now, self.columns, self.pool))
 
     def next_reservation(self, now: float) -> float:
         """When a waiting job has been promised to start, at the earliest after now; infinity: none has."""
@@ -454,7 +456,7 @@ class BatchState:
         """Give how the passes of a dispatcher that plans went: here there is none."""
         return Solves.none()
 
-    def make_room(self) -> None:
+    def ensure_capacity(self) -> None:
         """Let every array be large enough for the next pass, and remember where they are."""
         capacity = self.table.capacity
         if len(self._queue) < capacity:
@@ -467,7 +469,7 @@ class BatchState:
         # A pass writes no more rows than there are units on the machine.
         self.occupancy.reserve(self.n_rows, self.requests.capacity + 1)
         self.row_limit = self.occupancy.ints.shape[1] - self.requests.capacity - 1
-        self.arrays = Arrays(
+        self.columns = Columns(
             rules=self._rules,
             parameters=self._parameters,
             floats=self.table.floats,
@@ -476,8 +478,6 @@ class BatchState:
             spare=self._spare,
             running=self._running,
             counts=self._counts,
-            free=self._free,
-            cores=self._cores,
             rows=self.occupancy.ints,
             times=self.occupancy.floats,
             shares=_NOBODY if self._accounts is None else self._accounts.shares,
@@ -485,7 +485,8 @@ class BatchState:
             profile_free=self._profile[1],
             started=self.started,
         )
-        self._places = places_of(self.arrays)
+        self.pool = Pool(self._free, self._cores, self._pool_counts)
+        self._packed, self._packed_pool = pack_pointers(self.columns), pack_pointers(self.pool)
 
 
 _NOBODY = np.empty((N_SHARES, 0))

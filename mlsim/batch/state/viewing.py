@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.batch.backfill.easy import OVERDUE_GRACE
-from mlsim.batch.columns.arrays import RUNNING, Arrays
+from mlsim.batch.allocators.nodes import RETURNED, Nodes
+from mlsim.batch.columns.columns import RUNNING, Columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import (
     ESTIMATE,
@@ -24,8 +24,8 @@ from mlsim.batch.columns.table import (
     UNITS,
     JobTable,
 )
-from mlsim.batch.room.grid import RETURNED, Grid
-from mlsim.batch.room.matrix import units_in_row
+from mlsim.batch.columns.times import OVERDUE_GRACE
+from mlsim.batch.matrix.holding import units_in_row
 from mlsim.batch.view import Drains, RunningJobs, StateView, WaitingJobs
 
 __all__ = ["by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
@@ -60,18 +60,18 @@ def waiting_jobs(slots: Ints, table: JobTable, request: Ints) -> WaitingJobs:
     )
 
 
-def running_jobs(slots: Ints, now: float, table: JobTable, s: Arrays, g: Grid) -> RunningJobs:
+def running_jobs(slots: Ints, now: float, table: JobTable, columns: Columns, nodes: Nodes) -> RunningJobs:
     """Copy the columns of running jobs, and who holds what."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
-    job, node, units = held_by(slots, s, g)
+    job, node, units = held_by(slots, columns, nodes)
     return RunningJobs(
         number=frozen(table.ints[NUMBER, slots]),
         job_id=frozen(table.ints[JOB_ID, slots]),
         start_time=frozen(table.floats[START, slots]),
         expected_end=frozen(np.maximum(expected, now + OVERDUE_GRACE)),
         units=frozen(table.ints[HELD, slots]),
-        request=frozen(g.request[slots]),
+        request=frozen(nodes.request[slots]),
         **labels,
         held_job=frozen(job),
         held_node=frozen(node),
@@ -80,29 +80,31 @@ def running_jobs(slots: Ints, now: float, table: JobTable, s: Arrays, g: Grid) -
 
 
 @kernel
-def held_by(slots: Ints, s: Arrays, g: Grid) -> tuple[Ints, Ints, Ints]:
+def held_by(slots: Ints, columns: Columns, nodes: Nodes) -> tuple[Ints, Ints, Ints]:
     """List which units of running jobs are where: place in ``slots``, node, units.
 
     Nodes that are out of use are left out: they do not come back when their jobs end.
     """
     most = 0
     for k in range(len(slots)):
-        most += s.ints[HELD, slots[k]]
+        most += columns.ints[HELD, slots[k]]
     job, node, units = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     n = 0
     for k in range(len(slots)):
         slot = slots[k]
-        first = s.ints[FIRST_ROW, slot]
-        for row in range(first, first + s.ints[ROWS, slot]):
-            if np.isnan(s.times[FINISH, row]):
-                for held in range(s.rows[NODE, row], s.rows[NODE, row] + s.rows[COUNT, row]):
-                    if g.capacity[held, 0] == 0:
+        first = columns.ints[FIRST_ROW, slot]
+        for row in range(first, first + columns.ints[ROWS, slot]):
+            if np.isnan(columns.times[FINISH, row]):
+                for held in range(
+                    columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]
+                ):
+                    if nodes.capacity[held, 0] == 0:
                         continue
-                    job[n], node[n], units[n] = k, held, units_in_row(slot, row, s, g)
+                    job[n], node[n], units[n] = k, held, units_in_row(slot, row, columns, nodes)
                     n += 1
-        if g.settings[RETURNED] > 0:
-            for held in range(len(g.owner)):
-                if g.owner[held] == slot + 1 and g.capacity[held, 0] > 0:
+        if nodes.settings[RETURNED] > 0:
+            for held in range(len(nodes.owner)):
+                if nodes.owner[held] == slot + 1 and nodes.capacity[held, 0] > 0:
                     job[n], node[n], units[n] = k, held, 1
                     n += 1
     return job[:n].copy(), node[:n].copy(), units[:n].copy()
@@ -114,24 +116,24 @@ def view_of(
     resources: tuple[str, ...],
     exclusive: bool,
     table: JobTable,
-    s: Arrays,
-    g: Grid,
+    columns: Columns,
+    nodes: Nodes,
 ) -> StateView:
     """Copy the state; a dispatcher may keep what it gets."""
-    running = by_arrival(s.running[: s.counts[RUNNING]], table)
+    running = by_arrival(columns.running[: columns.counts[RUNNING]], table)
     return StateView(
         now=now,
         resources=resources,
-        capacity=frozen(g.capacity.copy()),
-        free=frozen(g.free.copy()),
+        capacity=frozen(nodes.capacity.copy()),
+        free=frozen(nodes.free.copy()),
         exclusive=exclusive,
-        waiting=waiting_jobs(waiting, table, g.request),
-        running=running_jobs(running, now, table, s, g),
-        drains=_drains(g),
+        waiting=waiting_jobs(waiting, table, nodes.request),
+        running=running_jobs(running, now, table, columns, nodes),
+        drains=_drains(nodes),
     )
 
 
-def _drains(g: Grid) -> Drains:
+def _drains(nodes: Nodes) -> Drains:
     """Copy what is known of announced drains."""
-    begin, end = np.repeat(g.drain_times, np.diff(g.drain_first), axis=1)
-    return Drains(frozen(g.drain_nodes.copy()), frozen(begin), frozen(end))
+    begin, end = np.repeat(nodes.drain_times, np.diff(nodes.drain_first), axis=1)
+    return Drains(frozen(nodes.drain_nodes.copy()), frozen(begin), frozen(end))

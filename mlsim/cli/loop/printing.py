@@ -19,9 +19,9 @@ _WIDEST = 1000
 
 def print_unread(scenarios: list[Scenario]) -> None:
     """Name keys that were set and that none of the loops reads."""
-    from mlsim.scenario import remarks
+    from mlsim.scenario import warnings_of
 
-    lines = [{line.split()[0]: line for line in remarks(scenario)} for scenario in scenarios]
+    lines = [{line.split()[0]: line for line in warnings_of(scenario)} for scenario in scenarios]
     for key in lines[0]:
         if all(key in others for others in lines):
             print(f"mlsim: note: {lines[0][key]}", file=sys.stderr)

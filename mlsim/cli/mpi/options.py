@@ -44,9 +44,9 @@ def check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
 def note_keys_left_aside(loop: Scenario, read: tuple[str, ...]) -> None:
     """Print notes on keys of a file that only a simulation reads."""
     from mlsim.mpi.reading import left_aside
-    from mlsim.scenario import remarks
+    from mlsim.scenario import warnings_of
 
     keys = left_aside(loop, read)
     notes = [f"a real run does not read {', '.join(keys)}"] if keys else []
-    for note in (*notes, *remarks(loop)):
+    for note in (*notes, *warnings_of(loop)):
         print(f"mlsim: note: {note}", file=sys.stderr)

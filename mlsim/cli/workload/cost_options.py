@@ -61,7 +61,7 @@ def length_of(costs: CostsConfig, iterations: str | None) -> int:
     """Return the number of iterations; 0 for a file, whose length is not known yet."""
     from mlsim.errors import InputError
     from mlsim.scenario import CostProfile, parse_override
-    from mlsim.scenario.values.kinds import Whole
+    from mlsim.scenario.values.field_types import Whole
 
     if costs.profile in (CostProfile.FILE, CostProfile.MANDELBROT):
         if iterations is not None:

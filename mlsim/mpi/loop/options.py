@@ -14,7 +14,8 @@ from mlsim.errors import InputError
 from mlsim.mpi.transport.waiting import WaitStyle
 from mlsim.scenario import ParametersConfig, lacking_parameters, split_technique
 from mlsim.scenario.loop.levels import wrong_levels
-from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder, Word
+from mlsim.scenario.words import Choice as Keyword
+from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder
 
 __all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
 
@@ -202,7 +203,7 @@ def _whole(name: str, value: object, low: int, high: int) -> None:
         raise InputError(f"{name}: {value!r}; allowed: whole numbers from {low} to {top}")
 
 
-def _word(name: str, value: str, words: type[Word]) -> str:
+def _word(name: str, value: str, words: type[Keyword]) -> str:
     try:
         return words(value).value
     except ValueError as error:

@@ -126,14 +126,14 @@ class Gathered:
 
 
 def gather(
-    context: Context, patience: Patience, clock: Clock, times: RankTimes, options: LoopOptions
+    context: Context, patience: Patience, clock: Clock, rank_times: RankTimes, options: LoopOptions
 ) -> Gathered:
     """Make every rank's report; all ranks must call this.
 
     The times of all ranks are aligned, and counted from the loop's first request.
     """
     comm = context.layout.comm
-    mine = times.totals()
+    mine = rank_times.totals()
     times = slice(COLUMNS.index("begin"), None)
     mine[times] = clock.aligned(mine[times])
     everyone = allgather(comm, patience, mine)

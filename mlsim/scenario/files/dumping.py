@@ -62,7 +62,7 @@ def _write_text(representer: Any, text: str) -> Any:
 
 
 def plain(section: Section) -> dict[str, Any]:
-    """Give a section as plain mappings, lists, texts and numbers, shaped like a scenario file."""
+    """Return a section as plain mappings, lists, texts and numbers, shaped like a scenario file."""
     written = section.model_dump(mode="json", include=set(_keys_that_hold(section)))
     keys = {name: field.alias or name for name, field in type(section).model_fields.items()}
     return {
@@ -81,7 +81,7 @@ def _inner(value: object, written: Any) -> Any:
 
 
 def _keys_that_hold(section: Section) -> list[str]:
-    """Give the keys a file may have: not those that only another choice would read."""
+    """Return the keys a file may have: not those that only another choice would read."""
     keys = list(type(section).model_fields)
     if isinstance(section, ApplicationConfig) and section.model is ApplicationModel.RIGID:
         return ["model"]

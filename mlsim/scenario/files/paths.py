@@ -74,7 +74,7 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
 
 
 def located_technique(scenario: Scenario) -> str:
-    """Give the technique of a scenario's loops, files of techniques of the user as they were found.
+    """Return the technique of a scenario's loops, files of techniques of the user as they were found.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def located_technique(scenario: Scenario) -> str:
 
 
 def located_plugin(scenario: Scenario, key: str) -> str:
-    """Give the name at a key of the ``batch`` section, a file of the user's own as it was found.
+    """Return the name at a key of the ``batch`` section, a file of the user's own as it was found.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _not_found(
 
 
 def _similar(wanted: Path, directories: list[Path]) -> list[str]:
-    """Give files with a similar name in the directories where the file was looked for."""
+    """Return files with a similar name in the directories where the file was looked for."""
     found: dict[str, None] = {}
     for directory in directories:
         folder = (directory / wanted).parent

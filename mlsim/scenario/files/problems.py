@@ -61,7 +61,7 @@ def find_problems(value: dict[str, Any]) -> list[Problem]:
 
 
 def _in_short(details: list[ErrorDetails]) -> list[Problem]:
-    """Tell the first problems as ever, and of the others only what kind they are."""
+    """Report the first problems in full, and of the others only their kind."""
     rest = [
         Problem(detail["loc"], "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"])
         for detail in details[_MANY:]
@@ -78,7 +78,7 @@ def _errors(value: dict[str, Any]) -> list[ErrorDetails]:
 
 
 def _depends_on(detail: ErrorDetails, wrong: list[Path]) -> bool:
-    """Tell whether an error may be there only because other keys are wrong."""
+    """Return whether an error may be there only because other keys are wrong."""
     key, context = detail["loc"], detail.get("ctx", {})
     base = key[: len(key) - context.get("depth", 0)]
     keys = [key, *(base + split_key(part) for part in context.get("involved", ()))]
@@ -112,7 +112,7 @@ def _mend(value: dict[str, Any], key: Path) -> None:
 
 
 def look_up(key: Path) -> tuple[type[Section] | None, FieldInfo | None]:
-    """Give the section that holds a key, or that the items of its list are, and the key's field there.
+    """Return the section that holds a key, or that the items of its list are, and the key's field there.
 
     Both are None for what no scenario has.
     """
@@ -146,7 +146,7 @@ def _wanted_shape(key: Path) -> str:
 
 
 def _wanted(key: Path) -> str:
-    """Say what belongs at a key."""
+    """Return what is allowed at a key."""
     holder, field = look_up(key)
     kind = field_kind(field) if field is not None else None
     if field is not None and kind is not None:
@@ -157,7 +157,7 @@ def _wanted(key: Path) -> str:
 
 
 def unknown_key(key: Path) -> str:
-    """Say that a key is not known, and which are."""
+    """Return that a key is not known, and which are."""
     holder, _ = look_up(key)
     fields = list(fields_by_key(holder)) if holder is not None else []
     meant = nearest(str(key[-1]), fields)
@@ -169,7 +169,7 @@ def unknown_key(key: Path) -> str:
 
 @cache
 def _known_keys() -> tuple[str, ...]:
-    """Give the dotted keys that scenarios may have."""
+    """Return the dotted keys that scenarios may have."""
     return tuple(_all_keys(Scenario, ""))
 
 
@@ -182,7 +182,7 @@ def _all_keys(section: type[Section], prefix: str) -> Iterator[str]:
 
 
 def _meant(detail: ErrorDetails) -> Path | None:
-    """Give the key that an unknown one was probably meant to be."""
+    """Return the key that an unknown one was probably meant to be."""
     key = detail["loc"]
     if detail["type"] != "extra_forbidden":
         return None

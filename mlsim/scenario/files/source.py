@@ -61,7 +61,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def line_of(self, key: Path) -> int | None:
-        """Give the line of a key or, if it is not in the text, of the closest thing around it."""
+        """Return the line of a key or, if it is not in the text, of the closest thing around it."""
         for end in range(len(key), -1, -1):
             if key[:end] in self.lines:
                 return self.lines[key[:end]]
@@ -142,7 +142,7 @@ class _Builder:
         self._built = 0
 
     def build(self, node: Node, key: Path) -> Any:
-        """Give the value of a node; the value of a node that holds itself is None."""
+        """Return the value of a node; the value of a node that holds itself is None."""
         from ruamel.yaml.nodes import MappingNode, ScalarNode
 
         self._built += 1

@@ -12,8 +12,8 @@ from mlsim.scenario.jobs.engine import replay_needs
 from mlsim.scenario.jobs.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
 from mlsim.scenario.machine.power import PowerCaps
 from mlsim.scenario.values.amounts import Duration, Seconds
-from mlsim.scenario.values.kinds import Count, Natural, Number, Switch, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.field_types import ChoiceType, Count, Natural, Number, Switch
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import (
     Allocator,
     Backfill,
@@ -59,7 +59,7 @@ class WeightsConfig(Section):
 class FairshareConfig(Section):
     """Whose usage policy fairshare compares, and how it is forgotten."""
 
-    by: Annotated[ShareOwner, WordKind(ShareOwner)] = Field(
+    by: Annotated[ShareOwner, ChoiceType(ShareOwner)] = Field(
         ShareOwner.USER, description="Whose processor-seconds add up: those of a job's user or group."
     )
     half_life: Duration = Field(
@@ -104,13 +104,13 @@ class BatchConfig(Section):
         "first served among themselves (Zrigui 2021, §4.2). Default: none do.",
         examples=["20 h"],
     )
-    backfill: Annotated[Backfill, WordKind(Backfill)] = Field(
+    backfill: Annotated[Backfill, ChoiceType(Backfill)] = Field(
         Backfill.NONE,
         description="Whether jobs may overtake: none (the walk stops at the first job that does not fit), "
         "greedy (it is skipped), easy (later jobs start if they do not delay the reservation), conservative "
         "(every waiting job has a reservation that is kept).",
     )
-    backfill_order: Annotated[Policy, WordKind(Policy)] | None = Field(
+    backfill_order: Annotated[Policy, ChoiceType(Policy)] | None = Field(
         None,
         description="Policy by which jobs that may overtake are tried, with backfill greedy or easy. "
         "Default: the order of the queue.",
@@ -121,25 +121,25 @@ class BatchConfig(Section):
         description="How many jobs that do not fit get a reservation, with backfill easy. Default: one, as "
         "in EASY.",
     )
-    easy: Annotated[EasyRule, WordKind(EasyRule)] = Field(
+    easy: Annotated[EasyRule, ChoiceType(EasyRule)] = Field(
         EasyRule.STANDARD,
         description="Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a "
         "published simulator: accasim (nobody is kept from overtaking; the head waits for its reserved "
         "time), cqsim (jobs are judged by their actual run times), batsched (the reservation is kept; no "
         "extra processors). accasim and batsched are FCFS. See mlsim/batch/EASY.md.",
     )
-    compression: Annotated[Compression, WordKind(Compression)] = Field(
+    compression: Annotated[Compression, ChoiceType(Compression)] = Field(
         Compression.FIXPOINT,
         description="With backfill conservative, how often jobs look for an earlier place when something "
         "comes back early: fixpoint (in the queue's order, until nothing moves) or one-round (each once).",
     )
-    ties: Annotated[TieOrder, WordKind(TieOrder)] = Field(
+    ties: Annotated[TieOrder, ChoiceType(TieOrder)] = Field(
         TieOrder.DRAINED,
         description="What happens at one time: drained (ends, then submissions, then one pass), per-event "
         "(a pass after every event, submissions before ends, as PYSS does) or ends-first (a pass after every "
         "event, ends before submissions, as CQSim does); see mlsim/batch/EASY.md.",
     )
-    engine: Annotated[Engine, WordKind(Engine)] = Field(
+    engine: Annotated[Engine, ChoiceType(Engine)] = Field(
         Engine.AUTO,
         description="What simulates the batch level: simpy, replay (compiled; the same results) or auto "
         f"(replay where it can). Replay needs {replay_needs()}.",
@@ -149,12 +149,12 @@ class BatchConfig(Section):
         description="Which free nodes a job gets: first-fit takes them in node order; `mlsim list "
         "allocators` explains each. A class in a file may be one, or an installed one.",
     )
-    contiguity: Annotated[Contiguity, WordKind(Contiguity)] = Field(
+    contiguity: Annotated[Contiguity, ChoiceType(Contiguity)] = Field(
         Contiguity.PREFER,
         description="With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer "
         "(others, by first-fit) or strict (it waits).",
     )
-    on_overrun: Annotated[OverrunRule, WordKind(OverrunRule)] = Field(
+    on_overrun: Annotated[OverrunRule, ChoiceType(OverrunRule)] = Field(
         OverrunRule.KILL,
         description="What happens to a job at the end of its walltime: kill (as production systems do) or "
         "extend (it runs on). A job that outlives a shorter prediction goes on in any case.",
@@ -193,7 +193,7 @@ class BatchConfig(Section):
         "with backfill none, greedy, or easy with one reservation. Default: no cap.",
         examples=["20 kW"],
     )
-    on_failure: Annotated[FailureRule, WordKind(FailureRule)] = Field(
+    on_failure: Annotated[FailureRule, ChoiceType(FailureRule)] = Field(
         FailureRule.DIE,
         description="What becomes of a job when a node it holds fails: die, restart (it goes back to the "
         "queue with its own submit time and starts from the beginning) or resume (it goes on where it "
@@ -228,11 +228,11 @@ class BatchConfig(Section):
         walk = (self.backfill_order,) if walks and self.backfill_order else ()
         return (self.ordering, *walk)
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that policy linear has weights, and that nothing is said that nobody reads."""
         if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
             message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
-            yield BrokenRule("contiguity", message, ("allocator",))
+            yield Violation("contiguity", message, ("allocator",))
         yield from self._unread()
         yield from self._unread_in_cp()
         yield from self._without_restarts()
@@ -241,9 +241,9 @@ class BatchConfig(Section):
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
-            yield BrokenRule("weights", message, ("policy", "backfill_order"))
+            yield Violation("weights", message, ("policy", "backfill_order"))
 
-    def _unread(self) -> Iterator[BrokenRule]:
+    def _unread(self) -> Iterator[Violation]:
         """Name what only dispatcher queue reads, where another one decides."""
         if self.dispatcher is Dispatcher.QUEUE:
             return
@@ -255,9 +255,9 @@ class BatchConfig(Section):
                 message = (
                     f"read by dispatcher queue only, and the dispatcher is {self.dispatcher}; take it out"
                 )
-                yield BrokenRule(key, message, ("dispatcher",))
+                yield Violation(key, message, ("dispatcher",))
 
-    def _without_restarts(self) -> Iterator[BrokenRule]:
+    def _without_restarts(self) -> Iterator[Violation]:
         """Check that what goes with restarts has them."""
         readers = {
             "max_restarts": (FailureRule.RESTART, FailureRule.RESUME),
@@ -269,27 +269,27 @@ class BatchConfig(Section):
                 message = (
                     f"needs on_failure: {needed}, and it is {self.on_failure}; write that, or take it out"
                 )
-                yield BrokenRule(key, message, ("on_failure",))
+                yield Violation(key, message, ("on_failure",))
 
-    def _without_backfilling(self) -> Iterator[BrokenRule]:
+    def _without_backfilling(self) -> Iterator[Violation]:
         """Check that what is rare is backfilling, and passes are not rarer."""
         if not self.backfill_interval:
             return
         walks = self.dispatcher is Dispatcher.QUEUE and self.backfill in (Backfill.GREEDY, Backfill.EASY)
         if not walks:
             message = f"needs dispatcher queue with backfill greedy or easy, and backfill is {self.backfill}"
-            yield BrokenRule("backfill_interval", message, ("backfill", "dispatcher"))
+            yield Violation("backfill_interval", message, ("backfill", "dispatcher"))
         if self.pass_interval:
             message = "needs passes at every event: take pass_interval out, or this"
-            yield BrokenRule("backfill_interval", message, ("pass_interval",))
+            yield Violation("backfill_interval", message, ("pass_interval",))
 
-    def _beyond_easy(self) -> Iterator[BrokenRule]:
+    def _beyond_easy(self) -> Iterator[Violation]:
         """Check that another simulator's EASY is asked for nothing that it does not do."""
         if self.backfill is not Backfill.EASY or self.easy is EasyRule.STANDARD:
             return
         if self.reservations > 1:
             message = f"{self.easy} has one reservation; write reservations: 1, or easy: standard"
-            yield BrokenRule("easy", message, ("reservations",))
+            yield Violation("easy", message, ("reservations",))
         if self.easy is EasyRule.CQSIM:
             return
         for key in ("policy", "backfill_order"):
@@ -297,18 +297,18 @@ class BatchConfig(Section):
                 message = (
                     f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
                 )
-                yield BrokenRule("easy", message, (key,))
+                yield Violation("easy", message, (key,))
 
-    def _unread_in_cp(self) -> Iterator[BrokenRule]:
+    def _unread_in_cp(self) -> Iterator[Violation]:
         """Name what the chosen dispatcher does not read in the section ``cp``."""
         if self.cp is None:
             return
         dispatcher = self.dispatcher
         if not (isinstance(dispatcher, Dispatcher) and dispatcher.solves):
             message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
-            yield BrokenRule("cp", message, ("dispatcher",))
+            yield Violation("cp", message, ("dispatcher",))
             return
         for key, readers in self.cp.readers().items():
             if key in self.cp.model_fields_set and dispatcher not in readers:
                 message = f"{key} is read by {', '.join(readers)} only, and the dispatcher is {dispatcher}"
-                yield BrokenRule("cp", message, ("dispatcher",))
+                yield Violation("cp", message, ("dispatcher",))

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Seconds
-from mlsim.scenario.values.kinds import Number, Switch, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.field_types import ChoiceType, Number, Switch
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import AnswerRule, ReleasedNodes, RequestRule
 
 __all__ = ["CoordinationConfig"]
@@ -28,13 +28,13 @@ class CoordinationConfig(Section):
         description="Time a message takes between an application and the batch level (s). "
         "Default: platform.network.latency. Read with rca: on only.",
     )
-    requests: Annotated[RequestRule, WordKind(RequestRule)] = Field(
+    requests: Annotated[RequestRule, ChoiceType(RequestRule)] = Field(
         RequestRule.NEVER,
         description="When the batch level asks running applications for nodes: never, or head-of-queue "
         "(when the first waiting job lacks some). Needs rca: on, whole nodes (workload.mapping packed or "
         "node), and execution model cca or dca.",
     )
-    answer: Annotated[AnswerRule, WordKind(AnswerRule)] = Field(
+    answer: Annotated[AnswerRule, ChoiceType(AnswerRule)] = Field(
         AnswerRule.IDLE_ONLY,
         description="What applications answer: never, idle-only (only nodes that are idle already), "
         "tolerance (if their own run time grows by at most that share) or always. "
@@ -48,15 +48,15 @@ class CoordinationConfig(Section):
         description="Whether a node given up on request goes back to its owner when no job waits. "
         "Read with requests: head-of-queue only.",
     )
-    released_nodes: Annotated[ReleasedNodes, WordKind(ReleasedNodes)] = Field(
+    released_nodes: Annotated[ReleasedNodes, ChoiceType(ReleasedNodes)] = Field(
         ReleasedNodes.ANY,
         description="Who gets nodes that were released early: any (the usual pass) or short-first (the "
         "shortest waiting jobs that fit on them, before the usual pass). Needs rca: on.",
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that what needs coordination has it."""
         for key in ("requests", "released_nodes"):
             if not self.rca and getattr(self, key).value not in ("never", "any"):
                 message = "needs coordination between the levels; write rca: on, or take it out"
-                yield BrokenRule(key, message, ("rca",))
+                yield Violation(key, message, ("rca",))

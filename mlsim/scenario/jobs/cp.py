@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Duration
+from mlsim.scenario.values.field_types import ChoiceType, Count, FieldType, Natural, Number, Switch
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.kinds import Count, Kind, Natural, Number, Switch, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Dispatcher, PlanGoal
 
 __all__ = ["CpConfig", "QueueWaits"]
@@ -38,7 +38,7 @@ class QueueWaits(Mapping[int, float]):
 
 
 @dataclass(frozen=True)
-class QueueWaitsKind(Kind[QueueWaits]):
+class QueueWaitsKind(FieldType[QueueWaits]):
     """Seconds by number of a submission queue."""
 
     @property
@@ -62,11 +62,11 @@ class QueueWaitsKind(Kind[QueueWaits]):
         return QueueWaits(tuple(pairs))
 
     def show(self, value: QueueWaits) -> object:
-        """Give the mapping."""
+        """Return the mapping."""
         return {str(queue): wait for queue, wait in value.items()}
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return {
             "type": "object",
             "patternProperties": {"^-?[0-9]+$": {"type": "number", "minimum": 0}},
@@ -105,7 +105,7 @@ class CpConfig(Section):
     default_ewt: Duration = Field(
         3600.0, description="Expected waiting time (s) of the queues that ewt does not name. Read like ewt."
     )
-    goal: Annotated[PlanGoal, WordKind(PlanGoal)] = Field(
+    goal: Annotated[PlanGoal, ChoiceType(PlanGoal)] = Field(
         PlanGoal.SLOWDOWN,
         description="Mean of what dispatcher cp makes small: slowdown, bounded-slowdown or wait.",
     )
@@ -136,18 +136,18 @@ class CpConfig(Section):
     )
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
-        """Give the dispatchers that read a key, for keys that not all read."""
+        """Return the dispatchers that read a key, for keys that not all read."""
         ours = dict.fromkeys(("goal", "by_size", "headroom", "reserve", "patience", "solve_jobs"), _OURS)
         return ours | dict.fromkeys(("ewt", "default_ewt"), _EARLY)
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check limits against each other, and that workers are read."""
         first = 1.0 if self.time_limit is None else self.time_limit
         if self.time_limit is not None and self.time_limit_max is None and first > 16.0:
-            yield BrokenRule(
+            yield Violation(
                 "time_limit_max", f"missing; time_limit is {first:g} s, above 16 s", ("time_limit",)
             )
         if self.time_limit_max is not None and self.time_limit is not None and self.time_limit_max < first:
-            yield BrokenRule("time_limit_max", f"below time_limit, {first:g} s", ("time_limit",))
+            yield Violation("time_limit_max", f"below time_limit, {first:g} s", ("time_limit",))
         if self.deterministic and "workers" in self.model_fields_set and self.workers > 1:
-            yield BrokenRule("workers", "read with deterministic: off only", ("deterministic",))
+            yield Violation("workers", "read with deterministic: off only", ("deterministic",))

@@ -10,16 +10,16 @@ from pydantic import Field
 from mlsim.scenario.machine.resources import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.dates import Moment, Users, Weeks
-from mlsim.scenario.values.kinds import Count, Line, Number, Switch, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Number, Switch
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, WorkloadFormat
 
 __all__ = ["CleaningConfig", "DatesConfig", "SelectConfig", "WindowConfig", "WorkloadConfig"]
 
 _KEEP, _DROP, _CLAMP = CleaningRule
-Rule = Annotated[CleaningRule, WordKind(CleaningRule)]
-KeepOrDrop = Annotated[CleaningRule, WordKind(CleaningRule, (_KEEP, _DROP))]
-DropOrClamp = Annotated[CleaningRule, WordKind(CleaningRule, (_DROP, _CLAMP))]
+Rule = Annotated[CleaningRule, ChoiceType(CleaningRule)]
+KeepOrDrop = Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))]
+DropOrClamp = Annotated[CleaningRule, ChoiceType(CleaningRule, (_DROP, _CLAMP))]
 
 
 class WindowConfig(Section):
@@ -34,10 +34,10 @@ class WindowConfig(Section):
         examples=["7 d"],
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that the window has a positive length."""
         if self.end <= self.start:
-            yield BrokenRule("end", "is not after start; allowed: a later time than start", ("start",))
+            yield Violation("end", "is not after start; allowed: a later time than start", ("start",))
 
 
 class DatesConfig(Section):
@@ -55,10 +55,10 @@ class DatesConfig(Section):
         examples=["2002-09-01"],
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that there is a bound."""
         if self.start is None and self.end is None:
-            yield BrokenRule("start", "missing; give start, end, or both")
+            yield Violation("start", "missing; give start, end, or both")
 
 
 class SelectConfig(Section):
@@ -84,7 +84,7 @@ class SelectConfig(Section):
         None,
         description="Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h).",
     )
-    week_crossers: Annotated[CleaningRule, WordKind(CleaningRule, (_KEEP, _DROP))] = Field(
+    week_crossers: Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))] = Field(
         _KEEP,
         description="Jobs that in the log started in one week and ended in another; weeks count from the "
         "first job's arrival (Zrigui 2021, §5.2, drops them).",
@@ -101,12 +101,12 @@ class SelectConfig(Section):
         "come twice as fast.",
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that there is only one stretch of time."""
         stretches = ("window", "weeks", "dates", "most_intensive")
         given = [key for key in stretches if getattr(self, key) is not None]
         for key in given[1:]:
-            yield BrokenRule(key, f"given together with {given[0]}; give one of them", (given[0],))
+            yield Violation(key, f"given together with {given[0]}; give one of them", (given[0],))
 
 
 class CleaningConfig(Section):
@@ -143,13 +143,13 @@ class WorkloadConfig(Section):
         "in ./traces.",
         examples=["log.swf"],
     )
-    format: Annotated[WorkloadFormat, WordKind(WorkloadFormat)] = Field(
+    format: Annotated[WorkloadFormat, ChoiceType(WorkloadFormat)] = Field(
         WorkloadFormat.AUTO, description="Format of the log; auto tells by its content, after decompression."
     )
     lenient: Switch = Field(
         False, description="Whether a broken line is skipped and counted; otherwise it is an error."
     )
-    mapping: Annotated[Mapping, WordKind(Mapping)] = Field(
+    mapping: Annotated[Mapping, ChoiceType(Mapping)] = Field(
         Mapping.PACKED,
         description="What a processor of the log is: core (one core), node (one whole node), or packed "
         "(so many whole nodes as have that many cores).",
@@ -160,7 +160,7 @@ class WorkloadConfig(Section):
     select: SelectConfig = Field(
         default_factory=SelectConfig, description="Which jobs of the log are simulated. Default: all."
     )
-    estimates: Annotated[EstimateSource, WordKind(EstimateSource)] = Field(
+    estimates: Annotated[EstimateSource, ChoiceType(EstimateSource)] = Field(
         EstimateSource.REQUEST,
         description="Which run time the dispatcher sees: request (the log's requested time; where there is "
         "none the actual one, counted) or actual (a perfect estimate).",
@@ -181,8 +181,8 @@ class WorkloadConfig(Section):
         default_factory=CleaningConfig, description="What happens to odd jobs of the log."
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that feedback has something to go by."""
         if self.feedback and not self.dependencies:
             message = "needs dependencies: on; write that, or take it out"
-            yield BrokenRule("feedback", message, ("dependencies",))
+            yield Violation("feedback", message, ("dependencies",))

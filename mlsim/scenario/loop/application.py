@@ -12,8 +12,8 @@ from mlsim.scenario.loop.costs import OWN_LENGTH, CostsConfig
 from mlsim.scenario.loop.levels import wrong_levels
 from mlsim.scenario.loop.techniques import ParametersConfig, TechniqueName, broken_parameters
 from mlsim.scenario.values.amounts import Duration, Seconds, Size
-from mlsim.scenario.values.kinds import Count, Number, Switch, Whole, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.field_types import ChoiceType, Count, Number, Switch, Whole
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import (
     ApplicationModel,
     CostProfile,
@@ -40,25 +40,25 @@ class IterationsConfig(Section):
         None, description="Iterations of every job's loop, however many PEs it has."
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that exactly one of the two is given."""
         if self.per_pe is not None and self.count is not None:
-            yield BrokenRule("count", "given together with per_pe; give one of them", ("per_pe",))
+            yield Violation("count", "given together with per_pe; give one of them", ("per_pe",))
         if self.per_pe is None and self.count is None:
             message = "empty; give per_pe (iterations a PE) or count (iterations a job), e.g. {per_pe: 1}"
-            yield BrokenRule("", message, ("per_pe", "count"))
+            yield Violation("", message, ("per_pe", "count"))
 
 
 class ExecutionConfig(Section):
     """Who computes the chunks, and what that costs."""
 
-    model: Annotated[ExecutionModel, WordKind(ExecutionModel)] = Field(
+    model: Annotated[ExecutionModel, ChoiceType(ExecutionModel)] = Field(
         ExecutionModel.DCA,
         description="Execution model; `mlsim list models` explains each. One level: cca (a master), dca "
         "(distributed; Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; "
-        "Eleliemy 2021, ch. 5), mpi+openmp.",
+        "Eleliemy 2021, ch. 5), mpi+openmp. A queue for every PE: steal.",
     )
-    master: Annotated[MasterRole, WordKind(MasterRole)] = Field(
+    master: Annotated[MasterRole, ChoiceType(MasterRole)] = Field(
         MasterRole.NON_DEDICATED,
         description="Whether masters only serve (dedicated) or execute chunks themselves as well, as in "
         "LB4MPI (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.",
@@ -74,7 +74,7 @@ class ExecutionConfig(Section):
     atomic_service: Seconds = Field(
         0.0,
         description="Time that one atomic operation, or one access under a lock, holds the queue (s). "
-        "Default: as above. For dca, hdca and mpi+openmp.",
+        "Default: as above. For dca, hdca, mpi+openmp and steal.",
     )
     injected_delay: Seconds = Field(
         0.0,
@@ -89,12 +89,12 @@ class ExecutionConfig(Section):
         description="Iterations a master executes before it looks for requests again. Default: the smallest. "
         "For cca and hmw.",
     )
-    service_order: Annotated[ServiceOrder, WordKind(ServiceOrder)] = Field(
+    service_order: Annotated[ServiceOrder, ChoiceType(ServiceOrder)] = Field(
         ServiceOrder.FIFO,
         description="Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest "
         "number; what Eleliemy 2021, §4.4, saw). For cca and hmw.",
     )
-    lock: Annotated[LockOrder, WordKind(LockOrder)] = Field(
+    lock: Annotated[LockOrder, ChoiceType(LockOrder)] = Field(
         LockOrder.FIFO,
         description="How queues go over to the next PE: fifo (in order of arrival) or polling (who finds "
         "it taken tries again, as Eleliemy 2021, §4.4, saw). For dca, hdca and mpi+openmp.",
@@ -120,7 +120,7 @@ def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
 class ApplicationConfig(Section):
     """What a job executes."""
 
-    model: Annotated[ApplicationModel, WordKind(ApplicationModel)] = Field(
+    model: Annotated[ApplicationModel, ChoiceType(ApplicationModel)] = Field(
         ApplicationModel.RIGID,
         description="rigid: every job runs for its run time; loop: every job is a self-scheduled loop. "
         "All other keys of this section are for loop.",
@@ -154,44 +154,44 @@ class ApplicationConfig(Section):
         None, description="PEs on each node. Default: one for every core the job holds there."
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that a rigid job has no loop, what techniques need, and what says how long the loop is."""
         if self.model is ApplicationModel.RIGID:
             yield from self._loop_keys_of_rigid()
             return
         yield from broken_parameters(self.technique, self.parameters)
         for message in wrong_levels(self.technique, self.execution.model, self.execution.nowait):
-            yield BrokenRule("technique", message, ("execution.model", "execution.nowait"))
+            yield Violation("technique", message, ("execution.model", "execution.nowait"))
         profile, chosen = self.costs.profile, self.iterations
         if profile is CostProfile.FILE and chosen is not None:
             message = "not with costs.profile: file; the length of the file decides; take it out"
-            yield BrokenRule("iterations", message, ("costs.profile",))
+            yield Violation("iterations", message, ("costs.profile",))
         elif profile is CostProfile.MANDELBROT and chosen is not None:
             yield from self._wrong_pixels(chosen)
         elif profile not in OWN_LENGTH and chosen is None:
             message = "empty; give per_pe (iterations a PE) or count (iterations a job), e.g. {per_pe: 1}"
-            yield BrokenRule("iterations", message, ("costs.profile",))
+            yield Violation("iterations", message, ("costs.profile",))
 
-    def _wrong_pixels(self, chosen: IterationsConfig) -> Iterator[BrokenRule]:
+    def _wrong_pixels(self, chosen: IterationsConfig) -> Iterator[Violation]:
         """Check that the iterations can be the pixels of a square image."""
         count, size = chosen.count, self.costs.size
         involved = ("costs.profile", "costs.size", "iterations")
         if count is None:
             message = "not with costs.profile: mandelbrot; give costs.size, or count, the number of pixels"
-            yield BrokenRule("iterations.per_pe", message, involved)
+            yield Violation("iterations.per_pe", message, involved)
         elif size is not None and count != size**2:
             message = f"{count} is not costs.size², {size}² = {size**2}; give one of the two"
-            yield BrokenRule("iterations.count", message, involved)
+            yield Violation("iterations.count", message, involved)
         elif math.isqrt(count) ** 2 != count:
             root = math.isqrt(count)
             message = (
                 f"{count} is no square number, so there is no mandelbrot image of so many pixels; near are "
                 f"{root**2} = {root}² and {(root + 1) ** 2} = {root + 1}²"
             )
-            yield BrokenRule("iterations.count", message, involved)
+            yield Violation("iterations.count", message, involved)
 
-    def _loop_keys_of_rigid(self) -> Iterator[BrokenRule]:
+    def _loop_keys_of_rigid(self) -> Iterator[Violation]:
         for key in ApplicationConfig.model_fields:
             if key != "model" and key in self.model_fields_set:
                 message = "only a loop has this, and model is rigid; write model: loop, or take it out"
-                yield BrokenRule(key, message, ("model",))
+                yield Violation(key, message, ("model",))

@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import PositiveWork, Work
-from mlsim.scenario.values.kinds import Line, Natural, Number, Whole, WordKind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.field_types import ChoiceType, Line, Natural, Number, Whole
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Calibration, CostProfile
 
 __all__ = ["PROFILE_KEYS", "CostsConfig", "ImageWindow", "ProfileKeys"]
@@ -28,18 +28,18 @@ class ImageWindow(Section):
         2.0, description="Imaginary part that c stays below. For mandelbrot; default ours."
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that the window is not empty."""
         for low, high in (("x_min", "x_max"), ("y_min", "y_max")):
             if getattr(self, low) >= getattr(self, high):
                 message = f"{getattr(self, high)} is not above {low}, {getattr(self, low)}; allowed: more"
-                yield BrokenRule(high, message, (low,))
+                yield Violation(high, message, (low,))
 
 
 class CostsConfig(Section):
     """What the iterations cost."""
 
-    profile: Annotated[CostProfile, WordKind(CostProfile)] = Field(
+    profile: Annotated[CostProfile, ChoiceType(CostProfile)] = Field(
         CostProfile.JOB,
         description="What the iterations cost: job (normal around the job's run time divided by its "
         "iterations a PE; Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a "
@@ -133,29 +133,29 @@ class CostsConfig(Section):
         "to mean (s at the reference speed, or FLOP).",
         examples=["1 us"],
     )
-    calibrate: Annotated[Calibration, WordKind(Calibration)] = Field(
+    calibrate: Annotated[Calibration, ChoiceType(Calibration)] = Field(
         Calibration.NONE,
         description="run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the "
         "run time of the log; none keeps them. Not for job, which is made from the run time.",
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that the profile has the keys it needs and no others, and that they fit together."""
         given = {key for key in self.model_fields_set if getattr(self, key) is not None} - {"profile"}
         yield from self._wrong_keys(given)
         yield from self._wrong_units()
         if self.low is not None and self.high is not None and self.low.value > self.high.value:
-            yield BrokenRule("low", "is more than high; allowed: high or less", ("high", "profile"))
+            yield Violation("low", "is more than high; allowed: high or less", ("high", "profile"))
         if self.mean is not None and self.std is not None and self.std.value > 1000 * self.mean.value:
-            yield BrokenRule("std", "is more than 1000 means; allowed: less", ("mean", "profile"))
+            yield Violation("std", "is more than 1000 means; allowed: less", ("mean", "profile"))
         if self.profile in COUNTED:
             yield from self._wrong_scale()
 
-    def _wrong_keys(self, given: set[str]) -> Iterator[BrokenRule]:
+    def _wrong_keys(self, given: set[str]) -> Iterator[Violation]:
         keys = PROFILE_KEYS[self.profile]
         for key in keys.needed:
             if key not in given:
-                yield BrokenRule(key, f"missing; profile: {self.profile} needs it", ("profile",))
+                yield Violation(key, f"missing; profile: {self.profile} needs it", ("profile",))
         for key in CostsConfig.model_fields:
             if key in given and key not in keys.possible:
                 owners = ", ".join(name for name, other in PROFILE_KEYS.items() if key in other.possible)
@@ -163,9 +163,9 @@ class CostsConfig(Section):
                 message = (
                     f"not for profile: {self.profile}, which takes {allowed}; profiles with {key}: {owners}"
                 )
-                yield BrokenRule(key, message, ("profile",))
+                yield Violation(key, message, ("profile",))
 
-    def _wrong_units(self) -> Iterator[BrokenRule]:
+    def _wrong_units(self) -> Iterator[Violation]:
         amounts = {key: getattr(self, key) for key in ("mean", "high", "low", "std")}
         given = [(key, amount) for key, amount in amounts.items() if amount is not None]
         for key, amount in given[1:]:
@@ -174,18 +174,18 @@ class CostsConfig(Section):
                 message = (
                     f"is in {amount.unit} but {first} is in {reference.unit}; allowed: one unit for both"
                 )
-                yield BrokenRule(key, message, (first, "profile"))
+                yield Violation(key, message, (first, "profile"))
 
-    def _wrong_scale(self) -> Iterator[BrokenRule]:
+    def _wrong_scale(self) -> Iterator[Violation]:
         """Check that counts become times in exactly one way."""
         if self.mean is not None and self.unit_cost is not None:
-            yield BrokenRule("unit_cost", "given together with mean; give one of them", ("mean", "profile"))
+            yield Violation("unit_cost", "given together with mean; give one of them", ("mean", "profile"))
         if self.mean is None and self.unit_cost is None and self.calibrate is Calibration.NONE:
             message = (
                 f"missing; profile: {self.profile} needs one of mean: {TYPICAL[self.profile]}, "
                 "unit_cost, and calibrate: run-time"
             )
-            yield BrokenRule("mean", message, ("unit_cost", "calibrate", "profile"))
+            yield Violation("mean", message, ("unit_cost", "calibrate", "profile"))
 
 
 class ProfileKeys(NamedTuple):

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from mlsim.scenario.loop.techniques import split_technique
 from mlsim.scenario.words import ExecutionModel, Technique
 
-__all__ = ["SCHEDULES", "TWO_LEVELS", "wrong_levels"]
+__all__ = ["LEAVE_EARLY", "SCHEDULES", "TWO_LEVELS", "wrong_levels"]
 
 TWO_LEVELS = (ExecutionModel.HMW, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
 """Models that schedule between nodes and inside them."""
+
+LEAVE_EARLY = (*TWO_LEVELS, ExecutionModel.STEAL)
+"""Models under which a PE may be told that nothing is left for it while others have not been handed all."""
 
 SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
 """What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
@@ -19,7 +22,7 @@ _LEARNING = (Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E,
 
 
 def wrong_levels(technique: str, model: ExecutionModel, nowait: bool) -> Iterator[str]:
-    """Say why a model cannot run a technique, or two as X+Y.
+    """Yield why a model cannot run a technique, or two as X+Y.
 
     Examples
     --------
@@ -31,6 +34,11 @@ def wrong_levels(technique: str, model: ExecutionModel, nowait: bool) -> Iterato
     if len(levels) > 1 and model not in TWO_LEVELS:
         models = ", ".join(TWO_LEVELS)
         yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
+    if model is ExecutionModel.STEAL and inside in _LEARNING:
+        yield (
+            f"{inside} learns at a queue that many PEs share, and under model steal each has a queue of its "
+            "own; take SS with a min_chunk, or FAC2"
+        )
     if model is not ExecutionModel.MPI_OPENMP:
         return
     if inside not in SCHEDULES:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Seconds
+from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, Whole
 from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.kinds import Kind, Number, Whole, WordKind
 from mlsim.scenario.values.plugins import (
     CodeKind,
     code_schema,
@@ -19,7 +19,7 @@ from mlsim.scenario.values.plugins import (
     user_function,
     with_parameters,
 )
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Growth, Statistics, Technique, WeightSource
 
 __all__ = [
@@ -71,7 +71,7 @@ class TechniqueKind(CodeKind):
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        words = WordKind(Technique).allowed
+        words = ChoiceType(Technique).allowed
         mapping = "{function: ./file.py:function, parameters: {...}}"
         return f"{words}; ./file.py:function; X+Y between and inside nodes; {mapping}"
 
@@ -104,7 +104,7 @@ class TechniqueKind(CodeKind):
 
     def json(self) -> dict[str, Any]:
         """Return the JSON schema: editors offer the words."""
-        words = WordKind(Technique).json()["anyOf"]
+        words = ChoiceType(Technique).json()["anyOf"]
         names = [*words, {"type": "string", "pattern": r"\+|\.py:"}]
         return {"anyOf": [*names, code_schema(self.key, {"anyOf": names})]}
 
@@ -113,7 +113,7 @@ TechniqueName = Annotated[str, TechniqueKind()]
 
 
 @dataclass(frozen=True)
-class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
+class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
     """Where the weights of the PEs come from, or the weights themselves."""
 
     @property
@@ -129,20 +129,20 @@ class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
             except ValueError as error:
                 raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
         try:
-            return WordKind(WeightSource).parse(value)
+            return ChoiceType(WeightSource).parse(value)
         except ValueError as error:
             raise ValueError(f"{str(error).split(';')[0]}; allowed: {self.allowed}") from error
 
     def show(self, value: WeightSource | tuple[float, ...]) -> object:
-        """Give the word or the list."""
+        """Return the word or the list."""
         return value.value if isinstance(value, WeightSource) else list(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         number = Number(0, low_belongs=False).json()
         return {
             "anyOf": [
-                *WordKind(WeightSource).json()["anyOf"],
+                *ChoiceType(WeightSource).json()["anyOf"],
                 {"type": "array", "items": number, "minItems": 1},
             ]
         }
@@ -151,7 +151,7 @@ class WeightsKind(Kind["WeightSource | tuple[float, ...]"]):
 class ParametersConfig(Section):
     """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
 
-    statistics: Annotated[Statistics, WordKind(Statistics)] = Field(
+    statistics: Annotated[Statistics, ChoiceType(Statistics)] = Field(
         Statistics.GIVEN,
         description="Where FSC, TAP and FAC know the iteration times from: given (keys sigma and mu) or "
         "profiled (mean and standard deviation of each loop's own costs, as if it had been measured before).",
@@ -182,7 +182,7 @@ class ParametersConfig(Section):
         description="Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form "
         "(Philip and Das 1997).",
     )
-    growth: Annotated[Growth, WordKind(Growth)] = Field(
+    growth: Annotated[Growth, ChoiceType(Growth)] = Field(
         Growth.CONVERGING,
         description="How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy "
         "2021, Eq. 4.7) or geometric (1.5 times in every batch; Eq. 2.11).",
@@ -256,7 +256,7 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
                 yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
 
 
-def broken_parameters(technique: str, parameters: ParametersConfig) -> Iterator[BrokenRule]:
+def broken_parameters(technique: str, parameters: ParametersConfig) -> Iterator[Violation]:
     """Name them as rules of the section ``application``."""
     for key, message in lacking_parameters(technique, parameters):
-        yield BrokenRule(f"parameters.{key}", message, ("technique", "parameters.statistics"))
+        yield Violation(f"parameters.{key}", message, ("technique", "parameters.statistics"))

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Duration, Seconds
-from mlsim.scenario.values.kinds import Natural, Number, Switch
+from mlsim.scenario.values.field_types import Natural, Number, Switch
 from mlsim.scenario.values.lists import NodeChoice
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 
 __all__ = ["DrainConfig", "FailureConfig", "RandomFailureConfig"]
 
@@ -73,13 +73,13 @@ class DrainConfig(Section):
         examples=["1 d"],
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check the order of times."""
         if self.end is not None and self.end <= self.start:
-            yield BrokenRule("end", "is not after start; allowed: a later time than start", ("start",))
+            yield Violation("end", "is not after start; allowed: a later time than start", ("start",))
         if self.announced_at > 0.0 and not self.announced:
             message = "nobody is told of this drain; write announced: on, or take it out"
-            yield BrokenRule("announced_at", message, ("announced",))
+            yield Violation("announced_at", message, ("announced",))
         if self.announced_at > self.start:
             message = "is after start; allowed: start, or an earlier time"
-            yield BrokenRule("announced_at", message, ("start",))
+            yield Violation("announced_at", message, ("start",))

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Bandwidth, Seconds
-from mlsim.scenario.values.kinds import Kind, Line, Whole, WordKind
+from mlsim.scenario.values.field_types import ChoiceType, FieldType, Line, Whole
 from mlsim.scenario.values.lists import Torus
-from mlsim.scenario.values.section import BrokenRule, Section, fields_by_key
+from mlsim.scenario.values.section import Section, Violation, fields_by_key
 from mlsim.scenario.words import Topology
 
 __all__ = ["TOPOLOGY_KEYS", "EdgeConfig", "NetworkConfig"]
 
 
-class Ports(Kind[int]):
+class Ports(FieldType[int]):
     """Ports of a switch: an even number."""
 
     _whole = Whole(2, 128)
@@ -35,7 +35,7 @@ class Ports(Kind[int]):
         return number
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return self._whole.json() | {"multipleOf": 2}
 
 
@@ -59,7 +59,7 @@ class EdgeConfig(Section):
 class NetworkConfig(Section):
     """What a message between two PEs costs."""
 
-    topology: Annotated[Topology, WordKind(Topology)] = Field(
+    topology: Annotated[Topology, ChoiceType(Topology)] = Field(
         Topology.FULLY_CONNECTED,
         description="How nodes are connected; `mlsim list topologies` explains each. A message takes the "
         "route with the fewest links.",
@@ -119,20 +119,20 @@ class NetworkConfig(Section):
             case _:
                 return math.inf
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that the topology has the keys it needs, and no others."""
         needed, possible = TOPOLOGY_KEYS[self.topology]
         given = {key for key in OWN_KEYS if getattr(self, key) not in (None, ())}
         for key in needed:
             if key not in given:
-                yield BrokenRule(key, f"missing; topology: {self.topology} needs it", ("topology",))
+                yield Violation(key, f"missing; topology: {self.topology} needs it", ("topology",))
         for key in OWN_KEYS:
             if key in given and key not in possible:
-                yield BrokenRule(key, self._stray(key), ("topology",))
+                yield Violation(key, self._stray(key), ("topology",))
         if self.topology is Topology.EDGE_LIST and len(given & {"edges", "path"}) != 1:
             found = "given together with path" if "path" in given else "missing"
             message = f"{found}; topology: edge-list needs one of edges (a list of links) and path (a file)"
-            yield BrokenRule("edges", message, ("topology", "path"))
+            yield Violation("edges", message, ("topology", "path"))
 
     def _stray(self, key: str) -> str:
         own = ", ".join(TOPOLOGY_KEYS[self.topology][1])

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.lists import Factors, NodeChoice
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 
 __all__ = ["PerturbationConfig"]
 
@@ -46,17 +46,17 @@ class PerturbationConfig(Section):
         """Whether it is a random process."""
         return self.mean_time_between is not None
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check the order of times, and that the keys are those of a stretch or of a process."""
         if self.end is not None and self.end <= self.begin:
-            yield BrokenRule("to", "is not after from; allowed: a later time than from", ("from",))
+            yield Violation("to", "is not after from; allowed: a later time than from", ("from",))
         lengths = {"mean_time_between": self.mean_time_between, "mean_duration": self.mean_duration}
         missing = [key for key, value in lengths.items() if value is None]
         if len(missing) == 1:
             other = next(key for key in lengths if key not in missing)
-            yield BrokenRule(missing[0], f"missing; the random process of {other} needs it", (other,))
+            yield Violation(missing[0], f"missing; the random process of {other} needs it", (other,))
         if len(missing) == 2 and self.factor[0] != self.factor[1]:
             message = (
                 "a range is for a random process; give one number, or mean_time_between and mean_duration"
             )
-            yield BrokenRule("factor", message, tuple(lengths))
+            yield Violation("factor", message, tuple(lengths))

@@ -13,9 +13,9 @@ from mlsim.scenario.machine.perturbation import PerturbationConfig
 from mlsim.scenario.machine.power import PowerConfig
 from mlsim.scenario.machine.resources import MEMORY, Amounts, ResourceAmounts, megabytes
 from mlsim.scenario.values.amounts import Size, Speed
-from mlsim.scenario.values.kinds import Line, Whole
+from mlsim.scenario.values.field_types import Line, Whole
 from mlsim.scenario.values.lists import node_ranges
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Topology
 
 __all__ = ["NodeGroup", "PlatformConfig"]
@@ -24,7 +24,7 @@ DEFAULT_SPEED = 1e9
 
 
 def _core_speed(data: dict[str, Any]) -> float:
-    """Give the speed of a core when only the node's is given, or neither."""
+    """Return the speed of a core when only the node's is given, or neither."""
     node_speed: float | None = data["node_speed"]
     return DEFAULT_SPEED if node_speed is None else node_speed / int(data["cores"])
 
@@ -69,10 +69,10 @@ class NodeGroup(Section):
         """Speed of one core (FLOP/s), however it was given."""
         return self.speed
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check that the speed is given for a core or for a node, not for both."""
         if self.node_speed is not None and "speed" in self.model_fields_set:
-            yield BrokenRule(
+            yield Violation(
                 "speed",
                 "given together with node_speed; give one of them (node_speed = speed x cores)",
                 ("node_speed", "cores"),
@@ -80,7 +80,7 @@ class NodeGroup(Section):
 
 
 def _size(network: NetworkConfig) -> tuple[str, str]:
-    """Give the key that says how many nodes a topology holds, and how many these are."""
+    """Return the key that says how many nodes a topology holds, and how many these are."""
     capacity = int(network.capacity)
     match network.topology:
         case Topology.FAT_TREE:
@@ -96,7 +96,7 @@ def _size(network: NetworkConfig) -> tuple[str, str]:
 
 
 def _advice(network: NetworkConfig, nodes: int) -> str:
-    """Say what would hold so many nodes."""
+    """Return what would hold so many nodes."""
     if network.topology is Topology.FAT_TREE:
         fitting = (ports for ports in range(2, 129, 2) if ports**3 // 4 >= nodes)
         ports = next(fitting, None)
@@ -155,13 +155,13 @@ class PlatformConfig(Section):
         memory = (MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
         return memory + tuple(dict.fromkeys(name for group in self.nodes for name in group.resources))
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
         yield from self._broken_groups()
         yield from self._broken_network()
         for row, failure in enumerate(self.failures):
             if failure.node >= self.n_nodes:
-                yield BrokenRule(
+                yield Violation(
                     f"failures.{row}.node",
                     f"there is no node {failure.node}; allowed: 0 to {self.n_nodes - 1}",
                     tuple(f"nodes.{group}.count" for group in range(len(self.nodes))),
@@ -172,47 +172,47 @@ class PlatformConfig(Section):
                 try:
                     node_ranges(entry.nodes, counts)
                 except ValueError as error:
-                    yield BrokenRule(f"{key}.{row}.nodes", str(error), ("nodes",))
+                    yield Violation(f"{key}.{row}.nodes", str(error), ("nodes",))
 
-    def _broken_network(self) -> Iterator[BrokenRule]:
+    def _broken_network(self) -> Iterator[Violation]:
         network, nodes = self.network, self.n_nodes
         if nodes > network.capacity:
             key, holds = _size(network)
-            yield BrokenRule(
+            yield Violation(
                 f"network.{key}",
                 f"{holds}, and there are {nodes}{_advice(network, nodes)}",
                 ("nodes", "network"),
             )
 
-    def _broken_groups(self) -> Iterator[BrokenRule]:
+    def _broken_groups(self) -> Iterator[Violation]:
         if not self.nodes:
             message = f"empty; a list of entries with the keys: {', '.join(NodeGroup.model_fields)}"
-            yield BrokenRule("nodes", message)
+            yield Violation("nodes", message)
         powers = [group.power is None for group in self.nodes]
         if any(powers) and not all(powers):
             row = powers.index(True)
             message = "missing; other groups give theirs. Give the power of all groups, or of none"
-            yield BrokenRule(f"nodes.{row}.power", message, (f"nodes.{powers.index(False)}.power",))
+            yield Violation(f"nodes.{row}.power", message, (f"nodes.{powers.index(False)}.power",))
         names = [group.name for group in self.nodes]
         for row, name in enumerate(names):
             if name in names[:row]:
                 first = names.index(name)
-                yield BrokenRule(
+                yield Violation(
                     f"nodes.{row}.name",
                     f"'{name}' is already the name of nodes.{first}; give each group its own name",
                     (f"nodes.{first}.name",),
                 )
         yield from self._broken_memory()
 
-    def _broken_memory(self) -> Iterator[BrokenRule]:
+    def _broken_memory(self) -> Iterator[Violation]:
         given = [group.memory is not None for group in self.nodes]
         for row, group in enumerate(self.nodes):
             if group.memory is None and any(given):
                 first = given.index(True)
-                yield BrokenRule(
+                yield Violation(
                     f"nodes.{row}.memory",
                     f"missing; nodes.{first} has a memory, so every group needs one",
                     (f"nodes.{first}.memory",),
                 )
             elif group.memory is not None and megabytes(group.memory) == 0:
-                yield BrokenRule(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")
+                yield Violation(f"nodes.{row}.memory", "less than 1 MB; allowed: 1 MB or more")

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Amount, Power
+from mlsim.scenario.values.field_types import FieldType
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.kinds import Kind
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.values.units import POWER, TIME
 
 __all__ = ["PowerCaps", "PowerConfig"]
@@ -27,16 +27,16 @@ class PowerConfig(Section):
         0.0, description="Power of a node that is out of use (W): failed, or drained and left by its jobs."
     )
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check the order of the three."""
         if self.busy < self.idle:
-            yield BrokenRule("busy", "is less than idle; allowed: as much or more", ("idle",))
+            yield Violation("busy", "is less than idle; allowed: as much or more", ("idle",))
         if self.idle < self.off:
-            yield BrokenRule("off", "is more than idle; allowed: as much or less", ("idle",))
+            yield Violation("off", "is more than idle; allowed: as much or less", ("idle",))
 
 
 @dataclass(frozen=True)
-class PowerLevels(Kind[tuple[tuple[float, float], ...]]):
+class PowerLevels(FieldType[tuple[tuple[float, float], ...]]):
     """A power, or a list of pairs: from a time on, that much."""
 
     @property
@@ -59,13 +59,13 @@ class PowerLevels(Kind[tuple[tuple[float, float], ...]]):
         return Amount(POWER, positive=True).parse(value)
 
     def show(self, value: tuple[tuple[float, float], ...]) -> object:
-        """Give the power, or the list."""
+        """Return the power, or the list."""
         if len(value) == 1 and value[0][0] == 0.0:
             return Amount(POWER).show(value[0][1])
         return [[Amount(TIME).show(time), Amount(POWER).show(power)] for time, power in value]
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         time, power = Amount(TIME).json(), Amount(POWER, positive=True).json()
         pair = {"type": "array", "prefixItems": [time, power], "minItems": 2, "maxItems": 2}
         return {"anyOf": [power, {"type": "array", "items": pair, "minItems": 1}]}

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Size
+from mlsim.scenario.values.field_types import ChoiceType, Count, FieldType, Whole
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.kinds import Count, Kind, Whole, WordKind
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import MemorySource
 
@@ -23,7 +23,7 @@ _AMOUNT = Whole(0, 1_000_000_000)
 
 
 def megabytes(size: float) -> int:
-    """Give whole MB (10^6 B) of a size in bytes, rounded down.
+    """Return whole MB (10^6 B) of a size in bytes, rounded down.
 
     What nodes have and what units ask for are both rounded down, so that k requests of a k-th of a node
     always fit on it.
@@ -53,7 +53,7 @@ class Amounts(Mapping[str, int]):
 
 
 @dataclass(frozen=True)
-class AmountsKind(Kind[Amounts]):
+class AmountsKind(FieldType[Amounts]):
     """Amounts of resources by name."""
 
     @property
@@ -68,7 +68,7 @@ class AmountsKind(Kind[Amounts]):
         return Amounts(tuple((self._name(name), self._amount(name, value[name])) for name in value))
 
     def show(self, value: Amounts) -> object:
-        """Give the mapping."""
+        """Return the mapping."""
         return dict(value)
 
     def _name(self, name: object) -> str:
@@ -85,7 +85,7 @@ class AmountsKind(Kind[Amounts]):
             raise ValueError(f"{name}: {error}") from error
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return {
             "type": "object",
             "propertyNames": {"pattern": f"^{_NAME.pattern}$"},
@@ -104,7 +104,7 @@ class RequestConfig(Section):
         description="Cores of a unit where a processor of the log is a unit (mapping: core). AccaSim's "
         "machine of HPC2N has 2.",
     )
-    memory: Annotated[MemorySource, WordKind(MemorySource)] = Field(
+    memory: Annotated[MemorySource, ChoiceType(MemorySource)] = Field(
         MemorySource.NONE,
         description="Which memory (KB a processor) of an SWF log a unit asks for: requested (field 10), used "
         "(field 7), or none.",

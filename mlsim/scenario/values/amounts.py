@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
+from mlsim.scenario.values.field_types import FieldType, literal
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.kinds import Kind, literal
 from mlsim.scenario.values.units import (
     BANDWIDTH,
     FLOP,
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Amount(Kind[float]):
+class Amount(FieldType[float]):
     """A number with a unit, held in the dimension's base unit."""
 
     dimension: Dimension
@@ -57,11 +57,11 @@ class Amount(Kind[float]):
         return number
 
     def show(self, value: float) -> str:
-        """Give the value as a scenario file would write it."""
+        """Return the value as a scenario file would write it."""
         return format_value(value, self.dimension)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return _amount_schema(self.positive, self.dimension)
 
 
@@ -81,7 +81,7 @@ class Quantity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WorkAmount(Kind[Quantity]):
+class WorkAmount(FieldType[Quantity]):
     """A time at the reference speed, or a number of operations."""
 
     positive: bool = False
@@ -105,11 +105,11 @@ class WorkAmount(Kind[Quantity]):
         return Quantity(number, "s" if unit == "s" else "FLOP")
 
     def show(self, value: Quantity) -> str:
-        """Give the value as a scenario file would write it."""
+        """Return the value as a scenario file would write it."""
         return format_value(value.value, TIME if value.unit == "s" else FLOP)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return _amount_schema(self.positive, TIME, FLOP)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Annotated, Any
 
+from mlsim.scenario.values.field_types import FieldType
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.kinds import Kind
 
 __all__ = ["Moment", "Users", "WeekRange", "Weeks"]
 
@@ -18,7 +18,7 @@ WeekRange = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class MomentKind(Kind[str]):
+class MomentKind(FieldType[str]):
     """A date, or a date with a time of day; held as text in ISO 8601."""
 
     @property
@@ -39,12 +39,12 @@ class MomentKind(Kind[str]):
         return value.strip() if len(value.strip()) == 10 else moment.isoformat()
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}([T ].*)?$"}
 
 
 @dataclass(frozen=True)
-class WeeksKind(Kind[WeekRange]):
+class WeeksKind(FieldType[WeekRange]):
     """One week, or several that follow each other; counted from 1."""
 
     @property
@@ -67,11 +67,11 @@ class WeeksKind(Kind[WeekRange]):
         return first, last
 
     def show(self, value: WeekRange) -> object:
-        """Give the number, or the text of two."""
+        """Return the number, or the text of two."""
         return value[0] if value[0] == value[1] else f"{value[0]}-{value[1]}"
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         text = {"type": "string", "pattern": r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?$"}
         return {"anyOf": [{"type": "integer", "minimum": 1}, text]}
 
@@ -80,7 +80,7 @@ User = int | str
 
 
 @dataclass(frozen=True)
-class UsersKind(Kind[tuple[User, ...]]):
+class UsersKind(FieldType[tuple[User, ...]]):
     """One user, or a list of users: numbers of the log, or names where the log has names."""
 
     @property
@@ -103,11 +103,11 @@ class UsersKind(Kind[tuple[User, ...]]):
         raise ValueError(f"{shown(value)} is not a user; allowed: {self.allowed}")
 
     def show(self, value: tuple[User, ...]) -> object:
-        """Give the one, or the list."""
+        """Return the one, or the list."""
         return value[0] if len(value) == 1 else list(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         user = {"type": ["integer", "string"]}
         return {"anyOf": [user, {"type": "array", "items": user, "minItems": 1}]}
 

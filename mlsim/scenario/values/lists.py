@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Annotated, Any
 
+from mlsim.scenario.values.field_types import FieldType, Number, Whole
 from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.kinds import Kind, Number, Whole
 
 __all__ = ["Factors", "NodeChoice", "Torus", "node_ranges"]
 
@@ -17,7 +17,7 @@ _INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
 
 
 @dataclass(frozen=True)
-class Extents(Kind[tuple[int, ...]]):
+class Extents(FieldType[tuple[int, ...]]):
     """Lengths of a grid, one a dimension: ``4x4x2``, or a list of whole numbers."""
 
     most: int
@@ -44,18 +44,18 @@ class Extents(Kind[tuple[int, ...]]):
         return lengths
 
     def show(self, value: tuple[int, ...]) -> str:
-        """Give the text."""
+        """Return the text."""
         return "x".join(map(str, value))
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         whole = Whole(1).json()
         text = {"type": "string", "pattern": r"^\s*\d{1,18}(\s*x\s*\d{1,18})*\s*$"}
         return {"anyOf": [text, whole, {"type": "array", "items": whole, "minItems": 1}]}
 
 
 @dataclass(frozen=True)
-class FactorRange(Kind[tuple[float, float]]):
+class FactorRange(FieldType[tuple[float, float]]):
     """A factor above 0, or the two ends of a range of them."""
 
     @property
@@ -83,17 +83,17 @@ class FactorRange(Kind[tuple[float, float]]):
             raise ValueError(f"{found}; allowed: {self.allowed}") from error
 
     def show(self, value: tuple[float, float]) -> object:
-        """Give the number, or the two ends as a list."""
+        """Return the number, or the two ends as a list."""
         return value[0] if value[0] == value[1] else list(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         number = Number(0, low_belongs=False).json()
         return {"anyOf": [number, {"type": "array", "items": number, "minItems": 2, "maxItems": 2}]}
 
 
 @dataclass(frozen=True)
-class NodeText(Kind[str]):
+class NodeText(FieldType[str]):
     """Some nodes: numbers and intervals of numbers, or the name of a group."""
 
     @property
@@ -110,12 +110,12 @@ class NodeText(Kind[str]):
         return value.strip()
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]}
 
 
 def node_ranges(choice: str | None, groups: list[tuple[str, int]]) -> list[range]:
-    """Give the numbers of the nodes a text names; None stands for all nodes.
+    """Return the numbers of the nodes a text names; None stands for all nodes.
 
     Parameters
     ----------

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlsim.scenario.values.field_types import ChoiceType, FieldType
 from mlsim.scenario.values.hints import nearest, shown
-from mlsim.scenario.values.kinds import Kind, WordKind
-from mlsim.scenario.words import Word
+from mlsim.scenario.words import Choice
 
 __all__ = [
     "PARAMETERS",
@@ -149,7 +149,7 @@ def code_schema(key: str, name: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class CodeKind(Kind[str]):
+class CodeKind(FieldType[str]):
     """Names that may be those of the user's own code.
 
     Attributes
@@ -177,7 +177,7 @@ class PluginKind(CodeKind):
         The group of entry points.
     """
 
-    words: type[Word] | None
+    words: type[Choice] | None
     group: str
     key: str = "class"
 
@@ -188,7 +188,7 @@ class PluginKind(CodeKind):
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        words = "" if self.words is None else f"{WordKind(self.words).allowed}; "
+        words = "" if self.words is None else f"{ChoiceType(self.words).allowed}; "
         mapping = f"{{{self.key}: ..., {PARAMETERS}: {{...}}}} of the last two"
         return f"{words}{self._own}; an entry point of {self.group}; {mapping}"
 
@@ -209,7 +209,7 @@ class PluginKind(CodeKind):
             raise ValueError(f"{word} is one of mlsim's own and takes no {PARAMETERS}; take them out")
         return word
 
-    def _word(self, name: str) -> Word | None:
+    def _word(self, name: str) -> Choice | None:
         try:
             return None if self.words is None else self.words(name)
         except ValueError:
@@ -217,7 +217,7 @@ class PluginKind(CodeKind):
 
     def json(self) -> dict[str, Any]:
         """Return the JSON schema: editors offer the words, and what is installed."""
-        words = [] if self.words is None else WordKind(self.words).json()["anyOf"]
+        words = [] if self.words is None else ChoiceType(self.words).json()["anyOf"]
         installed = installed_names(self.group)
         others = [{"enum": list(installed)}] if installed else []
         file = {"type": "string", "pattern": r"\.py:"}

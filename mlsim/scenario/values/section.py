@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from mlsim.scenario.values.kinds import Kind, WordKind
-from mlsim.scenario.words import Word
+from mlsim.scenario.values.field_types import ChoiceType, FieldType
+from mlsim.scenario.words import Choice
 
 __all__ = [
-    "BrokenRule",
     "Section",
+    "Violation",
     "example",
     "field_kind",
     "field_section",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class BrokenRule(NamedTuple):
+class Violation(NamedTuple):
     """A rule between keys that a section breaks.
 
     Attributes
@@ -47,7 +47,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
-    def broken_rules(self) -> Iterable[BrokenRule]:
+    def broken_rules(self) -> Iterable[Violation]:
         """Name the rules between several keys that this section breaks."""
         return ()
 
@@ -59,7 +59,7 @@ class Section(BaseModel):
         return self
 
 
-def _as_error(rule: BrokenRule) -> InitErrorDetails:
+def _as_error(rule: Violation) -> InitErrorDetails:
     key = split_key(rule.key)
     context = {"text": rule.message, "involved": rule.involved, "depth": len(key)}
     return InitErrorDetails(type=PydanticCustomError("rule", "{text}", context), loc=key, input=None)
@@ -71,7 +71,7 @@ def split_key(key: str) -> tuple[str | int, ...]:
 
 
 def fields_by_key(section: type[Section]) -> dict[str, FieldInfo]:
-    """Give the fields of a section by their keys in a file, which are words of Python's own now and then."""
+    """Return the fields of a section by their keys in a file, some of which are keywords of Python."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
@@ -84,18 +84,18 @@ def _leaves(annotation: Any) -> Iterable[Any]:
     return [annotation]
 
 
-def field_kind(field: FieldInfo) -> Kind[Any] | None:
-    """Give the kind of value a field accepts; None for a section or a list of sections."""
+def field_kind(field: FieldInfo) -> FieldType[Any] | None:
+    """Return the kind of value a field accepts; None for a section or a list of sections."""
     for leaf in [*field.metadata, *_leaves(field.annotation)]:
-        if isinstance(leaf, Kind):
+        if isinstance(leaf, FieldType):
             return leaf
-        if isinstance(leaf, type) and issubclass(leaf, Word):
-            return WordKind(leaf)
+        if isinstance(leaf, type) and issubclass(leaf, Choice):
+            return ChoiceType(leaf)
     return None
 
 
 def field_section(field: FieldInfo) -> tuple[type[Section] | None, bool]:
-    """Give the section a field holds (None for a plain value), and whether it holds a list of them."""
+    """Return the section a field holds (None for a plain value), and whether it holds a list of them."""
     is_list = get_origin(field.annotation) is tuple
     for leaf in _leaves(field.annotation):
         if isinstance(leaf, type) and issubclass(leaf, Section):
@@ -104,7 +104,7 @@ def field_section(field: FieldInfo) -> tuple[type[Section] | None, bool]:
 
 
 def example(field: FieldInfo) -> Any:
-    """Give a value for a key, as a scenario file would write it."""
+    """Return a value for a key, as a scenario file would write it."""
     section, is_list = field_section(field)
     if section is None:
         return (field.examples or [None])[0]
@@ -112,6 +112,6 @@ def example(field: FieldInfo) -> Any:
 
 
 def minimal(section: type[Section]) -> dict[str, Any]:
-    """Give an example of a section with only the keys that have no default."""
+    """Return an example of a section with only the keys that have no default."""
     fields = fields_by_key(section).items()
     return {key: example(field) for key, field in fields if field.is_required()}

@@ -141,7 +141,7 @@ def _registry() -> pint.UnitRegistry[Any]:
 
 @cache
 def _factor(unit: str, base: str) -> Decimal:
-    """Give how many ``base`` one ``unit`` is."""
+    """Return how many ``base`` one ``unit`` is."""
     registry = _registry()
     return Decimal(registry.Quantity(Decimal(1), unit).to(base).magnitude)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from mlsim.scenario.values.kinds import Kind
+from mlsim.scenario.values.field_types import FieldType
 from mlsim.scenario.values.plugins import PARAMETERS, CodeKind
 from mlsim.scenario.values.section import Section, field_kind, field_section, fields_by_key
 from mlsim.scenario.whole.schema import Scenario
@@ -77,7 +77,7 @@ def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}")
 
 
-def default_text(field: FieldInfo, kind: Kind[Any]) -> str:
+def default_text(field: FieldInfo, kind: FieldType[Any]) -> str:
     """Write the default of a key as a scenario file would."""
     if field.is_required():
         return "needed"

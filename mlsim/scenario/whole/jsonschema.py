@@ -14,7 +14,7 @@ __all__ = ["json_schema"]
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON schema (draft 2020-12) of a scenario file.
+    """Return the JSON schema (draft 2020-12) of a scenario file.
 
     Values with a unit may be numbers or texts. What the schema cannot say, such as which keys exclude each
     other, is checked when the file is read.

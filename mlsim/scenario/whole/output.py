@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mlsim.scenario.values.kinds import Switch, WordKind
+from mlsim.scenario.values.field_types import ChoiceType, Switch
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import TraceLevel
 
@@ -16,7 +16,7 @@ __all__ = ["OutputConfig"]
 class OutputConfig(Section):
     """What is written."""
 
-    trace: Annotated[TraceLevel, WordKind(TraceLevel)] = Field(
+    trace: Annotated[TraceLevel, ChoiceType(TraceLevel)] = Field(
         TraceLevel.NONE,
         description="Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does) "
         "or chunks (also every chunk of every PE).",

@@ -13,11 +13,11 @@ from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.engine import replay_obstacle
 from mlsim.scenario.jobs.workload import WorkloadConfig
 from mlsim.scenario.loop.application import ApplicationConfig
-from mlsim.scenario.loop.levels import TWO_LEVELS
+from mlsim.scenario.loop.levels import LEAVE_EARLY
 from mlsim.scenario.machine.platform import PlatformConfig
 from mlsim.scenario.machine.resources import CORES, MEMORY
-from mlsim.scenario.values.kinds import Name, Natural, Paragraph
-from mlsim.scenario.values.section import BrokenRule, Section
+from mlsim.scenario.values.field_types import Name, Natural, Paragraph
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.whole.output import OutputConfig
 from mlsim.scenario.words import (
     ApplicationModel,
@@ -75,12 +75,12 @@ class Scenario(Section):
         return self._origin.source
 
     def located(self, directory: Path, source: str) -> Scenario:
-        """Give the same scenario as one that was read in ``directory`` from ``source``."""
+        """Return the same scenario as one that was read in ``directory`` from ``source``."""
         copy = self.model_copy()
         copy._origin = Origin(directory, source)
         return copy
 
-    def broken_rules(self) -> Iterator[BrokenRule]:
+    def broken_rules(self) -> Iterator[Violation]:
         """Check mapping against cores, coordination against the model, PEs against cores."""
         obstacle = replay_obstacle(self)
         if self.batch.engine is Engine.REPLAY and obstacle is not None:
@@ -88,12 +88,12 @@ class Scenario(Section):
             message = (
                 f"replay simulates rigid jobs alone and needs {key}: {needed}; try engine: auto or simpy"
             )
-            yield BrokenRule("batch.engine", message, (key,))
+            yield Violation("batch.engine", message, (key,))
         if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST and (
             self.batch.backfill is Backfill.CONSERVATIVE or self.batch.reservations > 1
         ):
             message = "short-first respects one reservation at most; try batch.reservations: 1, or any"
-            yield BrokenRule("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
+            yield Violation("coordination.released_nodes", message, ("batch.backfill", "batch.reservations"))
         yield from self._broken_easy()
         cores = sorted({group.cores for group in self.platform.nodes})
         yield from self._broken_requests()
@@ -103,39 +103,39 @@ class Scenario(Section):
             message = (
                 f"packed needs nodes with equally many cores, and the groups have {counts}; try mapping: core"
             )
-            yield BrokenRule("workload.mapping", message, nodes)
+            yield Violation("workload.mapping", message, nodes)
         if self.coordination.requests is not RequestRule.NEVER and self.workload.mapping is Mapping.CORE:
             message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
-            yield BrokenRule("coordination.requests", message, ("workload.mapping",))
+            yield Violation("coordination.requests", message, ("workload.mapping",))
         model = self.application.execution.model
-        if self.coordination.requests is not RequestRule.NEVER and model in TWO_LEVELS:
+        if self.coordination.requests is not RequestRule.NEVER and model in LEAVE_EARLY:
             message = f"nodes cannot leave a loop under execution model {model}; allowed models: cca, dca"
-            yield BrokenRule("coordination.requests", message, ("application.execution.model",))
+            yield Violation("coordination.requests", message, ("application.execution.model",))
         if self.coordination.rca and self.application.model is ApplicationModel.RIGID:
             message = (
                 "on, but a rigid job has no idle nodes to release; write application.model: loop, or rca: off"
             )
-            yield BrokenRule("coordination.rca", message, ("application.model",))
+            yield Violation("coordination.rca", message, ("application.model",))
         if self.platform.perturbations and self.application.model is ApplicationModel.RIGID:
             message = (
                 "only loops can be slowed down, the run time of a rigid job is fixed; write "
                 "application.model: loop, or take it out"
             )
-            yield BrokenRule("platform.perturbations", message, ("application.model",))
+            yield Violation("platform.perturbations", message, ("application.model",))
         if self.batch.on_failure is FailureRule.RESUME and self.application.model is ApplicationModel.LOOP:
             message = (
                 "resume: a loop keeps no record of which chunks its lost nodes had done; allowed for loops: "
                 "die, restart"
             )
-            yield BrokenRule("batch.on_failure", message, ("application.model",))
+            yield Violation("batch.on_failure", message, ("application.model",))
         yield from self._broken_cap()
         yield from self._broken_drains()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
             message = f"{pes} is more than any node has cores; allowed: 1 to {cores[-1]}"
-            yield BrokenRule("application.pes_per_node", message, nodes)
+            yield Violation("application.pes_per_node", message, nodes)
 
-    def _broken_drains(self) -> Iterator[BrokenRule]:
+    def _broken_drains(self) -> Iterator[Violation]:
         """Check that whoever decides what starts can plan around announced drains."""
         batch = self.batch
         rows = [row for row, drain in enumerate(self.platform.drains) if drain.announced]
@@ -147,33 +147,33 @@ class Scenario(Section):
                 f"{batch.dispatcher} plans as if its nodes were there for ever; allowed: off, or one of the "
                 "dispatchers queue, prb, reject, and plugins"
             )
-            yield BrokenRule(key, message, ("batch.dispatcher",))
+            yield Violation(key, message, ("batch.dispatcher",))
         several = batch.backfill is Backfill.CONSERVATIVE or batch.reservations > 1
         if batch.power_cap is not None and several:
             message = (
                 "under a power cap, dispatchers plan around drains with one reservation at most; try "
                 "batch.backfill: easy with batch.reservations: 1, or off"
             )
-            yield BrokenRule(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
+            yield Violation(key, message, ("batch.power_cap", "batch.backfill", "batch.reservations"))
 
-    def _broken_easy(self) -> Iterator[BrokenRule]:
+    def _broken_easy(self) -> Iterator[Violation]:
         """Check that another simulator's EASY meets only what it knows."""
         easy = self.batch.easy
         if self.batch.backfill is not Backfill.EASY or easy is EasyRule.STANDARD:
             return
         if self.coordination.released_nodes is ReleasedNodes.SHORT_FIRST:
             message = f"short-first respects the standard EASY's reservation, not that of {easy}; try any"
-            yield BrokenRule("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
+            yield Violation("coordination.released_nodes", message, ("batch.easy", "batch.backfill"))
         if easy is EasyRule.CQSIM and self.application.model is ApplicationModel.LOOP:
             message = "cqsim judges jobs by their actual run times, and a loop's is not known; try standard"
-            yield BrokenRule("batch.easy", message, ("application.model", "batch.backfill"))
+            yield Violation("batch.easy", message, ("application.model", "batch.backfill"))
         if any(drain.announced for drain in self.platform.drains):
             message = (
                 f"only the standard EASY plans around announced drains, not that of {easy}; try standard"
             )
-            yield BrokenRule("batch.easy", message, ("platform.drains", "batch.backfill"))
+            yield Violation("batch.easy", message, ("platform.drains", "batch.backfill"))
 
-    def _broken_cap(self) -> Iterator[BrokenRule]:
+    def _broken_cap(self) -> Iterator[Violation]:
         """Check that a power cap can be kept, and lets a job start."""
         levels = self.batch.power_cap
         powers = [group.power for group in self.platform.nodes]
@@ -183,7 +183,7 @@ class Scenario(Section):
         known = [power for power in powers if power is not None]
         if len(known) < len(powers):
             message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
-            yield BrokenRule("batch.power_cap", message, involved)
+            yield Violation("batch.power_cap", message, involved)
             return
         shared = self.workload.mapping is Mapping.CORE
         added = [
@@ -198,9 +198,9 @@ class Scenario(Section):
                 f"{highest:g} W is too little for any job: the idle machine takes {idle:g} W, and a job's "
                 f"first {unit} {min(added):g} W more"
             )
-            yield BrokenRule("batch.power_cap", message, involved)
+            yield Violation("batch.power_cap", message, involved)
 
-    def _broken_requests(self) -> Iterator[BrokenRule]:
+    def _broken_requests(self) -> Iterator[Violation]:
         """Check that units ask only for resources that the platform has."""
         request, known = self.workload.request, self.platform.resource_names
         groups = tuple(
@@ -213,12 +213,12 @@ class Scenario(Section):
             asks = getattr(request, key) not in (MemorySource.NONE, 0.0)
             if asks and MEMORY not in known:
                 message = "no node group says how much memory its nodes have; write memory: 16 GB there"
-                yield BrokenRule(f"workload.request.{key}", message, groups)
+                yield Violation(f"workload.request.{key}", message, groups)
         for name in request.resources:
             if name not in known:
                 message = f"{name} is no resource of the platform; it has: {names}"
-                yield BrokenRule("workload.request.resources", message, groups)
+                yield Violation("workload.request.resources", message, groups)
         if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
             given = self.workload.mapping
             message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
-            yield BrokenRule("workload.request.cores", message, ("workload.mapping",))
+            yield Violation("workload.request.cores", message, ("workload.mapping",))

@@ -31,10 +31,10 @@ from mlsim.scenario.words.batch import (
     ShareOwner,
     TieOrder,
 )
+from mlsim.scenario.words.choice import Choice
 from mlsim.scenario.words.coordination import AnswerRule, ReleasedNodes, RequestRule
 from mlsim.scenario.words.machine import FailureRule, Topology
 from mlsim.scenario.words.output import TraceLevel
-from mlsim.scenario.words.word import Word
 from mlsim.scenario.words.workload import CleaningRule, EstimateSource, Mapping, MemorySource, WorkloadFormat
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "ApplicationModel",
     "Backfill",
     "Calibration",
+    "Choice",
     "CleaningRule",
     "Compression",
     "Contiguity",
@@ -72,6 +73,5 @@ __all__ = [
     "Topology",
     "TraceLevel",
     "WeightSource",
-    "Word",
     "WorkloadFormat",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from mlsim.scenario.words.word import Word
+from mlsim.scenario.words.choice import Choice
 
 __all__ = [
     "Allocator",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class Policy(Word):
+class Policy(Choice):
     """The order in which the queue is served."""
 
     FCFS = "FCFS"
@@ -54,7 +54,7 @@ class Policy(Word):
         return {"SJF": "SPF", "LJF": "LPF"}
 
 
-class Backfill(Word):
+class Backfill(Choice):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
     NONE = "none"
@@ -62,8 +62,13 @@ class Backfill(Word):
     EASY = "easy"
     CONSERVATIVE = "conservative"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return names of the literature: first-fit backfilling, and aggressive backfilling for EASY."""
+        return {"first-fit": "greedy", "aggressive": "easy"}
 
-class EasyRule(Word):
+
+class EasyRule(Choice):
     """Whose meaning of EASY: the literature's, or that of a published simulator."""
 
     STANDARD = "standard"
@@ -72,29 +77,34 @@ class EasyRule(Word):
     BATSCHED = "batsched"
 
 
-class Compression(Word):
+class Compression(Choice):
     """How often conservative backfilling looks for earlier places when something comes back early."""
 
     FIXPOINT = "fixpoint"
     ONE_ROUND = "one-round"
 
 
-class ShareOwner(Word):
+class ShareOwner(Choice):
     """Whose usage fairshare adds up."""
 
     USER = "user"
     GROUP = "group"
 
 
-class TieOrder(Word):
+class TieOrder(Choice):
     """What happens in which order at one time, and how many passes there are."""
 
     DRAINED = "drained"
     PER_EVENT = "per-event"
     ENDS_FIRST = "ends-first"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what orders amount to: one pass for all events of a time, or a pass for each."""
+        return {"batched": "drained", "immediate": "per-event"}
 
-class Engine(Word):
+
+class Engine(Choice):
     """What simulates the batch level."""
 
     AUTO = "auto"
@@ -102,7 +112,7 @@ class Engine(Word):
     REPLAY = "replay"
 
 
-class Allocator(Word):
+class Allocator(Choice):
     """Which free nodes a job gets."""
 
     FIRST_FIT = "first-fit"
@@ -119,14 +129,14 @@ class Allocator(Word):
         return {"balanced": "worst-fit"}
 
 
-class Contiguity(Word):
+class Contiguity(Choice):
     """What a job gets that finds no neighbouring nodes."""
 
     PREFER = "prefer"
     STRICT = "strict"
 
 
-class Dispatcher(Word):
+class Dispatcher(Choice):
     """What decides which jobs start, and on which nodes.
 
     Attributes
@@ -159,7 +169,7 @@ class Dispatcher(Word):
     PCP2 = "pcp2", True
 
 
-class PlanGoal(Word):
+class PlanGoal(Choice):
     """What dispatcher cp makes small on average."""
 
     SLOWDOWN = "slowdown"
@@ -167,14 +177,19 @@ class PlanGoal(Word):
     WAIT = "wait"
 
 
-class OverrunRule(Word):
+class OverrunRule(Choice):
     """What happens to a job that runs past its walltime."""
 
     EXTEND = "extend"
     KILL = "kill"
 
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what the rules do, in the words of resource managers."""
+        return {"terminate": "kill", "continue": "extend"}
 
-class Predictor(Word):
+
+class Predictor(Choice):
     """Where the run time that the dispatcher sees is predicted from."""
 
     WALLTIME = "walltime"

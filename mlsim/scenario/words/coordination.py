@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from mlsim.scenario.words.word import Word
+from mlsim.scenario.words.choice import Choice
 
 __all__ = ["AnswerRule", "ReleasedNodes", "RequestRule"]
 
 
-class RequestRule(Word):
+class RequestRule(Choice):
     """When the batch level asks running applications for nodes."""
 
     NEVER = "never"
     HEAD_OF_QUEUE = "head-of-queue"
 
 
-class AnswerRule(Word):
+class AnswerRule(Choice):
     """What an application answers when it is asked for nodes."""
 
     NEVER = "never"
@@ -23,7 +23,7 @@ class AnswerRule(Word):
     ALWAYS = "always"
 
 
-class ReleasedNodes(Word):
+class ReleasedNodes(Choice):
     """Who gets nodes that were released early."""
 
     ANY = "any"

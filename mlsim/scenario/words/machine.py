@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mlsim.scenario.words.word import Word
+from mlsim.scenario.words.choice import Choice
 
 __all__ = ["FailureRule", "Topology"]
 
 
-class Topology(Word):
+class Topology(Choice):
     """How the nodes are connected."""
 
     FULLY_CONNECTED = "fully-connected"
@@ -18,9 +18,14 @@ class Topology(Word):
     EDGE_LIST = "edge-list"
 
 
-class FailureRule(Word):
+class FailureRule(Choice):
     """What becomes of a job when a node it holds fails."""
 
     DIE = "die"
     RESTART = "restart"
     RESUME = "resume"
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Return what Slurm and checkpointing libraries call it."""
+        return {"fail": "die", "requeue": "restart", "checkpoint": "resume"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mlsim.scenario.words.word import Word
+from mlsim.scenario.words.choice import Choice
 
 __all__ = ["TraceLevel"]
 
 
-class TraceLevel(Word):
+class TraceLevel(Choice):
     """How much the OTF2 trace holds; each level includes those before it."""
 
     NONE = "none"

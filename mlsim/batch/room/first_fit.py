@@ -5,33 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
-from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, JOB, NODE, NODE_CORES, RELEASED
+from mlsim._jit import inlined
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_row
 
-__all__ = ["first_fit", "take_back", "write_row"]
-
-
-@kernel
-def write_row(
-    row: int,
-    job: int,
-    node: int,
-    cores: int,
-    now: float,
-    rows: NDArray[np.int64],
-    times: NDArray[np.float64],
-) -> None:
-    """Note that a job holds ``cores`` cores of a node from ``now`` on."""
-    rows[JOB, row] = job
-    rows[NODE, row] = node
-    rows[COUNT, row] = 1
-    rows[NODE_CORES, row] = cores
-    rows[RELEASED, row] = 0
-    times[BEGIN, row] = now
-    times[FINISH, row] = np.nan
+__all__ = ["first_fit", "take_back"]
 
 
-@kernel
+@inlined
 def first_fit(
     job: int,
     units: int,
@@ -99,7 +79,7 @@ def first_fit(
     return row, taken, hint
 
 
-@kernel
+@inlined
 def take_back(
     row: int,
     now: float,

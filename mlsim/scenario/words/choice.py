@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
-__all__ = ["Word"]
+__all__ = ["Choice"]
 
 
-class Word(StrEnum):
+class Choice(StrEnum):
     """Base of all word sets: ``Policy("saf")`` is ``Policy.SAF``; upper and lower case are the same."""
 
     @classmethod

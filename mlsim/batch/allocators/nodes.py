@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numpy as np
-from numba.np.numpy_support import carray
-from numpy.typing import NDArray
+from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, unpacker
 
-from mlsim._jit import kernel, pointer
-from mlsim.batch.columns.arrays import float_columns_at, floats_at, int_columns_at, ints_at
-
-__all__ = ["N_SETTINGS", "Grid", "grid_at"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+__all__ = ["N_SETTINGS", "Nodes", "unpack_nodes"]
 
 # Allocators.
 FIRST_FIT, BEST_FIT, WORST_FIT, CONTIGUOUS, RANDOM, TOPOLOGY, HETEROGENEITY, OWN = range(8)
@@ -33,11 +25,10 @@ MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
 
 
-class Grid(NamedTuple):
-    """Nodes by resources, R of them, cores first. It goes with :class:`mlsim.batch.columns.arrays.Arrays`.
+class Nodes(NamedTuple):
+    """Nodes by resources, R of them, cores first. It goes with :class:`mlsim.batch.columns.columns.Columns`.
 
-    There, ``counts[FREE]`` are free nodes if these are given whole, else free cores, and ``free`` and
-    ``cores`` are not read.
+    There, ``counts[FREE]`` are free nodes if these are given whole, else free cores.
 
     Attributes
     ----------
@@ -98,71 +89,36 @@ class Grid(NamedTuple):
     """
 
     settings: Ints
-    request: Ints
-    free: Ints
-    capacity: Ints
+    request: IntColumns
+    free: IntColumns
+    capacity: IntColumns
     total: Ints
     placed: Ints
     room: Ints
     heap_nodes: Ints
-    heap_keys: Floats
-    future: Ints
+    heap_keys: FloatColumns
+    future: IntColumns
     future_total: Ints
-    refused: Ints
+    refused: IntColumns
     owner: Ints
-    window: Ints
-    profile: Ints
-    plan: Ints
-    near: Ints
-    links: Ints
+    window: IntColumns
+    profile: IntBlocks
+    plan: IntColumns
+    near: IntColumns
+    links: IntColumns
     scarcity: Floats
     power: Ints
     used: Ints
     aside: Ints
-    full: Ints
+    full: IntColumns
     back: Floats
-    drain_times: Floats
+    drain_times: FloatColumns
     drain_first: Ints
     drain_nodes: Ints
     drain_shuts: Ints
     shut: Ints
-    masked: Ints
+    masked: IntColumns
     wakes: Ints
 
 
-@kernel(inline="always")
-def grid_at(places: Ints) -> Grid:
-    """Find a grid by :func:`mlsim.batch.columns.arrays.places_of` it, inside a kernel."""
-    return Grid(
-        settings=ints_at(places[0]),
-        request=int_columns_at(places[1]),
-        free=int_columns_at(places[2]),
-        capacity=int_columns_at(places[3]),
-        total=ints_at(places[4]),
-        placed=ints_at(places[5]),
-        room=ints_at(places[6]),
-        heap_nodes=ints_at(places[7]),
-        heap_keys=float_columns_at(places[8]),
-        future=int_columns_at(places[9]),
-        future_total=ints_at(places[10]),
-        refused=int_columns_at(places[11]),
-        owner=ints_at(places[12]),
-        window=int_columns_at(places[13]),
-        profile=carray(pointer(places[14, 0]), (places[14, 1], places[14, 2], places[14, 3]), np.int64),
-        plan=int_columns_at(places[15]),
-        near=int_columns_at(places[16]),
-        links=int_columns_at(places[17]),
-        scarcity=floats_at(places[18]),
-        power=ints_at(places[19]),
-        used=ints_at(places[20]),
-        aside=ints_at(places[21]),
-        full=int_columns_at(places[22]),
-        back=floats_at(places[23]),
-        drain_times=float_columns_at(places[24]),
-        drain_first=ints_at(places[25]),
-        drain_nodes=ints_at(places[26]),
-        drain_shuts=ints_at(places[27]),
-        shut=ints_at(places[28]),
-        masked=int_columns_at(places[29]),
-        wakes=ints_at(places[30]),
-    )
+unpack_nodes = unpacker(Nodes)

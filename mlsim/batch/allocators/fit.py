@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.columns.arrays import EXCLUSIVE, FREE, Arrays
+from mlsim.batch.allocators.nodes import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Nodes
+from mlsim.batch.allocators.reach import reach
+from mlsim.batch.columns.columns import EXCLUSIVE, FREE, Columns
 from mlsim.batch.columns.table import UNITS
-from mlsim.batch.room.grid import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Grid
-from mlsim.batch.room.reach import reach
 
 __all__ = ["could_fit", "fill_room", "refuse", "room_for", "sums_suffice", "units_on"]
 
@@ -17,11 +17,11 @@ Ints = NDArray[np.int64]
 
 
 @kernel(forceinline=True)  # it is called for every node, and takes many arrays
-def units_on(slot: int, node: int, most: int, free: Ints, s: Arrays, g: Grid) -> int:
+def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
     """Give how many units of a job fit on a node, at most ``most``; one if nodes are given whole."""
-    n = min(most, 1) if s.rules[EXCLUSIVE] else most
+    n = min(most, 1) if columns.rules[EXCLUSIVE] else most
     for r in range(free.shape[1]):
-        asked = g.request[slot, r]
+        asked = nodes.request[slot, r]
         if asked > 0:
             if free[node, r] < asked:
                 return 0
@@ -31,63 +31,63 @@ def units_on(slot: int, node: int, most: int, free: Ints, s: Arrays, g: Grid) ->
 
 
 @kernel
-def room_for(slot: int, need: int, free: Ints, s: Arrays, g: Grid) -> int:
+def room_for(slot: int, need: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
     """Give how many units of a job fit on all nodes, at most ``need``."""
     found = 0
     for node in range(free.shape[0]):
-        found += units_on(slot, node, need - found, free, s, g)
+        found += units_on(slot, node, need - found, free, columns, nodes)
         if found >= need:
             break
     return found
 
 
 @inner_kernel
-def fill_room(slot: int, free: Ints, s: Arrays, g: Grid) -> int:
+def fill_room(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
     """Note for each node how many units of a job fit there, at most all of them; give the sum."""
     found = 0
     for node in range(free.shape[0]):
-        g.room[node] = units_on(slot, node, s.ints[UNITS, slot], free, s, g)
-        found += g.room[node]
+        nodes.room[node] = units_on(slot, node, columns.ints[UNITS, slot], free, columns, nodes)
+        found += nodes.room[node]
     return found
 
 
 @inner_kernel
-def sums_suffice(slot: int, total: Ints, s: Arrays, g: Grid) -> bool:
+def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Tell whether a job could fit by the sums over all nodes; quick, and never wrong when it says no."""
-    units = s.ints[UNITS, slot]
+    units = columns.ints[UNITS, slot]
     for r in range(len(total)):  # noqa: SIM110  # a kernel knows no generators
-        if units * g.request[slot, r] > total[r]:
+        if units * nodes.request[slot, r] > total[r]:
             return False
     return True
 
 
 @inner_kernel
-def refuse(slot: int, now: float, s: Arrays, g: Grid) -> None:
+def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Remember until the pass is over that a job does not fit: larger ones do not fit either.
 
     Of those that would run into fewer announced drains this says nothing.
     """
-    n = g.settings[REFUSED]
-    if n == MOST_REFUSED or g.settings[ALLOCATOR] == OWN:
+    n = nodes.settings[REFUSED]
+    if n == MOST_REFUSED or nodes.settings[ALLOCATOR] == OWN:
         return
-    g.refused[n, 0] = s.ints[UNITS, slot]
-    g.refused[n, 1:-1] = g.request[slot]
-    g.refused[n, -1] = reach(slot, now, s, g)
-    g.settings[REFUSED] = n + 1
+    nodes.refused[n, 0] = columns.ints[UNITS, slot]
+    nodes.refused[n, 1:-1] = nodes.request[slot]
+    nodes.refused[n, -1] = reach(slot, now, columns, nodes)
+    nodes.settings[REFUSED] = n + 1
 
 
 @inner_kernel
-def could_fit(slot: int, now: float, s: Arrays, g: Grid) -> bool:
+def could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Tell whether it makes sense to look for room now; what is free only becomes less during a pass."""
-    units = s.ints[UNITS, slot]
-    if units > s.counts[FREE] or not sums_suffice(slot, g.total, s, g):
+    units = columns.ints[UNITS, slot]
+    if units > columns.counts[FREE] or not sums_suffice(slot, nodes.total, columns, nodes):
         return False
-    reached, r_last = reach(slot, now, s, g), g.refused.shape[1] - 1
-    for k in range(g.settings[REFUSED]):
-        larger = units >= g.refused[k, 0] and reached >= g.refused[k, r_last]
+    reached, r_last = reach(slot, now, columns, nodes), nodes.refused.shape[1] - 1
+    for k in range(nodes.settings[REFUSED]):
+        larger = units >= nodes.refused[k, 0] and reached >= nodes.refused[k, r_last]
         r = 0
-        while larger and r < g.request.shape[1]:
-            larger = g.request[slot, r] >= g.refused[k, r + 1]
+        while larger and r < nodes.request.shape[1]:
+            larger = nodes.request[slot, r] >= nodes.refused[k, r + 1]
             r += 1
         if larger:
             return False

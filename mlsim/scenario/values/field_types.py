@@ -16,11 +16,12 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mlsim.scenario.values.hints import nearest, shown
 from mlsim.scenario.values.units import nearest_float
-from mlsim.scenario.words import Word
+from mlsim.scenario.words import Choice
 
 __all__ = [
+    "ChoiceType",
     "Count",
-    "Kind",
+    "FieldType",
     "Line",
     "Name",
     "Natural",
@@ -30,7 +31,6 @@ __all__ = [
     "Switch",
     "Text",
     "Whole",
-    "WordKind",
     "literal",
 ]
 
@@ -39,7 +39,7 @@ _LARGEST = 2**63 - 1
 _LONGEST_NAME, _LONGEST_TEXT = 200, 100_000
 
 
-class Kind(ABC, Generic[T]):
+class FieldType(ABC, Generic[T]):
     """What a key accepts."""
 
     @property
@@ -53,10 +53,10 @@ class Kind(ABC, Generic[T]):
 
     @abstractmethod
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
 
     def show(self, value: T) -> object:
-        """Give the value as a scenario file would write it."""
+        """Return the value as a scenario file would write it."""
         return value
 
     def _validate(self, value: object) -> T:
@@ -76,7 +76,7 @@ class Kind(ABC, Generic[T]):
 
 
 @dataclass(frozen=True)
-class Whole(Kind[int]):
+class Whole(FieldType[int]):
     """A whole number from ``minimum`` to ``maximum``."""
 
     minimum: int
@@ -100,7 +100,7 @@ class Whole(Kind[int]):
         return number
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         limits = {"minimum": self.minimum}
         if self.maximum < _LARGEST:
             limits["maximum"] = self.maximum
@@ -116,7 +116,7 @@ def _whole(value: object) -> int | None:
 
 
 @dataclass(frozen=True)
-class Number(Kind[float]):
+class Number(FieldType[float]):
     """A number without a unit, between limits that belong to it or not."""
 
     low: float
@@ -144,7 +144,7 @@ class Number(Kind[float]):
         return number
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         limits = {"minimum" if self.low_belongs else "exclusiveMinimum": self.low}
         if self.high < math.inf:
             limits["maximum" if self.high_belongs else "exclusiveMaximum"] = self.high
@@ -152,7 +152,7 @@ class Number(Kind[float]):
 
 
 @dataclass(frozen=True)
-class Text(Kind[str]):
+class Text(FieldType[str]):
     """A text.
 
     Attributes
@@ -189,12 +189,12 @@ class Text(Kind[str]):
         return str(value)
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return {"type": "string"} if self.lines else {"type": "string", "minLength": 1}
 
 
 @dataclass(frozen=True)
-class OnOff(Kind[bool]):
+class OnOff(FieldType[bool]):
     """A switch."""
 
     @property
@@ -212,18 +212,18 @@ class OnOff(Kind[bool]):
         return _SWITCH_WORDS[word]
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema of what is accepted."""
+        """Return the JSON schema of what is accepted."""
         return {"anyOf": [{"type": "boolean"}, {"enum": ["on", "off", "yes", "no"]}]}
 
 
 _SWITCH_WORDS = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 
 
-W = TypeVar("W", bound=Word)
+W = TypeVar("W", bound=Choice)
 
 
 @dataclass(frozen=True)
-class WordKind(Kind[W]):
+class ChoiceType(FieldType[W]):
     """One word of a closed set, in upper or lower case; of ``only`` some of the set if that is given."""
 
     words: type[W]
@@ -237,28 +237,34 @@ class WordKind(Kind[W]):
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        same = [f"{alias} = {word}" for alias, word in self.words.aliases().items()]
+        same = [f"{alias} = {word}" for alias, word in self._aliases.items()]
         return ", ".join(self.choices) + (f" ({', '.join(same)})" if same else "")
+
+    @property
+    def _aliases(self) -> dict[str, str]:
+        """Other spellings of the words that are accepted."""
+        accepted = set(self.choices)
+        return {alias: word for alias, word in self.words.aliases().items() if word in accepted}
 
     def parse(self, value: object) -> W:
         """Read a word, its alias, or the enum's member."""
-        text = value if isinstance(value, str) else ""
+        text, main = value if isinstance(value, str) else "", ", ".join(self.choices)
         try:
             word = self.words(text)
         except ValueError as error:
-            meant = nearest(text, [*self.choices, *self.words.aliases()])
-            raise ValueError(f"{shown(value)} is not known;{meant} allowed: {self.allowed}") from error
+            meant = nearest(text, [*self.choices, *self._aliases])
+            raise ValueError(f"{shown(value)} is not known;{meant} allowed: {main}") from error
         if word not in self.choices:
-            raise ValueError(f"{shown(value)} makes no sense here; allowed: {self.allowed}")
+            raise ValueError(f"{shown(value)} makes no sense here; allowed: {main}")
         return word
 
     def show(self, value: W) -> str:
-        """Give the word."""
+        """Return the word."""
         return value.value
 
     def json(self) -> dict[str, Any]:
-        """Give the JSON schema: editors offer the words; any case passes."""
-        words = [*(word.value for word in self.choices), *self.words.aliases()]
+        """Return the JSON schema: editors offer the words; any case passes."""
+        words = [*(word.value for word in self.choices), *self._aliases]
         any_case = "|".join("".join(map(_both_cases, word)) for word in words)
         return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({any_case})$"}]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.scenario import from_mapping, remarks
+from mlsim.scenario import from_mapping, warnings_of
 
 
 def scenario(batch, **sections):
@@ -32,7 +32,7 @@ def scenario(batch, **sections):
     ],
 )
 def test_unread_keys_are_named(batch, key):
-    (line,) = remarks(scenario(batch))
+    (line,) = warnings_of(scenario(batch))
     assert line.startswith(f"{key} has no effect")
 
 
@@ -46,7 +46,7 @@ def test_read_keys_are_not():
         "reservations": 2,
         "threshold": "20 h",
     }
-    assert remarks(scenario(batch)) == []
+    assert warnings_of(scenario(batch)) == []
 
 
 @pytest.mark.parametrize(

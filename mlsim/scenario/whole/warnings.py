@@ -18,11 +18,11 @@ from mlsim.scenario.words import (
     Technique,
 )
 
-__all__ = ["remarks"]
+__all__ = ["warnings_of"]
 
 
-def remarks(scenario: Scenario) -> list[str]:
-    """Say which keys were set and have no effect, one line each.
+def warnings_of(scenario: Scenario) -> list[str]:
+    """Return warnings on keys that were set and have no effect, one line each.
 
     They are no errors, so that one file can serve to compare policies, techniques and models; a key set to
     its default is not named.
@@ -31,7 +31,7 @@ def remarks(scenario: Scenario) -> list[str]:
     --------
     >>> from mlsim.scenario import from_mapping
     >>> nodes = [{"name": "n", "count": 1, "cores": 1}]
-    >>> remarks(from_mapping({"platform": {"nodes": nodes}, "workload": {"path": "log.swf"},
+    >>> warnings_of(from_mapping({"platform": {"nodes": nodes}, "workload": {"path": "log.swf"},
     ...                       "batch": {"deadline_factor": 3}}))
     ['batch.deadline_factor has no effect: only policy EDF reads it, and batch.policy is FCFS']
     """
@@ -69,14 +69,15 @@ def _of_dispatchers(batch: BatchConfig) -> list[str]:
 
 
 _MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
-_QUEUES = (ExecutionModel.DCA, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
+_LOCKS = (ExecutionModel.DCA, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
+_QUEUES = (*_LOCKS, ExecutionModel.STEAL)
 _MODELS = {
     "master": _MASTERS,
     "break_after": _MASTERS,
     "service_order": _MASTERS,
     "atomic_service": _QUEUES,
-    "lock": _QUEUES,
-    "lock_retry": _QUEUES,
+    "lock": _LOCKS,
+    "lock_retry": _LOCKS,
     "nowait": (ExecutionModel.MPI_OPENMP,),
 }
 
@@ -89,7 +90,7 @@ def _of_models(execution: ExecutionConfig) -> list[str]:
             words = "models" if len(models) > 1 else "model"
             reason = f"application.execution.model is {execution.model}"
             lines.append(_line(f"application.execution.{key}", f"{words} {', '.join(models)}", reason))
-    if execution.model in _QUEUES and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
+    if execution.model in _LOCKS and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
         reason = "application.execution.lock is fifo"
         lines.append(_line("application.execution.lock_retry", "lock: polling", reason))
     return lines

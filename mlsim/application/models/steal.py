@@ -1,0 +1,219 @@
+"""Work stealing: every PE has a part of the loop, and who has none left steals half of somebody else's.
+
+The parts are cut as under STATIC. A PE takes chunks from the front of its own by the technique. A thief asks
+its own node, then the others, each once: from the PE there that has most left it gets half, from the end
+(Hendler and Shavit 2002; Dinan et al. 2009). It is told when nobody had anything left, as under
+``schedule(static_steal)`` of LLVM's OpenMP.
+
+A part serves one access at a time, in order of arrival, equal arrivals in order of rank. How long an access
+takes does not depend on what it finds, so when it is served is known when it arrives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import borrowed, inlined, kernel
+from mlsim.application.event_queue import due_of, move, play
+from mlsim.application.models.execution import execute, notify
+from mlsim.application.models.levels import refill, take
+from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
+from mlsim.application.records import Records, dtype_of
+
+__all__ = ["run"]
+
+Ints = NDArray[np.int64]
+
+_BAD_SIZE = -1.0
+ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = 0, 1, 2, 3, 4, 5
+
+
+class Thief:
+    """What a PE does at its next event, and its round over the nodes.
+
+    ``home``: its node. ``hop``: how many nodes it has asked. ``node``, ``distance`` (s): the one that it
+    asks, and how far that is; ``victim``: the PE there. ``first``, ``size``: what it stole.
+    """
+
+    doing: int
+    home: int
+    hop: int
+    node: int
+    distance: float
+    victim: int
+    first: int
+    size: int
+
+
+THIEF = dtype_of(Thief)
+
+
+@kernel
+def run(inputs: Inputs) -> int:
+    """Simulate one loop from time 0, when every PE asks for its first chunk.
+
+    Returns
+    -------
+    int
+        How many chunks have rows; −1 if a technique of the user gave a size below 1.
+    """
+    owned = open_state(_one_queue_each(inputs))
+    owned_thieves = np.zeros(len(inputs.speed), THIEF)
+    s, thieves, bounds = borrowed(owned), borrowed(owned_thieves), borrowed(inputs.first)
+    events = s.queues[0]
+    _hand_out(s, thieves, bounds)
+    while True:
+        pe = s.matches[events.tree + 1].rank
+        now = due_of(s.matches, events.tree, events.width, pe)
+        if now == np.inf:
+            break
+        following = now
+        # An event that leads to another of the same PE at the same moment is followed by that one.
+        while following == now:
+            following = _act(s, thieves, bounds, pe, now)
+            if following == _BAD_SIZE:
+                return -1
+        move(s.matches, events.tree, events.width, pe, following)
+    owned_thieves[0].doing = ASKS  # what was lent must outlive its use
+    return close_state(owned, inputs.stats)
+
+
+@kernel
+def _one_queue_each(inputs: Inputs) -> Inputs:
+    """Return the same loop with a queue for every PE, as if each were a node of its own."""
+    return Inputs(
+        inputs.prefix,
+        inputs.speed,
+        inputs.latency,
+        np.arange(len(inputs.speed) + 1),
+        inputs.near,
+        inputs.outer,
+        inputs.inner,
+        inputs.costs,
+        inputs.perturbation,
+        inputs.absence,
+        inputs.until,
+        inputs.stats,
+        inputs.rows,
+    )
+
+
+@kernel
+def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
+    """Give every PE its part, and let all ask at 0."""
+    n, p, events = len(s.prefix) - 1, len(s.pes), s.queues[0]
+    size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
+    for home in range(len(bounds) - 1):
+        for pe in range(bounds[home], bounds[home + 1]):
+            thieves[pe].home = home
+            q = s.queues[1 + pe]
+            q.first_pe, q.weights, q.members = bounds[home], bounds[home], bounds[home + 1] - bounds[home]
+            first = min(pe * size, n)
+            _own(s, pe, first, min(size, n - first))
+            s.matches[events.tree + events.width + pe].time = 0.0
+    play(s.matches, events.tree, events.width, p)
+
+
+@inlined
+def _own(s: State, pe: int, first: int, size: int) -> None:
+    """Make iterations the part of a PE, for which the technique begins anew."""
+    s.seats[pe].taken += 1
+    if size > 0:
+        refill(s, pe, s.seats[pe].taken, first, size)
+
+
+@inlined
+def _act(s: State, thieves: Records[Thief], bounds: Ints, pe: int, now: float) -> float:
+    """Process the next event of a PE; return when the one after it is due, in s."""
+    me, thief, q = s.pes[pe], thieves[pe], s.queues[1 + pe]
+    thieving = s.costs.atomic + s.costs.assignment
+    if thief.doing == ASKS:
+        thief.hop = 0
+        thief.doing = TAKES if q.position < q.end else DEPARTS
+        return _wait(q, now, _taking(s, me)) if thief.doing == TAKES else now
+    if thief.doing == TAKES:
+        ready = now + _taking(s, me)
+        thief.doing = DEPARTS if q.position == q.end else ASKS
+        return ready if thief.doing == DEPARTS else _execute_next(s, me, pe, ready)
+    if thief.doing == DEPARTS:
+        return _depart(s, thief, bounds, me, now)
+    if thief.doing == ARRIVES:
+        thief.victim = _richest(s, bounds[thief.node], bounds[thief.node + 1], pe)
+        rich = s.queues[1 + thief.victim]
+        if rich.position == rich.end:
+            thief.hop += 1
+            thief.doing = DEPARTS
+            return now + s.costs.atomic + thief.distance
+        thief.doing = STEALS
+        return _wait(rich, now, thieving)
+    if thief.doing == STEALS:
+        rich = s.queues[1 + thief.victim]
+        left = rich.end - rich.position
+        thief.size = min(max((left + 1) // 2, s.inner.min_chunk), left)
+        rich.end -= thief.size
+        thief.first = rich.end
+        thief.doing = RETURNS
+        return now + thieving + thief.distance
+    _own(s, pe, thief.first, thief.size)
+    thief.hop += 1
+    thief.doing = ASKS if thief.size > 0 else DEPARTS
+    return now
+
+
+@inlined
+def _taking(s: State, me: PE) -> float:
+    """Return how long a PE's access to its own part takes, in s."""
+    return s.costs.atomic + me.calculation + s.costs.assignment
+
+
+@inlined
+def _wait(q: Queue, now: float, seconds: float) -> float:
+    """Enter an access to a part; return when it is served."""
+    begin = max(now, q.free)
+    q.free = begin + seconds
+    return begin
+
+
+@inlined
+def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
+    """Take the next chunk of a PE's own part and execute it; return when it asks again."""
+    q = s.queues[1 + pe]
+    step = q.step
+    size = take(s, pe, pe)
+    if size < 0:
+        return _BAD_SIZE
+    if start >= s.until:
+        notify(s, me, start)
+        return np.inf
+    return execute(s, me, pe, step, q.first, size, start)
+
+
+@inlined
+def _depart(s: State, thief: Thief, bounds: Ints, me: PE, now: float) -> float:
+    """Send a thief to the next node; return when it arrives, infinity if it has asked all of them."""
+    nodes = len(bounds) - 1
+    begin, end = bounds[thief.home], bounds[thief.home + 1]
+    if thief.hop == 0 and end - begin == 1:
+        thief.hop = 1
+    if thief.hop == nodes:
+        notify(s, me, now)
+        return np.inf
+    thief.node = (thief.home + thief.hop) % nodes
+    if thief.hop == 0:
+        thief.distance = s.pes[begin + 1].near
+    else:
+        thief.distance = max(me.latency, s.pes[bounds[thief.node]].latency)
+    thief.doing = ARRIVES
+    return now + thief.distance
+
+
+@inlined
+def _richest(s: State, begin: int, end: int, thief: int) -> int:
+    """Find who of a node's PEs has most left, but the thief; of equals the one with the lowest rank."""
+    found = begin if begin != thief else begin + 1
+    for pe in range(found + 1, end):
+        q, best = s.queues[1 + pe], s.queues[1 + found]
+        if pe != thief and q.end - q.position > best.end - best.position:
+            found = pe
+    return found

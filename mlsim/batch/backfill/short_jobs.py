@@ -1,0 +1,64 @@
+"""Short jobs first on what running jobs have released."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import inlined, inner_kernel
+from mlsim.batch.backfill.easy import reserve
+from mlsim.batch.columns.columns import BACKFILL, EASY, QUEUED, Columns
+from mlsim.batch.columns.packing import Ints
+from mlsim.batch.columns.table import ESTIMATE, NUMBER
+from mlsim.batch.room.room import Room, find_room_in_part, fits_beside, forget_found, measure_part
+from mlsim.batch.room.steps import begin_on_part
+
+__all__ = ["start_short_jobs"]
+
+
+@inlined
+def _goes_before(a: int, b: int, columns: Columns) -> bool:
+    if columns.floats[ESTIMATE, a] != columns.floats[ESTIMATE, b]:
+        return bool(columns.floats[ESTIMATE, a] < columns.floats[ESTIMATE, b])
+    return bool(columns.ints[NUMBER, a] < columns.ints[NUMBER, b])
+
+
+@inner_kernel
+def _shortest(part: Ints, now: float, columns: Columns, room: Room) -> int:
+    """Find the place in the queue of the shortest job that may start on a part of what is free; -1: none."""
+    head, best, time = columns.queue[0], -1, np.inf
+    if columns.rules[BACKFILL] == EASY:
+        time = reserve(head, now, columns, room)
+    for k in range(columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        if best >= 0 and not _goes_before(slot, columns.queue[best], columns):
+            continue
+        if not find_room_in_part(slot, part, now, columns, room):
+            continue
+        in_time = k == 0 or now + columns.floats[ESTIMATE, slot] <= time
+        if in_time or fits_beside(slot, head, columns, room):
+            best = k
+        forget_found(room)
+    return best
+
+
+@inner_kernel
+def start_short_jobs(part: Ints, now: float, columns: Columns, room: Room) -> int:
+    """Start the shortest jobs that fit on what was released since the last pass; return how many.
+
+    ``part`` is what is free of it, as the room counts; it is updated.
+    """
+    measure_part(part, columns, room)
+    n_started = 0
+    while columns.counts[QUEUED] > 0:
+        k = _shortest(part, now, columns, room)
+        if k < 0:
+            break
+        slot = columns.queue[k]
+        for j in range(k + 1, columns.counts[QUEUED]):
+            columns.queue[j - 1] = columns.queue[j]
+        columns.counts[QUEUED] -= 1
+        find_room_in_part(slot, part, now, columns, room)
+        begin_on_part(slot, part, now, k > 0, columns, room)
+        columns.started[n_started] = slot
+        n_started += 1
+    return n_started

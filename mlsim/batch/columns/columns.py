@@ -1,0 +1,78 @@
+"""The jobs and the queue as a pass reads and changes them: one tuple of arrays, and where things are."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from mlsim.batch.columns.packing import FloatColumns, Floats, IntColumns, Ints, borrower, unpacker
+
+__all__ = ["N_COUNTS", "N_RULES", "Columns", "borrow_columns", "unpack_columns"]
+
+# Places in the array of counts.
+QUEUED, RUNNING, FREE, USED_ROWS, EARLY, SEGMENTS = range(6)
+N_COUNTS: Final = 6
+
+# Places in the array of rules.
+POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
+EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS = range(9, 14)
+N_RULES: Final = 14
+
+# Values of the rule for backfilling.
+NONE, GREEDY, EASY, CONSERVATIVE = range(4)
+
+# Values of the rule for whose EASY it is.
+STANDARD, ACCASIM, CQSIM, BATSCHED = range(4)
+
+
+class Columns(NamedTuple):
+    """The state of the batch level, but for the room of the machine, as the kernels see it.
+
+    Attributes
+    ----------
+    rules : int64
+        Policy and order of backfilling (codes), backfilling, reservations, whole nodes or cores, whether
+        occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
+        which nodes a job gets (else units are only counted), whether this pass may backfill, whose EASY it is
+        (code), whether reservations are kept from pass to pass, whether they are compressed in one round
+        only, whether ends of a time come before its submissions with a pass after every event, and whether
+        jobs are killed at the end of their walltime.
+    parameters : float64
+        What keys read besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
+    floats, ints
+        Columns of the jobs in the system; :class:`mlsim.batch.columns.table.JobTable`.
+    queue, running : int64
+        Slots of the waiting jobs in the order of the queue, and of the running ones by expected end.
+    spare : int64
+        Room for sorting, twice as long as the queue.
+    counts : int64
+        Jobs waiting and running, free units, occupancy rows used, whether units came back earlier than
+        expected, length of the profile.
+    rows, times
+        Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
+    shares : float64
+        Usage of each owner; :class:`mlsim.batch.order.fairshare.Accounts`.
+    profile_times : float64
+    profile_free : int64
+        Units expected to be free from each of these times on.
+    started : int64
+        Receives the slots of the jobs that start, in order.
+    """
+
+    rules: Ints
+    parameters: Floats
+    floats: FloatColumns
+    ints: IntColumns
+    queue: Ints
+    spare: Ints
+    running: Ints
+    counts: Ints
+    rows: IntColumns
+    times: FloatColumns
+    shares: FloatColumns
+    profile_times: Floats
+    profile_free: Ints
+    started: Ints
+
+
+unpack_columns = unpacker(Columns)
+borrow_columns = borrower(Columns)

@@ -1,0 +1,184 @@
+"""What is expected to be free at the reservation of the queue's head, on every node (EASY)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.allocators.fit import units_on
+from mlsim.batch.allocators.nodes import (
+    CAPPED,
+    DRAINS,
+    EVEN,
+    HAVE,
+    POWER_BACK,
+    POWER_LATER,
+    POWER_LEFT,
+    RETURNED,
+    STRICT,
+    Nodes,
+)
+from mlsim.batch.allocators.placing import clear_placed, has_window, place
+from mlsim.batch.columns.columns import EXCLUSIVE, Columns
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
+from mlsim.batch.matrix.drains import expect_back, open_future, shut
+from mlsim.batch.matrix.holding import power_placed, powered_by, units_in_row
+
+__all__ = [
+    "begin_future",
+    "could_pass",
+    "fits_beside",
+    "go_to",
+    "head_fits",
+    "let_go",
+    "power_wanted",
+    "take_beside",
+]
+
+
+@inner_kernel
+def _change_future(
+    slot: int, node: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
+) -> None:
+    """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
+    if nodes.back[node] == np.inf:
+        return  # it is out of use, nobody knows until when
+    nodes.settings[POWER_LATER] += sign * powered_by(slot, units, columns, nodes) * nodes.power[node]
+    most = 0 if nodes.shut[node] == 1 else columns.ints[UNITS, head]
+    nodes.settings[HAVE] -= units_on(head, node, most, nodes.future, columns, nodes)
+    for r in range(len(nodes.future_total)):
+        amount = nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        nodes.future[node, r] += sign * amount
+        nodes.future_total[r] += sign * amount
+    nodes.settings[HAVE] += units_on(head, node, most, nodes.future, columns, nodes)
+
+
+@inner_kernel
+def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
+    """Expect back what a running job holds of each node."""
+    first = columns.ints[FIRST_ROW, slot]
+    for row in range(first, first + columns.ints[ROWS, slot]):
+        if np.isnan(columns.times[FINISH, row]):
+            units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
+            for held in range(node, node + columns.rows[COUNT, row]):
+                _change_future(slot, held, units, 1, head, columns, nodes)
+    if nodes.settings[RETURNED] > 0:
+        for node in range(len(nodes.owner)):
+            if nodes.owner[node] == slot + 1:
+                _change_future(slot, node, 1, 1, head, columns, nodes)
+
+
+@inner_kernel
+def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
+    """Tell whether the head fits in the future."""
+    if nodes.settings[HAVE] < columns.ints[UNITS, head]:
+        return False
+    if nodes.settings[STRICT] and not has_window(head, open_future(nodes), columns, nodes):
+        return False
+    return not nodes.settings[CAPPED] or _power_suffices(head, columns, nodes)
+
+
+@inner_kernel
+def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
+    """Tell whether the power cap lets the head start in the future, where the allocator would put it."""
+    if nodes.settings[EVEN]:
+        needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
+        return bool(needed <= nodes.settings[POWER_LATER])
+    nodes.aside[:] = nodes.placed  # another job may be placed
+    clear_placed(nodes)
+    fits = (
+        place(head, open_future(nodes), columns, nodes)
+        and power_placed(head, columns, nodes) <= nodes.settings[POWER_LATER]
+    )
+    nodes.placed[:] = nodes.aside
+    return fits
+
+
+@inner_kernel
+def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
+    """Count the units of the head that fit in the future, on nodes that are open to it."""
+    nodes.settings[HAVE] = 0
+    for node in range(len(nodes.placed)):
+        if nodes.shut[node] == 0:
+            nodes.settings[HAVE] += units_on(
+                head, node, columns.ints[UNITS, head], nodes.future, columns, nodes
+            )
+
+
+@inner_kernel
+def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
+    """Let the future be what is free now, and what drained nodes that come back will have."""
+    nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
+    expect_back(nodes.future, columns, nodes)
+    nodes.future_total[:] = nodes.total
+    if nodes.settings[DRAINS] > 0:
+        for r in range(len(nodes.future_total)):
+            nodes.future_total[r] = nodes.future[:, r].sum()
+        shut(head, now, now, columns, nodes)
+    _count_head(head, columns, nodes)
+
+
+@inner_kernel
+def go_to(time: float, head: int, now: float, columns: Columns, nodes: Nodes) -> None:
+    """Look at a time: other nodes may be open to the head, and those that have come back take power."""
+    if nodes.settings[DRAINS] == 0:
+        return
+    if shut(head, time, now, columns, nodes):
+        _count_head(head, columns, nodes)
+    if not nodes.settings[CAPPED]:
+        return
+    nodes.settings[POWER_LATER] += nodes.settings[POWER_BACK]
+    nodes.settings[POWER_BACK] = 0
+    for node in range(len(nodes.back)):
+        if nodes.capacity[node, 0] == 0 and nodes.back[node] <= time and nodes.used[node] == 0:
+            nodes.settings[POWER_BACK] += nodes.wakes[node]
+    nodes.settings[POWER_LATER] -= nodes.settings[POWER_BACK]
+
+
+@inner_kernel
+def could_pass(_slot: int, _columns: Columns, _nodes: Nodes) -> bool:
+    """Whether it makes sense to ask whether a job fits beside the head; only its nodes can tell."""
+    return True
+
+
+@inner_kernel
+def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: Nodes) -> None:
+    """Add what is placed for a job to the future (sign 1), or take it (-1)."""
+    for node in range(len(nodes.placed)):
+        if nodes.placed[node] > 0:
+            _change_future(slot, node, nodes.placed[node], sign, head, columns, nodes)
+
+
+@inner_kernel
+def take_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
+    """Take what is placed for a job out of the future, if the head fits all the same."""
+    for r in range(len(nodes.future_total)):
+        left = nodes.future_total[r] - columns.ints[UNITS, slot] * nodes.request[slot, r]
+        if left < columns.ints[UNITS, head] * nodes.request[head, r]:
+            return False
+    _change_by_placed(slot, -1, head, columns, nodes)
+    if head_fits(head, columns, nodes):
+        return True
+    _change_by_placed(slot, 1, head, columns, nodes)
+    return False
+
+
+@inner_kernel
+def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether the head fits all the same where a job gets what is placed for it."""
+    if not take_beside(slot, head, columns, nodes):
+        return False
+    _change_by_placed(slot, 1, head, columns, nodes)
+    return True
+
+
+@kernel
+def power_wanted(slot: int, free: NDArray[np.int64], columns: Columns, nodes: Nodes) -> int:
+    """Give the power that a job would add on the nodes it would get of these, in microwatts; -1: on none."""
+    if not place(slot, free, columns, nodes):
+        return -1
+    added = power_placed(slot, columns, nodes)
+    clear_placed(nodes)
+    return int(added)

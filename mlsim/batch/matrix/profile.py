@@ -1,0 +1,226 @@
+"""The profile of every node: what is expected to be free from which time on.
+
+Segment i begins at ``profile_times[i]`` and holds a matrix (nodes, R). Where units are all alike (``POOLED``)
+they are only counted, which does the same at a fraction of the time: jobs on identical whole nodes can always
+be put on nodes in order of their starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import inner_kernel
+from mlsim.batch.allocators.fit import room_for
+from mlsim.batch.allocators.nodes import DRAINS, POOLED, RETURNED, Nodes
+from mlsim.batch.allocators.placing import clear_placed, place
+from mlsim.batch.columns import counted
+from mlsim.batch.columns.columns import EXCLUSIVE, SEGMENTS, Columns
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
+from mlsim.batch.matrix.drains import end_of, expect_back
+from mlsim.batch.matrix.holding import units_in_row
+
+__all__ = [
+    "bring_plan",
+    "change_segments",
+    "copy_segment",
+    "drain_begin",
+    "drain_end",
+    "expect_held",
+    "fits_segment",
+    "fits_window",
+    "is_alike",
+    "is_sound",
+    "keep_plan",
+    "n_drains",
+    "narrow_window",
+    "open_profile",
+    "open_window",
+    "place_at_once",
+    "place_in_window",
+    "place_reserved",
+    "plan_holds",
+    "shut_segment",
+]
+
+
+@inner_kernel
+def open_profile(columns: Columns, nodes: Nodes) -> None:
+    """Begin with what is free now, and on nodes that come back from drains."""
+    if nodes.settings[POOLED]:
+        counted.open_profile(columns)
+    else:
+        expect_back(nodes.profile[0], columns, nodes)
+
+
+@inner_kernel
+def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> None:
+    """Have as much free in a segment as in another."""
+    if nodes.settings[POOLED]:
+        counted.copy_segment(segment, source, columns)
+    else:
+        nodes.profile[segment] = nodes.profile[source]
+
+
+@inner_kernel
+def expect_held(slot: int, segment: int, columns: Columns, nodes: Nodes) -> None:
+    """Expect back in a segment what a job still holds."""
+    if nodes.settings[POOLED]:
+        counted.expect_held(slot, segment, columns)
+    else:
+        _expect_on_nodes(slot, segment, columns, nodes)
+
+
+@inner_kernel
+def _add(slot: int, node: int, units: int, sign: int, segment: int, columns: Columns, nodes: Nodes) -> None:
+    if nodes.back[node] == np.inf and sign > 0:
+        return  # it is out of use, nobody knows until when
+    for r in range(nodes.profile.shape[2]):
+        amount = nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        nodes.profile[segment, node, r] += sign * amount
+
+
+@inner_kernel
+def _expect_on_nodes(slot: int, segment: int, columns: Columns, nodes: Nodes) -> None:
+    """Expect back what a job holds of each node."""
+    first = columns.ints[FIRST_ROW, slot]
+    for row in range(first, first + columns.ints[ROWS, slot]):
+        if np.isnan(columns.times[FINISH, row]):
+            units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
+            for held in range(node, node + columns.rows[COUNT, row]):
+                _add(slot, held, units, 1, segment, columns, nodes)
+    if nodes.settings[RETURNED] > 0:
+        for node in range(len(nodes.owner)):
+            if nodes.owner[node] == slot + 1:
+                _add(slot, node, 1, 1, segment, columns, nodes)
+
+
+@inner_kernel
+def n_drains(nodes: Nodes) -> int:
+    """Return how many announced drains there are."""
+    return int(nodes.settings[DRAINS])
+
+
+@inner_kernel
+def drain_begin(drain: int, now: float, nodes: Nodes) -> float:
+    """Return when a drain begins, not before now (s)."""
+    return float(max(nodes.drain_times[0, drain], now))
+
+
+@inner_kernel
+def drain_end(drain: int, now: float, nodes: Nodes) -> float:
+    """Return when a drain ends (s)."""
+    return end_of(drain, now, nodes)
+
+
+@inner_kernel
+def shut_segment(drain: int, segment: int, nodes: Nodes) -> None:
+    """Free nothing of a drain's nodes in a segment."""
+    for k in range(nodes.drain_first[drain], nodes.drain_first[drain + 1]):
+        nodes.profile[segment, nodes.drain_nodes[k]] = 0
+
+
+@inner_kernel
+def is_alike(segment: int, other: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether two segments may be one; node by node that is not looked at."""
+    return bool(nodes.settings[POOLED]) and counted.is_alike(segment, other, columns)
+
+
+@inner_kernel
+def open_window(segment: int, nodes: Nodes) -> None:
+    """Begin a stretch of the profile; what is free throughout is kept in the window."""
+    if not nodes.settings[POOLED]:
+        nodes.window[:] = nodes.profile[segment]
+
+
+@inner_kernel
+def narrow_window(segment: int, nodes: Nodes) -> None:
+    """Add a segment to the stretch."""
+    if nodes.settings[POOLED]:
+        return
+    for node in range(nodes.window.shape[0]):
+        for r in range(nodes.window.shape[1]):
+            nodes.window[node, r] = min(nodes.window[node, r], nodes.profile[segment, node, r])
+
+
+@inner_kernel
+def fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether a job fits throughout the stretch, the last segment of which is given."""
+    if nodes.settings[POOLED]:
+        return counted.fits_segment(slot, segment, columns)
+    units = columns.ints[UNITS, slot]
+    return bool(room_for(slot, units, nodes.window, columns, nodes) == units)
+
+
+@inner_kernel
+def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether a job fits in a segment."""
+    if nodes.settings[POOLED]:
+        return counted.fits_segment(slot, segment, columns)
+    units = columns.ints[UNITS, slot]
+    return bool(room_for(slot, units, nodes.profile[segment], columns, nodes) == units)
+
+
+@inner_kernel
+def place_in_window(slot: int, columns: Columns, nodes: Nodes) -> bool:
+    """Have the allocator place a job on what is free throughout the stretch, if that matters now."""
+    return bool(nodes.settings[POOLED]) or place(slot, nodes.window, columns, nodes)
+
+
+@inner_kernel
+def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
+    """Have the allocator place a job that starts now and stays throughout the stretch."""
+    return place(slot, nodes.free if nodes.settings[POOLED] else nodes.window, columns, nodes)
+
+
+@inner_kernel
+def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, nodes: Nodes) -> None:
+    """Add what is placed for a job to segments (sign 1), or take it (-1)."""
+    if nodes.settings[POOLED]:
+        counted.change_segments(slot, first, last, sign, columns)
+        return
+    for node in range(len(nodes.placed)):
+        if nodes.placed[node] > 0:
+            for segment in range(first, last):
+                _add(slot, node, nodes.placed[node], sign, segment, columns, nodes)
+
+
+@inner_kernel
+def is_sound(columns: Columns, nodes: Nodes) -> bool:
+    """Whether the profile is non-negative."""
+    if nodes.settings[POOLED]:
+        return counted.is_sound(columns)
+    return bool(nodes.profile[: columns.counts[SEGMENTS]].min() >= 0)
+
+
+@inner_kernel
+def keep_plan(slot: int, nodes: Nodes) -> None:
+    """Note what is placed as the job's reservation."""
+    if not nodes.settings[POOLED]:
+        nodes.plan[slot] = nodes.placed
+        clear_placed(nodes)
+
+
+@inner_kernel
+def bring_plan(slot: int, nodes: Nodes) -> None:
+    """Place a job as its reservation has it."""
+    if not nodes.settings[POOLED]:
+        nodes.placed[:] = nodes.plan[slot]
+
+
+@inner_kernel
+def plan_holds(nodes: Nodes) -> bool:
+    """Whether all nodes on which units are placed are in use, or known to come back."""
+    for node in range(len(nodes.placed)):  # a kernel knows no generators
+        if nodes.placed[node] > 0 and nodes.back[node] == np.inf:
+            return False
+    return True
+
+
+@inner_kernel
+def place_reserved(slot: int, columns: Columns, nodes: Nodes) -> None:
+    """Place a job that starts as its reservation has it."""
+    if nodes.settings[POOLED]:
+        place(slot, nodes.free, columns, nodes)
+    else:
+        bring_plan(slot, nodes)

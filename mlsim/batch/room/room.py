@@ -1,0 +1,273 @@
+"""The questions that order, backfilling and reservations ask of what jobs take units of, the *room*.
+
+A room is a :class:`Pool` of equal units or :class:`Nodes` by resources; which of them answers is decided by
+the type of the last argument when a kernel is compiled. Some questions find units for a job: the room notes
+them, until they are held, kept as a plan, or forgotten.
+"""
+
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from mlsim._jit import by_last_type
+from mlsim.batch.allocators import fit, placing
+from mlsim.batch.allocators.nodes import Nodes
+from mlsim.batch.columns.columns import Columns
+from mlsim.batch.columns.packing import Ints
+from mlsim.batch.matrix import drains, future, holding, profile, starting
+from mlsim.batch.room import pool
+from mlsim.batch.room.pool import Pool
+
+__all__ = [
+    "Room",
+    "begin_future",
+    "begin_pass",
+    "bring_plan",
+    "change_segments",
+    "copy_segment",
+    "could_pass",
+    "could_start",
+    "drain_begin",
+    "drain_end",
+    "expect_held",
+    "find_room",
+    "find_room_in_part",
+    "fits_beside",
+    "fits_segment",
+    "fits_window",
+    "forget_found",
+    "free_all",
+    "free_row",
+    "go_to",
+    "head_fits",
+    "hold",
+    "hold_part",
+    "is_alike",
+    "is_sound",
+    "keep_plan",
+    "let_go",
+    "measure_part",
+    "n_drains",
+    "narrow_window",
+    "next_change",
+    "open_profile",
+    "open_window",
+    "place_at_once",
+    "place_in_window",
+    "place_reserved",
+    "plan_holds",
+    "shut_segment",
+    "take_beside",
+    "take_node",
+]
+
+Room = Pool | Nodes
+
+# Starting jobs, and their ends
+
+
+@by_last_type({Pool: pool.begin_pass, Nodes: starting.begin_pass})
+def begin_pass(room: Room) -> None:
+    """Forget what an earlier pass found out."""
+
+
+@by_last_type({Pool: pool.could_start, Nodes: fit.could_fit})
+def could_start(slot: int, now: float, columns: Columns, room: Room) -> bool:
+    """Whether it makes sense to look for room for a job now: quick, and never wrong when it says no."""
+
+
+@by_last_type({Pool: pool.find_room, Nodes: starting.find_room})
+def find_room(slot: int, now: float, columns: Columns, room: Room) -> bool:
+    """Whether there is room for a job that starts now; the room notes where."""
+
+
+@by_last_type({Pool: pool.forget_found, Nodes: placing.clear_placed})
+def forget_found(room: Room) -> None:
+    """Forget where there was room for a job."""
+
+
+@by_last_type({Pool: pool.hold, Nodes: holding.hold})
+def hold(slot: int, now: float, columns: Columns, room: Room) -> None:
+    """Give a job the units that were found for it; write its occupancy rows."""
+
+
+@by_last_type({Pool: pool.free_all, Nodes: holding.free_all})
+def free_all(slot: int, now: float, columns: Columns, room: Room) -> None:
+    """Free all that a job still holds."""
+
+
+@by_last_type({Pool: pool.free_row, Nodes: holding.free_row})
+def free_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> int:
+    """Free the nodes of one occupancy row; return the units that came back."""
+
+
+@by_last_type({Pool: pool.take_node, Nodes: holding.take_node})
+def take_node(slot: int, node: int, columns: Columns, room: Room) -> int:
+    """Take a free node, whole, for a job that had released it; return its cores."""
+
+
+# Short jobs on what was released
+
+
+@by_last_type({Pool: pool.measure_part, Nodes: starting.measure_part})
+def measure_part(part: Ints, columns: Columns, room: Room) -> None:
+    """Prepare what was released since the last pass for the questions about it."""
+
+
+@by_last_type({Pool: pool.find_room_in_part, Nodes: starting.find_room_in_part})
+def find_room_in_part(slot: int, part: Ints, now: float, columns: Columns, room: Room) -> bool:
+    """Whether there is room for a job in what was released; the room notes where."""
+
+
+@by_last_type({Pool: pool.hold_part, Nodes: holding.hold_part})
+def hold_part(slot: int, part: Ints, now: float, columns: Columns, room: Room) -> None:
+    """Give a job the units found in what was released, and take them out of that."""
+
+
+# The head's reservation (EASY)
+
+
+@by_last_type({Pool: pool.begin_future, Nodes: future.begin_future})
+def begin_future(head: int, now: float, columns: Columns, room: Room) -> None:
+    """Begin to look for the time at which the head fits: with what is free now."""
+
+
+@by_last_type({Pool: pool.head_fits, Nodes: future.head_fits})
+def head_fits(head: int, columns: Columns, room: Room) -> bool:
+    """Whether the head fits at the time that is looked at."""
+
+
+@by_last_type({Pool: pool.let_go, Nodes: future.let_go})
+def let_go(slot: int, head: int, columns: Columns, room: Room) -> None:
+    """Expect back, by the time that is looked at, what a running job holds."""
+
+
+@by_last_type({Pool: pool.next_change, Nodes: drains.next_change})
+def next_change(time: float, now: float, room: Room) -> float:
+    """Return the first time after another at which more comes back than what jobs hold; infinity: never."""
+
+
+@by_last_type({Pool: pool.go_to, Nodes: future.go_to})
+def go_to(time: float, head: int, now: float, columns: Columns, room: Room) -> None:
+    """Look at a later time."""
+
+
+@by_last_type({Pool: pool.could_pass, Nodes: future.could_pass})
+def could_pass(slot: int, columns: Columns, room: Room) -> bool:
+    """Whether it makes sense to ask :func:`take_beside` for a job: quick, and never wrong when it says no."""
+
+
+@by_last_type({Pool: pool.take_beside, Nodes: future.take_beside})
+def take_beside(slot: int, head: int, columns: Columns, room: Room) -> bool:
+    """Take the units found for a job from the head's time, if the head fits all the same; whether it does."""
+
+
+@by_last_type({Pool: pool.fits_beside, Nodes: future.fits_beside})
+def fits_beside(slot: int, head: int, columns: Columns, room: Room) -> bool:
+    """Whether the head fits all the same at its time where a job gets the units found for it."""
+
+
+# The profile
+
+
+@by_last_type({Pool: pool.open_profile, Nodes: profile.open_profile})
+def open_profile(columns: Columns, room: Room) -> None:
+    """Begin the profile with what is free now."""
+
+
+@by_last_type({Pool: pool.copy_segment, Nodes: profile.copy_segment})
+def copy_segment(segment: int, source: int, columns: Columns, room: Room) -> None:
+    """Have as much free in a segment of the profile as in another."""
+
+
+@by_last_type({Pool: pool.expect_held, Nodes: profile.expect_held})
+def expect_held(slot: int, segment: int, columns: Columns, room: Room) -> None:
+    """Expect back in a segment what a running job holds."""
+
+
+@by_last_type({Pool: pool.n_drains, Nodes: profile.n_drains})
+def n_drains(room: Room) -> int:
+    """Return how many announced drains are known."""
+
+
+@by_last_type({Pool: pool.drain_begin, Nodes: profile.drain_begin})
+def drain_begin(drain: int, now: float, room: Room) -> float:
+    """Return when a drain begins, not before now (s)."""
+
+
+@by_last_type({Pool: pool.drain_end, Nodes: profile.drain_end})
+def drain_end(drain: int, now: float, room: Room) -> float:
+    """Return when a drain ends, after now (s)."""
+
+
+@by_last_type({Pool: pool.shut_segment, Nodes: profile.shut_segment})
+def shut_segment(drain: int, segment: int, room: Room) -> None:
+    """Free nothing of a drain's nodes in a segment."""
+
+
+@by_last_type({Pool: pool.is_alike, Nodes: profile.is_alike})
+def is_alike(segment: int, other: int, columns: Columns, room: Room) -> bool:
+    """Whether two segments of the profile may be one."""
+
+
+@by_last_type({Pool: pool.open_window, Nodes: profile.open_window})
+def open_window(segment: int, room: Room) -> None:
+    """Begin a stretch of the profile with a segment."""
+
+
+@by_last_type({Pool: pool.narrow_window, Nodes: profile.narrow_window})
+def narrow_window(segment: int, room: Room) -> None:
+    """Add the next segment to the stretch."""
+
+
+@by_last_type({Pool: pool.fits_window, Nodes: profile.fits_window})
+def fits_window(slot: int, segment: int, columns: Columns, room: Room) -> bool:
+    """Whether a job fits throughout the stretch, the last segment of which is given."""
+
+
+@by_last_type({Pool: pool.fits_segment, Nodes: profile.fits_segment})
+def fits_segment(slot: int, segment: int, columns: Columns, room: Room) -> bool:
+    """Whether a job fits in a segment by itself."""
+
+
+@by_last_type({Pool: pool.place_in_window, Nodes: profile.place_in_window})
+def place_in_window(slot: int, columns: Columns, room: Room) -> bool:
+    """Whether there is room for a job throughout the stretch; the room notes where."""
+
+
+@by_last_type({Pool: pool.place_at_once, Nodes: profile.place_at_once})
+def place_at_once(slot: int, columns: Columns, room: Room) -> bool:
+    """Whether there is room throughout the stretch, which begins now; the room notes where the job starts."""
+
+
+@by_last_type({Pool: pool.change_segments, Nodes: profile.change_segments})
+def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, room: Room) -> None:
+    """Add the units found for a job to segments (sign 1), or take them (-1)."""
+
+
+@by_last_type({Pool: pool.is_sound, Nodes: profile.is_sound})
+def is_sound(columns: Columns, room: Room) -> bool:
+    """Whether the profile is non-negative."""
+
+
+# Reservations that are kept
+
+
+@by_last_type({Pool: pool.keep_plan, Nodes: profile.keep_plan})
+def keep_plan(slot: int, room: Room) -> None:
+    """Note the units found for a job as its reservation's."""
+
+
+@by_last_type({Pool: pool.bring_plan, Nodes: profile.bring_plan})
+def bring_plan(slot: int, room: Room) -> None:
+    """Find the units that a job has reserved."""
+
+
+@by_last_type({Pool: pool.plan_holds, Nodes: profile.plan_holds})
+def plan_holds(room: Room) -> bool:
+    """Whether the units found are in use, or known to come back."""
+
+
+@by_last_type({Pool: pool.place_reserved, Nodes: profile.place_reserved})
+def place_reserved(slot: int, columns: Columns, room: Room) -> None:
+    """Find the units for a job that starts as it has reserved."""

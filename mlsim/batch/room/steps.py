@@ -1,0 +1,104 @@
+"""The steps that change who holds what: a job starts, ends, gives a node up, gets it back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import inlined, inner_kernel, kernel
+from mlsim.batch.columns.columns import EARLY, RUNNING, USED_ROWS, Columns
+from mlsim.batch.columns.occupancy import RELEASED, write_row
+from mlsim.batch.columns.packing import Ints
+from mlsim.batch.columns.running import add_running, remove_running
+from mlsim.batch.columns.table import (
+    ACCOUNT,
+    BACKFILLED,
+    END,
+    ESTIMATE,
+    EXPECTED,
+    HELD,
+    NUMBER,
+    PROCESSORS,
+    START,
+    UNITS,
+)
+from mlsim.batch.order.fairshare import change_rate
+from mlsim.batch.order.policies import HALF_LIFE
+from mlsim.batch.room.room import Room, find_room, free_all, free_row, hold, hold_part, take_node
+
+__all__ = ["begin_job", "begin_on_part", "end_job", "release_row", "return_node", "start_if_fits"]
+
+
+@kernel
+def begin_job(slot: int, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
+    """Start a job on the units that were found for it."""
+    hold(slot, now, columns, room)
+    _note_start(slot, now, backfilled, columns)
+
+
+@inner_kernel
+def begin_on_part(slot: int, part: Ints, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
+    """Start a job on the units that were found for it in what was released."""
+    hold_part(slot, part, now, columns, room)
+    _note_start(slot, now, backfilled, columns)
+
+
+@kernel
+def start_if_fits(slot: int, now: float, backfilled: bool, columns: Columns, room: Room) -> bool:
+    """Start a job if there is room for it now."""
+    if not find_room(slot, now, columns, room):
+        return False
+    begin_job(slot, now, backfilled, columns, room)
+    return True
+
+
+@inlined
+def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> None:
+    columns.ints[HELD, slot] = columns.ints[UNITS, slot]
+    columns.ints[BACKFILLED, slot] = 1 if backfilled else 0
+    columns.floats[START, slot] = now
+    columns.floats[EXPECTED, slot] = now + columns.floats[ESTIMATE, slot]
+    add_running(slot, columns.running, columns.counts[RUNNING], columns.ints, columns.floats)
+    columns.counts[RUNNING] += 1
+    _change_usage(slot, 1, now, columns)
+
+
+@inlined
+def _change_usage(slot: int, sign: int, now: float, columns: Columns) -> None:
+    """Have the owner of a job use more (sign 1) or fewer (-1) processors from now on."""
+    if columns.shares.shape[1] > 0:
+        account, processors = columns.ints[ACCOUNT, slot], columns.ints[PROCESSORS, slot]
+        change_rate(account, sign * processors, now, columns.parameters[HALF_LIFE], columns.shares)
+
+
+@kernel
+def end_job(slot: int, now: float, columns: Columns, room: Room) -> None:
+    """End a job: free what it still holds. Nothing happens if that was done before."""
+    if not np.isnan(columns.floats[END, slot]):
+        return
+    free_all(slot, now, columns, room)
+    if columns.floats[EXPECTED, slot] != now:
+        columns.counts[EARLY] = 1
+    columns.ints[HELD, slot] = 0
+    columns.floats[END, slot] = now
+    remove_running(slot, columns.running, columns.counts[RUNNING], columns.ints, columns.floats)
+    columns.counts[RUNNING] -= 1
+    _change_usage(slot, -1, now, columns)
+
+
+@kernel
+def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> None:
+    """Free one node of a job that goes on without it."""
+    columns.ints[HELD, slot] -= free_row(slot, row, now, columns, room)
+    columns.rows[RELEASED, row] = 1
+    columns.counts[EARLY] = 1
+
+
+@kernel
+def return_node(slot: int, node: int, now: float, columns: Columns, room: Room) -> int:
+    """Give a free node back to a job that had released it; return the new occupancy row."""
+    row = columns.counts[USED_ROWS]
+    cores = take_node(slot, node, columns, room)
+    write_row(row, columns.ints[NUMBER, slot], node, cores, now, columns.rows, columns.times)
+    columns.counts[USED_ROWS] = row + 1
+    columns.ints[HELD, slot] += 1
+    return int(row)
