@@ -32,8 +32,8 @@ def dump(
         typer.Option("--out", "-o", metavar="FILE", help="JSON lines to write, .gz too; must not exist."),
     ],
     set_: _Set = None,
-    every: Annotated[int, typer.Option(min=1, metavar="N", help="Save each N-th instance only.")] = 1,
-    most: Annotated[int | None, typer.Option(min=1, metavar="N", help="Save N instances at most.")] = None,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Save every N-th instance only.")] = 1,
+    most: Annotated[int | None, typer.Option(min=1, metavar="N", help="Save at most N instances.")] = None,
     queued: Annotated[int, typer.Option(min=1, help="Save instances with this many waiting jobs.")] = 1,
 ) -> None:
     """Simulate FILE and save what its dispatcher has to decide at each pass."""
@@ -71,7 +71,7 @@ def replay(
     file: Annotated[Path, typer.Argument(help="What `mlsim cp dump` wrote.", show_default=False)],
     dispatchers: Annotated[
         list[str],
-        typer.Option("--dispatcher", "-d", metavar="NAME", help="Who solves; the first is compared with."),
+        typer.Option("--dispatcher", "-d", metavar="NAME", help="A dispatcher; the first is compared with."),
     ],
     set_: Annotated[
         list[str] | None,

@@ -52,8 +52,8 @@ def run_and_exit(command: Callable[[], object]) -> NoReturn:
     sys.unraisablehook = _stop_again
     try:
         code = _run(command)
-        _on_signals(signal.SIG_IGN)  # all is written and told; only the interpreter is to be left
-    except StoppedError as stopped:  # a second one, while the first was being told
+        _on_signals(signal.SIG_IGN)  # all is written and reported; only the interpreter is left to end
+    except StoppedError as stopped:  # a second one, while the first was being reported
         code = 128 + stopped.number
     sys.exit(code)
 

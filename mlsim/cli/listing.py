@@ -65,8 +65,8 @@ def _plugins(family: str) -> list[tuple[str, str]]:
     from mlsim.batch.plugins import installed
 
     found = [
-        (name, f"CANNOT BE USED: {trouble}" if trouble else f"installed: {value}")
-        for name, value, trouble in installed(family)
+        (name, f"CANNOT BE USED: {problem}" if problem else f"installed: {value}")
+        for name, value, problem in installed(family)
     ]
     return [*found, ("./file.py:Class", "a class of your own; see mlsim/batch/PLUGINS.md")]
 

@@ -1,4 +1,4 @@
-"""``mlsim metrics``: everything that the records of a run say, without simulating it again."""
+"""``mlsim metrics``: all metrics of the records of a run, without simulating it again."""
 
 from __future__ import annotations
 

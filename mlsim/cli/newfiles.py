@@ -1,6 +1,6 @@
 """Files that a command writes: all of them whole, or none, and never over another.
 
-As with directories of results, what is not finished has a hidden name that says who writes it, and is
+As with directories of results, what is not finished has a hidden name with the token of its process, and is
 removed by the next command that writes a file of that name when its process has ended.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["new_files"]
 
 @contextmanager
 def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Yield temporary names to write files under, which get their own names when the block has ended well.
+    """Yield temporary names for files, which are renamed to their own when the block ends without an error.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     partial = [_hidden(path, token) for path in paths]
     try:
         yield partial
-        kept = next(names for names in _names(paths) if _take(partial, names))
+        kept = next(names for names in _names(paths) if _rename(partial, names))
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{paths[0]}: cannot be written: {reason}. Nothing was kept.") from error
@@ -69,14 +69,14 @@ def _hidden(path: Path, token: str) -> Path:
 
 
 def _names(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Return the names that the files may get, in order: their own, then numbered ones."""
+    """Yield the names that the files may get, in order: their own, then numbered ones."""
     yield list(paths)
     for number in count(1):
         yield [path.with_name(f"{path.stem}-{number:03d}{path.suffix}") for path in paths]
 
 
-def _take(partial: Sequence[Path], names: Sequence[Path]) -> bool:
-    """Rename the files, all or none; return whether the names were free."""
+def _rename(partial: Sequence[Path], names: Sequence[Path]) -> bool:
+    """Rename the files, all or none; return whether all names were free."""
     done: list[Path] = []
     try:
         for source, path in zip(partial, names, strict=True):
@@ -92,7 +92,7 @@ def _take(partial: Sequence[Path], names: Sequence[Path]) -> bool:
 
 
 def _link(source: Path, path: Path) -> None:
-    """Link a file under a second name, which must be free."""
+    """Link a file to a second name, which must be free."""
     try:
         os.link(source, path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""``mlsim rca``: the agent that real runs tell of nodes without work."""
+"""``mlsim rca``: the agent to which real runs report nodes without work."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def listen(
         int, typer.Option(min=1, max=1000, help="Hooks that run at the same time; others wait.")
     ] = 4,
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many messages taken.", show_default=False)
+        int | None, typer.Option(min=1, help="End after this many accepted messages.", show_default=False)
     ] = None,
-    max_age: Annotated[float, typer.Option(min=1.0, help="Oldest message that is taken, in s.")] = 300.0,
+    max_age: Annotated[float, typer.Option(min=1.0, help="Oldest message that is accepted, in s.")] = 300.0,
     any_host: Annotated[
         bool, typer.Option("--any-host", help="Allow an address that other machines can reach.")
     ] = False,

@@ -118,7 +118,7 @@ def _print_summary(result: Result) -> None:
 
 
 def _notes(result: Result) -> list[str]:
-    """Print what was odd in the log, and what was done about it in the jobs that were simulated."""
+    """Return lines on irregularities of the log, and how cleaning handled them in the simulated jobs."""
     rules = result.scenario.workload.cleaning.model_dump()
     workload = result.summary["workload"]
     lines = []
@@ -135,7 +135,7 @@ def _word(rules: dict[str, Any], name: str) -> str:
 
 
 def _rejections(result: Result, most: int = 5) -> list[str]:
-    """Print which jobs were rejected, and why; one line a reason."""
+    """Return lines on rejected jobs, one a reason."""
     jobs, rejections = result.records.jobs, result.records.rejections
     largest = result.summary["workload"]["largest_request"]
     lines = []
@@ -168,7 +168,7 @@ def _first_rows(rejections: Rejections, code: int, most: int) -> NDArray[np.int6
 
 
 def _results(directory: Path | None) -> str:
-    """Print where results are, and what is there."""
+    """Return the line that names the directory of results and its files."""
     assert directory is not None, "written"
     names = sorted(path.name + ("/" if path.is_dir() else "") for path in directory.iterdir())
     return f"Results: {directory}  ({', '.join(names)})"

@@ -1,7 +1,7 @@
 """Standard output and error of a command: in any encoding, of any width, and where they cannot be written.
 
-A command goes on when nobody can read what it prints: its results are in files. That standard output could
-not be written is told at the end.
+A command goes on when its output cannot be written: its results are in files. That standard output could
+not be written is reported at the end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Stream(io.TextIOWrapper):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Discard all further output, and what is in the buffers."""
+        """Redirect the stream to the null device, with what its buffers hold."""
         self.failure = self.failure or error
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
@@ -136,7 +136,7 @@ def finish() -> bool:
     sys.stderr.flush()
     sys.stdout.flush()
     failure = getattr(sys.stdout, "failure", None)
-    if failure is not None and failure.errno != errno.EPIPE:  # of a reader that has gone nobody need be told
+    if failure is not None and failure.errno != errno.EPIPE:  # a reader that has gone needs no report
         print(
             f"mlsim: standard output cannot be written: {failure.strerror}; files are written and whole",
             file=sys.stderr,

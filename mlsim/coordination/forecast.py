@@ -44,7 +44,7 @@ class Forecast:
     end
         When the job will end, in seconds from the scenario's start.
     idle
-        What the application will tell about its nodes, in order of time.
+        Messages that the application will send about its nodes, in order of time.
     """
 
     end: float

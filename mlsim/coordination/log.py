@@ -18,7 +18,7 @@ class Sent:
     number
         Order of arrival of the job whose application sends or receives it.
     message
-        What was said.
+        The message itself.
     received
         When it arrives, in seconds from the scenario's start.
     """
@@ -29,7 +29,7 @@ class Sent:
 
 
 class MessageLog:
-    """Notes every message between applications and the batch system.
+    """Records every message between applications and the batch system.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class MessageLog:
         self.messages: list[Sent] = []
 
     def send(self, number: int, message: Message) -> float:
-        """Note a message of the job with this number; give the time at which it arrives."""
+        """Record a message of the job with this number; return the time at which it arrives."""
         received = message.time + self.latency
         self.messages.append(Sent(number, message, received))
         return received

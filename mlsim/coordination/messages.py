@@ -18,7 +18,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NodeIdle:
-    """Application to batch system: all PEs of a node were told that there is no more work.
+    """Application to batch system: all PEs of a node are notified that no chunk is left.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class NodeIdle:
 
 @dataclass(frozen=True, slots=True)
 class JobCompleted:
-    """Application to batch system: the loop is done and every PE has been told so."""
+    """Application to batch system: the loop is done and every PE is notified."""
 
     job: int
     time: float
@@ -51,7 +51,7 @@ class JobCompleted:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """Batch system to application: give up some nodes.
+    """Batch system to application: release some nodes.
 
     Attributes
     ----------

@@ -131,7 +131,7 @@ class LoopApplications:
         return self._running[slot].idle_share
 
     def finish(self, slot: int, at: float, state: JobState) -> None:
-        """Record the loop of a job that has ended, and send what it says at its end."""
+        """Record the loop of a job that has ended, and send its last messages."""
         application = self._running.pop(slot)
         if state is JobState.KILLED:
             application.apply_change(at, Kill())

@@ -65,7 +65,7 @@ def workload_of(scenario: Scenario) -> Workload:
 
 
 def dependencies_between(scenario: Scenario, workload: Workload) -> Dependencies | None:
-    """Find which job waits for which; None where the scenario does not want to know."""
+    """Find the dependencies between jobs; None where the scenario ignores them."""
     config = scenario.workload
     if not config.dependencies:
         return None
@@ -105,6 +105,6 @@ def cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
 
 
 def message_latency(scenario: Scenario, machine: Machine) -> float:
-    """Seconds of a coordination message: as the scenario says, else the network's latency."""
+    """Return the latency of a coordination message in s: that of the scenario, else the network's latency."""
     latency = scenario.coordination.latency
     return machine.network.latency if latency is None else latency

@@ -116,7 +116,7 @@ def _power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> Powe
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:
-    """Return whether compiled replay simulates a scenario; the workload may say more than its file."""
+    """Return whether compiled replay simulates a scenario; the workload may forbid it as well."""
     engine = scenario.batch.engine
     if engine is Engine.REPLAY and not requests.plain:
         raise InputError(

@@ -54,7 +54,7 @@ def _gantt_name(picture: PictureSpec, labels: Mapping[str, str]) -> str:
 
 
 def picture_files(study: BatchStudy, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
-    """Return what each entry of a study draws: the names of the files."""
+    """Yield each picture entry of a study with the names of its files."""
     for picture in study.pictures:
         if picture.kind == "gantt":
             shown = [point for point in points if picture.shows(point.labels)]
@@ -92,7 +92,7 @@ def draw_pictures(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> No
 def _pictures(
     study: BatchStudy, picture: PictureSpec, rows: Sequence[Labelled]
 ) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
-    """Return the runs of each picture of one entry, and the labels that they have in common."""
+    """Yield the pictures of one entry: labels in common, and runs."""
     inside = {picture.lines, picture.panels, picture.along}
     if picture.kind == "metric":
         inside.add(study.repetitions or "")
@@ -107,7 +107,7 @@ def _pictures(
 def _panels(
     picture: PictureSpec, rows: Sequence[RunRow], points: Callable[[Sequence[RunRow]], Points]
 ) -> list[LinePanel]:
-    """Group runs by panel and curve; ``points`` gives the curve of some runs."""
+    """Group runs by panel and curve; ``points`` returns the curve of some runs."""
     groups: dict[str, dict[str, list[RunRow]]] = {}
     for row in rows:
         panel = f"{picture.panels}: {row.labels[picture.panels]}" if picture.panels else ""
@@ -174,7 +174,7 @@ def _metric(
     title = picture.metric or next(iter(study.metrics))
 
     def points(part: Sequence[RunRow]) -> Points:
-        """Return the mean of the runs at each place."""
+        """Return the mean of the runs at each position."""
         values: dict[str, list[float]] = {}
         for row in part:
             value = ratios.get(labels_of(row), math.nan) if picture.relative else row.metrics[title]
@@ -188,7 +188,7 @@ def _metric(
 
 
 def _numbers(labels: Sequence[str]) -> list[float]:
-    """Return places along an axis: the labels themselves where all are numbers."""
+    """Return positions along an axis: the labels themselves where all are numbers."""
     try:
         numbers = [float(label) for label in labels]
     except ValueError:

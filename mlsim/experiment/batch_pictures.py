@@ -112,7 +112,7 @@ def _span(value: object, place: str) -> tuple[float, float]:
 
 
 def busy_curve(result: Result) -> tuple[Floats, Floats]:
-    """Return the busy share of the machine in equal parts of a run: their middles (s) and shares."""
+    """Return the busy share of the machine in equal bins of a run: centres (s) and shares."""
     from mlsim.analysis.plots.style import time_axis
     from mlsim.analysis.plots.utilization import busy_share
 
@@ -122,7 +122,7 @@ def busy_curve(result: Result) -> tuple[Floats, Floats]:
 
 
 def balance_of(result: Result) -> Balance:
-    """Return the balance of each loop of a run."""
+    """Return the load balance of each loop of a run."""
     from mlsim.analysis.metrics import max_over_mean
     from mlsim.cosim import workload_of
 

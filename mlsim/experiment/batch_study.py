@@ -90,7 +90,7 @@ class BatchStudy:
     name, description
         From the file.
     source, text
-        The file, and what it says.
+        The file, and its text.
     axes
         What varies.
     cases
@@ -151,7 +151,7 @@ def is_batch_study(path: str | Path) -> bool:
     Raises
     ------
     InputError
-        If it cannot be read, or says neither.
+        If it cannot be read, or is neither.
     """
     from mlsim.scenario.files.source import parse_text
 
@@ -252,7 +252,7 @@ def _words_of(point: Point) -> str:
 
 
 def _overrides(content: Mapping[str, Any], point: Point, file: Path) -> dict[str, object]:
-    """Return the keys of one run: those of all, with its labels put in, and those of its labels."""
+    """Return the overrides of one run: those of all runs, with its labels filled in, and its own."""
     common = content.get("set", {})
     if not isinstance(common, dict):
         raise InputError(f"{file}: set: {common!r}; allowed: a mapping of keys to values")

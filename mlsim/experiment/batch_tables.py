@@ -28,7 +28,7 @@ def batch_tables(study: BatchStudy, rows: Sequence[RunRow]) -> dict[str, Table]:
     -------
     dict
         Title to column titles and rows of cells. With repetitions a cell is their mean, with the least and
-        the largest in brackets if they differ. Where others found something, a column beside says what.
+        the largest in brackets if they differ. Reference values are in a column beside.
     """
     tables: dict[str, Table] = {}
     for title in study.metrics:
@@ -46,7 +46,7 @@ def labels_of(row: RunRow) -> Labels:
 
 
 def _found(study: BatchStudy, title: str) -> dict[Labels, float]:
-    """Return what others found of one metric."""
+    """Return reference values of one metric, by labels."""
     return {labels: values[title] for labels, values in study.reference.items() if title in values}
 
 

@@ -215,7 +215,7 @@ def compare(
         The bound of bounded slowdowns, in seconds.
     tolerance
         Share of the first run's value up to which another is not called better or worse: one run a side
-        cannot tell smaller differences from chance. Wall-clock times are never judged.
+        cannot distinguish smaller differences from chance. Wall-clock times are never judged.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Directories for results: reserved before the work begins, and complete or not there at all.
 
-Everything is written into a directory with a hidden name, which says who writes it
-(``.NAME.OWNER.partial``). It is made when the work begins, so that nobody else takes the same number, and
+Everything is written into a directory with a hidden name, which identifies its process
+(``.NAME.OWNER.partial``). It is made when the work begins, so that no other process takes the number, and
 takes its own name when all is well. One whose process has ended (it was killed) is removed by the next run
 of that name.
 """
@@ -56,7 +56,7 @@ class KeptError(OutputError):
 
 @dataclass(frozen=True, slots=True)
 class NextFree:
-    """The first of ``name-001``, ``name-002`` ... in ``parent`` that nobody has and nobody is writing."""
+    """The first of ``name-001``, ``name-002`` ... in ``parent`` that is free and not being written."""
 
     parent: Path
     name: str
@@ -100,7 +100,7 @@ class Place:
             self.missing[path.relative_to(self.partial).as_posix()] = kind + reason
 
     def keep(self, *, manifest: bool = True) -> None:
-        """Rename the directory to its final name: all is written.
+        """Rename the finished directory to its own name.
 
         Parameters
         ----------
@@ -120,15 +120,15 @@ class Place:
         wanted = self.directory
         self.directory = self._take_name()
         self._kept = True
-        told = []
+        problems = []
         if self.directory != wanted and isinstance(self._out, Path):
-            told.append(f"{wanted}: appeared while the run was going on, and is left as it is")
+            problems.append(f"{wanted}: appeared while the run was going on, and is left as it is")
         for name, why in self.missing.items():
             reason = why.replace(str(self.partial), str(self.directory))
-            told.append(f"{self.directory / name}: cannot be written: {reason}")
-        if told:
+            problems.append(f"{self.directory / name}: cannot be written: {reason}")
+        if problems:
             rest = "All else is" if self.missing else "The results are"
-            raise KeptError(f"{'; '.join(told)}. {rest} in {self.directory}")
+            raise KeptError(f"{'; '.join(problems)}. {rest} in {self.directory}")
 
     def _take_name(self) -> Path:
         out = self._out
@@ -227,14 +227,14 @@ def write_and_keep(place: Place, write: Callable[[Place], None]) -> None:
         raise
     except OutputError as error:
         place.discard()
-        told = _written_elsewhere(NextFree(Path(gettempdir()), place.directory.name), write)
-        if not told:
+        kept = _written_elsewhere(NextFree(Path(gettempdir()), place.directory.name), write)
+        if not kept:
             raise
-        raise KeptError(f"{str(error).removesuffix(_ADVICE).rstrip()} {told}") from error
+        raise KeptError(f"{str(error).removesuffix(_ADVICE).rstrip()} {kept}") from error
 
 
 def _written_elsewhere(out: NextFree, write: Callable[[Place], None]) -> str:
-    """Write and keep what could not be written where it was meant to be; say where, "" if that fails too."""
+    """Write and keep results in another place; return a sentence that names it, "" if that fails too."""
     try:
         with complete_or_gone(out) as place:
             write(place)
@@ -310,7 +310,7 @@ def _reserve(out: Path | NextFree, done: bool) -> Place:
                 _clear(out)
                 return Place(out, *_begin(out, done), made)
         except FileNotFoundError:
-            continue  # whoever had made the parent has removed it again
+            continue  # the process that had made the parent has removed it again
         except OSError as error:
             _remove_empty(made)
             reason = error.strerror or error
@@ -319,14 +319,14 @@ def _reserve(out: Path | NextFree, done: bool) -> Place:
 
 
 def _remove_empty(directories: list[Path]) -> None:
-    """Remove directories that were made, in which nobody else has written."""
+    """Remove directories that were made and are still empty."""
     for directory in reversed(directories):
         with suppress(OSError):
             directory.rmdir()
 
 
 def _make_parents(path: Path) -> list[Path]:
-    """Make directories that are missing; give those that were made."""
+    """Make directories that are missing; return those that were made."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     path.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
@@ -336,8 +336,8 @@ def _make_parents(path: Path) -> list[Path]:
 def _alone_in(directory: Path) -> Iterator[None]:
     """Keep other processes of this machine from choosing a name in the directory at the same time.
 
-    Where the file system knows no such locks, or somebody has the lock for good, names are chosen without.
-    Two processes may then choose the same one; whoever ends last takes the next.
+    Where the file system knows no such locks, or the lock is never released, names are chosen without.
+    Two processes may then choose the same one; the one that ends last takes the next.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -355,7 +355,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 def _begin(out: Path | NextFree, done: bool) -> tuple[Path, Path]:
-    """Make the directory to write in; give its name to be as well."""
+    """Make the directory to write in; return it and its final name."""
     hidden = _hidden(out.parent)
     for path, stem in _candidates(out):
         writers = [owner for _, owner in hidden.get(stem, ())]
@@ -373,7 +373,7 @@ def _begin(out: Path | NextFree, done: bool) -> tuple[Path, Path]:
 
 
 def _candidates(out: Path | NextFree) -> Iterator[tuple[Path, str]]:
-    """Return the names that a directory may get, in order, each with what stands for it in a hidden name."""
+    """Yield the names that a directory may get, in order, each with its part of a hidden name."""
     if isinstance(out, Path):
         yield out, _short(out.name)
         return
@@ -391,7 +391,7 @@ def _short(name: str) -> str:
 
 
 def _hidden(parent: Path) -> dict[str, list[tuple[Path, Owner | None]]]:
-    """Find what is being written in a directory, or was left over; None: nobody can tell by whom."""
+    """Find what is being written in a directory, or was left over; None: the writer is unknown."""
     found: dict[str, list[tuple[Path, Owner | None]]] = {}
     for name in sorted(os.listdir(parent)):
         match = re.fullmatch(r"\.(.+)\.([^.]+)\.partial", name, flags=re.DOTALL)
@@ -401,7 +401,7 @@ def _hidden(parent: Path) -> dict[str, list[tuple[Path, Owner | None]]]:
 
 
 def _clear(out: Path | NextFree) -> None:
-    """Remove and report what processes left that have ended; of others tell only what is old."""
+    """Remove and report leftovers of processes that have ended; of others report only old ones."""
     pattern = re.escape(_short(out.name)) + (r"-\d{3,}" if isinstance(out, NextFree) else "")
     for stem, found in _hidden(out.parent).items():
         if re.fullmatch(pattern, stem):

@@ -93,7 +93,7 @@ def _label(value: object) -> str:
 
 
 def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
-    """Return every combination, the last axis fastest, but those that an entry of ``without`` matches."""
+    """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
     for labels in product(*(axis.points for axis in axes)):
         named = dict(zip([axis.name for axis in axes], labels, strict=True))
         if any(matches(named, entry) for entry in without):

@@ -147,7 +147,7 @@ def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:
 
 
 def _checked(scenario: Scenario) -> Scenario:
-    """Refuse what a file says and a loop alone would leave out without a word."""
+    """Refuse keys of a file that a loop alone would ignore without a message."""
     for key, reason in _REFUSED.items():
         section, name = key.split(".")
         if getattr(getattr(scenario, section), name):
@@ -173,7 +173,7 @@ def with_typical_mean(overrides: Mapping[str, object]) -> dict[str, object]:
 
 
 def choices(techniques: Sequence[str], models: Sequence[str]) -> list[dict[str, object]]:
-    """Return the overrides of every pair of a technique and an execution model; no names: as it is.
+    """Return the overrides of every combination of techniques and models; without names, those of the file.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
-    """Write one loop; give its curve of chunk sizes."""
+    """Write one loop; return its curve of chunk sizes."""
     from mlsim.analysis.plots import chunk_curve
     from mlsim.record.parquet import write_tables
 
@@ -374,7 +374,7 @@ def _write_together(place: Place, results: list[LoopResult], curves: list[Curve]
 
 
 def summary(loops: Sequence[LoopResult]) -> dict[str, Any]:
-    """Return the content of ``summary.json``: versioned, and what each loop's facts are."""
+    """Return the content of ``summary.json``: its version, and the metrics of each loop."""
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario": loops[0].scenario.name,

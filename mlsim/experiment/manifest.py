@@ -66,7 +66,7 @@ def json_text(content: Mapping[str, Any]) -> str:
 
 
 def write_summary(path: Path, summary: dict[str, Any]) -> None:
-    """Write a summary; what it tells of the run itself (``self``) gets the checksum of all of it."""
+    """Write a summary; its section on the tool (``self``) gets the checksum of all of it."""
     if isinstance(summary.get("self"), dict):
         summary["self"].pop("checksum", None)
         summary["self"]["checksum"] = _digest(json_text(summary))
@@ -98,7 +98,7 @@ def verify(directory: Path) -> Findings:
     """
     recorded = _recorded(directory)
     if recorded is None:
-        raise InputError(f"{directory / MANIFEST}: is missing, so which files are whole cannot be told")
+        raise InputError(f"{directory / MANIFEST}: is missing, so its files cannot be verified")
     present = set(_files(directory)) - {MANIFEST}
     damaged = [
         name for name, digest in recorded.items() if name in present and not _is(directory, name, digest)
@@ -141,7 +141,7 @@ def check_read(directory: Path, leaving: Collection[str] = ()) -> str:
     if recorded is None:
         if expects_manifest(directory):
             raise InputError(
-                f"{directory / MANIFEST}: is missing, so which files are whole cannot be told. "
+                f"{directory / MANIFEST}: is missing, so its files cannot be verified. "
                 "Run the scenario again."
             )
         return f"{directory}: there is no {MANIFEST}, so its files were not verified"
@@ -195,7 +195,7 @@ def _recorded(directory: Path) -> dict[str, str] | None:
                 raise DamagedError
     except DamagedError as error:
         raise InputError(
-            f"{path}: is damaged, so which files are whole cannot be told. Run the scenario again."
+            f"{path}: is damaged, so its files cannot be verified. Run the scenario again."
         ) from error
     return files
 

@@ -17,7 +17,7 @@ __all__ = ["RunMetrics", "measure_run", "summary_of"]
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """What a run's records say.
+    """The metrics of a run's records.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class RunMetrics:
         return plain
 
     def rows(self) -> pl.DataFrame:
-        """Return one row for the run, or one for each group, with the run's name first and dotted columns."""
+        """Return one row for the run, or one a group, with the run's name first and dotted columns."""
         import polars as pl
 
         if self.groups is not None:
@@ -79,7 +79,7 @@ def summary_of(run: StoredRun, tau: float = TAU) -> dict[str, Any]:
     Returns
     -------
     dict
-        In the shape of ``summary.json``; what records do not tell (``self``, ``workload``) is as stored.
+        In the shape of ``summary.json``; what records do not hold (``self``, ``workload``) is as stored.
     """
     from mlsim.analysis import summarize
 
@@ -134,7 +134,7 @@ def _nested(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Return dotted keys and plain values; lists are left out, as a row has no room for them."""
+    """Yield dotted keys and plain values; lists are left out, as they do not fit in a row."""
     for name, child in value.items():
         key = f"{before}{name}"
         if isinstance(child, Mapping):

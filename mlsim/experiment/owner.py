@@ -1,7 +1,7 @@
 """Who writes what is not finished yet: a token in its name, by which others see whether that process lives.
 
 A process is known by its machine, its number and when it began, as numbers are used again. Of a process
-on another machine, which shares the file system, nothing can be told.
+on another machine, which shares the file system, nothing is known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATTERN = re.compile(
     re.ASCII,
 )
 _ENDED = ("Z", "X")
-"""States of processes that have ended, and wait for someone to be told."""
+"""States of processes that have ended, and wait to be reaped."""
 
 
 class Owner(NamedTuple):
@@ -35,7 +35,7 @@ class Owner(NamedTuple):
         Fingerprints of the machine, of its last start, and of the name space of process numbers (containers
         have their own).
     pid, start
-        Its number, and when it began, in ticks since the machine's start; 0 where the system does not tell.
+        Its number, and when it began, in ticks since the machine's start; 0 where that is unknown.
     """
 
     host: str
@@ -80,7 +80,7 @@ class Owner(NamedTuple):
         return f"{self.host}-{self.machine}{self.boot}{self.space}-{self.pid}-{self.start}"
 
     def lives(self) -> bool | None:
-        """Whether the process is still there; None if that cannot be told from here."""
+        """Whether the process is still there; None if that is unknown here."""
         here = Owner.this_process()
         if self.machine != here.machine:
             return None
@@ -112,7 +112,7 @@ def _name_space() -> str:
 
 
 def _start_of(pid: int) -> int | None:
-    """Return when a process began, in ticks; None if it has ended, or the system does not tell."""
+    """Return when a process began, in ticks; None if it has ended, or it is unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -121,11 +121,11 @@ def _start_of(pid: int) -> int | None:
 
 
 def _answers(pid: int) -> bool:
-    """Whether there is a process of that number, where the system does not tell when it began."""
+    """Whether there is a process of that number, where the time of its start is unknown."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # it is there, and somebody else's
+        return True  # it is there, and another user's
     return True

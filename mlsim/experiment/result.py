@@ -1,4 +1,4 @@
-"""What one run gives back: a summary and data frames."""
+"""The result of one run: a summary and data frames."""
 
 from __future__ import annotations
 

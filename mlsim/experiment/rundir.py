@@ -75,7 +75,7 @@ def write_files(
     result
         The run.
     before_summary
-        Called when all but the summary is written, so that the summary can tell how long it took.
+        Called when all but the summary is written, so that the summary can hold the time it took.
     """
     from mlsim.record.parquet import write_tables
 
@@ -98,7 +98,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of mlsim and of what it stands on; "unknown" of what does not say."""
+    """Return the versions of Python, mlsim and its libraries; "unknown" where there is none."""
     found = {"python": platform.python_version(), "mlsim": __version__}
     return found | {name: _version(name) for name in _LIBRARIES}
 
@@ -107,7 +107,7 @@ def _version(library: str) -> str:
     try:
         return version(library)
     except PackageNotFoundError:
-        return "unknown"  # a copy of its sources, without what an installation says about it
+        return "unknown"  # a copy of its sources, without the metadata of an installation
 
 
 def _draw(place: Place, directory: Path, result: Result) -> None:
@@ -124,7 +124,7 @@ def _draw(place: Place, directory: Path, result: Result) -> None:
 
 
 def _tidy(records: Records) -> None:
-    """Release the memory that the last step took and the next one does not need."""
+    """Free memory of the last step that the next one does not need."""
     let_go_of_table(records.jobs)
     let_go_of_table(records.occupancy)
     give_back()

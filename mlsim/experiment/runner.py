@@ -142,7 +142,7 @@ def _reporter(progress: Callable[[Progress], None] | None) -> Any:
 
 
 def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
-    """Return what the tool measured about itself: wall-clock seconds and memory."""
+    """Return measurements of the tool itself: wall-clock seconds and memory."""
     from mlsim._jit import compile_seconds
 
     now = time.perf_counter()
@@ -159,7 +159,7 @@ def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:
 
 
 def _pass_time(outcome: Any) -> dict[str, Any]:
-    """Return the wall-clock seconds of passes; under replay, those of all passes and events."""
+    """Return the wall-clock seconds of passes; of replay only their sum, with its events."""
     from mlsim.analysis.metrics.streamed import aggregate_values, total
 
     seconds: np.ndarray[Any, np.dtype[np.float64]] = outcome.pass_seconds

@@ -1,4 +1,4 @@
-"""Runs that were written: found, read back, named, and their scenarios told apart."""
+"""Runs that were written: found, read back, named, and their scenarios compared."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _known_runs(path: Path) -> str:
 
 
 def name_runs(directories: Sequence[Path]) -> list[str]:
-    """Return for each directory the shortest end of its path that no other has.
+    """Return names of directories: the shortest ends of their paths that are unique.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def _read_scenario(path: Path) -> dict[str, Any]:
 
 
 def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
-    """Return the keys in which the scenarios of runs differ, with the value of each run; None: it has none.
+    """Return the keys in which scenarios of runs differ, with the value of each run; None: it has none.
 
     Names and descriptions are left out, and what is only about output.
     """
@@ -193,7 +193,7 @@ def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Return dotted keys and plain values; places in lists are numbers from 0, as for ``--set``."""
+    """Yield dotted keys and plain values; places in lists are numbers from 0, as for ``--set``."""
     if isinstance(value, Mapping):
         children: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list):

@@ -52,7 +52,7 @@ class Study:
     name, description
         From the file.
     source, text
-        The file, and what it says.
+        The file, and its text.
     axes
         What varies.
     cases

@@ -17,7 +17,7 @@ __all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
 
 
 def file_of(path: str | Path) -> Path:
-    """Return the study file that a path means: itself, or ``study.yaml`` in a directory."""
+    """Return the study file of a path: itself, or ``study.yaml`` in a directory."""
     place = expanded(path)
     return place / "study.yaml" if is_directory(place) else place
 
@@ -96,7 +96,7 @@ def entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, A
 
 
 def one_of(word: object, allowed: Sequence[str], place: str) -> str:
-    """Check that a word is among those allowed, and return it.
+    """Return a word after checking that it is among those allowed.
 
     Raises
     ------

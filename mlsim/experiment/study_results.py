@@ -27,7 +27,7 @@ def study_table(study: Study, rows: Sequence[StudyRow]) -> tuple[list[str], list
     Returns
     -------
     tuple
-        Titles, and rows of cells. Where others measured something, a column beside says what.
+        Titles, and rows of cells. Reference values are in a column beside.
     """
     names = [axis.name for axis in study.axes if axis.name != study.columns]
     across = next(list(axis.points) for axis in study.axes if axis.name == study.columns)

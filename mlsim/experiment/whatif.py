@@ -27,7 +27,7 @@ class Comparison:
     off, on
         The two runs.
     gains
-        What changed and why, as :func:`mlsim.analysis.gains.explain_gains` gives it.
+        What changed and why, as :func:`mlsim.analysis.gains.explain_gains` returns it.
     directory
         Where they were written; None if they were not.
     """

@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.application.choice import Choice
+from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.loop.context import Context
-from mlsim.mpi.loop.rules import RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.transport.waiting import Patience
 
 __all__ = ["calibrate"]
@@ -38,7 +38,7 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
         sending a message to a rank that waits for it as the library does, until that rank has it. ``atomic``:
         a fetch-and-add with its flush. ``atomic_service``: the same with all ranks at once, per atomic.
         ``straightforward``, ``recursive``: one chunk calculation. ``bandwidth`` in B/s. Messages and atomics
-        are between rank 0 and the last rank; ``machines`` tells how many there are.
+        are between rank 0 and the last rank; ``machines`` is their number.
     """
     context = Context.of(comm, None)
     own = context.layout.comm
@@ -64,8 +64,8 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
     context.put_back(window)
     for name, seconds in _calculations().items():
         result[name] = own.bcast(seconds)
-    told: dict[str, Any] = own.bcast(result)
-    return told
+    measured: dict[str, Any] = own.bcast(result)
+    return measured
 
 
 def _meet(comm: MPI.Intracomm, patience: Patience) -> None:
@@ -73,7 +73,7 @@ def _meet(comm: MPI.Intracomm, patience: Patience) -> None:
 
 
 def _timed(action: Callable[[], object], rounds: int) -> float:
-    """Return the median of ten batches, per call."""
+    """Return the time of a call, the median of ten batches, in s."""
     times = []
     for _ in range(10):
         begin = time.perf_counter()
@@ -84,9 +84,9 @@ def _timed(action: Callable[[], object], rounds: int) -> float:
 
 
 def _ping_pong(comm: MPI.Intracomm, other: int, patience: Patience, size: int, rounds: int) -> float:
-    """Return the round trip between rank 0 and another: the longest of the quickest quarter.
+    """Return the round-trip time between rank 0 and another rank, in s: the first quartile.
 
-    Slower ones are those in which another process had the core.
+    In the slower ones another process may have had the core.
     """
     sent, got, times = np.zeros(size, np.uint8), np.zeros(size, np.uint8), []
     takes_part, peer = comm.rank in (0, other), 0 if comm.rank else other
@@ -104,9 +104,9 @@ def _ping_pong(comm: MPI.Intracomm, other: int, patience: Patience, size: int, r
 
 
 def _noticed(comm: MPI.Intracomm, other: int, patience: Patience) -> float:
-    """Return how long after a message was sent a rank knows of it that waits as the library does.
+    """Return the time from sending a message until a rank that waits as the library does has it, in s.
 
-    Half the round trip in which both pause before they answer, without the pauses.
+    Half of a round trip in which both ranks pause before they answer, less the pauses.
     """
     buffer, total = np.zeros(16, np.uint8), 0.0
     for _ in range(_SLOW_ROUNDS):

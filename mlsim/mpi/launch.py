@@ -38,7 +38,7 @@ class Launcher:
     environment: dict[str, str] = field(default_factory=dict)
 
     def with_ranks(self, ranks: int) -> Launcher:
-        """Return the command for so many ranks."""
+        """Return the launcher that starts this number of ranks."""
         return Launcher(self.name, (*self.words, "-n", str(ranks)), self.environment)
 
 
@@ -58,10 +58,10 @@ def find_launchers() -> dict[str, Launcher]:
 
 def _recognized(path: str) -> Launcher | None:
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+        printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    text = told.stdout + told.stderr
+    text = printed.stdout + printed.stderr
     if "HYDRA" in text or "MPICH" in text:
         environment = {}
         library = Path(path).parent.parent / "lib" / "libmpi.so.12"
@@ -75,14 +75,14 @@ def _recognized(path: str) -> Launcher | None:
 
 
 def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
-    """Return the launcher that the user asks for, or the first one found with so many ranks.
+    """Return the launcher that the user names, or the first one found, with this number of ranks.
 
     Parameters
     ----------
     words
         The user's, such as ``srun -N 4``; empty to choose.
     ranks
-        How many where the user does not say.
+        Number of ranks where the user names no launcher.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def launch(
     timeout
         Seconds after which it is ended; None: never.
     quiet
-        Whether to keep what it prints, and give it back; what goes to standard error is shown always.
+        Whether to capture and return standard output; standard error is always shown.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def launch(
     output = subprocess.PIPE if quiet else None
     with subprocess.Popen(command, env=environment, stdout=output, text=True) as process:
         try:
-            told, _ = process.communicate(timeout=timeout)
+            printed, _ = process.communicate(timeout=timeout)
         except BaseException as error:
             _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
@@ -141,7 +141,7 @@ def launch(
             raise
     if process.returncode != 0:
         raise MlsimError(f"{' '.join(launcher.words)}: the run ended with exit code {process.returncode}")
-    return told or ""
+    return printed or ""
 
 
 def _end(process: subprocess.Popen[str]) -> None:

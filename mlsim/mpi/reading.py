@@ -1,7 +1,7 @@
-"""What real runs read of a scenario, and how they refuse what they cannot do.
+"""Keys of a scenario that real runs read, and errors for those that they cannot follow.
 
-A file may say more than a real run reads: the same file is simulated. What is set for a real run alone, by
-``--set``, must be read.
+A file may have more keys than a real run reads, as the same file is simulated. Keys set with ``--set``, for
+this run alone, must be read.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _MEASURED = "a real run has the costs, the network and the nodes of the machine 
 
 
 def _leaves(key: str, value: object) -> Iterator[str]:
-    """Go through the keys that a value sets; places in lists become N."""
+    """Yield the keys that a value sets; places in lists become N."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from _leaves(f"{key}.{name}", inner)
@@ -110,7 +110,7 @@ def _within(key: str, section: str) -> bool:
 
 
 def _is_read(key: str, read: Iterable[str]) -> bool:
-    """Return whether a key is read; the name of a group is part of writing the group."""
+    """Return whether a key is read; the name of a group counts, as the group cannot be written without."""
     return any(_within(key, name) for name in (*read, "platform.nodes.N.name", "application.model"))
 
 
@@ -123,7 +123,7 @@ def left_aside(scenario: Scenario, read: Iterable[str]) -> list[str]:
 
 
 def _given(section: Section, name: str, prefix: str = "") -> Iterator[str]:
-    """Go through the keys below one of a section that were given."""
+    """Yield the keys below one of a section that were given."""
     if name not in section.model_fields_set:
         return
     value, key = getattr(section, name), f"{prefix}{name}"
@@ -137,12 +137,12 @@ def _given(section: Section, name: str, prefix: str = "") -> Iterator[str]:
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Refuse what a scenario says and a real run cannot do.
+    """Refuse keys of a scenario that a real run cannot follow.
 
     Raises
     ------
     InputError
-        If there is such a thing; the message says what to do.
+        If there is one; the message says what to do.
     """
     application, parameters = scenario.application, scenario.application.parameters
 
@@ -168,12 +168,12 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 def scenario_options(scenario: Scenario) -> dict[str, Any]:
-    """Return the options of a :class:`LoopScheduler` that a scenario's loop means.
+    """Return the options of a :class:`LoopScheduler` for a scenario's loop.
 
     Raises
     ------
     InputError
-        If it says what a real run cannot do.
+        If the scenario has keys that a real run cannot follow.
     """
     application = scenario.application
     model = application.execution.model
@@ -196,7 +196,7 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If it says what a real run cannot do.
+        If the scenario has keys that a real run cannot follow.
     """
     check_scenario(scenario)
     application, execution = scenario.application, scenario.application.execution

@@ -16,8 +16,8 @@ from mpi4py import MPI
 
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.context import Context, allgather
-from mlsim.mpi.loop.notes import Notes
 from mlsim.mpi.loop.options import LoopOptions, chosen
+from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import Requests
 from mlsim.mpi.models.model import Model, Setting
 from mlsim.mpi.rca.reporter import Reporter
@@ -122,7 +122,7 @@ class LoopScheduler:
         )
         self._rca = Reporter(context, self.name, reports_idle)
         self._clock = Clock(self._layout)
-        self._notes = Notes(_now(), bool(self._record))
+        self._times = RankTimes(_now(), bool(self._record))
         self._closed = False
 
     def __enter__(self) -> LoopScheduler:
@@ -130,7 +130,7 @@ class LoopScheduler:
             raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
         self._serve_while_waiting()
         self._wait_for_all()
-        self._notes = Notes(_now(), bool(self._record))
+        self._times = RankTimes(_now(), bool(self._record))
         return self
 
     def _serve_while_waiting(self) -> None:
@@ -149,11 +149,11 @@ class LoopScheduler:
 
     def _whole_chunks(self) -> Iterator[tuple[int, int]]:
         """Yield first iteration and size of every chunk."""
-        model, notes, claim, now = self._model, self._notes, self._model.claim, _now
-        measures, keeps_rows = model.learns, notes.keeps_rows
+        model, times, claim, now = self._model, self._times, self._model.claim, _now
+        measures, keeps_rows = model.learns, times.keeps_rows
         chunks = executed = 0
         busy = 0.0
-        requested = end = notes.begin = now()
+        requested = end = times.begin = now()
         try:
             while (chunk := claim()) is not None:
                 start = now()
@@ -170,19 +170,19 @@ class LoopScheduler:
                 if measures:
                     model.done = size, end - start, start - requested, 0.0, 1
                 if keeps_rows:
-                    notes.keep(chunk, requested, start, end)
+                    times.keep(chunk, requested, start, end)
                 requested = end
         finally:
-            notes.add_up(chunks, executed, busy, end)
-        self._told(requested)
+            times.add_up(chunks, executed, busy, end)
+        self._end_work(requested)
 
     def _timed_pieces(self) -> Iterator[tuple[int, int]]:
         """Yield first iteration and size of the pieces of every chunk, for a technique that times them."""
-        model, notes, claim, now = self._model, self._notes, self._model.claim, _now
-        pieces, keeps_rows = self.options.pieces, notes.keeps_rows
+        model, times, claim, now = self._model, self._times, self._model.claim, _now
+        pieces, keeps_rows = self.options.pieces, times.keeps_rows
         chunks = executed = 0
         busy = 0.0
-        requested = end = notes.begin = now()
+        requested = end = times.begin = now()
         try:
             while (chunk := claim()) is not None:
                 start = begun = now()
@@ -208,18 +208,18 @@ class LoopScheduler:
                 busy += end - start
                 model.done = size, end - start, start - requested, squares, parts
                 if keeps_rows:
-                    notes.keep(chunk, requested, start, end)
+                    times.keep(chunk, requested, start, end)
                 requested = end
         finally:
-            notes.add_up(chunks, executed, busy, end)
-        self._told(requested)
+            times.add_up(chunks, executed, busy, end)
+        self._end_work(requested)
 
     def _chunks_with_breaks(self) -> Iterator[tuple[int, int]]:
         """Yield the pieces of every chunk, for a rank that serves others between them."""
-        model, notes, claim, now = self._model, self._notes, self._model.claim, _now
+        model, times, claim, now = self._model, self._times, self._model.claim, _now
         pieces = self.options.pieces if self._times_iterations() else 1
-        begins = None if model.talk is None else model.talk.begins
-        requested = notes.begin = now()
+        begins = None if model.request_log is None else model.request_log.begins
+        requested = times.begin = now()
         while (chunk := claim()) is not None:
             start = begun = end = now()
             position, size, _ = chunk
@@ -245,27 +245,28 @@ class LoopScheduler:
                 if position < stop:
                     model.serve()
                     begun = now()
-            notes.add(chunk, requested, start, end, busy)
+            times.add(chunk, requested, start, end, busy)
             if model.learns:
                 model.done = size, busy, start - requested, squares, parts
             requested = end
-        self._told(requested)
+        self._end_work(requested)
 
     def _times_iterations(self) -> bool:
         return self._model.learns and Technique.AF in self.options.technique.split("+")
 
     def _leave_early(self, chunk: tuple[int, int, int], requested: float, start: float) -> None:
-        """Note a chunk that the body left with ``break``; counts as executed."""
+        """Record a chunk that the body left with ``break``; it counts as executed."""
+        self._left_early = True
         end = _now()
-        self._notes.add(chunk, requested, start, end, end - start)
+        self._times.add(chunk, requested, start, end, end - start)
 
-    def _told(self, requested: float) -> None:
-        """Note that there is no more work for this rank."""
-        notes, model = self._notes, self._model
-        notes.told = model.told
-        waited = notes.told - requested
+    def _end_work(self, requested: float) -> None:
+        """Record that no chunk is left for this rank."""
+        times, model = self._times, self._model
+        times.told = model.told
+        waited = times.told - requested
         # A master that executes nothing works while it serves; the rest of the time it is idle.
-        notes.close(model.serving if model.only_serves else waited)
+        times.close(model.serving if model.only_serves else waited)
         self._rca.rank_ended()
 
     def __exit__(
@@ -281,7 +282,7 @@ class LoopScheduler:
         if not np.isfinite(self._model.told):
             self._serve_while_waiting()
             self._model.leave()
-            self._told(_now())
+            self._end_work(_now())
             stop_serving(self._model.serve)
         self._close()
 
@@ -304,18 +305,18 @@ class LoopScheduler:
         comm.Abort(code or 1)
 
     def _close(self) -> None:
-        """Put together what the ranks know, and give everything back."""
+        """Gather the report and the records, and free what the loop holds."""
         self._wait_for_all()
         self._clock.close()
         layout = self._layout
-        all_told = gather(self._context, self._patience, self._clock, self._notes, self.options)
-        self._report = all_told.report
-        self._history.add(all_told)
+        gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
+        self._report = gathered.report
+        self._history.add(gathered)
         if self._record:
             from mlsim.mpi.results.recording import gather_records, gather_requests
 
-            self._records = gather_records(layout, self._clock, self._notes, all_told)
-            self._requests = gather_requests(layout, self._clock, self._model.talk, all_told)
+            self._records = gather_records(layout, self._clock, self._times, gathered)
+            self._requests = gather_requests(layout, self._clock, self._model.request_log, gathered)
         self._model.free()
         self._rca.free()
         self._closed = True
@@ -334,12 +335,12 @@ class LoopScheduler:
         return ""
 
     def _wait_for_all(self) -> None:
-        """Wait until all ranks are here, without taking their cores."""
+        """Wait at a barrier; waiting ranks yield their cores."""
         request = self._layout.comm.Ibarrier()
         self._patience.until(request.Test)
 
     def report(self) -> LoopReport:
-        """Return what the loop took on this rank, and on rank 0 the whole of it; after the ``with`` block.
+        """Return the report of this rank, on rank 0 with totals of the loop; after the ``with`` block.
 
         Raises
         ------
@@ -383,7 +384,7 @@ class LoopScheduler:
 
 
 class _History:
-    """What AWF knows of the time steps before: Σ s·n_s and Σ s·t_s of every rank."""
+    """Measurements of earlier time steps for AWF: Σ s·n_s and Σ s·t_s of every rank."""
 
     def __init__(self, p: int) -> None:
         self.steps = 0
@@ -396,14 +397,14 @@ class _History:
         other.iterations, other.seconds = self.iterations.copy(), self.seconds.copy()
         return other
 
-    def add(self, told: Gathered) -> None:
+    def add(self, gathered: Gathered) -> None:
         """Add a time step."""
         self.steps += 1
-        self.iterations += self.steps * told.executed
-        self.seconds += self.steps * told.busy
+        self.iterations += self.steps * gathered.executed
+        self.seconds += self.steps * gathered.busy
 
     def weights(self, first: Any) -> Any:
-        """Return the weights that follow; ``first`` where nothing is known."""
+        """Return the weights for the next time step; ``first`` where no times are known."""
         from mlsim.application.timesteps import learned_weights
 
         return learned_weights(first, self.seconds, self.iterations)
@@ -436,7 +437,7 @@ def _options(given: dict[str, Any]) -> LoopOptions:
 def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool) -> bool:
     """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
 
-    Gives whether nodes without work are to be reported: whether rank 0's environment names an agent.
+    Returns whether nodes without work are to be reported: whether rank 0's environment names an agent.
     """
     mine = np.zeros(3, np.int64)
     if options is not None:
@@ -445,8 +446,8 @@ def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, recor
     everyone = allgather(comm, Patience("auto", comm.size), mine)
     if (everyone[:, :2] == everyone[0, :2]).all() and not problem:
         return bool(everyone[0, 2])
-    told = comm.allgather(problem)
-    for rank, text in enumerate(told):
+    problems = comm.allgather(problem)
+    for rank, text in enumerate(problems):
         if text:
             raise InputError(text if comm.size == 1 else f"rank {rank}: {text}")
     rank = int(np.flatnonzero((everyone[:, :2] != everyone[0, :2]).any(axis=1))[0])
@@ -457,7 +458,7 @@ def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, recor
 
 
 def _make(setting: Setting) -> Model:
-    """Make this rank's part of an execution model."""
+    """Return this rank's part of an execution model."""
     model = setting.options.model
     if model == ExecutionModel.CCA:
         from mlsim.mpi.models.masters import CentralizedModel

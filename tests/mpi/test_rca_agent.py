@@ -442,6 +442,6 @@ def test_a_sender_gives_up_in_time(sender: Callable[[int], bool], monkeypatch: p
     monkeypatch.setattr("mlsim.mpi.rca.client.time.sleep", lambda s: now.__setitem__(0, now[0] + s))
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        with pytest.warns(RuntimeWarning, match="was not told"):
+        with pytest.warns(RuntimeWarning, match="could not be reported"):
             assert not sender(bound.getsockname()[1])
     assert 1.0 < now[0] < 2.0

@@ -19,10 +19,10 @@ from mlsim.application.techniques.travelling import (
     take_shared,
     take_travelling,
 )
-from mlsim.mpi.loop.notes import Notes
+from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState
 from mlsim.mpi.loop.options import LoopOptions, chosen
+from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import iterations_begun
-from mlsim.mpi.loop.rules import NOTHING, RecursiveRule, RuleState
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
@@ -125,13 +125,13 @@ def test_iterations_that_a_master_begins_before_it_answers() -> None:
 
 def test_notes_keep_rows_only_when_asked() -> None:
     for record, rows in ((False, 0), (True, 2)):
-        notes = Notes(1.0, record)
-        notes.add((0, 5, 0), 1.0, 1.5, 3.0, 1.25)
-        notes.add((5, 2, 3), 3.0, 3.0, 4.0, 1.0)
-        numbers, moments = notes.rows()
+        times = RankTimes(1.0, record)
+        times.add((0, 5, 0), 1.0, 1.5, 3.0, 1.25)
+        times.add((5, 2, 3), 3.0, 3.0, 4.0, 1.0)
+        numbers, moments = times.rows()
         assert len(numbers) == len(moments) == rows
-        notes.close(0.5)
-        assert (notes.chunks, notes.executed, notes.busy, notes.overhead) == (2, 7, 2.25, 1.25)
+        times.close(0.5)
+        assert (times.chunks, times.executed, times.busy, times.overhead) == (2, 7, 2.25, 1.25)
     assert numbers.tolist() == [[0, 5, 0], [5, 2, 3]]
     assert moments[0].tolist() == [1.0, 1.5, 3.0]
 

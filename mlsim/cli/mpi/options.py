@@ -31,7 +31,7 @@ Settings = Annotated[
 
 
 def check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
-    """Check that one of launcher and ``--ranks`` says how many ranks there are."""
+    """Check that either the launcher or ``--ranks`` sets the number of ranks."""
     from mlsim.errors import InputError
 
     if launcher and ranks is not None:

@@ -32,7 +32,7 @@ def run(
             "time that iterations cost."
         ),
     ] = "compute",
-    repetitions: Annotated[int, typer.Option(min=1, help="Execute the loop so many times.")] = 1,
+    repetitions: Annotated[int, typer.Option(min=1, help="Number of executions of the loop.")] = 1,
     check: Annotated[bool, typer.Option("--check", help="Compare with a serial execution.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON, one object a repetition.")] = False,
     set_: Settings = None,

@@ -32,7 +32,7 @@ def convert(
         typer.Option(metavar="FORMAT", help="swf, csv, parquet or batsim.  [default: by the suffix of OUT]"),
     ] = None,
     from_: Annotated[
-        str, typer.Option("--from", metavar="FORMAT", help="Format of IN; auto tells by its content.")
+        str, typer.Option("--from", metavar="FORMAT", help="Format of IN; auto: detected by content.")
     ] = "auto",
     lenient: Annotated[bool, typer.Option("--lenient", help="Skip and count broken lines.")] = False,
     clean: Annotated[

@@ -24,10 +24,10 @@ Out = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option(metavar="N", help="Jobs, in proportional time.  [default: as many as published]")
+    int | None, typer.Option(metavar="N", help="Jobs; time in proportion.  [default: as many as published]")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
-Load = Annotated[float, typer.Option(metavar="F", help="How many times as fast jobs come.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
+Load = Annotated[float, typer.Option(metavar="F", help="Factor of the arrival rate.")]
 
 _JOB_BYTES = 200
 
@@ -104,7 +104,7 @@ def _check_suffix(out: Path | None) -> None:
 
 
 def _scenario_beside(out: Path) -> Path:
-    """Return the file's name with .yaml in place of .csv and the suffix of a compression."""
+    """Return the file's name with .yaml in place of .csv and a suffix of compression."""
     return out.with_name(out.name[: out.name.rindex(".csv")] + ".yaml")
 
 

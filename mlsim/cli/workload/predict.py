@@ -55,7 +55,7 @@ def predict(
 
 
 def _names(given: list[str] | None) -> list[str]:
-    """Return the predictors in the words of the catalogue."""
+    """Return the names of the predictors as the catalogue spells them."""
     from mlsim.batch.predictors import PREDICTORS
     from mlsim.errors import InputError
     from mlsim.scenario import Predictor, installed_names

@@ -35,7 +35,7 @@ def profile(
     iterations: Annotated[
         str | None,
         typer.Option(
-            "--iterations", "-n", metavar="N", help="How many; all but mandelbrot and file need it."
+            "--iterations", "-n", metavar="N", help="Iterations; all but mandelbrot and file need it."
         ),
     ] = None,
     mean: Annotated[
@@ -84,7 +84,7 @@ def profile(
 ) -> None:
     """Compute the costs of a loop's iterations, in seconds, and write them to a file.
 
-    The costs of mandelbrot and psia are counts unless --mean or --unit-cost says what they are in time.
+    The costs of mandelbrot and psia are counts unless --mean or --unit-cost converts them to time.
 
     mlsim workload profile mandelbrot --size 1152 --limit 1000 --exponent 4 -o m.npy
     """

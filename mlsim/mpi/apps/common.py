@@ -101,7 +101,7 @@ def _parser(description: str, add: Callable[[argparse.ArgumentParser], None]) ->
         metavar="NAME=VALUE",
         help="any other option of LoopScheduler, such as break_after=8, sigma=0.001, master=dedicated",
     )
-    parser.add_argument("--repetitions", type=int, default=1, help="execute the loop so many times")
+    parser.add_argument("--repetitions", type=int, default=1, help="number of executions of the loop")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="record, and write a run directory")
     parser.add_argument("--check", action="store_true", help="compare the result with a serial execution")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a repetition")
@@ -143,7 +143,7 @@ def _repeat(
     before: LoopScheduler | None,
     arguments: argparse.Namespace,
 ) -> LoopScheduler:
-    """Execute the loop once; print what it took."""
+    """Execute the loop once and print its report."""
     application.begin()
     with LoopScheduler(
         comm, n=application.n, name=application.name, record=trace or False, after=before, **options
@@ -153,14 +153,16 @@ def _repeat(
     result = application.result(comm)
     problem = ""
     if comm.rank == 0:
-        problem = _tell(loop, application, result or b"", arguments)
+        problem = _print_report(loop, application, result or b"", arguments)
     if problem := comm.bcast(problem):
         raise MlsimError(problem)
     return loop
 
 
-def _tell(loop: LoopScheduler, application: Application, result: bytes, arguments: argparse.Namespace) -> str:
-    """Print, on rank 0; give what is wrong."""
+def _print_report(
+    loop: LoopScheduler, application: Application, result: bytes, arguments: argparse.Namespace
+) -> str:
+    """Print the report of a repetition on rank 0; return an error message, empty if there is no error."""
     report = loop.report()
     assert report.loop is not None, "rank 0 knows the whole loop"
     digest = hashlib.sha256(result).hexdigest()
@@ -175,7 +177,7 @@ def _tell(loop: LoopScheduler, application: Application, result: bytes, argument
 
 
 def facts(loop: LoopTotals) -> dict[str, Any]:
-    """Return a loop's numbers as JSON can hold them."""
+    """Return the totals of a loop as values that JSON can hold."""
     plain = {name: getattr(loop, name) for name in LoopTotals.__dataclass_fields__}
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
 
@@ -209,7 +211,7 @@ def _seconds(text: str) -> float:
 
 
 def summed(comm: MPI.Intracomm, parts: NDArray[Any]) -> bytes | None:
-    """Add up everybody's part of a result, of which every number is one rank's; bytes on rank 0."""
+    """Return the sum of the ranks' results as bytes, on rank 0; each number was computed by one rank."""
     whole = np.zeros_like(parts) if comm.rank == 0 else None
     comm.Reduce(parts, whole)
     return None if whole is None else whole.tobytes()

@@ -39,7 +39,7 @@ class Mandelbrot(Application):
         count_steps(2.0, self._imaginary[:1], image.exponent, limit, np.zeros(1, np.int64))  # loads it
 
     def begin(self) -> None:
-        """Forget the image."""
+        """Clear the image."""
         self.counts[:] = 0
 
     def execute(self, first: int, size: int) -> None:
@@ -54,7 +54,7 @@ class Mandelbrot(Application):
             first = stop
 
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Return the counts of all pixels."""
+        """Return the step counts of all pixels, reduced to rank 0."""
         return summed(comm, self.counts)
 
     def expected(self) -> bytes:

@@ -49,7 +49,7 @@ class Psia(Application):
         self.execute(0, 0)  # loads the kernel
 
     def begin(self) -> None:
-        """Forget the images."""
+        """Clear the images."""
         self.images[:] = 0
 
     def execute(self, first: int, size: int) -> None:
@@ -59,7 +59,7 @@ class Psia(Application):
         self._make(self._position, self._normal, first, image.width, image.bin_size, cosine, part)
 
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Return all images."""
+        """Return all images, reduced to rank 0."""
         return summed(comm, self.images)
 
     def expected(self) -> bytes:

@@ -39,7 +39,7 @@ class Synthetic(Application):
         self._excess = 0.0
 
     def begin(self) -> None:
-        """Forget what was executed."""
+        """Clear the counts of executions."""
         self.executed[:] = 0
         self._excess = 0.0
 
@@ -58,11 +58,11 @@ class Synthetic(Application):
         self._excess += time.perf_counter() - begin - seconds
 
     def result(self, comm: MPI.Intracomm) -> bytes | None:
-        """Return how often each iteration was executed."""
+        """Return how often each iteration was executed, reduced to rank 0."""
         return summed(comm, self.executed)
 
     def expected(self) -> bytes:
-        """Return an array of ones, one for each iteration."""
+        """Return a count of one for each iteration."""
         return np.ones(self.n, np.int64).tobytes()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mlsim.mpi.loop.rules import warm_up
+from mlsim.mpi.loop.chunk_rules import warm_up
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, WaitStyle
 from mlsim.mpi.transport.window import SharedWindow, Window
@@ -44,7 +44,7 @@ class Context:
 
     @staticmethod
     def of(comm: MPI.Intracomm, ranks_per_node: int | None) -> Context:
-        """Return the context of a communicator; the first call makes it and is collective."""
+        """Return the context of a communicator, made by all ranks together at the first call."""
         kept: Any = comm.Get_attr(_keyval())
         if kept is None:
             kept = {}
@@ -56,16 +56,16 @@ class Context:
         return context
 
     def next_tag(self) -> int:
-        """Return the first of 32 tags that no other loop uses at this time; collective."""
+        """Return the first of 32 tags that no other active loop uses; all ranks must call this."""
         self._loops += 1
         return (self._loops % _LOOPS) * _TAGS_A_LOOP
 
     def patience(self, style: WaitStyle) -> Patience:
-        """Return the way to wait on this node."""
+        """Return how ranks of this node wait."""
         return Patience(style, self.layout.machine.size)
 
     def window(self, words: int) -> Window:
-        """Return a window at rank 0; its numbers are 0 once all ranks have met after this."""
+        """Return a window at rank 0; its numbers are 0 after the next barrier."""
         return self._get(False, words, self._make_window)
 
     def _make_window(self, room: int) -> Window:
@@ -79,7 +79,7 @@ class Context:
         return (SharedWindow if one_machine else Window)(layout.comm, room)
 
     def shared_window(self, words: int) -> SharedWindow:
-        """Return a window in memory that the node shares; as above, its numbers are 0 after a meeting."""
+        """Return a window in memory that the node shares; its numbers are 0 after the next barrier."""
         window = self._get(True, words, self._make_shared_window)
         assert isinstance(window, SharedWindow), "they are kept apart"
         return window
@@ -102,11 +102,11 @@ class Context:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no loop is going on."""
+        """Whether no loop is active."""
         return not self._in_use
 
     def free(self) -> None:
-        """Free windows and communicators; collective."""
+        """Free windows and communicators; all ranks must call this."""
         for windows in self._windows.values():
             for window in windows:
                 window.free()
@@ -119,7 +119,7 @@ _made: list[Context] = []
 
 
 def _keyval() -> int:
-    """Return the key under which communicators keep their contexts."""
+    """Return the attribute key under which communicators hold their contexts."""
     if not _known:
         _known.append(MPI.Intracomm.Create_keyval(delete_fn=_delete))
     return _known[0]
@@ -156,7 +156,7 @@ def _warm_up_in_turns(layout: Layout) -> None:
 
 
 def allgather(comm: MPI.Intracomm, patience: Patience, mine: NDArray[Any]) -> NDArray[Any]:
-    """Gather all ranks' numbers, one row a rank; waiting yields the core."""
+    """Gather the numbers of all ranks, one row a rank; waiting ranks yield their cores."""
     everyone = np.empty((comm.size, len(mine)), mine.dtype)
     request = comm.Iallgather(mine, everyone)
     patience.until(request.Test)

@@ -99,7 +99,7 @@ class LoopOptions:
     wait: WaitStyle = "auto"
 
     def checked(self) -> LoopOptions:
-        """Return the options with every word in its usual spelling.
+        """Return the options, checked, with every keyword in its usual spelling.
 
         Raises
         ------
@@ -148,13 +148,13 @@ class LoopOptions:
         return self.master == MasterRole.DEDICATED
 
     def fingerprint(self) -> bytes:
-        """Return eight bytes that differ if anything differs; they must be the same on all ranks."""
+        """Return a hash of eight bytes of all options, which must be the same on all ranks."""
         words = repr(self).replace("array(", "").encode()
         return hashlib.blake2b(words, digest_size=8).digest()
 
 
 def parameters_of(options: LoopOptions) -> ParametersConfig:
-    """Return what techniques are told, as a scenario has it.
+    """Return the parameters of techniques as a section of a scenario.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     for key, message in lacking_parameters(options.technique, parameters):
         option = _KEYS.get(key, key)
         raise InputError(f"{option}: {message.replace(', or statistics: profiled', '')}; in seconds")
-    # Costs are not known beforehand, so there are no prefix sums, which would tell the loop's length.
+    # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
     found = choose(
         options.technique, np.ones(p), np.zeros(1), parameters, options.first_chunk, 1, options.seed
     )

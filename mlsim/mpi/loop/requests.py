@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Requests", "Talk", "iterations_begun"]
+__all__ = ["RequestLog", "Requests", "iterations_begun"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 _now = time.perf_counter
 
 
-class Talk:
+class RequestLog:
     """One rank's part, by its own clock: requests that it sent; or, of a master, answers and pieces."""
 
     def __init__(self) -> None:
@@ -32,32 +32,32 @@ class Talk:
         self._who, self._whom, self._sizes = array("q"), array("q"), array("q")
 
     def sent(self) -> None:
-        """Note that a request has been sent."""
+        """Record that a request has been sent."""
         self._sent.append(_now())
 
     def received(self, rank: int) -> None:
-        """Note that the master has a request."""
+        """Record that the master has received a request."""
         self._who.append(rank)
         self._received.append(_now())
 
     def answered(self, rank: int) -> None:
-        """Note that a reply has been sent."""
+        """Record that a reply has been sent."""
         self._whom.append(rank)
         self._answered.append(_now())
 
     def begins(self, moment: float, size: int) -> None:
-        """Note that the master begins a piece of its own chunk."""
+        """Record that the master begins a piece of its own chunk."""
         self._begun.append(moment)
         self._sizes.append(size)
 
     def moments(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return when requests were sent and received, answers sent, and pieces begun."""
+        """Return the times at which requests were sent and received, replies sent, and pieces begun."""
         columns = (self._sent, self._received, self._answered, self._begun)
         sent, received, answered, begun = map(np.array, columns)
         return sent, received, answered, begun
 
     def numbers(self) -> tuple[Ints, Ints, Ints]:
-        """Return whom requests came from, whom answers went to, and the iterations of pieces."""
+        """Return the ranks of requests, the ranks of replies, and the iterations of pieces."""
         who, whom, sizes = (np.array(column, np.int64) for column in (self._who, self._whom, self._sizes))
         return who, whom, sizes
 

@@ -7,7 +7,7 @@ to it.
 
 from __future__ import annotations
 
-from mlsim.mpi.loop.rules import learns
+from mlsim.mpi.loop.chunk_rules import learns
 from mlsim.mpi.models.model import Chunk, Model, Setting
 from mlsim.mpi.models.queues import loop_queue
 
@@ -24,21 +24,21 @@ class DistributedModel(Model):
         self.learns = learns(choice)
         self.piece = (setting.options.break_after or 0) if comm.rank == 0 else 0
         self._queue = loop_queue(setting, choice, comm.size, comm.rank, choice.weights)
-        self._take = self._queue.take
+        self._claim = self._queue.claim
 
     def claim(self) -> Chunk | None:
-        """Take a chunk from the loop's queue."""
-        chunk = self._take(self.done, None, self._had_one)
+        """Claim a chunk of the loop's queue."""
+        chunk = self._claim(self.done, None, self._had_one)
         if chunk is None:
-            self._note_told()
+            self._note_end()
         else:
             self._had_one = True
         return chunk
 
     def serve(self) -> None:
-        """Progress others' RMA accesses, where the network does not by itself."""
+        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
         self.setting.layout.comm.Iprobe()
 
     def free(self) -> None:
-        """Free the window."""
+        """Return the window to the context."""
         self._queue.free()

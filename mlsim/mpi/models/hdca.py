@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.mpi.loop.rules import NOTHING, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, delay, learns, publish_node
 from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
 from mlsim.mpi.models.queues import loop_queue
 from mlsim.mpi.transport.window import TicketLock, make_lock
@@ -50,14 +50,14 @@ class HierarchicalModel(Model):
         self._queue = loop_queue(setting, setting.outer, nodes, layout.node, between)
 
     def claim(self) -> Chunk | None:
-        """Take a sub-chunk, or refill the node's queue and take one."""
+        """Claim a sub-chunk of the node's queue, refilled if it is empty."""
         state, numbers = self._state, self._state.numbers
         self._lock.acquire()
         self._shared.sync()
         try:
-            self._learn()
+            self._update_techniques()
             if numbers[state.position] == numbers[state.end] and not self._refill():
-                self._note_told()
+                self._note_end()
                 return None
             first, end, step = (int(numbers[k]) for k in (state.position, state.end, state.step))
             size = self._inner.size(step, end - first, self._pe)
@@ -69,19 +69,19 @@ class HierarchicalModel(Model):
             self._lock.release()
         return first, size, step
 
-    def _learn(self) -> None:
+    def _update_techniques(self) -> None:
         if self._inner_learns:
-            self._inner.learn(self._pe, self.done)
+            self._inner.update(self._pe, self.done)
         if self._outer_learns:
-            self._measured.learn(self._node, self.done, 1.0 / self._members)
+            self._measured.update(self._node, self.done, 1.0 / self._members)
 
     def _refill(self) -> bool:
-        """Take a chunk for the node; tell whether there was one."""
+        """Refill the node's queue with a chunk; return whether there was one."""
         if self._flags[_EXHAUSTED]:
             return False
         state, numbers = self._state, self._state.numbers
         publish = self._publish if self._outer_learns else None
-        chunk = self._queue.take(NOTHING, publish, bool(numbers[state.refills]))
+        chunk = self._queue.claim(NOTHING, publish, bool(numbers[state.refills]))
         if chunk is None:
             self._flags[_EXHAUSTED] = 1
             return False
@@ -95,10 +95,10 @@ class HierarchicalModel(Model):
         publish_node(self._own, known, self._node)
 
     def serve(self) -> None:
-        """Progress others' RMA accesses, where the network does not by itself."""
+        """Progress MPI, so that it serves RMA of other ranks where the network does not."""
         self.setting.layout.comm.Iprobe()
 
     def free(self) -> None:
-        """Free the windows."""
+        """Return the windows to the context."""
         self._queue.free()
         self.setting.context.put_back(self._shared)

@@ -12,7 +12,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.mpi.loop.rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
 from mlsim.mpi.models.masters import Desk, MasterQueue, Worker
 from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
 
@@ -48,14 +48,14 @@ class HierarchicalMasterModel(Model):
             self.piece = options.break_after or 1
 
     def claim(self) -> Chunk | None:
-        """Ask, and wait; masters serve meanwhile, and to the end once they have no more work themselves."""
+        """Request a chunk and wait; masters serve meanwhile, and after their own work to the end."""
         until = self.setting.patience.until
         if self._worker is not None:
             self._worker.ask(np.array(self.done))
             until(self._worker.has_reply)
             chunk = self._worker.reply()
             if chunk is None:
-                self._note_told()
+                self._note_end()
             return chunk
         local = self._local
         assert local is not None, "who has no master is one"
@@ -64,35 +64,35 @@ class HierarchicalMasterModel(Model):
             until(lambda: self.serve() and local.has_answer)
             if local.answer is not None:
                 return local.answer
-            self._note_told()
-        until(lambda: self.serve() and local.told_all)
+            self._note_end()
+        until(lambda: self.serve() and local.all_notified)
         if not np.isfinite(self.told):
-            self._note_told()
+            self._note_end()
         return None
 
     def serve(self) -> bool:
-        """Serve until no request waits that can be served."""
+        """Serve all requests that can be served."""
         if self._local is not None:
             self.serving += self._local.serve()
         return True
 
     def leave(self) -> None:
-        """Notify the master; masters serve to the end."""
-        self._note_told()
+        """Notify the master; masters serve until all others are notified."""
+        self._note_end()
         if self._worker is not None:
             self._worker.leave(DONE)
             return
         local = self._local
         assert local is not None, "who has no master is one"
-        self.setting.patience.until(lambda: self.serve() and local.told_all)
+        self.setting.patience.until(lambda: self.serve() and local.all_notified)
         local.leave()
 
     def free(self) -> None:
-        """There is no window."""
+        """Do nothing: the model has no window."""
 
 
 class _GlobalMaster:
-    """Gives chunks to nodes."""
+    """Assigns chunks to nodes."""
 
     def __init__(self, setting: Setting, weights: Floats) -> None:
         layout, options = setting.layout, setting.options
@@ -102,35 +102,35 @@ class _GlobalMaster:
         self._queue = MasterQueue(setting, nodes, weights)
         self._words = RuleState.words(nodes, self._learns)
         self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
-        self._to_tell = set(range(1, nodes))
+        self._to_notify = set(range(1, nodes))
         self._nodes = nodes
 
     @property
-    def told_all(self) -> bool:
-        """Whether all other nodes know that there is no more."""
-        return not self._to_tell
+    def all_notified(self) -> bool:
+        """Whether all other nodes are notified that no chunk is left."""
+        return not self._to_notify
 
     def serve(self) -> None:
-        """Serve until no request of another node waits."""
+        """Serve all requests of other nodes."""
         while self._desk.look():
             rank, numbers = self._desk.next()
             node = self._node_of[rank]
-            chunk = self.take(node, numbers)
+            chunk = self.assign(node, numbers)
             self._desk.reply(rank, chunk)
             if chunk is None:
-                self._to_tell.discard(node)
-        self._to_tell.difference_update(self._node_of[rank] for rank in self._desk.left())
+                self._to_notify.discard(node)
+        self._to_notify.difference_update(self._node_of[rank] for rank in self._desk.left())
 
-    def take(self, node: int, numbers: Floats) -> Chunk | None:
-        """Assign a chunk to a node, once its measurements are known."""
+    def assign(self, node: int, numbers: Floats) -> Chunk | None:
+        """Update the technique with a node's measurements, then assign the node a chunk."""
         if self._learns:
             own = RuleState(numbers.view(np.int64), self._nodes, True)
             publish_node(own, self._queue.state, node)
-        return self._queue.take(node)
+        return self._queue.assign(node)
 
 
 class _LocalMaster:
-    """Gives a node's chunks to its ranks."""
+    """Assigns sub-chunks of a node's chunks to its ranks."""
 
     def __init__(self, model: Model, within: Floats, between: Floats, top: _GlobalMaster | None) -> None:
         setting = model.setting
@@ -151,7 +151,7 @@ class _LocalMaster:
         self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
         self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
         self._upwards = Worker(layout.comm, 0, setting.tag + _GLOBAL_TAG)
-        self._to_tell = set(range(1, self._members))
+        self._to_notify = set(range(1, self._members))
         self._exhausted = False
         self._position = self._end = self._step = self._refills = 0
         self.answer: Chunk | None = None
@@ -159,22 +159,22 @@ class _LocalMaster:
         self._served = 0
 
     def ask(self, done: Floats) -> None:
-        """Put the master's own request."""
+        """Queue the master's own request."""
         self.has_answer = False
         self._desk.put(0, done)
 
     @property
-    def told_all(self) -> bool:
-        """Whether all workers, and at the global master all nodes, know that there is no more."""
-        return not self._to_tell and (self._top is None or self._top.told_all)
+    def all_notified(self) -> bool:
+        """Whether all workers, and at the global master all nodes, are notified that no chunk is left."""
+        return not self._to_notify and (self._top is None or self._top.all_notified)
 
     def leave(self) -> None:
-        """Notify the global master when no rank of the node takes chunks any more."""
+        """Notify the global master that all ranks of the node have left, though iterations may remain."""
         if self._top is None and not self._exhausted:
             self._upwards.leave(len(self._numbers))
 
     def serve(self) -> float:
-        """Serve all that can be served now; give the seconds that this took, 0 if there was nothing."""
+        """Serve all requests that can be served now; return the seconds spent, 0 if there were none."""
         begin = time.perf_counter()
         served = self._served
         self._serve_all()
@@ -189,12 +189,12 @@ class _LocalMaster:
             if self._position < self._end or self._exhausted:
                 self._serve_one(*self._desk.next())
             elif self._top is not None:
-                self._learn_waiting()
-                self._refill(self._top.take(self._node, self._numbers))
+                self._update_from_waiting()
+                self._refill(self._top.assign(self._node, self._numbers))
             else:
-                self._learn_waiting()
+                self._update_from_waiting()
                 self._upwards.ask(self._numbers)
-        self._to_tell.difference_update(self._desk.left())
+        self._to_notify.difference_update(self._desk.left())
 
     def _refill(self, chunk: Chunk | None) -> None:
         if chunk is None:
@@ -205,21 +205,21 @@ class _LocalMaster:
         self._refills += 1
         self._inner.refill(size, self._pes, self._node, self._refills)
 
-    def _learn_waiting(self) -> None:
-        """Update both techniques with the chunks executed by the ranks whose requests wait."""
+    def _update_from_waiting(self) -> None:
+        """Update the techniques of both levels with the executed chunks of waiting requests."""
         for rank, done in self._desk.waiting:
-            self._learn(rank, done)
+            self._update_techniques(rank, done)
 
-    def _learn(self, rank: int, done: Floats) -> None:
+    def _update_techniques(self, rank: int, done: Floats) -> None:
         if self._inner_learns:
-            self._inner.learn(rank - self._members + self._pes, done)
+            self._inner.update(rank - self._members + self._pes, done)
         if self._outer_learns:
-            self._measured.learn(self._node, done, 1.0 / self._pes)
+            self._measured.update(self._node, done, 1.0 / self._pes)
         done[0] = 0.0  # once
 
     def _serve_one(self, rank: int, done: Floats) -> None:
         self._served += 1
-        self._learn(rank, done)
+        self._update_techniques(rank, done)
         chunk: Chunk | None = None
         if self._position < self._end:
             pe = rank - self._members + self._pes
@@ -234,4 +234,4 @@ class _LocalMaster:
             return
         self._desk.reply(rank, chunk)
         if chunk is None:
-            self._to_tell.discard(rank)
+            self._to_notify.discard(rank)

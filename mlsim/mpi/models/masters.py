@@ -1,8 +1,8 @@
-"""Masters and those who ask them, by two-sided messages: CCA and hierarchical master-worker.
+"""Masters and workers with two-sided messages: CCA and hierarchical master-worker.
 
-A request carries what the asker's last chunk took (``DONE`` numbers, and what a node measured), a reply first
-iteration, size and step of a chunk; size 0 is "no more". A rank that leaves its loop early says so with a
-request for less than nothing, which has no reply: in a message of the same tag, so that a single probe, and
+A request carries measurements of the worker's last chunk (``DONE`` numbers) or those of a node, a reply
+first iteration, size and step of a chunk; size 0 is "no more". A rank that leaves its loop early sends a
+request that begins with -1, which has no reply: in a message of the same tag, so that a single probe, and
 MPICH takes in a single message at a probe, finds whatever came first.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mlsim.mpi.loop.requests import Talk
-from mlsim.mpi.loop.rules import DONE, RecursiveRule, RuleState, delay, is_static, learns
+from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, is_static, learns
+from mlsim.mpi.loop.requests import RequestLog
 from mlsim.mpi.models.model import Chunk, Model, Setting
 
 __all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
@@ -41,25 +41,25 @@ class Desk:
         ``fifo`` or ``lowest-rank``.
     words
         Numbers in a request.
-    talk
-        To note requests in.
+    request_log
+        Records the requests; None: they are not recorded.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, tag: int, order: str, words: int, talk: Talk | None = None
+        self, comm: MPI.Intracomm, tag: int, order: str, words: int, request_log: RequestLog | None = None
     ) -> None:
         self._comm, self._tag, self._lowest = comm, tag, order == "lowest-rank"
-        self._words, self._talk = words, talk
+        self._words, self._request_log = words, request_log
         self._status = MPI.Status()
         self._reply = np.zeros(3, np.int64)
         self._left: list[int] = []
         self.waiting: list[tuple[int, Floats]] = []
 
     def look(self) -> bool:
-        """Receive the requests that are there; tell whether any waits.
+        """Receive the requests that have arrived; return whether any waits.
 
-        Nothing is there when two probes in a row find nothing: Open MPI over UCX looks among the messages
-        that it has, and only then takes in those that have arrived.
+        It takes two probes in a row without a message: Open MPI over UCX searches the messages that it has,
+        and only then receives those that have arrived.
         """
         status, comm, tag, in_vain = self._status, self._comm, self._tag + _REQUEST, 0
         while in_vain < _PROBES:
@@ -73,34 +73,34 @@ class Desk:
                 self._left.append(source)
                 continue
             self.waiting.append((source, numbers))
-            if self._talk is not None:
-                self._talk.received(source)
+            if self._request_log is not None:
+                self._request_log.received(source)
         return bool(self.waiting)
 
     def put(self, rank: int, numbers: Floats) -> None:
-        """Add the master's own request."""
+        """Queue the master's own request."""
         self.waiting.append((rank, numbers))
 
     def next(self) -> tuple[int, Floats]:
-        """Take the request that is to be served first: rank and numbers."""
+        """Remove the request that is served next and return its rank and numbers."""
         place = 0
         if self._lowest:
             place = min(range(len(self.waiting)), key=lambda row: self.waiting[row][0])
         return self.waiting.pop(place)
 
     def reply(self, rank: int, chunk: Chunk | None) -> None:
-        """Send a chunk, or that there are no more."""
+        """Send a chunk, or the notice that none is left."""
         self._reply[:] = chunk or 0
         self._comm.Send(self._reply, rank, self._tag + _REPLY)
 
     def left(self) -> list[int]:
-        """Return, once, the ranks that left their loop early."""
+        """Return the ranks that have left their loop early since the last call."""
         left, self._left = self._left, []
         return left
 
 
 class Worker:
-    """Asks a master for chunks.
+    """Requests chunks from a master.
 
     Parameters
     ----------
@@ -114,13 +114,13 @@ class Worker:
         self._pending: MPI.Request | None = None
 
     def ask(self, numbers: Floats) -> None:
-        """Send a request, and be ready for the reply."""
+        """Post the receive of the reply and send a request."""
         self._pending = self._comm.Irecv(self._got, self._master, self._tag + _REPLY)
         self._comm.Send(numbers, self._master, self._tag + _REQUEST)
 
     @property
     def asks(self) -> bool:
-        """Whether a reply is to come."""
+        """Whether a request is without its reply."""
         return self._pending is not None
 
     def has_reply(self) -> bool:
@@ -128,13 +128,13 @@ class Worker:
         return self._pending is not None and bool(self._pending.Test())
 
     def reply(self) -> Chunk | None:
-        """Return the chunk that came; None: there are no more."""
+        """Return the chunk of the reply; None if no chunk is left."""
         self._pending = None
         first, size, step = self._got.tolist()
         return (first, size, step) if size else None
 
     def leave(self, words: int) -> None:
-        """Notify the master that no more requests will come."""
+        """Notify the master that this rank sends no more requests."""
         self._comm.Send(np.full(words, _LEAVES), self._master, self._tag + _REQUEST)
 
 
@@ -146,7 +146,7 @@ class MasterQueue:
     setting
         Options.
     choice, p, weights
-        The technique, how many take chunks, their weights.
+        The technique, the number of PEs or nodes, and their weights.
     """
 
     def __init__(self, setting: Setting, p: int, weights: Floats) -> None:
@@ -162,7 +162,7 @@ class MasterQueue:
             self._share = self.rule.size(0, self._n, 0) if self._n else 0
         self._had_one: set[int] = set()
 
-    def take(self, pe: int) -> Chunk | None:
+    def assign(self, pe: int) -> Chunk | None:
         """Size and assign a chunk; None if nothing is left."""
         first, step = self._position, self._step
         if self._share >= 0:
@@ -193,29 +193,29 @@ class CentralizedModel(Model):
         self._own: Chunk | None = None
         self._own_answered = False
         if setting.record:
-            self.talk = Talk()
+            self.request_log = RequestLog()
         if self._rank > 0:
             self._worker = Worker(comm, 0, setting.tag)
             return
         self.answers = True
         self._base = 1 if dedicated else 0
-        self._desk = Desk(comm, setting.tag, options.service_order, DONE, self.talk)
+        self._desk = Desk(comm, setting.tag, options.service_order, DONE, self.request_log)
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
-        self._to_tell = set(range(1, comm.size))
+        self._to_notify = set(range(1, comm.size))
         if not dedicated and comm.size > 1:
             self.piece = options.break_after or 1
 
     def claim(self) -> Chunk | None:
-        """Ask, and wait; the master serves meanwhile, and to the end once it has no more work itself."""
+        """Request a chunk and wait; the master serves meanwhile, and after its own work to the end."""
         patience = self.setting.patience
         if self._worker is not None:
             self._worker.ask(np.array(self.done))
-            if self.talk is not None:
-                self.talk.sent()
+            if self.request_log is not None:
+                self.request_log.sent()
             patience.until(self._worker.has_reply)
             chunk = self._worker.reply()
             if chunk is None:
-                self._note_told()
+                self._note_end()
             return chunk
         if not self.only_serves and not np.isfinite(self.told):
             self._desk.put(0, np.array(self.done))
@@ -223,13 +223,13 @@ class CentralizedModel(Model):
             patience.until(lambda: self.serve() and self._own_answered)
             if self._own is not None:
                 return self._own
-        patience.until(lambda: self.serve() and not self._to_tell)
+        patience.until(lambda: self.serve() and not self._to_notify)
         if not np.isfinite(self.told):
-            self._note_told()
+            self._note_end()
         return None
 
     def serve(self) -> bool:
-        """Serve until no request waits."""
+        """Serve all requests that have arrived."""
         if self._worker is not None:
             return True
         if self._desk.look():
@@ -237,32 +237,32 @@ class CentralizedModel(Model):
             while self._desk.look():
                 self._serve_one(*self._desk.next())
             self.serving += time.perf_counter() - begin
-        self._to_tell.difference_update(self._desk.left())
+        self._to_notify.difference_update(self._desk.left())
         return True
 
     def _serve_one(self, rank: int, done: Floats) -> None:
         pe = rank - self._base
         if self.learns:
-            self._queue.rule.learn(pe, done)
-        chunk = self._queue.take(pe)
+            self._queue.rule.update(pe, done)
+        chunk = self._queue.assign(pe)
         if rank == 0:
             self._own, self._own_answered = chunk, True
             if chunk is None:
-                self._note_told()
+                self._note_end()
             return
         self._desk.reply(rank, chunk)
-        if self.talk is not None:
-            self.talk.answered(rank)
+        if self.request_log is not None:
+            self.request_log.answered(rank)
         if chunk is None:
-            self._to_tell.discard(rank)
+            self._to_notify.discard(rank)
 
     def leave(self) -> None:
-        """Notify the master; the master serves to the end."""
-        self._note_told()
+        """Notify the master; the master serves until all workers are notified."""
+        self._note_end()
         if self._worker is not None:
             self._worker.leave(DONE)
         else:
-            self.setting.patience.until(lambda: self.serve() and not self._to_tell)
+            self.setting.patience.until(lambda: self.serve() and not self._to_notify)
 
     def free(self) -> None:
-        """There is no window."""
+        """Do nothing: the model has no window."""

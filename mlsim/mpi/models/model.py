@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice, scaled
+from mlsim.mpi.loop.chunk_rules import NOTHING, Chunk
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.loop.options import LoopOptions
-from mlsim.mpi.loop.requests import Talk
-from mlsim.mpi.loop.rules import NOTHING, Chunk
+from mlsim.mpi.loop.requests import RequestLog
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience
 
@@ -46,21 +46,21 @@ class Model(ABC):
     Attributes
     ----------
     done
-        What the rank's last chunk took; set by the scheduler where ``learns``.
+        Measurements of the rank's last chunk; set by the scheduler where ``learns``.
     learns
-        Whether anybody wants to know it.
+        Whether a technique of the model is adaptive.
     told
-        When the rank learned that there is no more work, by its own clock; NaN before.
+        When the rank was notified that no chunk is left, by its own clock; NaN before.
     piece
         Iterations after which the rank's own chunks have a break; 0: none.
     only_serves
         Whether the rank executes no chunks.
     answers
-        Whether others wait for this rank's answers.
+        Whether the rank replies to requests of others.
     serving
-        Seconds that it served others.
-    talk
-        What is noted of requests and replies, if the loop is recorded and its model is CCA.
+        Seconds spent serving others.
+    request_log
+        Records requests and replies, if the loop is recorded and its model is CCA.
     """
 
     learns = False
@@ -68,7 +68,7 @@ class Model(ABC):
     only_serves = False
     answers = False
     serving = 0.0
-    talk: Talk | None = None
+    request_log: RequestLog | None = None
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -78,32 +78,32 @@ class Model(ABC):
 
     @abstractmethod
     def claim(self) -> Chunk | None:
-        """Get a chunk; None if there is no more work, and nobody whom this rank must still serve."""
+        """Claim a chunk; None if none is left and this rank need serve no others."""
 
-    def serve(self) -> object:  # noqa: B027 - most ranks serve nobody
-        """Do at a break what others wait for; never waits itself."""
+    def serve(self) -> object:  # noqa: B027 - most ranks serve no others
+        """Serve requests of others at a break, without waiting."""
 
-    def leave(self) -> None:  # noqa: B027 - nobody need know under models without masters
-        """Take no more chunks, though there may be some."""
+    def leave(self) -> None:  # noqa: B027 - models without masters need no notice
+        """Leave the loop early: claim no more chunks, though iterations may remain."""
 
     @abstractmethod
     def free(self) -> None:
-        """Free the windows; collective."""
+        """Return the windows to the context; all ranks must call this."""
 
-    def _note_told(self) -> None:
-        """Note that this rank knows that there is no more work."""
+    def _note_end(self) -> None:
+        """Record the time at which this rank is notified that no chunk is left."""
         self.told = time.perf_counter()
 
 
 def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
-    """Return the weights of the nodes, and those of the ranks of each node scaled to their number.
+    """Return the weights of the nodes and, of each node, the weights of its ranks scaled to their number.
 
     Parameters
     ----------
     setting
         With weights of all ranks.
     works
-        bool[P]: which ranks execute chunks; others weigh nothing.
+        bool[P]: ranks that execute chunks; the weight of others is 0.
     """
     nodes = setting.layout.nodes
     outer = np.zeros(len(setting.layout.leaders))

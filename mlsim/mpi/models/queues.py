@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
 from mlsim.application.techniques.travelling import KNOWN
-from mlsim.mpi.loop.rules import (
+from mlsim.mpi.loop.chunk_rules import (
     NOT_YET,
     Done,
     RecursiveRule,
@@ -41,7 +41,7 @@ class StepQueue:
     setting
         Options and communicators.
     choice, p, pe, weights
-        The technique, how many take chunks, which one this is, and the weights of all.
+        The technique, the number of PEs or nodes, the one of this rank, and the weights of all.
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
@@ -54,17 +54,17 @@ class StepQueue:
         self._context = setting.context
 
     def free(self) -> None:
-        """Free the window."""
+        """Return the window to the context."""
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
-    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Fetch a step, size its chunk, claim it; None if nothing is left.
 
         Parameters
         ----------
         done, publish
-            Not looked at: the technique learns nothing.
+            Not read: the technique is not adaptive.
         had_one
             Whether this PE, or node, had a chunk before.
         """
@@ -82,9 +82,9 @@ class StepQueue:
 
 
 class RelayQueue:
-    """For techniques that need what is left, or what others measured.
+    """For techniques that need the remaining iterations, or measurements of other PEs.
 
-    All that the technique remembers is in the window, and goes from rank to rank (see :class:`Relay`).
+    The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`).
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
@@ -102,19 +102,19 @@ class RelayQueue:
             self._relay.begin()
 
     def free(self) -> None:
-        """Free the window."""
+        """Return the window to the context."""
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
-    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Wait for this rank's turn, size and claim; None if nothing is left.
 
         Parameters
         ----------
         done
-            What this rank executed, for techniques that learn.
+            Measurements of this rank's last chunk, for adaptive techniques.
         publish
-            Called in this rank's turn, to let the technique know what a node has measured.
+            Called in this rank's turn, to publish the measurements of a node.
         had_one
             Not read: chunks are in order of the turns.
         """
@@ -133,7 +133,7 @@ class RelayQueue:
         return None
 
     def _prepare(self, publish: Publish | None) -> int:
-        """Wait for this rank's turn, and do what is to be done in it before a chunk is taken."""
+        """Wait for this rank's turn, publish measurements and inject the delay before a chunk is claimed."""
         ticket, tries = self._relay.draw(), 0
         while not self._relay.has_turn(ticket):
             self._relay.wait(ticket, tries)
@@ -146,7 +146,7 @@ class RelayQueue:
 
 
 class LockedQueue:
-    """As :class:`RelayQueue`, under a lock that whoever finds it free takes."""
+    """As :class:`RelayQueue`, under a polled lock: the first rank that finds it free acquires it."""
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
         comm = setting.layout.comm
@@ -163,17 +163,17 @@ class LockedQueue:
         self._context = setting.context
 
     def free(self) -> None:
-        """Free the window."""
+        """Return the window to the context."""
         self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
-    def take(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
+    def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
         """Read, size and claim under the lock; None if nothing is left.
 
         Parameters
         ----------
         done, publish
-            As in :meth:`RelayQueue.take`, under the lock.
+            As in :meth:`RelayQueue.claim`, under the lock.
         had_one
             Not read: chunks are in order of the claims.
         """
@@ -187,7 +187,7 @@ class LockedQueue:
             if publish is not None:
                 publish(state)
             elif self._learns:
-                self._rule.learn(self._pe, done)
+                self._rule.update(self._pe, done)
             size = self._rule.size(step, self._n - first, self._pe)
             if self._delay:
                 delay(self._delay)
@@ -202,7 +202,7 @@ LoopQueue = StepQueue | RelayQueue | LockedQueue
 
 
 def loop_queue(setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> LoopQueue:
-    """Make the queue that a technique needs; all ranks must call this."""
+    """Return the queue that a technique needs; all ranks must call this."""
     if not needs_lock(choice):
         return StepQueue(setting, choice, p, pe, weights)
     kind = LockedQueue if setting.options.lock == LockOrder.POLLING else RelayQueue

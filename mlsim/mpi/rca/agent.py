@@ -35,7 +35,7 @@ _ENDS = f"{BUSY}: the agent ends"
 
 
 class Agent:
-    """Takes messages.
+    """Receives messages of real runs.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Agent:
         self._ends = False
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Begin to listen; give the address, whose port was chosen if it was 0.
+        """Begin to listen; return the address, with the port that the system chose if it was 0.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class Agent:
 
 
 def _check_records(file: Path) -> None:
-    """Check that lines can be appended; a pipe nobody reads would stop the agent."""
+    """Check that lines can be appended; a pipe without a reader would block the agent."""
     try:
         if file.exists() and stat.S_ISFIFO(file.stat().st_mode):
             raise InputError(f"{file}: is a pipe; allowed: a file that can be appended to")

@@ -1,4 +1,4 @@
-"""Tells an agent that a node is idle; that it cannot be reached is a warning, never an error."""
+"""Reports idle nodes to an agent; an agent out of reach is a warning, never an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.3
 
 
 def job_identifier() -> str:
-    """Return the job's identifier: of ``MLSIM_RCA_JOB``, or Slurm's or PBS's; else the user's process."""
+    """Return the job's identifier: of ``MLSIM_RCA_JOB``, Slurm or PBS; else of the parent process."""
     for name in ("MLSIM_RCA_JOB", "SLURM_JOB_ID", "PBS_JOBID"):
         if value := os.environ.get(name):
             return value
@@ -37,9 +37,9 @@ def job_identifier() -> str:
 
 
 def send(node: str, node_number: int, ranks: int, loop: str) -> bool:
-    """Send ``NodeIdle`` to the agent that the environment names; tell whether it was taken.
+    """Send ``NodeIdle`` to the agent that the environment names; return whether it was accepted.
 
-    Warns with a RuntimeWarning, and gives False, if the agent cannot be reached or refuses.
+    Warns with a RuntimeWarning, and returns False, if the agent cannot be reached or refuses.
     """
     try:
         address = address_of(os.environ.get(ADDRESS, ""))
@@ -88,7 +88,7 @@ def _exchange(address: tuple[str, int], line: bytes) -> bytes:
 
 
 def _exchange_once(address: tuple[str, int], line: bytes, deadline: float) -> bytes:
-    """Send a line on a connection of its own; give the answer, empty if there is none."""
+    """Send a line on a connection of its own; return the answer, empty if there is none."""
     with socket.create_connection(address, _left(deadline)) as connection:
         connection.settimeout(_left(deadline))
         connection.sendall(line)
@@ -108,5 +108,5 @@ def _left(deadline: float) -> float:
 
 
 def _warn(node: str, reason: str) -> None:
-    text = f"mlsim: node {node} is idle, but the RCA agent was not told: {reason}"
+    text = f"mlsim: node {node} is idle, but could not be reported to the RCA agent: {reason}"
     warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Open connections of the agent: how many there may be, and which one gives way to a new one."""
+"""Open connections of the agent: how many there may be, and which one is dropped for a new one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Connection:
         self._writer = writer
 
     def drop(self, reason: str) -> None:
-        """Close it, with an answer; whoever reads from it sees its end."""
+        """Close it, with an answer; its reader sees the end of the stream."""
         self.dropped = True
         self._writer.write(f"refused: {reason}\n".encode())
         self._writer.close()
@@ -64,7 +64,7 @@ class Connections:
         self._of: Counter[str] = Counter()
 
     def add(self, connection: Connection) -> None:
-        """Admit a connection; where there are too many, close the oldest silent one.
+        """Add a connection; at the limit, the oldest silent one is dropped.
 
         It is one of the same address if that has too many, else one of the address that has most.
 
@@ -83,7 +83,7 @@ class Connections:
         self._of[connection.address] += 1
 
     def remove(self, connection: Connection) -> None:
-        """Forget one that is closed."""
+        """Remove a connection that is closed."""
         if connection in self._open:
             del self._open[connection]
             self._of[connection.address] -= 1
@@ -96,7 +96,7 @@ class Connections:
             connection.drop(reason)
 
     def _silent(self, address: str | None = None) -> Iterator[Connection]:
-        """Go through the silent ones, the oldest first."""
+        """Yield the silent connections, the oldest first."""
         for connection in self._open:
             same = address is None or connection.address == address
             if same and connection.silent and not connection.dropped:

@@ -12,7 +12,7 @@ __all__ = ["LimitedLog"]
 
 @dataclass
 class _Window:
-    """What was told of one kind since a time: lines, and events that got none."""
+    """Events of one kind since a time: lines logged, and events without a line."""
 
     began: float
     lines: int = 0
@@ -31,7 +31,7 @@ class LimitedLog:
     seconds
         Length of a stretch.
     clock
-        Gives the time in s; for tests.
+        Returns the time in s; for tests.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class LimitedLog:
         now = self._clock()
         window = self._windows.setdefault(kind, _Window(now))
         if now - window.began >= self._seconds:
-            self._tell_left_out(kind)
+            self._log_left_out(kind)
             window.began, window.lines = now, 0
         if window.lines < self._most:
             window.lines += 1
@@ -66,19 +66,19 @@ class LimitedLog:
             window.left_out += 1
 
     def now(self, level: int, text: str) -> None:
-        """Write a line that is always told."""
+        """Write a line whatever the limit is."""
         self._logger.log(level, "%s", text)
 
     def left_out(self, kind: str) -> int:
-        """Return how many events of a kind have been counted and not yet told of."""
+        """Return how many events of a kind have been counted and not yet logged."""
         return self._windows[kind].left_out if kind in self._windows else 0
 
     def close(self) -> None:
-        """Log what was counted last."""
+        """Log the counts of events that have not been logged."""
         for kind in self._windows:
-            self._tell_left_out(kind)
+            self._log_left_out(kind)
 
-    def _tell_left_out(self, kind: str) -> None:
+    def _log_left_out(self, kind: str) -> None:
         window = self._windows[kind]
         if window.left_out:
             self._logger.warning("%s: %d more, not listed", kind, window.left_out)

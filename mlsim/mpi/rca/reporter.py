@@ -1,4 +1,4 @@
-"""Finds out when all ranks of a node have no more work, and has one of them say so."""
+"""Detects when all ranks of a node are without work; the last one of them reports it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reporter:
         self.sent = False
 
     def rank_ended(self) -> None:
-        """Note that this rank was told that there is no more work."""
+        """Count this rank as notified that no chunk is left."""
         if self._window is None or self._window.fetch_add(0, 1) + 1 < self._layout.local.size:
             return
         layout = self._layout
@@ -43,6 +43,6 @@ class Reporter:
         return f"{host}/{layout.node}"
 
     def free(self) -> None:
-        """Free the window."""
+        """Return the window to the context."""
         if self._window is not None:
             self._context.put_back(self._window)

@@ -72,7 +72,7 @@ async def _serve(
 
 @contextmanager
 def _signals(loop: asyncio.AbstractEventLoop) -> Iterator[asyncio.Future[int]]:
-    """Handle the signals that end a process in the event loop; return a future of the first one's number."""
+    """Handle signals that end a process in the event loop; yield a future of the first one's number."""
     signalled: asyncio.Future[int] = loop.create_future()
 
     def came(number: int) -> None:

@@ -55,7 +55,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class IdleNode:
-    """``NodeIdle`` of a real run: all ranks of a node were told that there is no more work.
+    """``NodeIdle`` of a real run: all ranks of a node are notified that no chunk is left.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def pack(message: IdleNode, secret: bytes) -> bytes:
 
 
 def unpack(line: bytes, secret: bytes) -> tuple[IdleNode, str]:
-    """Check a line; give the message and its nonce.
+    """Check a line; return the message and its nonce.
 
     Raises
     ------

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.recorder import LoopRecorder
-from mlsim.mpi.loop.notes import Notes
-from mlsim.mpi.loop.requests import Requests, Talk, iterations_begun
+from mlsim.mpi.loop.rank_times import RankTimes
+from mlsim.mpi.loop.requests import RequestLog, Requests, iterations_begun
 from mlsim.mpi.results.report import Gathered, LoopTotals
 from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def gather_records(layout: Layout, clock: Clock, notes: Notes, told: Gathered) -> Records | None:
-    """Collect everybody's chunks on rank 0; all ranks must call this.
+def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> Records | None:
+    """Gather the chunks of all ranks on rank 0; all ranks must call this.
 
     Returns
     -------
@@ -34,13 +34,13 @@ def gather_records(layout: Layout, clock: Clock, notes: Notes, told: Gathered) -
         The run, on rank 0; None on others.
     """
     comm = layout.comm
-    numbers, times = notes.rows()
-    times = clock.aligned(times) - told.origin
+    numbers, times = rank_times.rows()
+    times = clock.aligned(times) - gathered.origin
     names = comm.gather(MPI.Get_processor_name())
     blocks = comm.gather((np.array(numbers), times))
     if blocks is None or names is None:
         return None
-    totals = told.report.loop
+    totals = gathered.report.loop
     assert totals is not None, "rank 0 knows the whole loop"
     order = np.lexsort((np.arange(comm.size), layout.nodes))  # rank of each PE
     rows = _chunk_rows([blocks[rank] for rank in order])
@@ -59,8 +59,10 @@ def gather_records(layout: Layout, clock: Clock, notes: Notes, told: Gathered) -
     )
 
 
-def gather_requests(layout: Layout, clock: Clock, talk: Talk | None, told: Gathered) -> Requests | None:
-    """Collect on rank 0 what the master of CCA was asked; all ranks must call this.
+def gather_requests(
+    layout: Layout, clock: Clock, log: RequestLog | None, gathered: Gathered
+) -> Requests | None:
+    """Gather the requests to the master of CCA on rank 0; all ranks must call this.
 
     The k-th answer to a rank is that to its k-th request: a rank has one request at a time.
 
@@ -69,14 +71,14 @@ def gather_requests(layout: Layout, clock: Clock, talk: Talk | None, told: Gathe
     Requests or None
         On rank 0, if anything was noted.
     """
-    if talk is None:
+    if log is None:
         return None
     comm = layout.comm
-    sent, received, answered, begun = (clock.aligned(times) - told.origin for times in talk.moments())
+    sent, received, answered, begun = (clock.aligned(times) - gathered.origin for times in log.moments())
     everyone = comm.gather(sent)
     if everyone is None:
         return None
-    who, whom, sizes = talk.numbers()
+    who, whom, sizes = log.numbers()
     asked, had = np.zeros(len(whom)), np.zeros(len(whom))
     for rank, times in enumerate(everyone):
         asked[whom == rank] = times
@@ -87,7 +89,7 @@ def gather_requests(layout: Layout, clock: Clock, talk: Talk | None, told: Gathe
 
 
 def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
-    """Put the PEs' chunks together, in order of (start, PE)."""
+    """Merge the PEs' chunks, in order of (start, PE)."""
     pe = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(numbers) for numbers, _ in blocks])
     numbers = np.concatenate([numbers for numbers, _ in blocks])
     times = np.concatenate([times for _, times in blocks])
@@ -98,7 +100,7 @@ def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:
 
 
 def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
-    """Return the loop as the simulator does; waiting that is neither work nor overhead is idle time."""
+    """Return the outcome as the simulator does; time that is neither busy nor overhead is idle."""
     p = len(order)
     busy, overhead, told = totals.busy[order], totals.overhead[order], totals.told[order]
     return LoopOutcome(
@@ -153,7 +155,7 @@ def _job(end: float, ranks: int) -> Jobs:
 
 
 def _occupancy(counts: Ints, end: float) -> Occupancy:
-    """One row a node."""
+    """Return one row a node."""
     nodes = len(counts)
     return Occupancy(
         job=np.zeros(nodes, np.int64),

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.mpi.loop.context import Context, allgather
-from mlsim.mpi.loop.notes import COLUMNS, Notes
 from mlsim.mpi.loop.options import LoopOptions
+from mlsim.mpi.loop.rank_times import COLUMNS, RankTimes
 from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.waiting import Patience
 
@@ -126,14 +126,14 @@ class Gathered:
 
 
 def gather(
-    context: Context, patience: Patience, clock: Clock, notes: Notes, options: LoopOptions
+    context: Context, patience: Patience, clock: Clock, rank_times: RankTimes, options: LoopOptions
 ) -> Gathered:
     """Make every rank's report; all ranks must call this.
 
     The times of all ranks are aligned, and counted from the loop's first request.
     """
     comm = context.layout.comm
-    mine = notes.totals()
+    mine = rank_times.totals()
     times = slice(COLUMNS.index("begin"), None)
     mine[times] = clock.aligned(mine[times])
     everyone = allgather(comm, patience, mine)

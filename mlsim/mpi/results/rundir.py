@@ -143,7 +143,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
 
 
 def _groups(records: Records) -> list[dict[str, Any]]:
-    """Return the nodes as groups of equally many ranks."""
+    """Return the nodes as node groups of equal numbers of ranks."""
     cores = np.asarray(records.nodes.cores).tolist()
     return [
         {"name": f"group{row}-", "count": len(list(same)), "cores": size, "speed": REFERENCE_SPEED}

@@ -28,7 +28,7 @@ now = time.perf_counter
 
 
 class Clock:
-    """Turns this machine's readings into rank 0's; all ranks make it together, when a loop begins."""
+    """Converts this machine's clock to rank 0's; all ranks make it together, when a loop begins."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -39,7 +39,7 @@ class Clock:
         self._second = _measure(self._layout)
 
     def aligned(self, readings: Floats) -> Floats:
-        """Return rank 0's readings at the same moments, in s."""
+        """Return the readings of rank 0's clock at the same times, in s."""
         (begin, before), (end, after) = self._first, self._second
         if before == after or end <= begin:
             return readings - before
@@ -54,7 +54,7 @@ class Clock:
 
 
 def _measure(layout: Layout) -> tuple[float, float]:
-    """Return a reading of this machine's clock, and by how much it is ahead of rank 0's then."""
+    """Return a reading of this machine's clock and its offset to rank 0's clock at that time, in s."""
     comm, result = layout.comm, (now(), 0.0)
     others = [rank for rank in np.unique(layout.machines).tolist() if rank != layout.machines[0]]
     if not others:
@@ -64,8 +64,8 @@ def _measure(layout: Layout) -> tuple[float, float]:
             _answer(comm, rank)
         elif comm.rank == rank:
             result = _ask(comm)
-    told: tuple[float, float] = layout.machine.bcast(result)
-    return told
+    measured: tuple[float, float] = layout.machine.bcast(result)
+    return measured
 
 
 def _answer(comm: MPI.Intracomm, rank: int) -> None:

@@ -46,7 +46,7 @@ class Layout:
 
     @classmethod
     def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Layout:
-        """Make it; all ranks of ``comm`` must call this."""
+        """Return the layout of a communicator; all ranks of ``comm`` must call this."""
         own = comm.Dup()
         machine = cast(MPI.Intracomm, own.Split_type(MPI.COMM_TYPE_SHARED))
         part = 0 if ranks_per_node is None else machine.rank // ranks_per_node
@@ -71,6 +71,6 @@ class Layout:
         return counts
 
     def free(self) -> None:
-        """Free the communicators; collective."""
+        """Free the communicators; all ranks must call this."""
         for comm in (self.local, self.machine, self.comm):
             comm.Free()

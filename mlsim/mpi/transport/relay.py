@@ -1,9 +1,9 @@
-"""Numbers of a window that one rank after the other changes, in two round trips each.
+"""Numbers of a window that the ranks change in turns, in two round trips each.
 
 A lock takes five: draw a ticket, see whose turn it is, read, write, call the next. Here the numbers carry
 the turn: a rank draws a ticket and reads them at once (one flush); if their turn is its ticket, they are its
 own until it writes them back with the next turn (one more flush). The standard leaves open what a ``Get``
-gives that meets a ``Put``; a seal over all the numbers tells a mixture from a state (see
+returns that overlaps a ``Put``; a checksum over all the numbers (the seal) detects mixtures (see
 ``techniques/travelling.py``).
 
 Where all ranks see the numbers in their own memory, they draw tickets and change the numbers in place, by the
@@ -42,7 +42,7 @@ _SHORT = 128
 
 
 def _pause(patience: Patience, block: Ints, ticket: int, tries: int) -> None:
-    """Pass a moment; those further behind look less often."""
+    """Pause between polls; tickets further behind poll less often."""
     for _ in range(min(max(ticket - int(block[TURN]), 1), 64)):
         patience.pause(tries)
 
@@ -80,12 +80,12 @@ class Relay:
         self._head = [self.block[:1], 1, MPI.INT64_T]
 
     def begin(self) -> None:
-        """Write the block for the first turn, on one rank, before anybody asks."""
+        """Write the block for the first turn, on one rank, before any request."""
         seal(self.block, 0)
         self.hand_on()
 
     def ask(self) -> int:
-        """Draw a ticket, and read the block; give the ticket, which may not be the block's turn yet."""
+        """Draw a ticket and read the block; return the ticket, whose turn may not have come yet."""
         one, ticket = self._buffers
         self._win.Fetch_and_op(one, ticket, self._holder, 0, MPI.SUM)
         self._win.Get(self._whole, self._holder, 1)
@@ -95,7 +95,7 @@ class Relay:
     draw = ask
 
     def has_turn(self, ticket: int) -> bool:
-        """Return whether the block is that of a ticket."""
+        """Return whether the block read is that of a ticket's turn."""
         return is_turn(self.block, ticket)
 
     def wait(self, ticket: int, tries: int) -> None:
@@ -139,11 +139,11 @@ class SharedRelay:
         self.block = self.memory[1:]
 
     def begin(self) -> None:
-        """Publish the block, on one rank, before any request; its turn is 0, as it was cleared."""
+        """Synchronize the block, on one rank, before any request; its turn is 0, as it was cleared."""
         self._window.sync()
 
     def ask(self) -> int:
-        """Leave it to the kernel to draw a ticket."""
+        """Return the code that lets the kernel draw a ticket."""
         return DRAW
 
     def draw(self) -> int:
@@ -151,19 +151,19 @@ class SharedRelay:
         return draw_ticket(self.memory)
 
     def has_turn(self, ticket: int) -> bool:
-        """Return whether a ticket is being served."""
+        """Return whether it is the turn of a ticket."""
         return is_turn_shared(self.memory, ticket)
 
     def wait(self, ticket: int, tries: int) -> None:
-        """Pass a moment until it may be the turn of a ticket."""
+        """Pause until it may be the turn of a ticket."""
         _pause(self._patience, self.block, ticket, tries)
 
     def hand_on(self) -> None:
-        """Do nothing: the kernel has let the next turn come."""
+        """Do nothing: the kernel has advanced the turn."""
 
 
 def relay_on(window: Window, words: int, patience: Patience) -> Relay | SharedRelay:
-    """Make the relay that goes with a window."""
+    """Return the relay for a kind of window."""
     if isinstance(window, SharedWindow):
         return SharedRelay(window, words, patience)
     return Relay(window, words, patience)

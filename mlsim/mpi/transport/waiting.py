@@ -1,7 +1,7 @@
-"""Waiting without taking the processor from those who compute, and without letting requests wait.
+"""Waiting that yields the core to ranks that compute, and serves requests meanwhile.
 
-Whoever waits for something polls for it and calls :meth:`Patience.pause` in between. A pause lets every
-master of this process serve: with two loops at once, a rank that waits for one may be the master of the
+Waiting ranks poll, and call :meth:`Patience.pause` between polls. In a pause every master of this
+process serves: with two loops at once, a rank that waits for one may be the master of the
 other. Where a node has more ranks than cores, pauses soon become short sleeps.
 """
 
@@ -25,12 +25,12 @@ _services: list[Callable[[], object]] = []
 
 
 def serve_while_waiting(service: Callable[[], object]) -> None:
-    """Call a function at every pause of this process; it must not wait itself."""
+    """Register a function to be called at every pause of this process; it must not wait itself."""
     _services.append(service)
 
 
 def stop_serving(service: Callable[[], object]) -> None:
-    """Call it no more."""
+    """Remove a function registered with :func:`serve_while_waiting`."""
     if service in _services:
         _services.remove(service)
 
@@ -42,7 +42,7 @@ class Patience:
     ----------
     style
         ``spin``: poll all the time. ``sleep``: poll some times, then yield the core, then sleep for up to
-        0.2 ms between two looks. ``auto``: sleep if the node has more ranks than cores, else spin.
+        0.2 ms between two polls. ``auto``: sleep if the node has more ranks than cores, else spin.
     ranks_on_node
         Ranks that share the node's cores.
     """
@@ -51,14 +51,14 @@ class Patience:
         self.sleeps = style == "sleep" or (style == "auto" and ranks_on_node > cores_here())
 
     def until(self, ready: Callable[[], object]) -> None:
-        """Wait until a function gives something true."""
+        """Poll until a function returns something true."""
         tries = 0
         while not ready():
             self.pause(tries)
             tries += 1
 
     def pause(self, tries: int) -> None:
-        """Pass a moment, after so many looks in vain."""
+        """Serve requests, then yield the core or sleep; ``tries`` is the number of polls so far."""
         for service in _services:
             service()
         if tries < _SPINS:
@@ -70,5 +70,5 @@ class Patience:
 
 
 def cores_here() -> int:
-    """Count the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Counters and columns that ranks reach without the help of the one that holds them.
+"""Counters and columns that ranks access without the help of their holder (passive-target RMA).
 
 One window, one ``Lock_all`` for its whole life, then atomics and ``Flush``: no lock per access. MPI's own
 exclusive locks are not used: MPICH hands them over only while the target is inside MPI, so a coordinator
@@ -62,13 +62,13 @@ class Window:
         return MPI.Win.Allocate(words * _WORD, _WORD, comm=comm)
 
     def clear(self) -> None:
-        """Write zeros, at the holder; others see them when they have met it after this."""
+        """Write zeros, at the holder; visible to others after the next barrier."""
         if self._comm.rank == self._holder:
             np.frombuffer(cast(Any, self._win.tomemory()), np.int64)[:] = 0
             self._win.Sync()
 
     def fetch_add(self, place: int, value: int) -> int:
-        """Add to a number; give what it was."""
+        """Add to a number atomically; return its value before."""
         self._given[0] = value
         given, got = self._buffers
         self._fetch_and_op(given, got, self._holder, place, _SUM)
@@ -76,13 +76,13 @@ class Window:
         return self._got[0]
 
     def fetch(self, place: int) -> int:
-        """Read a number."""
+        """Return a number, read atomically."""
         self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.NO_OP)
         self._win.Flush(self._holder)
         return self._got[0]
 
     def fetch_replace(self, place: int, value: int) -> int:
-        """Write a number; give what it was."""
+        """Replace a number atomically; return its value before."""
         self._given[0] = value
         self._win.Fetch_and_op(self._buffers[0], self._buffers[1], self._holder, place, MPI.REPLACE)
         self._win.Flush(self._holder)
@@ -103,7 +103,7 @@ class Window:
         self._win.Sync()
 
     def free(self) -> None:
-        """Free the memory; collective."""
+        """Free the memory; all ranks must call this."""
         self._win.Unlock_all()
         self._win.Free()
 
@@ -135,11 +135,11 @@ class Lock(Protocol):
         """Wait until it is this rank's."""
 
     def release(self) -> None:
-        """Pass the lock on to the next one."""
+        """Release it, for the next rank."""
 
 
 class TicketLock:
-    """A lock that goes over in order of arrival, by two counters of a window.
+    """A lock acquired in order of arrival, by two counters of a window.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class TicketLock:
 
 
 class PollingLock:
-    """A lock that whoever finds it free takes (what Eleliemy 2021, §4.4, saw of Intel MPI)."""
+    """A polled lock: the first rank that finds it free acquires it (Eleliemy 2021, §4.4, of Intel MPI)."""
 
     WORDS = 2
 

@@ -36,7 +36,7 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     """
     application = Synthetic(np.concatenate([[0.0], np.cumsum(np.load(plan["costs"]))]), plan["spins"])
     machine = calibrate(comm)
-    told: list[list[dict[str, Any]]] = [[] for _ in plan["loops"]]
+    runs: list[list[dict[str, Any]]] = [[] for _ in plan["loops"]]
     # Repetitions go round, so that a disturbance of some seconds does not hit all those of one loop.
     for _ in range(plan["repetitions"]):
         for row, options in enumerate(plan["loops"]):
@@ -46,8 +46,8 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
                     application.execute(first, size)
             totals = loop.report().loop
             if totals is not None:
-                told[row].append(facts(totals))
-    return {"machine": machine, "loops": told}
+                runs[row].append(facts(totals))
+    return {"machine": machine, "loops": runs}
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Row:
     times
         T_loop of every repetition, in s.
     t_loop, t_simulated
-        Median of the repetitions, and what the simulation gives, in s.
+        Median of the repetitions, and of the simulation, in s.
     steps, steps_simulated
         Chunks: the median's, the simulation's.
     imbalance, imbalance_simulated
@@ -85,7 +85,7 @@ def validate(
     Parameters
     ----------
     launcher, ranks
-        How to start, and how many ranks that gives.
+        How ranks are started, and their number.
     costs
         float64[N]: what iterations cost, in s.
     pairs
@@ -97,7 +97,7 @@ def validate(
     spins
         Whether iterations compute, and not sleep.
     options
-        Gives further options of the loops under a model, as ``LoopOptions`` has them; real and simulated
+        Returns further options of the loops under a model, as ``LoopOptions`` has them; real and simulated
         loops get the same.
 
     Returns
@@ -117,18 +117,18 @@ def validate(
     prefix = np.concatenate([[0.0], np.cumsum(costs)])
     per_node = ranks_per_node or ranks
     rows = []
-    for pair, chosen, told in zip(pairs, all_options, native["loops"], strict=True):
+    for pair, chosen, runs in zip(pairs, all_options, native["loops"], strict=True):
         outcome = simulated(prefix, ranks, per_node, chosen, native["machine"])
         mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
         rows.append(
             Row(
                 pair,
-                tuple(run["t_loop"] for run in told),
-                float(np.median([run["t_loop"] for run in told])),
+                tuple(run["t_loop"] for run in runs),
+                float(np.median([run["t_loop"] for run in runs])),
                 outcome.t_loop,
-                int(np.median([run["steps"] for run in told])),
+                int(np.median([run["steps"] for run in runs])),
                 outcome.steps,
-                float(np.median([run["imbalance"] for run in told])),
+                float(np.median([run["imbalance"] for run in runs])),
                 (1.0 - mean / longest) * 100.0 if longest else 0.0,
             )
         )

@@ -1,6 +1,6 @@
-"""Techniques at work in a real loop: the simulator's compiled functions over arrays of our own.
+"""Techniques in a real loop: the simulator's compiled chunk-size rules over arrays of the ranks.
 
-What a technique remembers lies in one block of 8-byte numbers (:class:`RuleState`), so that it can be a
+The state of a technique lies in one block of 8-byte numbers (:class:`RuleState`), so that it can be a
 rank's own, lie in memory that a node shares, or travel to and from a window.
 """
 
@@ -76,7 +76,7 @@ _ROWS = 5
 
 
 class RuleState:
-    """What a technique remembers, as columns in one block.
+    """The state of a technique, as columns in one block.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class RuleState:
 
     @staticmethod
     def words(p: int, learns: bool) -> int:
-        """Return the length of the block."""
+        """Return the length of the block, in 8-byte numbers."""
         columns = p if learns else 1
         return 4 + _RULE + 1 + p + _ROWS * columns + 4 * _width(columns)
 
@@ -128,7 +128,7 @@ class RecursiveRule:
     choice
         The technique.
     state
-        What it remembers.
+        Its state.
     n, p
         For error messages: iterations and PEs of the loop.
     """
@@ -177,8 +177,8 @@ class RecursiveRule:
             raise self.choice.wrong_size(self._settings, self._n, self._p)
         return int(size)
 
-    def learn(self, pe: int, done: Done | Floats, share: float = 1.0) -> None:
-        """Update the technique with an executed chunk, of whose seconds ``share`` counts."""
+    def update(self, pe: int, done: Done | Floats, share: float = 1.0) -> None:
+        """Update an adaptive technique with an executed chunk, whose time counts by ``share``."""
         state, code = self.state, self.choice.code
         size, seconds, waited, squares, pieces = done
         learn_done(
@@ -196,27 +196,27 @@ class RecursiveRule:
         )
 
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
-        """Return what takes chunks for a PE from a block that travels, of which the rule's state is a part.
+        """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
 
         Parameters
         ----------
         kernel, memory
-            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.techniques.travelling`, and what
-            it takes.
+            ``take_travelling`` or ``take_shared`` of :mod:`mlsim.application.techniques.travelling`, and its
+            first argument.
         pe
-            The one that asks.
+            The PE that requests chunks.
 
         Returns
         -------
         callable
-            Takes a turn and the numbers of what the PE executed. What it gives as size is for
-            :meth:`check_nothing` if it is below 1 and not ``NOT_YET``.
+            Its arguments are a turn and the numbers of the PE's executed chunk. Pass its result to
+            :meth:`check_nothing` if the size is below 1 and not ``NOT_YET``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
         return partial(kernel, memory, self._p, self.choice.code, self._n, pe, self._address)
 
     def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
-        """Raise, if something was left of which a technique gave a chunk of a size below 1."""
+        """Raise an error if iterations were left although the technique computed a size below 1."""
         if size < 0 or first < self._n:
             self._settings.trouble[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
@@ -234,12 +234,12 @@ class StraightforwardRule:
     weights
         float64[p], of sum p.
     pe
-        The one that asks.
+        The PE or node that requests chunks.
 
     Attributes
     ----------
     size
-        Gives the size of a chunk from its step.
+        Function of a scheduling step: the size of its chunk.
     """
 
     size: Callable[[int], int]
@@ -275,22 +275,22 @@ class StraightforwardRule:
 
 
 def needs_lock(choice: Choice) -> bool:
-    """Return whether a technique holds the lock from reading what is left to assigning."""
+    """Return whether a technique sizes chunks from the remaining iterations, and so needs a lock."""
     return needs_remaining(choice.code)
 
 
 def learns(choice: Choice) -> bool:
-    """Return whether a technique learns from executed chunks."""
+    """Return whether a technique is adaptive."""
     return is_adaptive(choice.code)
 
 
 def is_static(choice: Choice) -> bool:
-    """Return whether chunk j belongs to PE j."""
+    """Return whether chunk j is that of PE j."""
     return choice.code == STATIC
 
 
 def delay(seconds: float) -> None:
-    """Compute for so long: what ``injected_delay`` adds to a chunk calculation."""
+    """Compute for some seconds, as ``injected_delay`` adds them to a chunk calculation."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
@@ -312,7 +312,7 @@ def warm_up() -> None:
         rule.size(0, 8, 0)
         rule.refill(8, 2, 0, 1)
         if adaptive:
-            rule.learn(0, (1, 1.0, 1.0, 0.0, 1))
+            rule.update(0, (1, 1.0, 1.0, 0.0, 1))
             publish_node(state, state, 0)
         memory = np.zeros(RuleState.words(2, adaptive) + 3, np.int64)
         block = memory[1:]
@@ -326,7 +326,7 @@ def warm_up() -> None:
 
 
 def publish_node(own: RuleState, known: RuleState, node: int) -> None:
-    """Make known to all what a node has measured."""
+    """Publish the measurements of a node to all nodes."""
     from mlsim.application.techniques.at_work import publish
 
     publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)

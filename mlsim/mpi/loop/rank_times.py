@@ -1,4 +1,4 @@
-"""What one rank notes while it executes a loop, by its own clock."""
+"""Times and counts of one rank while it executes a loop, by its own clock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "Notes"]
+__all__ = ["COLUMNS", "RankTimes"]
 
 Floats = NDArray[np.float64]
 
 COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
 
 
-class Notes:
+class RankTimes:
     """Times of one rank; in s.
 
     Parameters
@@ -29,11 +29,12 @@ class Notes:
     chunks, executed
         Chunks begun, iterations executed.
     busy, overhead
-        Executing chunks; between asking and starting or being told, and serving others.
+        Executing chunks; from requests to starts of chunks, or to the notice that none is left, and serving
+        others.
     keeps_rows
         Whether a row is kept for every chunk.
     begin, finish, told
-        Readings of the clock: when it first asked, ended its last chunk, was told that there is no more.
+        Readings of the clock: first request, end of the last chunk, notice that no chunk is left.
     """
 
     def __init__(self, begin: float, record: bool) -> None:
@@ -46,13 +47,13 @@ class Notes:
     def add(
         self, chunk: tuple[int, int, int], requested: float, start: float, end: float, busy: float
     ) -> None:
-        """Note an executed chunk, of which ``busy`` seconds were not spent at breaks."""
+        """Record an executed chunk, of which ``busy`` seconds were not spent at breaks."""
         self.add_up(1, chunk[1], busy, end)
         if self.keeps_rows:
             self.keep(chunk, requested, start, end)
 
     def add_up(self, chunks: int, executed: int, busy: float, finish: float) -> None:
-        """Note so many executed chunks, the last of which ended at ``finish``."""
+        """Record a number of executed chunks, the last of which ended at ``finish``."""
         self.chunks += chunks
         self.executed += executed
         self.busy += busy
@@ -68,10 +69,10 @@ class Notes:
         self._times.extend((requested, start, end))
 
     def totals(self) -> Floats:
-        """Return one number for each of ``COLUMNS``."""
+        """Return the rank's totals, one for each of ``COLUMNS``."""
         return np.array([getattr(self, name) for name in COLUMNS], np.float64)
 
     def rows(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return first, size, step (int64[n, 3]) and requested, start, end (float64[n, 3]) of every chunk."""
+        """Return first, size, step and requested, start, end of all chunks: int64[n, 3] and float64[n, 3]."""
         numbers = np.frombuffer(self._numbers or b"", np.int64).reshape(-1, 3)
         return numbers, np.frombuffer(self._times or b"", np.float64).reshape(-1, 3)
