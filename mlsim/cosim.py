@@ -46,7 +46,21 @@ from mlsim.coordination import (
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.platform.power import power_of
-from mlsim.record import Chunks, Jobs, JobState, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
+from mlsim.record import (
+    JOB_COLUMNS,
+    Chunks,
+    Jobs,
+    JobState,
+    Loops,
+    Messages,
+    Names,
+    NodePower,
+    Nodes,
+    PEs,
+    Records,
+    empty,
+)
+from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import (
     PLUGIN_KEYS,
     ApplicationConfig,
@@ -58,7 +72,9 @@ from mlsim.scenario import (
     Mapping,
     Scenario,
     TraceLevel,
+    WorkloadFormat,
     check_code,
+    located_format,
     located_plugin,
     located_technique,
     replay_obstacle,
@@ -68,6 +84,8 @@ from mlsim.scenario.whole.demand import check_loop as check_loop_demand
 from mlsim.scenario.whole.demand import check_workload
 from mlsim.workload import JobBlock, Rates, Workload, count_marks, names_of, open_workload
 from mlsim.workload.dependencies import Dependencies, dependencies_of
+from mlsim.workload.formats import check_reader
+from mlsim.workload.own import OwnColumns, joined_own
 
 __all__ = [
     "Outcome",
@@ -303,11 +321,12 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     if workload.n_jobs >= _MANY_JOBS:
         give_back()
     marks: Counter[str] = Counter()
-    batch.run(_counted(workload.blocks(), marks), applications)
+    own: list[OwnColumns | None] = []
+    batch.run(_counted(workload.blocks(), marks, own), applications)
     if loops is not None:
         loops.take_abandoned()
     return Outcome(
-        records=_records(scenario, batch, machine, loops, log, workload),
+        records=_records(scenario, batch, machine, loops, log, workload, own),
         notes=_all_notes(workload, dependencies),
         simulated=dict(marks),
         largest=requests.largest,
@@ -368,9 +387,10 @@ def _replayed(
     if workload.n_jobs >= _MANY_JOBS:
         give_back()
     marks: Counter[str] = Counter()
-    batch.run(_counted(workload.blocks(), marks))
+    own: list[OwnColumns | None] = []
+    batch.run(_counted(workload.blocks(), marks, own))
     return Outcome(
-        records=_records(scenario, batch, machine, None, None, workload),
+        records=_records(scenario, batch, machine, None, None, workload, own),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -382,9 +402,12 @@ def _replayed(
     )
 
 
-def _counted(blocks: Iterable[JobBlock], marks: Counter[str]) -> Iterator[JobBlock]:
-    """Hand blocks on, and count what their jobs met in cleaning."""
+def _counted(
+    blocks: Iterable[JobBlock], marks: Counter[str], own: list[OwnColumns | None]
+) -> Iterator[JobBlock]:
+    """Hand blocks on, count what their jobs met in cleaning, and keep columns of the user's own."""
     for block in blocks:
+        own.append(block.own)
         marks.update({name: count for name, count in count_marks(block.met).items() if count})
         yield block
 
@@ -474,12 +497,15 @@ def _needed_run_time(scenario: Scenario, run_time: float | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it."""
+    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it.
+
+    ``jobs`` is None where a reader of the user's own would tell, and is not executed.
+    """
 
     nodes: int
     cores: int
     largest: int
-    jobs: int
+    jobs: int | None
     notes: dict[str, int]
 
 
@@ -506,6 +532,11 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     check_plugins(_batch(scenario), execute=plugins)
     if plugins and scenario.application.model is ApplicationModel.LOOP:
         check_technique(_application(scenario).technique)
+    if not isinstance(scenario.workload.format, WorkloadFormat):
+        resolve_path(scenario, scenario.workload.path)
+        check_reader(located_format(scenario), plugins)
+        if not plugins:
+            return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
     workload = _open(scenario, machine, requests)
     _check_traceable(scenario, workload)
     _check_demand(scenario, workload, requests)
@@ -538,9 +569,14 @@ def _batch(scenario: Scenario) -> BatchConfig:
 
 def _open(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(
-        scenario.workload, path, requests.largest, requests.resources[1:], _rates(scenario, machine)
-    )
+    for name in scenario.workload.columns or ():
+        if name in JOB_COLUMNS:
+            raise InputError(
+                f"{scenario.source}: workload.columns: {name!r} is a column that jobs.parquet has of itself; "
+                "give that of the log another name"
+            )
+    config = scenario.workload.model_copy(update={"format": located_format(scenario)})
+    return open_workload(config, path, requests.largest, requests.resources[1:], _rates(scenario, machine))
 
 
 def _dependencies(scenario: Scenario, workload: Workload) -> Dependencies | None:
@@ -607,12 +643,14 @@ def _records(
     loops: _LoopApplications | None,
     log: MessageLog | None,
     workload: Workload,
+    own: list[OwnColumns | None],
 ) -> Records:
-    jobs = batch.jobs()
+    jobs, further = batch.jobs(), joined_own(own)
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
         jobs=jobs,
         names=_names(workload, jobs),
+        own=OwnRecord({} if further is None else further.of),
         occupancy=batch.occupancy_rows(),
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),

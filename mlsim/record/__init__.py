@@ -1,6 +1,7 @@
 """What happened: tables of plain columns, and the writers that turn them into files."""
 
 from mlsim.record.tables import (
+    JOB_COLUMNS,
     Attempts,
     Chunks,
     Jobs,
@@ -14,6 +15,7 @@ from mlsim.record.tables import (
     Occupancy,
     OutageKind,
     Outages,
+    OwnColumns,
     Passes,
     PEs,
     Records,
@@ -24,6 +26,7 @@ from mlsim.record.tables import (
 )
 
 __all__ = [
+    "JOB_COLUMNS",
     "Attempts",
     "Chunks",
     "JobState",
@@ -37,6 +40,7 @@ __all__ = [
     "Occupancy",
     "OutageKind",
     "Outages",
+    "OwnColumns",
     "PEs",
     "Passes",
     "Records",

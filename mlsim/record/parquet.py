@@ -109,7 +109,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         (s of wall clock, part of the wait). ``restarts`` after failures, and ``lost_core_seconds`` that
         failures cost; ``energy`` (J), if the power of the nodes is known. ``qos`` (-1: unknown), if a job has
         one; ``eligible_time`` (s), from which waits count, where jobs wait for other jobs; and where codes
-        have names ``user_name``, ``group_name`` ... (null: it has none).
+        have names ``user_name``, ``group_name`` ... (null: it has none). Last the columns of the user's own.
     """
     jobs, occupancy, energy = records.jobs, records.occupancy, job_energy(records)
     counted = {} if jobs.dispatch_time is None else {"dispatch_time": jobs.dispatch_time}
@@ -148,6 +148,7 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
         | ({} if jobs.eligible_time is None else {"eligible_time": jobs.eligible_time})
         | ({} if jobs.qos is None else {"qos": jobs.qos})
         | {f"{column}_name": _names(getattr(jobs, column), of) for column, of in records.names.of.items()}
+        | {column: _own(values) for column, values in records.own.of.items()}
     )
 
 
@@ -467,6 +468,11 @@ def _reason(error: Exception, path: Path) -> str:
 def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
     """Columns as a frame; NaN becomes null."""
     return pl.DataFrame(dict(columns), nan_to_null=True)
+
+
+def _own(values: NDArray[Any]) -> NDArray[Any] | pl.Series:
+    """Return a column of the user's own; one of objects holds texts."""
+    return pl.Series(values.tolist(), dtype=pl.String) if values.dtype == object else values
 
 
 def _words(codes: NDArray[np.int8], kind: type[IntEnum]) -> pl.Series:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "JOB_COLUMNS",
     "Attempts",
     "Chunks",
     "JobState",
@@ -29,6 +30,7 @@ __all__ = [
     "Occupancy",
     "OutageKind",
     "Outages",
+    "OwnColumns",
     "PEs",
     "Passes",
     "Records",
@@ -471,6 +473,34 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnColumns:
+    """Further columns of the jobs, with names of the user's own.
+
+    Attributes
+    ----------
+    of
+        Name -> a value a job: int64; or float64, NaN where there is none; or objects, texts or None.
+    """
+
+    of: Mapping[str, NDArray[Any]]
+
+    def rows(self, first: int, last: int) -> OwnColumns:
+        """Return the columns of some jobs alone."""
+        return OwnColumns({name: values[first:last] for name, values in self.of.items()})
+
+
+JOB_COLUMNS = (
+    *("job_id", "submit_time", "start_time", "end_time", "run_time", "walltime", "prediction"),
+    *("log_run_time", "processors", "cores", "working", "nodes", "state", "reason", "backfilled"),
+    *("user", "group", "executable", "queue", "partition", "qos", "technique"),
+    *("wait_time", "response_time", "slowdown", "bounded_slowdown", "dispatch_time", "eligible_time"),
+    *("restarts", "lost_core_seconds", "energy"),
+    *("user_name", "group_name", "executable_name", "queue_name", "partition_name", "qos_name"),
+)
+"""Columns that the table of jobs may have; those of the user's own have other names."""
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
@@ -487,6 +517,7 @@ class Records:
     attempts: Attempts = field(default_factory=_no_attempts)
     solves: Solves = field(default_factory=Solves.none)
     names: Names = field(default_factory=lambda: Names({}))
+    own: OwnColumns = field(default_factory=lambda: OwnColumns({}))
 
 
 _DTYPES = {

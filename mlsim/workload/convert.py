@@ -62,7 +62,7 @@ class Conversion:
         What was found in the log, as counts; of cleaning rules only where it was cleaned.
     """
 
-    read: WorkloadFormat
+    read: str
     written: WorkloadFormat
     jobs: int
     left_out: list[str]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.compression import read_chunks
 from mlsim.workload.header import Header
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mlsim.workload.parquet import ParquetLog
     from mlsim.workload.rates import Rates
 
-__all__ = ["LogReader", "format_of"]
+__all__ = ["LogReader", "check_reader", "format_of"]
 
 _BLOCK_JOBS = 16_384
 _LONGEST_LINE = 1 << 20
@@ -51,15 +52,38 @@ def format_of(path: str | Path) -> WorkloadFormat:
     return WorkloadFormat.CSV if names_columns else WorkloadFormat.SWF
 
 
+def check_reader(name: str, execute: bool) -> None:
+    """Check the reader of the user's own that a workload names as its format.
+
+    Parameters
+    ----------
+    name
+        With its file as it was found.
+    execute
+        Whether it is made; otherwise no code of its is executed.
+
+    Raises
+    ------
+    InputError
+        If it cannot be found, made or used.
+    """
+    from mlsim.plugins import check_plugin
+    from mlsim.workload.user_reader import READERS
+
+    check_plugin(READERS, name, execute)
+
+
 class LogReader:
     """Reads one log from its start to its end, once.
 
     Parameters
     ----------
     path, log_format, lenient
-        As in the scenario's `workload` section.
+        As in the scenario's `workload` section; a reader of the user's own with its file as it was found.
     rates
         What turns operations and bytes of a Batsim workload into seconds.
+    own
+        Further columns that are wanted (`workload.columns`).
 
     Attributes
     ----------
@@ -72,7 +96,13 @@ class LogReader:
     """
 
     def __init__(
-        self, path: str | Path, log_format: WorkloadFormat, *, lenient: bool, rates: Rates | None = None
+        self,
+        path: str | Path,
+        log_format: str,
+        *,
+        lenient: bool,
+        rates: Rates | None = None,
+        own: Sequence[str] = (),
     ) -> None:
         self.path = Path(path)
         self.header: Header = {}
@@ -81,6 +111,12 @@ class LogReader:
         self._format = format_of(path) if log_format is WorkloadFormat.AUTO else log_format
         self._lenient = lenient
         self._rates = rates
+        self._own = tuple(own)
+        if self._own and self._format in (WorkloadFormat.SWF, WorkloadFormat.BATSIM):
+            raise InputError(
+                f"{self.path}: workload.columns: logs of format {self._format} have no columns of one's own; "
+                "those of formats csv and parquet do, and what readers of the user return"
+            )
 
     @property
     def streams(self) -> bool:
@@ -117,14 +153,18 @@ class LogReader:
 
     def _read(self) -> CsvLog | ParquetLog | BatsimLog:
         # Each brings polars, which takes long to import.
+        if not isinstance(self._format, WorkloadFormat):
+            from mlsim.workload.user_reader import read_by_user
+
+            return read_by_user(self._format, self.path, lenient=self._lenient, own=self._own)
         if self._format is WorkloadFormat.PARQUET:
             from mlsim.workload.parquet import read_parquet
 
-            return read_parquet(self.path, lenient=self._lenient)
+            return read_parquet(self.path, lenient=self._lenient, own=self._own)
         if self._format is WorkloadFormat.BATSIM:
             from mlsim.workload.batsim import read_batsim
 
             return read_batsim(self.path, self._rates, lenient=self._lenient)
         from mlsim.workload.csv import read_csv
 
-        return read_csv(self.path, lenient=self._lenient)
+        return read_csv(self.path, lenient=self._lenient, own=self._own)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mlsim.workload.after import After, joined_after
 from mlsim.workload.asked import Asked, joined
+from mlsim.workload.own import OwnColumns, joined_own
 
 __all__ = ["JobBlock"]
 
@@ -60,6 +61,8 @@ class JobBlock:
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     after
         What they wait for beside nodes; None where nobody asks (``workload.dependencies: off``).
+    own
+        Further columns of the log; None where the scenario names none (``workload.columns``).
     """
 
     job_id: Ints
@@ -80,6 +83,7 @@ class JobBlock:
     qos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     asked: Asked | None = None
     after: After | None = None
+    own: OwnColumns | None = None
 
     def __post_init__(self) -> None:
         if self.log_wait.size != self.job_id.size:
@@ -94,8 +98,9 @@ class JobBlock:
         """Return the jobs that a mask, an index array or a slice names, as a block of its own."""
         asked = None if self.asked is None else self.asked.select(rows)
         after = None if self.after is None else self.after.select(rows)
+        own = None if self.own is None else self.own.select(rows)
         columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
-        return JobBlock(**columns, asked=asked, after=after)
+        return JobBlock(**columns, asked=asked, after=after, own=own)
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
@@ -128,7 +133,8 @@ class JobBlock:
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }
-        return JobBlock(**columns, asked=asked, after=after)
+        own = joined_own([block.own for block in blocks])
+        return JobBlock(**columns, asked=asked, after=after, own=own)
 
     @staticmethod
     def empty() -> JobBlock:
@@ -137,4 +143,4 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in ("asked", "after"))
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in ("asked", "after", "own"))

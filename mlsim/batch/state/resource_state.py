@@ -48,7 +48,7 @@ from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.answers import Answers, AskedAllocator, keys_of
 from mlsim.batch.state.matrix_passes import arrive, make_pass, make_reserving_pass, start_short
 from mlsim.batch.state.state import BEYOND_CAP, BatchState
-from mlsim.batch.state.viewing import by_arrival, view_of, waiting_jobs
+from mlsim.batch.state.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.record import Solves
@@ -126,6 +126,7 @@ class ResourceState(BatchState):
         self._scratch = _scratch(machine, config.allocator)
         self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
         self._idle_wakes = 0
+        self._own = OwnOfJobs()
         self._drains: tuple[AnnouncedDrain, ...] = ()
         self._drain_arrays = _drain_arrays(())
         self._announced = announced
@@ -183,6 +184,7 @@ class ResourceState(BatchState):
         """Note what jobs ask for; give those that no set of nodes could hold, by reason."""
         units = self.table.ints[UNITS, slots]
         self._request[slots] = self.requests.per_unit(block, units)
+        self._own.add(block.own)
         asked = np.column_stack([units, self._request[slots]])
         distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         reasons = [
@@ -284,7 +286,7 @@ class ResourceState(BatchState):
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self.table, self._request)
+            jobs = waiting_jobs(unasked, self.table, self._request, self._own)
             self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
@@ -306,6 +308,7 @@ class ResourceState(BatchState):
             self.table,
             self.arrays,
             self.grid,
+            self._own,
         )
         answers = Answers(title, now, waiting, self.arrays, self.grid)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
