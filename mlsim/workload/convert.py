@@ -152,7 +152,12 @@ def _left_out(log: LogBlock, header: Header, to: WorkloadFormat) -> list[str]:
         kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
     held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP}
-    held |= {"asked", "after", *(("preceding_job", "think_time") if np.any(log.preceding_job > 0) else ())}
+    held |= {
+        "asked",
+        "after",
+        "own",
+        *(("preceding_job", "think_time") if np.any(log.preceding_job > 0) else ()),
+    }
     lost = [
         field.name
         for field in fields(LogBlock)
