@@ -49,7 +49,7 @@ from mlsim.batch.room.steps import end_job, release_row, return_node
 from mlsim.batch.state.answers import Answers, AskedAllocator, keys_of
 from mlsim.batch.state.passes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
 from mlsim.batch.state.state import BEYOND_CAP, BatchState
-from mlsim.batch.state.viewing import by_arrival, view_of, waiting_jobs
+from mlsim.batch.state.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
 from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.record import Solves
@@ -127,6 +127,7 @@ class ResourceState(BatchState):
         self._scratch = _scratch(machine, config.allocator)
         self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
         self._idle_wakes = 0
+        self._own = OwnOfJobs()
         self._drains: tuple[AnnouncedDrain, ...] = ()
         self._drain_arrays = _drain_arrays(())
         self._announced = announced
@@ -184,6 +185,7 @@ class ResourceState(BatchState):
         """Note what jobs ask for; give those that no set of nodes could hold, by reason."""
         units = self.table.ints[UNITS, slots]
         self._request[slots] = self.requests.per_unit(block, units)
+        self._own.add(block.own)
         asked = np.column_stack([units, self._request[slots]])
         distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         reasons = [
@@ -283,7 +285,7 @@ class ResourceState(BatchState):
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self.table, self._request)
+            jobs = waiting_jobs(unasked, self.table, self._request, self._own)
             self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
@@ -305,6 +307,7 @@ class ResourceState(BatchState):
             self.table,
             self.columns,
             self.nodes,
+            self._own,
         )
         answers = Answers(title, now, waiting, self.columns, self.nodes)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
