@@ -69,3 +69,16 @@ def test_the_power_cap_holds(results):
     free = mlsim.run(CUSTOM / "energy.yaml", overrides={"batch.dispatcher": "prb"})
     _, held = cores_over_time(free)
     assert (100.0 * np.count_nonzero(held, axis=1) + 20.0 * held.sum(axis=1)).max() > 1400.0
+
+
+def test_a_format_a_deadline_and_a_file_of_ones_own(tmp_path):
+    result = mlsim.run(CUSTOM / "reader.yaml", out=tmp_path / "out")
+    start = dict(zip(*result.jobs.select("job_id", "start_time").get_columns(), strict=True))
+    assert start[5] == start[1] + 100.0
+    assert start[3] < start[2]
+    assert result.jobs["deadline"].to_list() == [None, 900.0, 300.0, None, 250.0]
+    lines = (tmp_path / "out/write/schedule.txt").read_text().splitlines()
+    assert lines[0] == "1 0.0 100.0"
+    assert len(lines) == 5
+    later = mlsim.run(CUSTOM / "reader.yaml", overrides={"batch.policy.parameters.without": 1})
+    assert later.jobs["start_time"].to_list() != result.jobs["start_time"].to_list()

@@ -10,15 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Dispatcher", "Drains", "Reject", "RunningJobs", "Start", "StateView", "WaitingJobs", "Wake"]
+__all__ = [
+    "Dispatcher",
+    "Drains",
+    "FurtherColumns",
+    "Reject",
+    "RunningJobs",
+    "Start",
+    "StateView",
+    "WaitingJobs",
+    "Wake",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+class FurtherColumns(dict[str, NDArray[Any]]):
+    """Columns of jobs by name; one that is not there says what to do about it."""
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        there = ", ".join(self) or "none"
+        raise KeyError(f"there is no column {name!r}; add it to workload.columns, which names: {there}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,9 @@ class WaitingJobs:
         What one unit asks of each resource, in the order of :attr:`StateView.resources`.
     user, group, executable, queue, partition : ndarray of int64, shape (n,)
         Numbers as in the log, -1 if not known.
+    columns : mapping of name to ndarray, shape (n,)
+        The columns of the log that ``workload.columns`` names: int64 where every job of the log has a whole
+        number; float64 for other numbers, NaN where there is none; else objects, texts or None.
     """
 
     number: Ints
@@ -57,6 +78,7 @@ class WaitingJobs:
     executable: Ints
     queue: Ints
     partition: Ints
+    columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -82,6 +104,8 @@ class RunningJobs:
         Numbers as in the log, -1 if not known.
     held_job, held_node, held_units : ndarray of int64, shape (h,)
         Who holds what, one row a (job, node): row of this table, node, units of the job there.
+    columns : mapping of name to ndarray, shape (m,)
+        As in :class:`WaitingJobs`.
     """
 
     number: Ints
@@ -98,6 +122,7 @@ class RunningJobs:
     held_job: Ints
     held_node: Ints
     held_units: Ints
+    columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
 
     def __len__(self) -> int:
         return self.job_id.size

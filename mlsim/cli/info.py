@@ -39,10 +39,12 @@ def check(
         check_results(file, options=bool(set_) or resolved or plugins)
         return
     from mlsim.cosim import survey
+    from mlsim.experiment.writers import check_writers
     from mlsim.scenario import dump, load, parse_overrides
 
     scenario = load(file, parse_overrides(set_ or []))
     found = survey(scenario, plugins)
+    check_writers(scenario, plugins)
     if resolved:
         print(dump(scenario), end="")
         return
@@ -50,6 +52,9 @@ def check(
     print(
         f"  platform: {found.nodes} nodes, {found.cores} cores; a job may ask for {found.largest} processors"
     )
+    if found.jobs is None:
+        print(f"  workload: not read; --plugins executes {scenario.workload.format}, which reads it")
+        return
     print(f"  workload: {found.jobs} jobs" + "".join(f", {k} {v}" for k, v in found.notes.items()))
 
 

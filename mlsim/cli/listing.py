@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from mlsim.plugins import Family
 
 __all__ = ["Listing", "list_"]
 
@@ -21,6 +24,8 @@ class Listing(StrEnum):
     ALLOCATORS = "allocators"
     DISPATCHERS = "dispatchers"
     PREDICTORS = "predictors"
+    FORMATS = "formats"
+    WRITERS = "writers"
     TECHNIQUES = "techniques"
     MODELS = "models"
     PROFILES = "profiles"
@@ -55,20 +60,44 @@ def _table(what: Listing) -> Table:
     return table
 
 
+_FORMATS = {
+    "auto": "by the content of the log, after decompression",
+    "swf": "Standard Workload Format, version 2.2",
+    "csv": "columns by name, one line a job",
+    "parquet": "the columns of csv, as numbers or texts; the jobs.parquet of a run is one",
+    "batsim": "JSON of the simulator Batsim",
+}
+
+
 def _short(keys: tuple[str, ...]) -> str:
     """Return keys without the section that they are all in."""
     return ", ".join(key.removeprefix("application.") for key in keys)
 
 
 def _plugins(family: str) -> list[tuple[str, str]]:
-    """List what installed packages offer, and why it cannot be used; then the way to one's own."""
-    from mlsim.batch.plugins import installed
+    """List what installed packages offer to the batch level; then the way to one's own."""
+    from mlsim.batch.plugins import FAMILIES, installed
 
-    found = [
-        (name, f"CANNOT BE USED: {problem}" if problem else f"installed: {value}")
-        for name, value, problem in installed(family)
+    return _offered(FAMILIES[family], installed(family))
+
+
+def _functions(family: Family) -> list[tuple[str, str]]:
+    """List what installed packages offer of functions; then the way to one's own."""
+    from mlsim.plugins import installed_plugins
+
+    return _offered(family, installed_plugins(family))
+
+
+def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """List plugins with where they are, or why they cannot be used; then the way to one's own."""
+    own = "./file.py:function" if family.arguments else "./file.py:Class"
+    return [
+        *(
+            (name, f"CANNOT BE USED: {trouble}" if trouble else f"installed: {value}")
+            for name, value, trouble in found
+        ),
+        (own, f"a {family.sort} of your own; see {family.page}"),
     ]
-    return [*found, ("./file.py:Class", "a class of your own; see mlsim/batch/PLUGINS.md")]
 
 
 def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -105,6 +134,17 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *((entry.name, entry.meaning, entry.reference) for entry in PREDICTORS),
                 *((name, meaning, "") for name, meaning in _plugins("predictor")),
             ]
+        case Listing.FORMATS:
+            from mlsim.workload.user_reader import READERS
+
+            return ("format", "meaning"), [
+                *((str(word), meaning) for word, meaning in _FORMATS.items()),
+                *_functions(READERS),
+            ]
+        case Listing.WRITERS:
+            from mlsim.experiment.writers import WRITERS
+
+            return ("writer", "meaning"), [*_functions(WRITERS)]
         case Listing.TECHNIQUES:
             return (
                 "technique",

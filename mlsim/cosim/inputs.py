@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 from mlsim.application.costs import CostProfiles
 from mlsim.batch.room.requests import Requests
+from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
+from mlsim.record.frames import JOB_COLUMNS
 from mlsim.scenario import (
     PLUGIN_KEYS,
     ApplicationConfig,
     BatchConfig,
     Mapping,
     Scenario,
+    located_format,
     located_plugin,
     located_technique,
     resolve_path,
@@ -46,9 +49,14 @@ def batch_of(scenario: Scenario) -> BatchConfig:
 def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     """Open the workload, for the units that its jobs ask for."""
     path = resolve_path(scenario, scenario.workload.path)
-    return open_workload(
-        scenario.workload, path, requests.largest, requests.resources[1:], _rates(scenario, machine)
-    )
+    for name in scenario.workload.columns or ():
+        if name in JOB_COLUMNS:
+            raise InputError(
+                f"{scenario.source}: workload.columns: {name!r} is a column that jobs.parquet has of itself; "
+                "give that of the log another name"
+            )
+    config = scenario.workload.model_copy(update={"format": located_format(scenario)})
+    return open_workload(config, path, requests.largest, requests.resources[1:], _rates(scenario, machine))
 
 
 def workload_of(scenario: Scenario) -> Workload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mlsim.batch.clock.compiled import CompiledBatch
@@ -12,8 +13,10 @@ from mlsim.cosim.applications import LoopApplications
 from mlsim.platform import Machine
 from mlsim.platform.power import power_of
 from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
+from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
+from mlsim.workload.own import OwnColumns, joined_own
 
 __all__ = ["records_of"]
 
@@ -25,13 +28,15 @@ def records_of(
     loops: LoopApplications | None,
     log: MessageLog | None,
     workload: Workload,
+    own: Sequence[OwnColumns | None],
 ) -> Records:
     """Return everything that happened in a run; ``loops`` and ``log`` are None where there are none."""
-    jobs = batch.jobs()
+    jobs, further = batch.jobs(), joined_own(own)
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
         jobs=jobs,
         names=_names(workload, jobs),
+        own=OwnRecord({} if further is None else further.of),
         occupancy=batch.occupancy_rows(),
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),

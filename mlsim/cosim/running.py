@@ -32,6 +32,7 @@ from mlsim.platform import Machine, machine_of
 from mlsim.platform.power import power_of
 from mlsim.scenario import ApplicationModel, Engine, Scenario, replay_obstacle
 from mlsim.workload import JobBlock, Workload, count_marks
+from mlsim.workload.own import OwnColumns
 
 __all__ = ["simulate"]
 
@@ -95,11 +96,12 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     if workload.n_jobs >= _MANY_JOBS:
         give_back()
     marks: Counter[str] = Counter()
-    batch.run(_counted(workload.blocks(), marks), applications)
+    own: list[OwnColumns | None] = []
+    batch.run(_counted(workload.blocks(), marks, own), applications)
     if loops is not None:
         loops.record_abandoned()
     return Outcome(
-        records=records_of(scenario, batch, machine, loops, log, workload),
+        records=records_of(scenario, batch, machine, loops, log, workload, own),
         notes=reading_counts(workload, dependencies),
         simulated=dict(marks),
         largest=requests.largest,
@@ -138,9 +140,10 @@ def _replayed(
     if workload.n_jobs >= _MANY_JOBS:
         give_back()
     marks: Counter[str] = Counter()
-    batch.run(_counted(workload.blocks(), marks))
+    own: list[OwnColumns | None] = []
+    batch.run(_counted(workload.blocks(), marks, own))
     return Outcome(
-        records=records_of(scenario, batch, machine, None, None, workload),
+        records=records_of(scenario, batch, machine, None, None, workload, own),
         notes=dict(workload.notes),
         simulated=dict(marks),
         largest=requests.largest,
@@ -152,8 +155,11 @@ def _replayed(
     )
 
 
-def _counted(blocks: Iterable[JobBlock], marks: Counter[str]) -> Iterator[JobBlock]:
-    """Hand blocks on, and count what their jobs met in cleaning."""
+def _counted(
+    blocks: Iterable[JobBlock], marks: Counter[str], own: list[OwnColumns | None]
+) -> Iterator[JobBlock]:
+    """Hand blocks on, count what their jobs met in cleaning, and keep columns of the user's own."""
     for block in blocks:
+        own.append(block.own)
         marks.update({name: count for name, count in count_marks(block.met).items() if count})
         yield block

@@ -17,19 +17,30 @@ from mlsim.cosim.inputs import (
     reading_counts,
 )
 from mlsim.platform import machine_of
-from mlsim.scenario import ApplicationModel, Scenario, check_code
+from mlsim.scenario import (
+    ApplicationModel,
+    Scenario,
+    WorkloadFormat,
+    check_code,
+    located_format,
+    resolve_path,
+)
+from mlsim.workload.formats import check_reader
 
 __all__ = ["Survey", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it."""
+    """What a scenario would simulate: sizes of machine and workload, and the notes on reading it.
+
+    ``jobs`` is None where a reader of the user's own would tell, and is not executed.
+    """
 
     nodes: int
     cores: int
     largest: int
-    jobs: int
+    jobs: int | None
     notes: dict[str, int]
 
 
@@ -56,6 +67,11 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     check_plugins(batch_of(scenario), execute=plugins)
     if plugins and scenario.application.model is ApplicationModel.LOOP:
         check_technique(application_of(scenario).technique)
+    if not isinstance(scenario.workload.format, WorkloadFormat):
+        resolve_path(scenario, scenario.workload.path)
+        check_reader(located_format(scenario), plugins)
+        if not plugins:
+            return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
     workload = open_jobs(scenario, machine, requests)
     check_traceable(scenario, workload)
     check_demand(scenario, workload, requests)

@@ -16,6 +16,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.directories import Place
 from mlsim.experiment.manifest import json_text, write_summary
 from mlsim.experiment.result import Result, technique_of
+from mlsim.experiment.writers import check_writers, write_by_user
 from mlsim.record import Records
 from mlsim.record.blocks import is_long, let_go_of_table
 from mlsim.scenario import Mapping, Scenario, TraceLevel, dump
@@ -32,7 +33,7 @@ _LIBRARIES = ("matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pyd
 
 
 def check_needs(scenario: Scenario) -> None:
-    """Look, before any work is done, whether there is what writing a run takes: libraries.
+    """Look, before any work is done, whether there is what writing a run takes: libraries, writers.
 
     Raises
     ------
@@ -52,6 +53,7 @@ def check_needs(scenario: Scenario) -> None:
                 f"output.trace: {output.trace}, but the OTF2 library cannot be used: {error}; "
                 "install otf2, or set output.trace=none"
             ) from error
+    check_writers(scenario)
 
 
 def write_start(directory: Path, scenario: Scenario) -> None:
@@ -87,6 +89,7 @@ def write_files(
     if result.scenario.output.trace is not TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
             _trace(path, result)
+    write_by_user(place, directory, result)
     if before_summary is not None:
         before_summary()
     write_summary(directory / "summary.json", result.summary)

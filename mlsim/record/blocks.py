@@ -132,7 +132,8 @@ def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
         )
         let_go(turned_away.job, turned_away.reason)
         stays = _stays_of(records.occupancy, jobs, attempts, first)
-        yield replace(records, jobs=jobs, occupancy=stays, attempts=attempts, rejections=rejections)
+        own = records.own.rows(first, last)
+        yield replace(records, jobs=jobs, occupancy=stays, attempts=attempts, rejections=rejections, own=own)
         first = last
 
 

@@ -23,7 +23,7 @@ from mlsim.record.energy import job_energy
 from mlsim.record.nodeset import job_node_sets
 from mlsim.record.tables import Jobs, NodePower, Nodes, Records, Rejections
 
-__all__ = ["ALWAYS", "FILES", "columns_of", "frame", "job_frame"]
+__all__ = ["ALWAYS", "FILES", "JOB_COLUMNS", "columns_of", "frame", "job_frame"]
 
 Ints = NDArray[np.int64]
 
@@ -187,6 +187,10 @@ def columns_of(file: str) -> tuple[Stored | Derived, ...]:
     return tuple(ordered)
 
 
+JOB_COLUMNS = tuple(column.name for column in columns_of("jobs"))
+"""Columns that the file of jobs may have; those of the user's own have other names."""
+
+
 def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
     """Make the frame of one table.
 
@@ -202,7 +206,8 @@ def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        With the columns of :func:`columns_of` that the run has; NaN is null.
+        With the columns of :func:`columns_of` that the run has; of jobs, last those of the user's own. NaN
+        is null.
     """
     columns = {}
     for column in columns_of(file):
@@ -212,6 +217,8 @@ def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
             values = _stored(column, getattr(records, file), records.jobs)
         if values is not None:
             columns[column.name] = values
+    if file == "jobs":
+        columns |= {name: _own(values) for name, values in records.own.of.items()}
     return pl.DataFrame(columns, nan_to_null=True)
 
 
@@ -236,6 +243,11 @@ def _stored(stored: Stored, table: Any, jobs: Jobs) -> Any:
         series = pl.Series(values)
         return series.set(series < 0, None)
     return values
+
+
+def _own(values: NDArray[Any]) -> NDArray[Any] | pl.Series:
+    """Return a column of the user's own; one of objects holds texts."""
+    return pl.Series(values.tolist(), dtype=pl.String) if values.dtype == object else values
 
 
 def _reasons(rejections: Rejections, jobs: int) -> pl.Series:

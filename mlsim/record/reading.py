@@ -15,8 +15,8 @@ from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.record.columns import Stored, empty, stored_columns, words_of
-from mlsim.record.frames import ALWAYS, FILES
-from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, Records, Rejections
+from mlsim.record.frames import ALWAYS, FILES, JOB_COLUMNS
+from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, OwnColumns, Records, Rejections
 
 __all__ = ["read_tables"]
 
@@ -59,6 +59,7 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         occupancy=_read(directory / "occupancy.parquet", Occupancy, numbers),
         rejections=_read_rejections(directory / "jobs.parquet"),
         names=_read_names(directory / "jobs.parquet"),
+        own=_read_own(directory / "jobs.parquet"),
         **{name: optional.get(name) or empty(table) for name, table in FILES.items() if name not in ALWAYS},
     )
 
@@ -99,6 +100,24 @@ def _read_names(path: Path) -> Names:
         words = names.gather(rows[first]).cast(pl.String).to_list()
         found[column] = dict(zip(of_codes.tolist(), words, strict=True))
     return Names({column: names for column, names in found.items() if names})
+
+
+def _read_own(path: Path) -> OwnColumns:
+    """Read the columns of the user's own: those that no run has of itself, of numbers or texts."""
+    kinds = {name: kind for name, kind in _schema(path).items() if name not in JOB_COLUMNS}
+    wanted = [name for name, kind in kinds.items() if kind == pl.String or kind.is_numeric()]
+    return OwnColumns({name: _own(path, name) for name in wanted})
+
+
+def _own(path: Path, name: str) -> NDArray[Any]:
+    series = _series(path, name)
+    if series.dtype == pl.String:
+        texts = np.empty(series.len(), object)
+        texts[:] = series.to_list()
+        return texts
+    if series.dtype.is_integer() and not series.null_count():
+        return series.cast(pl.Int64).to_numpy(writable=True)
+    return series.cast(pl.Float64).fill_null(np.nan).to_numpy(writable=True)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ __all__ = [
     "Nodes",
     "Occupancy",
     "Outages",
+    "OwnColumns",
     "PEs",
     "Passes",
     "Records",
@@ -340,6 +341,23 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnColumns:
+    """Further columns of the jobs, with names of the user's own.
+
+    Attributes
+    ----------
+    of
+        Name -> a value a job: int64; or float64, NaN where there is none; or objects, texts or None.
+    """
+
+    of: Mapping[str, NDArray[Any]]
+
+    def rows(self, first: int, last: int) -> OwnColumns:
+        """Return the columns of some jobs alone."""
+        return OwnColumns({name: values[first:last] for name, values in self.of.items()})
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
@@ -356,3 +374,4 @@ class Records:
     attempts: Attempts = field(default_factory=lambda: empty(Attempts))
     solves: Solves = field(default_factory=Solves.none)
     names: Names = field(default_factory=lambda: Names({}))
+    own: OwnColumns = field(default_factory=lambda: OwnColumns({}))

@@ -6,8 +6,10 @@ from mlsim.scenario.files.overrides import parse_override, parse_overrides
 from mlsim.scenario.files.paths import (
     PLUGIN_KEYS,
     check_code,
+    located_format,
     located_plugin,
     located_technique,
+    located_writers,
     resolve_path,
 )
 from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfig
@@ -172,8 +174,10 @@ __all__ = [
     "lacking_parameters",
     "load",
     "loads",
+    "located_format",
     "located_plugin",
     "located_technique",
+    "located_writers",
     "megabytes",
     "node_ranges",
     "options",

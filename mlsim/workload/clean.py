@@ -155,7 +155,8 @@ class Cleaner:
         after = None
         if self._dependencies:
             after = with_preceding_jobs(log.preceding_job, log.think_time, log.after)
-        jobs = replace(_as_jobs(log, run_time, walltime, processors, met), asked=asked, after=after)
+        jobs = _as_jobs(log, run_time, walltime, processors, met)
+        jobs = replace(jobs, asked=asked, after=after, own=log.own)
         return jobs.select(stays)
 
     def _asked(self, log: LogBlock, processors: Floats) -> ResourceRequests | None:

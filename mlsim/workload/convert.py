@@ -53,7 +53,7 @@ class Conversion:
         What was found in the log, as counts; of cleaning rules only where it was cleaned.
     """
 
-    read: WorkloadFormat
+    read: str
     written: WorkloadFormat
     jobs: int
     left_out: list[str]
@@ -98,7 +98,7 @@ def convert(
         workload = open_workload(config, source, _ANY_SIZE, AS_LOGGED, rates)
         log = log_of(JobBlock.concatenate(list(workload.blocks())))
         header, notes = _shifted(workload.header, workload.origin), workload.notes
-    elif FORMATS[found].write is None and FORMATS[to].write is None:  # further fields stay as they are
+    elif _is_swf(found) and _is_swf(to):  # further fields stay as they are
         header, block = read_swf(source, lenient=config.lenient, extras=True)
         log, notes, extras = LogBlock.from_columns(block.columns), {}, block.extras
     else:
@@ -111,6 +111,11 @@ def convert(
     else:
         _write_named(target, log, header, FORMATS[to], source)
     return Conversion(found, to, len(log), left_out, notes)
+
+
+def _is_swf(name: str) -> bool:
+    """Whether a format is the one that has numbered fields and directives."""
+    return isinstance(name, WorkloadFormat) and FORMATS[name].write is None
 
 
 def _shifted(header: Header, origin: float) -> Header:
@@ -135,7 +140,12 @@ def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
         kept |= {f"{column}_names" for column in names if names_of(lines).get(column) == names[column]}
         return lost + [key for key in header if key not in kept]
     held = {*_NAMED, "requested_time", "status", *CODED, *_LOOP}
-    held |= {"asked", "after", *(("preceding_job", "think_time") if np.any(log.preceding_job > 0) else ())}
+    held |= {
+        "asked",
+        "after",
+        "own",
+        *(("preceding_job", "think_time") if np.any(log.preceding_job > 0) else ()),
+    }
     lost = [
         field.name
         for field in fields(LogBlock)

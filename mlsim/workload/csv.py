@@ -22,15 +22,15 @@ request_<resource>        no        what all units together ask of a resource of
 ========================  ========  ============================================================
 
 An empty cell means unknown, as -1 does, except for job_id and submit_time, which must be there.
-Other columns are passed over and named in the header under `ignored_columns`. Unlike an SWF log, a
-CSV file is held in memory as a whole.
+Other columns are passed over and named in the header under `ignored_columns`, unless they are asked for.
+Unlike an SWF log, a CSV file is held in memory as a whole.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,7 @@ from mlsim.workload.fields import N_COLUMNS, SCHEDULED, Field
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
+from mlsim.workload.own import check_own, own_columns
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
@@ -86,7 +87,7 @@ class _Records:
     broken_lines: int
 
 
-def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
+def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()) -> CsvLog:
     """Read a CSV workload, compressed or not.
 
     Parameters
@@ -95,6 +96,8 @@ def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
         The file.
     lenient
         Skip and count broken lines.
+    own
+        Further columns that are wanted.
 
     Raises
     ------
@@ -138,9 +141,12 @@ def read_csv(path: str | Path, *, lenient: bool = False) -> CsvLog:
         complain(DEPENDENCIES, fits, EXPECTED)
         sound &= fits
     ignored = [name for name in records.names if name not in (*KNOWN, *requests, DEPENDENCIES)]
+    check_own(str(path), own, ignored)
+    ignored = [name for name in ignored if name not in own]
     if ignored:
         header["ignored_columns"] = ignored
-    jobs = LogBlock.from_columns(columns, asked, after).rows(sound & divides)
+    further = own_columns(str(path), {name: cells[name] for name in own})
+    jobs = LogBlock.from_columns(columns, asked, after, further).rows(sound & divides)
     sound &= divides
     return CsvLog(jobs, header, records.broken_lines + int(np.sum(~sound)))
 

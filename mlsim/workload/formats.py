@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+from mlsim.errors import InputError
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.compression import SUFFIXES, read_chunks
 from mlsim.workload.header import Header
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from mlsim.workload.named import NamedColumns
     from mlsim.workload.rates import Rates
 
-__all__ = ["FORMATS", "Format", "LogReader", "format_of", "format_of_name"]
+__all__ = ["FORMATS", "Format", "LogReader", "check_reader", "format_of", "format_of_name"]
 
 _BLOCK_JOBS = 16_384
 _LONGEST_LINE = 1 << 20
@@ -34,6 +36,9 @@ class _WholeLog(Protocol):
     def broken_lines(self) -> int: ...
 
 
+_Read = Callable[[Path, "Rates | None", bool, Sequence[str]], _WholeLog]
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of workloads: how it is recognized, read and written.
@@ -45,31 +50,35 @@ class Format:
     begins
         Whether the first bytes of a file, decompressed and without blanks, are of this format.
     read
-        Reads a log as a whole (path, rates, whether lenient); None for SWF, which is read piece by piece.
+        Reads a log as a whole (path, rates, whether lenient, further columns that are wanted); None for SWF,
+        which is read piece by piece.
     write
         Writes columns with names, and the header; None for SWF, which has numbered fields and directives.
     keeps_header
         Whether a file holds the header, and codes with it; otherwise columns hold the names of codes.
     check
         Refuses jobs that the format cannot express (jobs, file they come from).
+    further
+        Whether logs may have further columns, for the user's own code.
     """
 
     word: WorkloadFormat
     suffix: str
     begins: Callable[[bytes], bool]
-    read: Callable[[Path, Rates | None, bool], _WholeLog] | None = None
+    read: _Read | None = None
     write: Callable[[IO[bytes], NamedColumns, Header], None] | None = None
     keeps_header: bool = True
     check: Callable[[LogBlock, Path], None] | None = None
+    further: bool = False
 
 
 # What reads and writes other formats than SWF brings polars, which takes long to import.
 
 
-def _read_parquet(path: Path, _: Rates | None, lenient: bool) -> _WholeLog:
+def _read_parquet(path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
     from mlsim.workload.parquet import read_parquet
 
-    return read_parquet(path, lenient=lenient)
+    return read_parquet(path, lenient=lenient, own=own)
 
 
 def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
@@ -78,7 +87,7 @@ def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> No
     write_parquet(file, columns, header)
 
 
-def _read_batsim(path: Path, rates: Rates | None, lenient: bool) -> _WholeLog:
+def _read_batsim(path: Path, rates: Rates | None, lenient: bool, _: Sequence[str]) -> _WholeLog:
     from mlsim.workload.batsim import read_batsim
 
     return read_batsim(path, rates, lenient=lenient)
@@ -96,10 +105,16 @@ def _check_batsim(log: LogBlock, source: Path) -> None:
     check_jobs(log, source)
 
 
-def _read_csv(path: Path, _: Rates | None, lenient: bool) -> _WholeLog:
+def _read_csv(path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
     from mlsim.workload.csv import read_csv
 
-    return read_csv(path, lenient=lenient)
+    return read_csv(path, lenient=lenient, own=own)
+
+
+def _read_by_user(name: str, path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+    from mlsim.workload.user_reader import read_by_user
+
+    return read_by_user(name, path, lenient=lenient, own=own)
 
 
 def _write_csv(file: IO[bytes], columns: NamedColumns, _: Header) -> None:
@@ -123,6 +138,7 @@ FORMATS = {
             lambda head: head.startswith(b"PAR1"),
             _read_parquet,
             _write_parquet,
+            further=True,
         ),
         Format(
             WorkloadFormat.BATSIM,
@@ -132,7 +148,15 @@ FORMATS = {
             _write_batsim,
             check=_check_batsim,
         ),
-        Format(WorkloadFormat.CSV, ".csv", _names_columns, _read_csv, _write_csv, keeps_header=False),
+        Format(
+            WorkloadFormat.CSV,
+            ".csv",
+            _names_columns,
+            _read_csv,
+            _write_csv,
+            keeps_header=False,
+            further=True,
+        ),
         Format(WorkloadFormat.SWF, ".swf", lambda _: True),
     )
 }
@@ -167,15 +191,38 @@ def format_of_name(path: Path) -> WorkloadFormat | None:
     return next((known.word for known in FORMATS.values() if suffixes[-1:] == [known.suffix]), None)
 
 
+def check_reader(name: str, execute: bool) -> None:
+    """Check the reader of the user's own that a workload names as its format.
+
+    Parameters
+    ----------
+    name
+        With its file as it was found.
+    execute
+        Whether it is made; otherwise no code of its is executed.
+
+    Raises
+    ------
+    InputError
+        If it cannot be found, made or used.
+    """
+    from mlsim.plugins import check_plugin
+    from mlsim.workload.user_reader import READERS
+
+    check_plugin(READERS, name, execute)
+
+
 class LogReader:
     """Reads one log from its start to its end, once.
 
     Parameters
     ----------
     path, log_format, lenient
-        As in the scenario's `workload` section.
+        As in the scenario's `workload` section; a reader of the user's own with its file as it was found.
     rates
         What turns operations and bytes of a Batsim workload into seconds.
+    own
+        Further columns that are wanted (`workload.columns`).
 
     Attributes
     ----------
@@ -188,20 +235,34 @@ class LogReader:
     """
 
     def __init__(
-        self, path: str | Path, log_format: WorkloadFormat, *, lenient: bool, rates: Rates | None = None
+        self,
+        path: str | Path,
+        log_format: str,
+        *,
+        lenient: bool,
+        rates: Rates | None = None,
+        own: Sequence[str] = (),
     ) -> None:
         self.path = Path(path)
         self.header: Header = {}
         self.broken_lines = 0
         self.jobs = 0
-        self._format = FORMATS[format_of(path) if log_format is WorkloadFormat.AUTO else log_format]
+        name = format_of(path) if log_format == WorkloadFormat.AUTO else log_format
+        known = FORMATS[name] if isinstance(name, WorkloadFormat) else None
+        self._read: _Read | None = partial(_read_by_user, name) if known is None else known.read
         self._lenient = lenient
         self._rates = rates
+        self._own = tuple(own)
+        if self._own and known is not None and not known.further:
+            raise InputError(
+                f"{self.path}: workload.columns: logs of format {known.word} have no columns of one's own; "
+                "those of formats csv and parquet do, and what readers of the user return"
+            )
 
     @property
     def streams(self) -> bool:
         """Whether the log is read piece by piece; otherwise it is in memory as a whole while it is read."""
-        return self._format.read is None
+        return self._read is None
 
     def blocks(self) -> Iterator[LogBlock]:
         """Yield the jobs in the order of the log, at most 16,384 at a time.
@@ -211,7 +272,7 @@ class LogReader:
         InputError
             The file cannot be read, or a line is broken and `lenient` is false.
         """
-        for block in self._swf() if self._format.read is None else self._whole(self._format.read):
+        for block in self._swf() if self._read is None else self._whole(self._read):
             self.jobs += len(block)
             yield block
 
@@ -223,9 +284,9 @@ class LogReader:
             yield LogBlock.from_columns(block.columns)
         self.broken_lines = reader.broken_lines
 
-    def _whole(self, read: Callable[[Path, Rates | None, bool], _WholeLog]) -> Iterator[LogBlock]:
+    def _whole(self, read: _Read) -> Iterator[LogBlock]:
         """Read a format that is held in memory as a whole."""
-        log = read(self.path, self._rates, self._lenient)
+        log = read(self.path, self._rates, self._lenient, self._own)
         self.header = log.header
         self.broken_lines = log.broken_lines
         for first in range(0, len(log.jobs), _BLOCK_JOBS):

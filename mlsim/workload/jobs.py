@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
+from mlsim.workload.own import OwnColumns, joined_own
 from mlsim.workload.resource_requests import ResourceRequests, join_requests
 
 __all__ = ["JobBlock"]
@@ -61,6 +62,8 @@ class JobBlock:
         Units, memory and other resources; None where the scenario alone says what jobs ask for.
     after
         Which jobs they depend on; None where dependencies are off (``workload.dependencies: off``).
+    own
+        Further columns of the log; None where the scenario names none (``workload.columns``).
     """
 
     job_id: Ints
@@ -81,6 +84,7 @@ class JobBlock:
     qos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
+    own: OwnColumns | None = None
 
     def __post_init__(self) -> None:
         if self.log_wait.size != self.job_id.size:
@@ -100,8 +104,9 @@ class JobBlock:
         """Return the jobs that a mask, an index array or a slice names, as a block of its own."""
         asked = None if self.asked is None else self.asked.select(rows)
         after = None if self.after is None else self.after.select(rows)
+        own = None if self.own is None else self.own.select(rows)
         columns: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[rows]) for name in _NAMES}
-        return JobBlock(**columns, asked=asked, after=after)
+        return JobBlock(**columns, asked=asked, after=after, own=own)
 
     def shifted(self, seconds: float) -> JobBlock:
         """Return the same jobs with `seconds` added to the submit times."""
@@ -134,7 +139,8 @@ class JobBlock:
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }
-        return JobBlock(**columns, asked=asked, after=after)
+        own = joined_own([block.own for block in blocks])
+        return JobBlock(**columns, asked=asked, after=after, own=own)
 
     @staticmethod
     def empty() -> JobBlock:
@@ -143,4 +149,4 @@ class JobBlock:
         return JobBlock(**columns)
 
 
-_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in ("asked", "after"))
+_NAMES = tuple(column.name for column in fields(JobBlock) if column.name not in ("asked", "after", "own"))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mlsim.workload.fields import ClassField, Field, LoopField
 from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
+from mlsim.workload.own import OwnColumns, joined_own
 from mlsim.workload.resource_requests import ResourceRequests, join_requests
 
 __all__ = ["LogBlock"]
@@ -24,7 +25,8 @@ class LogBlock:
 
     The attributes are the columns of :class:`Field`, :class:`LoopField` and :class:`ClassField`, under the
     same names. ``asked`` is what the log says of units and resources; None where it says nothing;
-    ``after`` is its column of dependencies, without those of preceding jobs.
+    ``after`` is its column of dependencies, without those of preceding jobs; ``own`` are further columns that
+    the scenario names.
     """
 
     job_id: Floats
@@ -50,19 +52,23 @@ class LogBlock:
     qos: Floats
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
+    own: OwnColumns | None = None
 
     def __len__(self) -> int:
         return self.job_id.size
 
     @staticmethod
     def from_columns(
-        columns: Floats, asked: ResourceRequests | None = None, after: LogDependencies | None = None
+        columns: Floats,
+        asked: ResourceRequests | None = None,
+        after: LogDependencies | None = None,
+        own: OwnColumns | None = None,
     ) -> LogBlock:
         """Take the columns from an array of shape (21, jobs), or (18, jobs) with those of SWF alone."""
         unknown = np.full(columns.shape[1], -1.0)
         places = (_PLACES[name] for name in _NAMES)
         found = [columns[place] if place < len(columns) else unknown for place in places]
-        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked, after=after)
+        return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked, after=after, own=own)
 
     @staticmethod
     def concatenate(blocks: Sequence[LogBlock]) -> LogBlock:
@@ -75,15 +81,17 @@ class LogBlock:
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
         }
-        return LogBlock(**columns, asked=asked, after=after)
+        own = joined_own([block.own for block in blocks])
+        return LogBlock(**columns, asked=asked, after=after, own=own)
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""
         asked = None if self.asked is None else self.asked.select(rows)
         after = None if self.after is None else self.after.select(rows)
+        own = None if self.own is None else self.own.select(rows)
         columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in _NAMES}
-        return LogBlock(**columns, asked=asked, after=after)
+        return LogBlock(**columns, asked=asked, after=after, own=own)
 
 
-_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in ("asked", "after"))
+_NAMES = tuple(field.name for field in fields(LogBlock) if field.name not in ("asked", "after", "own"))
 _PLACES = {field.name.lower(): field.value for field in (*Field, *LoopField, *ClassField)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
@@ -28,9 +29,10 @@ from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.named import NamedColumns, other_directives
 from mlsim.workload.names import directives_of, names_of
+from mlsim.workload.own import check_own, own_columns
 from mlsim.workload.request_columns import is_request, read_asked
 
-__all__ = ["ParquetLog", "read_parquet", "write_parquet"]
+__all__ = ["ParquetLog", "further_columns", "log_of_table", "read_parquet", "write_parquet"]
 
 Mask = NDArray[np.bool_]
 
@@ -47,7 +49,7 @@ class ParquetLog:
         self.broken_lines = broken_lines
 
 
-def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
+def read_parquet(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()) -> ParquetLog:
     """Read a Parquet workload, which may be compressed once more as a file.
 
     Parameters
@@ -56,6 +58,8 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
         The file.
     lenient
         Skip and count rows with values that make no sense in their column.
+    own
+        Further columns that are wanted.
 
     Raises
     ------
@@ -67,17 +71,61 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     check_apart(path, content)
     names = list(read_schema(content, path))
     check_names(str(path), names)
-    known = [name for name in names if name in KNOWN]
-    requests = [name for name in names if is_request(name)]
-    links = [name for name in names if name == DEPENDENCIES]
-    words = [f"{name}_name" for name in CODED if name in known and f"{name}_name" in names]
-    table = read_columns(content, path, known + requests + words + links)
+    check_own(str(path), own, further_columns(names))
+    read = [name for name in names if name in own or name not in further_columns(names)]
+    table = read_columns(content, path, read)
     metadata = read_metadata(content, path).get(_METADATA, "{}")
     if not table.height:
         raise InputError(f"{path}: holds no job")
     header = header_of_json(metadata)
     if header is None:
         raise InputError(f"{path}: its metadata {_METADATA} is no JSON object of texts and lists of texts")
+    return log_of_table(str(path), names, table, header, lenient=lenient, own=own)
+
+
+def further_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns among these that say nothing to mlsim."""
+    words = [f"{name}_name" for name in CODED if name in names]
+    return [
+        name
+        for name in names
+        if name not in KNOWN and name != DEPENDENCIES and name not in words and not is_request(name)
+    ]
+
+
+def log_of_table(
+    place: str,
+    names: Sequence[str],
+    table: pl.DataFrame,
+    header: Header,
+    *,
+    lenient: bool = False,
+    own: Sequence[str] = (),
+) -> ParquetLog:
+    """Make a log of a table.
+
+    Parameters
+    ----------
+    place
+        Where it comes from, for messages.
+    names
+        Columns that there are; checked by :func:`mlsim.workload.columns.check_names`.
+    table
+        Those of them that are read, with at least one row.
+    header
+        What the log says about itself; more is put in.
+    lenient, own
+        As for :func:`read_parquet`.
+
+    Raises
+    ------
+    InputError
+        If (unless `lenient`) a value makes no sense, or a column is of a type that is not understood.
+    """
+    known = [name for name in names if name in KNOWN]
+    requests = [name for name in names if is_request(name)]
+    links = [name for name in names if name == DEPENDENCIES]
+    words = [f"{name}_name" for name in CODED if name in known and f"{name}_name" in names]
     columns = np.full((N_COLUMNS, table.height), -1.0)
     sound = np.ones(table.height, np.bool_)
 
@@ -86,12 +134,12 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
             return
         row = int(np.argmin(fits))
         raise InputError(
-            f"{path}: row {row + 1}: {name} is {table[name][row]!r}; expected {expected}\n"
+            f"{place}: row {row + 1}: {name} is {table[name][row]!r}; expected {expected}\n"
             "  to skip and count such rows, set workload.lenient: true"
         )
 
     for name in known:
-        with _as_needed(path, name, table):
+        with _as_needed(place, name, table):
             values, fits = typed_column(name, table[name], header)
         complain(name, fits, KNOWN[name].expected)
         columns[KNOWN[name]] = values
@@ -99,28 +147,30 @@ def read_parquet(path: str | Path, *, lenient: bool = False) -> ParquetLog:
     said = names_of(header)
     for word in words:
         column = word.removesuffix("_name")
-        with _as_needed(path, word, table):
+        with _as_needed(place, word, table):
             of_codes = {column: _names_in(table[column], table[word])}
         header |= {} if column in said else directives_of(of_codes)
     asked_columns = {}
     for name in requests:
-        with _as_needed(path, name, table):
+        with _as_needed(place, name, table):
             cells = table[name]
             asked_columns[name] = cells if cells.dtype.is_numeric() else cells.cast(pl.String)
-    asked, fits = read_asked(str(path), asked_columns, columns[Field.REQUESTED_PROCESSORS], complain)
+    asked, fits = read_asked(place, asked_columns, columns[Field.REQUESTED_PROCESSORS], complain)
     sound &= fits
     after = None
     for name in links:
-        with _as_needed(path, name, table):
+        with _as_needed(place, name, table):
             after, fits = parse_dependencies(table[name].cast(pl.String).to_list())
         complain(name, fits, EXPECTED)
         sound &= fits
     if requests:
         header["request_columns"] = requests
-    ignored = [name for name in names if name not in KNOWN and name not in requests + words + links]
+    ignored = [name for name in further_columns(names) if name not in own]
     if ignored:
         header["ignored_columns"] = ignored
-    return ParquetLog(LogBlock.from_columns(columns, asked, after).rows(sound), header, int(np.sum(~sound)))
+    further = own_columns(place, {name: table[name] for name in own})
+    jobs = LogBlock.from_columns(columns, asked, after, further).rows(sound)
+    return ParquetLog(jobs, header, int(np.sum(~sound)))
 
 
 def _names_in(codes: pl.Series, names: pl.Series) -> dict[int, str]:
@@ -132,9 +182,9 @@ def _names_in(codes: pl.Series, names: pl.Series) -> dict[int, str]:
     return dict(zip(named["code"].to_list(), named["name"].to_list(), strict=True))
 
 
-def _as_needed(path: Path, name: str, table: pl.DataFrame) -> AbstractContextManager[None]:
+def _as_needed(place: str, name: str, table: pl.DataFrame) -> AbstractContextManager[None]:
     found = str(table[name].dtype)[:40]
-    return refusing_damage(f"{path}: column {name} is of type {found}; expected numbers or texts")
+    return refusing_damage(f"{place}: column {name} is of type {found}; expected numbers or texts")
 
 
 def write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:

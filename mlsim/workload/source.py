@@ -103,7 +103,9 @@ class _Pass:
             config.cleaning, machine_processors, config.estimates, memory, known, config.dependencies
         )
         self._resources = resources
-        self._reader = LogReader(path, config.format, lenient=config.lenient, rates=rates)
+        self._reader = LogReader(
+            path, config.format, lenient=config.lenient, rates=rates, own=config.columns or ()
+        )
         self._disorder = DisorderCount()
         self._duplicates = DuplicateCount()
 

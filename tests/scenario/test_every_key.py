@@ -49,6 +49,8 @@ FILES = {
     "broken.swf": SWF + "20 604900 -1 ten\n",
     "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
     "log.csv": "job_id,submit_time,run_time,walltime,processors\n1,0,10,20,4\n2,1,10,20,8\n",
+    "own.csv": "job_id,submit_time,run_time,walltime,processors,weight\n1,0,10,20,4,3\n2,1,10,20,8,5\n",
+    "writer.py": "def write(result, directory):\n    (directory / 'a.txt').write_text('a')\n",
     "costs.csv": "0.1\n0.2\n0.3\n0.1\n0.4\n0.2\n",
     "more.csv": "0.3\n0.1\n0.5\n",
     "links.csv": "from,to,latency\nn0,s,1 ms\nn1,s,2 ms\nn2,s,3 ms\nn3,s,4 ms\n",
@@ -203,6 +205,7 @@ CASES: dict[str, Case] = {
     "platform.drains.N.announced_at": Case(ANNOUNCED, 20),
     "workload.path": Case({}, "other.swf"),
     "workload.format": refused({}, "csv"),
+    "workload.columns": Case({"workload.path": "own.csv"}, ["weight"]),
     "workload.lenient": refused({"workload.path": "broken.swf"}, True),
     "workload.mapping": Case({}, "packed"),
     "workload.dependencies": Case({}, True),
@@ -349,6 +352,7 @@ CASES: dict[str, Case] = {
     "output.pictures": files({}, False),
     "output.csv": files(PLAIN, True),
     "output.passes": files(PLAIN, True),
+    "output.writers": files(PLAIN, ["writer.py:write"]),
 }
 
 # Keys that change nothing that is compared, by what they mean.

@@ -34,7 +34,9 @@ CASES = {
 
 
 def log_of(*jobs: dict[str, float]) -> LogBlock:
-    names = [field.name for field in dataclasses.fields(LogBlock) if field.name not in ("asked", "after")]
+    names = [
+        field.name for field in dataclasses.fields(LogBlock) if field.name not in ("asked", "after", "own")
+    ]
     rows = [{**NORMAL, "job_id": number, **job} for number, job in enumerate(jobs)]
     return LogBlock(*(np.array([row.get(name, -1) for row in rows], dtype=float) for name in names))
 

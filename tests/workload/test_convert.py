@@ -20,7 +20,7 @@ from mlsim.workload.log import LogBlock
 from mlsim.workload.parquet import read_parquet
 
 FORMATS = {"swf": ".swf", "csv": ".csv", "parquet": ".parquet", "batsim": ".json"}
-NAMES = [field.name for field in dataclasses.fields(LogBlock) if field.name not in ("asked", "after")]
+NAMES = [field.name for field in dataclasses.fields(LogBlock) if field.name not in ("asked", "after", "own")]
 CODES = ("status", "user", "group", "executable", "queue", "partition")
 
 seconds = st.one_of(st.integers(0, 10**9).map(float), st.floats(0, 1e12))

@@ -13,7 +13,9 @@ from mlsim.scenario import WorkloadConfig
 from mlsim.workload import Field, JobBlock, Workload, formats, open_workload, source, write_swf
 
 MACHINE = 16
-COLUMNS = [field.name for field in dataclasses.fields(JobBlock) if field.name not in ("asked", "after")]
+COLUMNS = [
+    field.name for field in dataclasses.fields(JobBlock) if field.name not in ("asked", "after", "own")
+]
 
 
 def config_of(**values: object) -> WorkloadConfig:

@@ -26,9 +26,10 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.columns.times import OVERDUE_GRACE
 from mlsim.batch.matrix.holding import units_in_row
-from mlsim.batch.view import Drains, RunningJobs, StateView, WaitingJobs
+from mlsim.batch.view import Drains, FurtherColumns, RunningJobs, StateView, WaitingJobs
+from mlsim.workload.own import OwnColumns, joined_own
 
-__all__ = ["by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
+__all__ = ["OwnOfJobs", "by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
 
 Ints = NDArray[np.int64]
 _LABELS = ("user", "group", "executable", "queue", "partition")
@@ -40,12 +41,33 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+class OwnOfJobs:
+    """The columns of the user's own, of all jobs that have come, by their numbers."""
+
+    def __init__(self) -> None:
+        self._parts: list[OwnColumns | None] = []
+
+    def add(self, block: OwnColumns | None) -> None:
+        """Take those of the next jobs."""
+        if block is not None:
+            self._parts.append(block)
+
+    def of(self, numbers: Ints) -> FurtherColumns:
+        """Return those of some jobs."""
+        if len(self._parts) > 1:
+            self._parts = [joined_own(self._parts)]
+        known = self._parts[0] if self._parts else None
+        if known is None:
+            return FurtherColumns()
+        return FurtherColumns({name: frozen(values[numbers]) for name, values in known.of.items()})
+
+
 def by_arrival(slots: Ints, table: JobTable) -> Ints:
     """Order slots by the arrival of their jobs."""
     return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 
-def waiting_jobs(slots: Ints, table: JobTable, request: Ints) -> WaitingJobs:
+def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) -> WaitingJobs:
     """Copy the columns of waiting jobs."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     return WaitingJobs(
@@ -57,10 +79,13 @@ def waiting_jobs(slots: Ints, table: JobTable, request: Ints) -> WaitingJobs:
         units=frozen(table.ints[UNITS, slots]),
         request=frozen(request[slots]),
         **labels,
+        columns=own.of(table.ints[NUMBER, slots]),
     )
 
 
-def running_jobs(slots: Ints, now: float, table: JobTable, columns: Columns, nodes: Nodes) -> RunningJobs:
+def running_jobs(
+    slots: Ints, now: float, table: JobTable, columns: Columns, nodes: Nodes, own: OwnOfJobs
+) -> RunningJobs:
     """Copy the columns of running jobs, and who holds what."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
@@ -76,6 +101,7 @@ def running_jobs(slots: Ints, now: float, table: JobTable, columns: Columns, nod
         held_job=frozen(job),
         held_node=frozen(node),
         held_units=frozen(units),
+        columns=own.of(table.ints[NUMBER, slots]),
     )
 
 
@@ -118,6 +144,7 @@ def view_of(
     table: JobTable,
     columns: Columns,
     nodes: Nodes,
+    own: OwnOfJobs,
 ) -> StateView:
     """Copy the state; a dispatcher may keep what it gets."""
     running = by_arrival(columns.running[: columns.counts[RUNNING]], table)
@@ -127,8 +154,8 @@ def view_of(
         capacity=frozen(nodes.capacity.copy()),
         free=frozen(nodes.free.copy()),
         exclusive=exclusive,
-        waiting=waiting_jobs(waiting, table, nodes.request),
-        running=running_jobs(running, now, table, columns, nodes),
+        waiting=waiting_jobs(waiting, table, nodes.request, own),
+        running=running_jobs(running, now, table, columns, nodes, own),
         drains=_drains(nodes),
     )
 

@@ -121,6 +121,10 @@ class Passes(Protocol):
         """End jobs, let others arrive, then make a pass; return how many start."""
         ...
 
+    def admit(self, block: JobBlock) -> None:
+        """Keep what plugins may see of jobs that have come."""
+        ...
+
     def next_wake(self, now: float) -> float:
         """Return when a dispatcher wants to be asked, at the earliest after now, in s; infinity: never."""
         ...

@@ -13,7 +13,7 @@ from mlsim.batch.columns.columns import BACKFILL, CONSERVATIVE, QUEUED, RESERVAT
 from mlsim.batch.columns.table import KEY, NUMBER, START, SUBMIT
 from mlsim.batch.dispatch.answers import Answers, AskedAllocator, keys_of
 from mlsim.batch.dispatch.passes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
-from mlsim.batch.dispatch.viewing import by_arrival, view_of, waiting_jobs
+from mlsim.batch.dispatch.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
 from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
@@ -22,6 +22,7 @@ from mlsim.errors import InputError
 from mlsim.platform import Machine
 from mlsim.record import Solves
 from mlsim.scenario import Allocator, Backfill, BatchConfig, Dispatcher, Policy
+from mlsim.workload import JobBlock
 
 __all__ = ["NodePasses", "expanded"]
 
@@ -80,6 +81,7 @@ class NodePasses:
         self.rejected: list[tuple[int, str]] = []
         self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
         self._idle_wakes = 0
+        self._own = OwnOfJobs()
         self._ended = np.empty(machine.n_cores, np.int64)
         self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
         rules = jobs.rules
@@ -154,7 +156,7 @@ class NodePasses:
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays.request)
+            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays.request, self._own)
             self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
@@ -176,6 +178,7 @@ class NodePasses:
             self._jobs.table,
             self._jobs.arrays,
             self._room.arrays,
+            self._own,
         )
         answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
@@ -197,6 +200,10 @@ class NodePasses:
                 f"dispatcher {self._config.dispatcher}: at {now:g} s it has asked to be woken "
                 f"{_MOST_IDLE_WAKES:,} times in a row while nothing ran or started; ask for later times"
             )
+
+    def admit(self, block: JobBlock) -> None:
+        """Keep what plugins may see of jobs that have come."""
+        self._own.add(block.own)
 
     def next_wake(self, now: float) -> float:
         """Return when the dispatcher wants to be asked, at the earliest after now, in s; infinity: never."""

@@ -11,6 +11,7 @@ from mlsim.batch.dispatch.passes import process_timestamp
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.pool_room import PoolRoom
 from mlsim.record import Solves
+from mlsim.workload import JobBlock
 
 __all__ = ["PoolPasses"]
 
@@ -48,6 +49,9 @@ class PoolPasses:
         return process_timestamp(
             now, len(ended), self._ended, first, last, arrivals, released, packed, packed_pool
         )
+
+    def admit(self, block: JobBlock) -> None:
+        """Keep what plugins may see of jobs that have come: nothing, as there are none."""
 
     def next_wake(self, now: float) -> float:  # noqa: ARG002 - the protocol's signature
         """Return when a dispatcher wants to be asked: never, in s."""

@@ -167,6 +167,7 @@ class BatchState:
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Return which of the jobs that come no set of nodes could hold, by reason."""
+        self._passes.admit(block)
         return self.room.never_fit(slots, block)
 
     def room_for(self, slot: int, now: float) -> int:

@@ -16,9 +16,10 @@ from mlsim._files import read_bytes
 from mlsim.errors import InputError
 from mlsim.scenario.values.hints import nearest
 
-__all__ = ["check_definition", "read_code"]
+__all__ = ["Sort", "check_definition", "read_code"]
 
-Sort = Literal["class", "function"]
+Sort = Literal["class", "function", "class or function"]
+"""What a scenario may want to find in a file."""
 _MOST_BYTES = 1_000_000
 _EXECUTE = "mlsim check --plugins executes the file to see"
 
@@ -59,14 +60,15 @@ def check_definition(path: Path, name: str, sort: Sort, title: str) -> None:
     bound = dict(_bound(_parsed(path, title).body))
     if "*" in bound and name not in bound:
         return  # it may come with what the file imports
+    sorts = sort.split(" or ")
     if name not in bound:
-        others = sorted(key for key, found in bound.items() if found == sort and not key.startswith("_"))
+        others = sorted(key for key, found in bound.items() if found in sorts and not key.startswith("_"))
         hint = nearest(name, others)
         raise InputError(
             f"{title}: there is no {sort} {name!r};{hint} the file has: {', '.join(others) or 'none'} "
             f"({_EXECUTE})"
         )
-    if bound[name] not in ("other", sort):
+    if bound[name] not in ("other", *sorts):
         raise InputError(f"{title}: {name!r} is a {bound[name]}; needed: a {sort}")
 
 

@@ -9,7 +9,7 @@ from mlsim.errors import InputError
 from mlsim.scenario.files.problems import look_up, unknown_key
 from mlsim.scenario.files.source import Path, Problem, parse_value_text
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.plugins import PARAMETERS, CodeKind
+from mlsim.scenario.values.plugins import PARAMETERS, CodeKind, PluginList
 from mlsim.scenario.values.section import field_kind, split_key
 
 __all__ = ["apply_overrides", "parse_override", "parse_overrides"]
@@ -107,6 +107,8 @@ def _code_kind(key: Path) -> tuple[Path, CodeKind] | None:
         named = key[:depth]
         _, field = look_up(named[:-1] if isinstance(named[-1], int) else named)
         kind = None if field is None else field_kind(field)
+        if isinstance(kind, PluginList) and isinstance(named[-1], int):
+            return named, kind.each
         if isinstance(kind, CodeKind):
             return named, kind
     return None

@@ -9,13 +9,21 @@ from pathlib import Path
 
 from mlsim._files import expanded, is_directory, is_file, named
 from mlsim.errors import InputError
-from mlsim.scenario.files.code import check_definition
+from mlsim.scenario.files.code import Sort, check_definition
 from mlsim.scenario.loop.techniques import split_technique
 from mlsim.scenario.values.plugins import parameters_of, user_function, with_parameters
 from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import ApplicationModel
 
-__all__ = ["check_code", "located_plugin", "located_technique", "resolve_code", "resolve_path"]
+__all__ = [
+    "check_code",
+    "located_format",
+    "located_plugin",
+    "located_technique",
+    "located_writers",
+    "resolve_code",
+    "resolve_path",
+]
 
 VARIABLE = "MLSIM_TRACES"
 PLUGIN_KEYS = ("dispatcher", "policy", "allocator", "predictor")
@@ -99,11 +107,39 @@ def located_plugin(scenario: Scenario, key: str) -> str:
     InputError
         If that file is nowhere.
     """
-    name: str = getattr(scenario.batch, key)
+    return _located(scenario, getattr(scenario.batch, key), f"batch.{key}")
+
+
+def located_format(scenario: Scenario) -> str:
+    """Return the format of a scenario's workload, the file of a reader of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    return _located(scenario, scenario.workload.format, "workload.format")
+
+
+def located_writers(scenario: Scenario) -> tuple[str, ...]:
+    """Return the writers of a scenario's output, files of the user's own as they were found.
+
+    Raises
+    ------
+    InputError
+        If one is nowhere.
+    """
+    return tuple(
+        _located(scenario, name, f"output.writers.{place}")
+        for place, name in enumerate(scenario.output.writers or ())
+    )
+
+
+def _located(scenario: Scenario, name: str, key: str) -> str:
     own = user_function(name)
     if own is None:
         return name
-    path = resolve_code(scenario, own[0], f"batch.{key}")
+    path = resolve_code(scenario, own[0], key)
     return with_parameters(f"{path}:{own[1]}", parameters_of(name))
 
 
@@ -115,11 +151,17 @@ def check_code(scenario: Scenario) -> None:
     InputError
         If one is not, or does not.
     """
-    for key in PLUGIN_KEYS:
-        own = user_function(getattr(scenario.batch, key))
+    sorts: dict[str, tuple[str, Sort]] = {
+        f"batch.{key}": (getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
+    }
+    sorts["workload.format"] = (scenario.workload.format, "class or function")
+    for row, writer in enumerate(scenario.output.writers or ()):
+        sorts[f"output.writers.{row}"] = (writer, "class or function")
+    for key, (name, sort) in sorts.items():
+        own = user_function(name)
         if own is not None:
-            path = resolve_code(scenario, own[0], f"batch.{key}")
-            check_definition(path, own[1], "class", f"{scenario.source}: batch.{key}: {path}")
+            path = resolve_code(scenario, own[0], key)
+            check_definition(path, own[1], sort, f"{scenario.source}: {key}: {path}")
     if scenario.application.model is ApplicationModel.LOOP:
         for level in split_technique(scenario.application.technique):
             own = user_function(level)

@@ -11,6 +11,8 @@ from mlsim.scenario.machine.resources import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.dates import Moment, Users, Weeks
 from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Number, Switch
+from mlsim.scenario.values.lists import ColumnNames
+from mlsim.scenario.values.plugins import PluginKind
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, WorkloadFormat
 
@@ -143,8 +145,17 @@ class WorkloadConfig(Section):
         "in ./traces.",
         examples=["log.swf"],
     )
-    format: Annotated[WorkloadFormat, ChoiceType(WorkloadFormat)] = Field(
-        WorkloadFormat.AUTO, description="Format of the log; auto tells by its content, after decompression."
+    format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = Field(
+        WorkloadFormat.AUTO,
+        description="Format of the log; auto tells by its content, after decompression. A function in a file "
+        "may read it, or an installed one; see mlsim/workload/README.md.",
+    )
+    columns: Annotated[tuple[str, ...], ColumnNames()] | None = Field(
+        None,
+        description="Further columns of the log, with names of your own, that policies and dispatchers of "
+        "your own see (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and "
+        "what a reader of your own returns. Default: none.",
+        examples=[["deadline"]],
     )
     lenient: Switch = Field(
         False, description="Whether a broken line is skipped and counted; otherwise it is an error."

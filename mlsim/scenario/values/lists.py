@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from mlsim.scenario.values.field_types import FieldType, Number, Whole
 from mlsim.scenario.values.hints import nearest, shown
 
-__all__ = ["Factors", "NodeChoice", "Torus", "node_ranges"]
+__all__ = ["ColumnNames", "Factors", "NodeChoice", "Torus", "node_ranges"]
 
 _INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
 
@@ -90,6 +90,38 @@ class FactorRange(FieldType[tuple[float, float]]):
         """Return the JSON schema of what is accepted."""
         number = Number(0, low_belongs=False).json()
         return {"anyOf": [number, {"type": "array", "items": number, "minItems": 2, "maxItems": 2}]}
+
+
+@dataclass(frozen=True)
+class ColumnNames(FieldType[tuple[str, ...]]):
+    """Names of columns of a table, each once."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "a list of names of columns, such as [deadline, project]"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Read a list of texts, or one."""
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not names:
+            raise ValueError(f"{shown(value)} names no columns; allowed: {self.allowed}")
+        for name in names:
+            if not isinstance(name, str) or not name.strip() or not name.isprintable():
+                raise ValueError(f"{shown(name)} is no name of a column; allowed: {self.allowed}")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{twice!r} is there twice; allowed: {self.allowed}")
+        return tuple(names)
+
+    def show(self, value: tuple[str, ...]) -> object:
+        """Return the names as a list."""
+        return list(value)
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        text = {"type": "string", "minLength": 1}
+        return {"anyOf": [text, {"type": "array", "items": text, "minItems": 1, "uniqueItems": True}]}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ __all__ = [
     "CodeKind",
     "CodeName",
     "PluginKind",
+    "PluginList",
     "code_schema",
     "installed_names",
     "parameters_of",
@@ -222,3 +223,40 @@ class PluginKind(CodeKind):
         others = [{"enum": list(installed)}] if installed else []
         file = {"type": "string", "pattern": r"\.py:"}
         return {"anyOf": [*words, *others, file, code_schema(self.key, {"anyOf": [*words, *others, file]})]}
+
+
+@dataclass(frozen=True)
+class PluginList(FieldType[tuple[str, ...]]):
+    """Several functions of the user's own: in files, or entry points of installed packages.
+
+    Attributes
+    ----------
+    group
+        The group of entry points.
+    """
+
+    group: str
+
+    @property
+    def each(self) -> PluginKind:
+        """What one of them may be."""
+        return PluginKind(None, self.group, "function")
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return f"a list, each of them {self.each.allowed}"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Read the names."""
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{shown(value)} is no list; allowed: {self.allowed}")
+        return tuple(map(self.each.parse, value))
+
+    def show(self, value: tuple[str, ...]) -> object:
+        """Return the names as a list."""
+        return [self.each.show(name) for name in value]
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        return {"type": "array", "items": self.each.json()}

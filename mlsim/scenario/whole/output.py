@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.values.field_types import ChoiceType, Switch
+from mlsim.scenario.values.plugins import PluginList
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import TraceLevel
 
@@ -27,4 +28,10 @@ class OutputConfig(Section):
         False,
         description="Whether every pass of the dispatcher is written (passes.parquet): time, queue length, "
         "starts, wall time.",
+    )
+    writers: Annotated[tuple[str, ...], PluginList("mlsim.writers")] | None = Field(
+        None,
+        description="Writers of further files: functions in files, or installed ones, which get the "
+        "run and a directory; see mlsim/record/README.md. Default: none.",
+        examples=[["./mine.py:write"]],
     )
