@@ -52,6 +52,7 @@ _REFUSED = {
     "platform.random_failures": "a job's loop ends when its node fails, and there is no queue to go back to",
     "platform.drains": "no job starts but the one",
     "output.passes": "there is no dispatcher",
+    "output.writers": "they get a run of jobs",
 }
 _UNREAD = {
     "platform.nodes.N.memory": "it has the whole machine to itself",

@@ -376,6 +376,7 @@ LOOP_REFUSES = (
     "platform.random_failures",
     "platform.drains",
     "output.passes",
+    "output.writers",
 )
 LOOP_LEAVES = ("platform.nodes.N.memory", "platform.nodes.N.resources", "platform.nodes.N.power")
 LOOP_FILES = ("name", "description", "output.trace", "output.pictures", "output.csv")
@@ -412,6 +413,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
         ("platform", "random_failures", [{"mtbf": 100, "mttr": 1}]),
         ("platform", "drains", [{"start": 5}]),
         ("output", "passes", True),
+        ("output", "writers", ["./mine.py:write"]),
     ],
 )
 def test_a_file_says_nothing_that_a_loop_leaves_out(section: str, name: str, value: object) -> None:
