@@ -150,15 +150,15 @@ class WorkloadConfig(Section):
         description="Format of the log; auto tells by its content, after decompression. A function in a file "
         "may read it, or an installed one; see mlsim/workload/README.md.",
     )
+    lenient: Switch = Field(
+        False, description="Whether a broken line is skipped and counted; otherwise it is an error."
+    )
     columns: Annotated[tuple[str, ...], ColumnNames()] | None = Field(
         None,
         description="Further columns of the log, with names of your own, that policies and dispatchers of "
         "your own see (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and "
         "what a reader of your own returns. Default: none.",
         examples=[["deadline"]],
-    )
-    lenient: Switch = Field(
-        False, description="Whether a broken line is skipped and counted; otherwise it is an error."
     )
     mapping: Annotated[Mapping, ChoiceType(Mapping)] = Field(
         Mapping.PACKED,
