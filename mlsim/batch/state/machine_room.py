@@ -125,7 +125,7 @@ class Passes(Protocol):
         """Keep what plugins may see of jobs that have come."""
         ...
 
-    def next_wake(self, now: float) -> float:
+    def next_wake(self, now: float, /) -> float:
         """Return when a dispatcher wants to be asked, at the earliest after now, in s; infinity: never."""
         ...
 

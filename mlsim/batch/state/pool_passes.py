@@ -53,7 +53,7 @@ class PoolPasses:
     def admit(self, block: JobBlock) -> None:
         """Keep what plugins may see of jobs that have come: nothing, as there are none."""
 
-    def next_wake(self, now: float) -> float:  # noqa: ARG002 - the protocol's signature
+    def next_wake(self, _now: float) -> float:
         """Return when a dispatcher wants to be asked: never, in s."""
         return math.inf
 
