@@ -11,6 +11,7 @@ equivalent of is then done by :mod:`mlsim._interpreted`.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
@@ -23,11 +24,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, event, types
+from numba.core.imputils import impl_ret_new_ref
+from numba.core.typing.npydecl import parse_dtype
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 from numba.extending import overload as extend
+from numba.np import arrayobj
 
 from mlsim import _interpreted
 
@@ -48,18 +53,22 @@ __all__ = [
     "quiet",
     "shared",
     "store_release",
+    "zeros",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Array = TypeVar("Array")
 
-INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]  # filled in later
+_numba: Any = config  # mypy does not see the names that numba fills in later
+INTERPRETED = bool(_numba.DISABLE_JIT)
 """Whether kernels run as Python functions, for ``NUMBA_DISABLE_JIT=1``."""
 if INTERPRETED:
     _interpreted.follow_the_error_model()
 
 _PACKAGE = Path(__file__).parent
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_LEVEL = 2
+"""How hard LLVM tries, at most."""
 _MANY_ARRAYS = 30
 """Arrays in a named tuple from which on kernels over it take minutes to compile as others are."""
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
@@ -200,37 +209,44 @@ def kernel(
     def compile_later(body: F) -> F:
         if INTERPRETED:
             return body
-        # Numba looks at this when a function is decorated; mypy does not see names it fills in later.
-        config.CACHE_DIR = _cache_directory(_room_of(body))  # type: ignore[attr-defined]
+        _numba.CACHE_DIR = _cache_directory(_room_of(body))  # looked at when a function is decorated
         compiled = numba.njit(**{**_OPTIONS, **options})(body)
         _forgive_full_disk(compiled)
-        _prune_nearby_only(compiled, always=many_arrays)
+        _compile_sparingly(compiled, many_arrays)
         return cast(F, compiled)
 
     return compile_later if function is None else compile_later(function)
 
 
-def _prune_nearby_only(compiled: Any, always: bool) -> None:
-    """Have numba look for needless counts of references nearby only where there are very many arrays.
+def _compile_sparingly(compiled: Any, many_arrays: bool) -> None:
+    """Have a kernel compiled once for all values of an argument, and with less effort than numba's.
 
-    Looking along all paths of a kernel takes minutes then, and these kernels borrow their arrays anyway.
+    Called with a constant, numba compiles a kernel once more, for this constant. The most that LLVM can do,
+    level 3, takes a sixth longer than level 2, and event loops and passes are not faster for it. And to look
+    along all paths of a kernel for needless counts of references takes minutes where there are very many
+    arrays, which these kernels borrow anyway; so it is done nearby only. To collect garbage while numba's
+    objects grow in number takes a tenth of the time, and finds little before the kernel is ready.
     """
     compile_all = compiled.compile
 
-    def compile_quickly(signature: Any) -> Any:
-        if (
-            not always
-            and max((len(getattr(kind, "types", ())) for kind in signature), default=0) < _MANY_ARRAYS
-        ):
-            return compile_all(signature)
-        flags = config.LLVM_REFPRUNE_FLAGS  # type: ignore[attr-defined]
-        config.LLVM_REFPRUNE_FLAGS = "per_bb,diamond"  # type: ignore[attr-defined]
+    def compile_sparingly(signature: Any) -> Any:
+        kinds = tuple(map(types.unliteral, signature))
+        most = max((len(getattr(kind, "types", ())) for kind in kinds), default=0)
+        options = {"OPT": type(_numba.OPT)(min(_numba.OPT, _LEVEL))}
+        if many_arrays or most >= _MANY_ARRAYS:
+            options["LLVM_REFPRUNE_FLAGS"] = "per_bb,diamond"
+        before = {name: getattr(_numba, name) for name in options}
+        vars(_numba).update(options)
+        collects = gc.isenabled()
+        gc.disable()
         try:
-            return compile_all(signature)
+            return compile_all(kinds)
         finally:
-            config.LLVM_REFPRUNE_FLAGS = flags  # type: ignore[attr-defined]
+            vars(_numba).update(before)
+            if collects:
+                gc.enable()
 
-    compiled.compile = compile_quickly
+    compiled.compile = compile_sparingly
 
 
 def inner_kernel(function: F) -> F:
@@ -450,6 +466,29 @@ pointer: Callable[[int], Any] = _for_kernels(_pointer, _interpreted.pointer)
 
 A call from Python takes 0.1 us for each array. Where that is much, as in a pass over a short queue, a
 kernel takes the addresses of many arrays as one array; the caller must go on owning them.
+"""
+
+
+def _zeros(_typing: Any, shape: Any, kind: Any) -> Any:
+    array = types.Array(parse_dtype(kind), getattr(shape, "count", 1), "C")  # type: ignore[no-untyped-call]
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lengths = arrayobj._parse_shape(  # type: ignore[no-untyped-call]
+            context, builder, signature.args[0], arguments[0]
+        )
+        made = arrayobj._empty_nd_impl(context, builder, array, lengths)  # type: ignore[no-untyped-call]
+        size = builder.mul(made.itemsize, made.nitems)
+        cgutils.memset(builder, made.data, size, 0)  # type: ignore[no-untyped-call]
+        return impl_ret_new_ref(context, builder, array, made._getvalue())  # type: ignore[no-untyped-call]
+
+    return array(types.unliteral(shape), kind), make  # type: ignore[no-untyped-call]
+
+
+zeros: Callable[..., Any] = _for_kernels(_zeros, np.zeros)
+"""Return a new array of zeros inside a kernel, as ``numpy.zeros(shape, dtype)`` does.
+
+For that, numba compiles three functions for each number of dimensions and each type, a quarter of a second
+of work.
 """
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 
 __all__ = ["Absence", "absence_of", "next_asking", "nobody"]
 
@@ -60,7 +60,7 @@ def absence_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]])
     )
 
 
-@kernel
+@inner_kernel
 def next_asking(time: float, pe: int, entries: Ints, begin: Floats, end: Floats) -> float:
     """Return when a PE that has nothing left to execute at ``time`` asks for a chunk [s]; infinity: never."""
     for k in range(entries[pe], entries[pe + 1]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import kernel, leaf_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.application.records import Records, dtype_of
 
 __all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play"]
@@ -30,7 +30,7 @@ class Match:
 MATCH = dtype_of(Match)
 
 
-@kernel
+@inner_kernel
 def play(matches: Records[Match], tree: int, width: int, members: int) -> None:
     """Play all matches of a tree whose first ``members`` leaves have their times."""
     for rank in range(width):
@@ -70,7 +70,7 @@ def move(matches: Records[Match], tree: int, width: int, rank: int, time: float)
         match.rank = rank
 
 
-@kernel
+@inner_kernel
 def due_lowest_rank(matches: Records[Match], tree: int, width: int, now: float) -> int:
     """Find the lowest rank in a tree that is due by ``now``; there must be one."""
     node = 1

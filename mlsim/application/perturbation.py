@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel
 
 __all__ = ["Perturbation", "elapsed_time", "none", "work_done"]
 
@@ -56,7 +56,7 @@ def _entries_begun(slow_time: Floats, first: int, end: int, time: float) -> int:
     return first
 
 
-@kernel
+@inner_kernel
 def elapsed_time(
     seconds: float,
     start: float,

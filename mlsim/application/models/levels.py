@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, kernel
+from mlsim._jit import inlined, inner_kernel
 from mlsim.application.absence import next_asking
 from mlsim.application.event_queue import move, play
 from mlsim.application.models.state import Queue, State
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def ask_first(s: State, q: Queue) -> None:
     """Enter the first requests of the PEs that come to a queue; of one level: but those that are away."""
     for rank in range(q.members):
@@ -38,7 +38,7 @@ def ask_first(s: State, q: Queue) -> None:
         move(s.matches, q.tree, q.width, 0, np.inf)
 
 
-@kernel
+@inner_kernel
 def ask_nodes(s: State, asked: float) -> None:
     """Enter when each node's first PE sends its first request to the loop's queue, in s; infinity: later."""
     loop = s.queues[0]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, zeros
 from mlsim.application.absence import Absence
 from mlsim.application.event_queue import MATCH, Match
 from mlsim.application.models.lock import lock_key
@@ -226,11 +226,11 @@ class State(NamedTuple):
     learns: bool
 
 
-@kernel
+@inner_kernel
 def open_state(inputs: Inputs) -> State:
     """Prepare a loop whose PEs have not asked yet."""
     n, p, v_count = len(inputs.prefix) - 1, len(inputs.speed), len(inputs.first) - 1
-    queues, costs = np.zeros(1 + v_count, QUEUE), inputs.costs
+    queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
     _lay_out(queues, inputs.first, p, costs)
     loop, last = queues[0], queues[v_count]
     # Of no constant type: numba would compile what is called with one once more.
@@ -245,14 +245,14 @@ def open_state(inputs: Inputs) -> State:
             queues[1 + v].constant = inputs.inner.min_chunk if inner.code == SS else 0
     loop.end = n
     loop.constant = constant_size(outer.rules[0])
-    matches = np.zeros(last.tree + 2 * last.width, MATCH)
-    pes = np.zeros(p, PE_RECORD)
+    matches = zeros(last.tree + 2 * last.width, MATCH)
+    pes = zeros(p, PE_RECORD)
     _introduce(pes, inputs)
     return State(
         inputs.prefix,
         pes,
         queues,
-        np.zeros(last.seats + last.members, SEAT),
+        zeros(last.seats + last.members, SEAT),
         matches,
         outer,
         inner,
@@ -261,12 +261,12 @@ def open_state(inputs: Inputs) -> State:
         inputs.absence,
         inputs.until,
         inputs.rows,
-        np.zeros(1, np.int64),
+        zeros(1, np.int64),
         outer.learns or inner.learns,
     )
 
 
-@kernel
+@inner_kernel
 def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
     """Say who comes to which queue, and where its events and seats are."""
     v_count = len(first) - 1
@@ -289,7 +289,7 @@ def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
         q.key = lock_key(costs.seed_low, costs.seed_high, number)
 
 
-@kernel
+@inner_kernel
 def _introduce(pes: Records[PE], inputs: Inputs) -> None:
     """Enter what each PE is like."""
     costs, two_levels = inputs.costs, len(inputs.first) > 1
@@ -305,7 +305,7 @@ def _introduce(pes: Records[PE], inputs: Inputs) -> None:
         me.told = -1.0  # not yet
 
 
-@kernel
+@inner_kernel
 def close_state(pes: Records[PE], written: Ints, until: float, stats: PEStats) -> int:
     """Tell all PEs that were not told before that the loop is ended; return how many rows there are."""
     for pe in range(len(pes)):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, kernel, leaf_kernel, shared
+from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zeros
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.execution import execute, notify
 from mlsim.application.models.levels import refill, take
@@ -59,7 +59,7 @@ def run(inputs: Inputs) -> int:
         How many chunks have rows; −1 if a technique of the user gave a size below 1.
     """
     owned = open_state(_one_queue_each(inputs))
-    owned_thieves = np.zeros(len(inputs.speed), THIEF)
+    owned_thieves = zeros(len(inputs.speed), THIEF)
     s, thieves, bounds = shared(owned), borrowed(owned_thieves), borrowed(inputs.first)
     events = s.queues[0]
     _hand_out(s, thieves, bounds)
@@ -79,7 +79,7 @@ def run(inputs: Inputs) -> int:
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 
 
-@kernel
+@inner_kernel
 def _one_queue_each(inputs: Inputs) -> Inputs:
     """Return the same loop with a queue for every PE, as if each were a node of its own."""
     return Inputs(
@@ -99,7 +99,7 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
     )
 
 
-@kernel
+@inner_kernel
 def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
     """Give every PE its part, and let all ask at 0."""
     n, p, events = len(s.prefix) - 1, len(s.pes), s.queues[0]

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put"]
@@ -46,10 +46,10 @@ def new_measurements(p: int) -> tuple[Floats, Floats]:
     width = 1
     while width < p:
         width *= 2
-    return np.zeros((3, p)), np.zeros((2, 2 * width))
+    return zeros((3, p), np.float64), zeros((2, 2 * width), np.float64)
 
 
-@kernel
+@inner_kernel
 def put(sums: Floats, row: int, pe: int, value: float) -> None:
     """Replace one term of a sum tree."""
     node = sums.shape[1] // 2 + pe
@@ -146,7 +146,7 @@ def learn_pieces(
         put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
 
 
-@kernel
+@inner_kernel
 def adaptive_size(
     measured: Floats, sums: Floats, pe: int, remaining: int, n: int, p: int, first_size: int
 ) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, kernel, leaf_kernel
+from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.application.settings import RuleSettings
 from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
@@ -83,16 +83,16 @@ class Technique(NamedTuple):
     own_sums: Floats
 
 
-@kernel
+@inner_kernel
 def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_nodes: bool) -> Technique:
     """Set a technique to work at queues of n iterations; at most ``most`` execute; the first is ready."""
     code, learns = settings.code, is_adaptive(settings.code)
     rule, reals = new_rule()
     one_measured, one_sums = new_measurements(most if learns else 1)
     kept = queues if learns else 1
-    measured = np.zeros((kept, one_measured.shape[0], one_measured.shape[1]))
-    sums = np.zeros((kept, one_sums.shape[0], one_sums.shape[1]))
-    rules, all_reals = np.zeros((queues, len(rule)), np.int64), np.zeros((queues, len(reals)))
+    measured = zeros((kept, one_measured.shape[0], one_measured.shape[1]), np.float64)
+    sums = zeros((kept, one_sums.shape[0], one_sums.shape[1]), np.float64)
+    rules, all_reals = zeros((queues, len(rule)), np.int64), zeros((queues, len(reals)), np.float64)
     reset_rule(rules[0], all_reals[0], code, n, most, settings.min_chunk, settings.parameters)
     return Technique(
         code,
@@ -108,8 +108,8 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
         settings.weights.copy(),
         measured,
         sums,
-        np.zeros_like(measured) if by_nodes else measured,
-        np.zeros_like(sums) if by_nodes else sums,
+        zeros(measured.shape, np.float64) if by_nodes else measured,
+        zeros(sums.shape, np.float64) if by_nodes else sums,
     )
 
 

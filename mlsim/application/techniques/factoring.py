@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 from mlsim.application.techniques.fixed import ceil_div, round_up
 
 __all__ = [
@@ -18,7 +18,7 @@ _BITS = 62
 _NOISE = 1e-9
 
 
-@kernel
+@inner_kernel
 def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
     """Return FAC's ⌈R/(x·P)⌉, the chunk of a batch at whose start R >= 1 iterations are left.
 
@@ -40,7 +40,7 @@ def factoring_size(batch: int, remaining: int, p: int, variation: float) -> int:
     return max(round_up(remaining / (x * p), remaining), 1)
 
 
-@kernel
+@inner_kernel
 def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> int:
     """Return FAC2's chunk by what is left: ⌈R/2P⌉ at the start of a batch, else the former chunk.
 
@@ -50,7 +50,7 @@ def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> i
     return ceil_div(remaining, 2 * p) if i % p == 0 else previous
 
 
-@kernel
+@inner_kernel
 def factoring_straightforward_size(i: int, n: int, p: int) -> int:
     """Return FAC2's chunk by the step alone: ⌈N/(P·2^(b+1))⌉, b = ⌊i/P⌋ (Eleliemy 2021, Eq. 4.2)."""
     halvings = i // p + 1
@@ -60,7 +60,7 @@ def factoring_straightforward_size(i: int, n: int, p: int) -> int:
     return ceil_div(ceil_div(n, 1 << halvings), p)
 
 
-@kernel
+@inner_kernel
 def weighted_size(size: int, weight: float, n: int) -> int:
     """WF: ⌈w·K⌉, K the chunk of FAC2, at most N (Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8).
 

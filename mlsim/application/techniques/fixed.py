@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 
 __all__ = [
     "ROUNDING",
@@ -20,14 +20,14 @@ __all__ = [
 ROUNDING = 1e-12
 
 
-@kernel
+@inner_kernel
 def ceil_div(dividend: int, divisor: int) -> int:
     """Divide and round up; dividend >= 0, divisor >= 1, and no intermediate value above the dividend."""
     quotient = dividend // divisor
     return quotient + 1 if quotient * divisor < dividend else quotient
 
 
-@kernel
+@inner_kernel
 def round_up(value: float, most: int) -> int:
     """Round up, to at most ``most``; a value less than 1e-12 (relative) above an integer is that integer.
 
@@ -39,7 +39,7 @@ def round_up(value: float, most: int) -> int:
     return math.ceil(value * (1.0 - ROUNDING))
 
 
-@kernel
+@inner_kernel
 def share_size(n: int, p: int, numerator: int, denominator: int) -> int:
     """Size a chunk as a share of N/P: ⌈N·numerator / (denominator·P)⌉, exactly.
 
@@ -50,19 +50,19 @@ def share_size(n: int, p: int, numerator: int, denominator: int) -> int:
     return ceil_div(quotient * numerator + ceil_div(rest * numerator, denominator), p)
 
 
-@kernel
+@inner_kernel
 def static_size(n: int, p: int) -> int:
     """Size STATIC's chunks: ⌈N/P⌉, one a PE (Eleliemy 2021, Eq. 2.1)."""
     return ceil_div(n, p)
 
 
-@kernel
+@inner_kernel
 def self_scheduling_size() -> int:
     """Size SS's chunks: one iteration each (Eleliemy 2021, Eq. 2.2)."""
     return 1
 
 
-@kernel
+@inner_kernel
 def fixed_size(n: int, p: int, sigma: float, overhead: float) -> int:
     """Size FSC's chunks: ⌈(√2·N·h / (σ·P·√(ln P)))^(2/3)⌉ (Kruskal and Weiss 1985).
 
@@ -74,7 +74,7 @@ def fixed_size(n: int, p: int, sigma: float, overhead: float) -> int:
     return round_up(base ** (2.0 / 3.0), n)
 
 
-@kernel
+@inner_kernel
 def modified_fixed_size(n: int, p: int) -> int:
     """Size mFSC's chunks: ⌊0.55 + t·ln 2 / ln t⌋ with t = ⌈N/P⌉ (Banicescu, Ciorba and Srivastava 2013).
 

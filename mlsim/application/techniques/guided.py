@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.techniques.fixed import ROUNDING, ceil_div
 
 __all__ = [
@@ -41,7 +41,7 @@ WORD = 32
 MASK = (1 << WORD) - 1
 
 
-@kernel
+@inner_kernel
 def guided_recursive_size(remaining: int, p: int) -> int:
     """Return GSS's chunk by what is left: ⌈R/P⌉ (Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4)."""
     return ceil_div(remaining, p)
@@ -62,7 +62,7 @@ def new_guide(fraction_words: int) -> Ints:
         Row 0: the step the value stands for (-1: none yet), whether anything was rounded, then the
         value in base 2^32, most significant word first, two words before the point. Row 1: scratch.
     """
-    guide = np.zeros((2, HEADER + 2 + fraction_words), np.int64)
+    guide: Ints = zeros((2, HEADER + 2 + fraction_words), np.int64)
     guide[0, STEP] = -1
     return guide
 
@@ -158,7 +158,7 @@ def guided_straightforward_size(guide: Ints, i: int, n: int, p: int) -> int:
     return size
 
 
-@kernel
+@inner_kernel
 def taper_size(k: float, v: float, most: int) -> int:
     """Return TAP's ⌈k + v²/2 − v·√(2k + v²/4)⌉, from 1 to ``most`` (Lucco 1992; Eleliemy 2021, Eq. 2.5).
 
@@ -182,7 +182,7 @@ def taper_size(k: float, v: float, most: int) -> int:
     return max(math.ceil(value - ROUNDING * k), 1)
 
 
-@kernel
+@inner_kernel
 def taper_straightforward_size(guide: Ints, i: int, n: int, p: int, v: float) -> int:
     """Return TAP's chunk from the step alone: k = N·(P−1)^i / P^(i+1), as GSS follows it (see there)."""
     _advance(guide, i, n, p)

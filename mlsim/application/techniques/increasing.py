@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.factoring import factoring_straightforward_size
 from mlsim.application.techniques.fixed import ceil_div
 
@@ -31,13 +31,13 @@ def default_batches(n: int, p: int) -> int:
     return max(batches, 2)
 
 
-@kernel
+@inner_kernel
 def increase_first_size(n: int, p: int, batches: int) -> int:
     """Return K_0 = ⌊N/((2+B)·P)⌋, the first chunk of FISS and VISS."""
     return n // (2 + batches) // p
 
 
-@kernel
+@inner_kernel
 def fixed_increase(n: int, p: int, batches: int) -> int:
     """Return C = ⌈2N·(1 − B/(2+B)) / (P·B·(B−1))⌉, the growth of FISS's chunks from batch to batch.
 
@@ -49,7 +49,7 @@ def fixed_increase(n: int, p: int, batches: int) -> int:
     return ceil_div(ceil_div(doubled, 2 + batches), p)
 
 
-@kernel
+@inner_kernel
 def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> int:
     """Return FISS's K_0 + b·C, at most N (Philip and Das 1997; Eleliemy 2021, Eq. 2.10).
 
@@ -61,7 +61,7 @@ def fixed_increase_size(i: int, n: int, p: int, first: int, increase: int) -> in
     return first + batch * increase
 
 
-@kernel
+@inner_kernel
 def variable_increase_size(i: int, p: int, first: int) -> int:
     """Return VISS's ⌊K_0·(1 − 0.5^(b+1))/0.5⌋ = 2·K_0 − ⌈K_0/2^b⌉, b = ⌊i/P⌋, K_0 >= 1.
 
@@ -72,12 +72,12 @@ def variable_increase_size(i: int, p: int, first: int) -> int:
     return 2 * first - (ceil_div(first, 1 << batch) if batch < _BITS else 1)
 
 
-@kernel
+@inner_kernel
 def _shifted(value: int, halvings: int) -> int:
     return value >> halvings if halvings >= 0 else value << -halvings
 
 
-@kernel
+@inner_kernel
 def geometric_increase_size(i: int, n: int, p: int, first: int) -> int:
     """Return VISS's chunk with ``growth: geometric``, ⌊K_0·1.5^b⌋, at most N (Eleliemy 2021, Eq. 2.11).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["random_key", "random_size"]
@@ -23,13 +23,13 @@ def _mixed(state: int) -> int:
     return np.int64(z ^ (z >> np.uint64(31)))  # type: ignore[return-value]  # an int to kernels
 
 
-@kernel
+@inner_kernel
 def random_key(low: int, high: int) -> int:
     """Make the key of a loop's random numbers from the lower 32 and the upper bits of the seed."""
     return _mixed(_mixed(low + 1) ^ high)
 
 
-@kernel
+@inner_kernel
 def random_size(i: int, n: int, p: int, key: int) -> int:
     """Return RND's chunk, uniform in 1 … ⌈N/P⌉ (Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12).
 

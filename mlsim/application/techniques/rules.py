@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.settings import (
     ADDRESS,
@@ -142,7 +142,7 @@ def counts_overhead(code: int) -> bool:
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
     """Make the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
-    return np.zeros(12, np.int64), np.zeros(1)
+    return zeros(12, np.int64), zeros(1, np.float64)
 
 
 @kernel
@@ -202,7 +202,7 @@ def reset_rule(
         rule[SIZE] = min(max(rule[SIZE], min_chunk), max(n, 1))
 
 
-@kernel
+@inner_kernel
 def constant_size(rule: Ints) -> int:
     """Return the size of all chunks where a technique has but one, else 0.
 
@@ -225,7 +225,7 @@ def _prepare_increase(rule: Ints, n: int, p: int, parameters: Floats) -> None:
         rule[SLOPE] = int(parameters[GEOMETRIC])
 
 
-@kernel
+@inner_kernel
 def learn(
     code: int,
     measured: Floats,

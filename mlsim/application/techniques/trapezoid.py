@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["trapezoid_factoring_size", "trapezoid_first_size", "trapezoid_size", "trapezoid_slope"]
 
 
-@kernel
+@inner_kernel
 def trapezoid_first_size(n: int, p: int) -> int:
     """Return K_0 = ⌈N/2P⌉, the first chunk of TSS."""
     return ceil_div(n, 2 * p)
 
 
-@kernel
+@inner_kernel
 def trapezoid_slope(n: int, p: int) -> int:
     """Return C = ⌊(K_0 − 1)/(S − 1)⌋ with S = ⌈2N/(K_0 + 1)⌉ steps, the decrement of TSS."""
     first = trapezoid_first_size(n, p)
@@ -24,7 +24,7 @@ def trapezoid_slope(n: int, p: int) -> int:
     return (first - 1) // (steps - 1) if steps > 1 else 0
 
 
-@kernel
+@inner_kernel
 def trapezoid_size(i: int, first: int, slope: int) -> int:
     """TSS at step i: K_0 − i·C, 0 once that is negative (Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4).
 
@@ -35,7 +35,7 @@ def trapezoid_size(i: int, first: int, slope: int) -> int:
     return first - i * slope
 
 
-@kernel
+@inner_kernel
 def trapezoid_factoring_size(i: int, p: int, first: int, slope: int) -> int:
     """Return TFSS's chunk: the mean of the P chunks of TSS from step b·P on, rounded down; b = ⌊i/P⌋.
 

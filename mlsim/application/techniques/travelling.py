@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import fetch_add, kernel, load_acquire, store_release
+from mlsim._jit import fetch_add, inner_kernel, kernel, load_acquire, store_release
 from mlsim.application.techniques.adaptive import learn_pieces
 from mlsim.application.techniques.rules import AF, USERS, counts_overhead, is_adaptive, recursive_size
 from mlsim.application.techniques.weighting import learn_chunk
@@ -40,7 +40,7 @@ _LOOKS = 2_000
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-@kernel
+@inner_kernel
 def _seal_of(block: Ints) -> int:
     """Mix all numbers but the last one: every other one together, as a step waits for the step before."""
     even = np.uint64(len(block))

@@ -10,7 +10,7 @@ from typing import Any
 
 from numba import types as numba_types
 
-from mlsim._jit import c_function, kernel
+from mlsim._jit import c_function, inner_kernel
 
 __all__ = ["user_size"]
 
@@ -19,7 +19,7 @@ types: Any = numba_types  # it is not typed itself
 _call = c_function(types.int64, *[types.int64] * 5)
 
 
-@kernel
+@inner_kernel
 def user_size(address: int, n: int, p: int, remaining: int, step: int, pe: int) -> int:
     """Size a chunk by the function at an address; below 1 where the function is wrong."""
     return _call(address, n, p, remaining, step, pe)

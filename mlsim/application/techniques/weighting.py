@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.adaptive import RATE, put
 
 __all__ = ["learn_chunk", "learn_weights", "learned_weight"]
@@ -39,7 +39,7 @@ def learn_chunk(measured: Floats, sums: Floats, weights: Floats, pe: int, size: 
         put(sums, RATE, pe, measured[ITERATIONS, pe] / measured[SECONDS, pe])
 
 
-@kernel
+@inner_kernel
 def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> float:
     """Return the weight of a PE from all that has been measured so far (AWF-C, AWF-E)."""
     if measured[SECONDS, pe] == 0.0:
@@ -47,7 +47,7 @@ def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> 
     return float(sums[1, 0] * (measured[ITERATIONS, pe] / measured[SECONDS, pe]) / sums[RATE, 1])
 
 
-@kernel
+@inner_kernel
 def learn_weights(measured: Floats, sums: Floats, weights: Floats) -> None:
     """Take over all weights measured so far (AWF-B, AWF-D)."""
     for pe in range(len(weights)):
