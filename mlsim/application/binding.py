@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
 from mlsim.errors import InputError
-from mlsim.scenario import LEAVE_EARLY, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
+from mlsim.scenario import (
+    LEAVE_EARLY,
+    NODES_STAY,
+    ExecutionConfig,
+    ExecutionModel,
+    LockOrder,
+    MasterRole,
+    ServiceOrder,
+)
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
@@ -91,9 +99,9 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     knows_nodes = execution.model in LEAVE_EARLY
     outside, inside = choices[0], choices[-1]
     if knows_nodes:
-        if problem.absence is not None:
-            raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: cca, dca")
-        first, near = _nodes(problem)
+        if problem.absence is not None and execution.model in NODES_STAY:
+            raise InputError(f"absence: {NODES_STAY[execution.model]}")
+        first, near = _nodes(problem, execution.model)
         outer, inner = _settings(outside, inside, first, execution)
     else:
         first, near = _ONE_LEVEL, problem.latency
@@ -151,11 +159,11 @@ def _perturbation(problem: Problem, begin: float) -> Perturbation:
     )
 
 
-def _nodes(problem: Problem) -> tuple[Ints, Floats]:
-    """Return where each node's PEs begin, and how far each is from the first in s."""
+def _nodes(problem: Problem, model: ExecutionModel) -> tuple[Ints, Floats]:
+    """Return where each node's PEs begin, and how far each is from the first in s: threads are there."""
     node_of_pe = problem.node_of_pe
     first = np.searchsorted(node_of_pe, np.arange(node_of_pe[-1] + 2))
-    near = np.full(len(node_of_pe), problem.intra_latency)
+    near = np.full(len(node_of_pe), 0.0 if model is ExecutionModel.MPI_OPENMP else problem.intra_latency)
     near[first[:-1]] = 0.0
     return first, _read_only(near)
 

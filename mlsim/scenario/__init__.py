@@ -25,7 +25,7 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import LEAVE_EARLY, TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import LEAVE_EARLY, NODES_STAY, TWO_LEVELS, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
@@ -94,6 +94,7 @@ __all__ = [
     "CORES",
     "LEAVE_EARLY",
     "MEMORY",
+    "NODES_STAY",
     "PLUGIN_KEYS",
     "REPLAY_NEEDS",
     "REPLAY_NEEDS_OF_JOBS",

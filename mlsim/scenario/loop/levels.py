@@ -7,13 +7,19 @@ from collections.abc import Iterator
 from mlsim.scenario.loop.techniques import split_technique
 from mlsim.scenario.words import ExecutionModel, Technique
 
-__all__ = ["LEAVE_EARLY", "SCHEDULES", "TWO_LEVELS", "wrong_levels"]
+__all__ = ["LEAVE_EARLY", "NODES_STAY", "SCHEDULES", "TWO_LEVELS", "wrong_levels"]
 
 TWO_LEVELS = (ExecutionModel.HMW, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
 """Models that schedule between nodes and inside them."""
 
 LEAVE_EARLY = (*TWO_LEVELS, ExecutionModel.STEAL)
 """Models under which a PE may be told that nothing is left for it while others have not been handed all."""
+
+NODES_STAY = {
+    ExecutionModel.STEAL: "nodes cannot leave a loop under execution model steal, where every PE has a part "
+    "of its own; allowed models: cca, dca, hmw, hdca, mpi+openmp"
+}
+"""Models whose nodes cannot be asked to leave a loop, and why."""
 
 SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
 """What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
