@@ -25,6 +25,12 @@ class Records(Protocol[Record]):
 
 
 def dtype_of(declared: type) -> np.dtype[Any]:
-    """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares."""
+    """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares.
+
+    Without a compiler a field hides behind an attribute of NumPy's of the same name, such as ``size``.
+    """
+    hidden = [name for name in declared.__annotations__ if hasattr(np.record, name)]
+    if hidden:
+        raise AttributeError(f"{declared.__name__}: NumPy has attributes of the names {', '.join(hidden)}")
     fields = [(name, _KINDS[kind]) for name, kind in declared.__annotations__.items()]
     return np.dtype((np.record, fields))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mlsim.errors import InputError
+from mlsim.scenario import from_mapping
 from tests.application.test_loop import rows, run
 
 
@@ -99,3 +100,14 @@ def test_stealing_balances_what_static_does_not() -> None:
 def test_what_stealing_cannot_do(technique: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         run([1.0] * 8, [1.0, 1.0], technique, model="steal")
+
+
+def test_nodes_cannot_be_asked_to_leave() -> None:
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]},
+        "workload": {"path": "jobs.swf"},
+        "application": {"model": "loop", "execution": {"model": "steal"}},
+        "coordination": {"rca": True, "requests": "head-of-queue"},
+    }
+    with pytest.raises(InputError, match="nodes cannot leave a loop under .* steal, where every PE"):
+        from_mapping(scenario)
