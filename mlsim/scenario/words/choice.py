@@ -12,7 +12,7 @@ __all__ = ["Choice"]
 class Choice(StrEnum):
     """Base of all word sets: ``Policy("saf")`` is ``Policy.SAF``; upper and lower case are the same.
 
-    A set is declared with other spellings that are understood: ``class Policy(Choice, aliases={"SJF": "SPF"})``.
+    Other spellings that are understood are declared with a set: ``class Policy(Choice, aliases={"SJF": "SPF"})``.
     """
 
     __aliases: ClassVar[dict[str, str]] = {}
