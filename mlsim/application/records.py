@@ -27,10 +27,14 @@ class Records(Protocol[Record]):
 def dtype_of(declared: type) -> np.dtype[Any]:
     """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares.
 
-    Without a compiler a field hides behind an attribute of NumPy's of the same name, such as ``size``.
+    Raises
+    ------
+    TypeError
+        Where a field is named like something that NumPy's records have, such as ``size``: a kernel that runs
+        as a Python function would read that.
     """
-    hidden = [name for name in declared.__annotations__ if hasattr(np.record, name)]
-    if hidden:
-        raise AttributeError(f"{declared.__name__}: NumPy has attributes of the names {', '.join(hidden)}")
+    for name in declared.__annotations__:
+        if hasattr(np.record, name):
+            raise TypeError(f"{declared.__name__}.{name}: NumPy's records have a {name} of their own")
     fields = [(name, _KINDS[kind]) for name, kind in declared.__annotations__.items()]
     return np.dtype((np.record, fields))

@@ -33,7 +33,8 @@ class Thief:
     """What a PE does at its next event, and its round over the nodes.
 
     ``home``: its node. ``hop``: how many nodes it has asked. ``node``, ``distance`` (s): the one that it
-    asks, and how far that is; ``victim``: the PE there. ``first``, ``stolen``: what it stole.
+    asks, and how far that is; ``victim``: the PE there. ``first``, ``stolen``: where its loot begins, and how
+    many iterations that is.
     """
 
     doing: int
