@@ -104,7 +104,7 @@ def learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Float
 
 
 def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) -> LoopOutcome:
-    """Put time steps together, each moved to its begin; waiting at a barrier is idle time."""
+    """Join time steps, each moved to its begin; waiting at a barrier is idle time."""
     last = done[-1]
     finish, start = np.zeros_like(last.finish), np.zeros_like(last.finish)
     first, size = np.zeros_like(last.last_first), np.zeros_like(last.last_size)

@@ -197,7 +197,7 @@ def _reads(body: Any, name: str) -> bool:
 
 
 def _first_lines(error: Exception) -> str:
-    """Take what a person needs of a compiler's message."""
+    """Return what a person needs of a compiler's message."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("Failed in", "During:", "^", "See "))]
     return "; ".join(told[:3])

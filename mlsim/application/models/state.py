@@ -197,7 +197,6 @@ class Queue:
     own_end: int
     own_step: int
     own_begun: int
-    own_start: float
     own_seconds: float
     awaiting: int
     reply_first: int
@@ -268,7 +267,7 @@ def open_state(inputs: Inputs) -> State:
 
 @kernel
 def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
-    """Say who comes to which queue, and where its events and seats are."""
+    """Set who comes to which queue, and where its events and seats are."""
     v_count = len(first) - 1
     tree, seats = 0, 0
     for number in range(1 + v_count):
@@ -291,7 +290,7 @@ def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
 
 @kernel
 def _introduce(pes: Records[PE], inputs: Inputs) -> None:
-    """Enter what each PE is like."""
+    """Set what each PE is like."""
     costs, two_levels = inputs.costs, len(inputs.first) > 1
     for pe in range(len(pes)):
         me = pes[pe]
@@ -307,7 +306,7 @@ def _introduce(pes: Records[PE], inputs: Inputs) -> None:
 
 @kernel
 def close_state(pes: Records[PE], written: Ints, until: float, stats: PEStats) -> int:
-    """Tell all PEs that were not told before that the loop is ended; return how many rows there are."""
+    """Notify the PEs that were not before that the loop is ended; return how many rows there are."""
     for pe in range(len(pes)):
         me = pes[pe]
         if me.told < 0.0:

@@ -159,7 +159,7 @@ def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
 def publish(
     own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
 ) -> None:
-    """Make known to all what a node has measured (``own``) until now."""
+    """Publish what a node has measured (``own``) until now."""
     leaf = sums.shape[1] // 2 + node
     if own_sums[RATE, leaf] > 0.0:
         if sums[RATE, leaf] == 0.0:
