@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.record import Jobs
@@ -17,7 +16,6 @@ from mlsim.record.derived import queued_since
 
 __all__ = ["COMPARED", "TOLERANCE", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
 
-Ints = NDArray[np.int64]
 Summary = Mapping[str, Any]
 
 _SAME = 1e-6

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
 
 __all__ = ["Perturbation", "elapsed_time", "none", "work_done"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Perturbation(NamedTuple):

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from mlsim._arrays import Floats, Ints
 
 __all__ = ["PARAMETERS", "RuleSettings"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 (
     FIRST_NUMERATOR,

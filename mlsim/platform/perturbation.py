@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import PerturbationConfig, PlatformConfig, node_ranges
 
 __all__ = ["Perturbations", "Steps"]
 
-Floats = NDArray[np.float64]
 
 _BLOCK = 64
 _MOST_SLOW_DOWNS = 10_000_000

@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.record.blocks import blocks_of, is_long, sums_by_job
 from mlsim.record.outages import off_spans
 from mlsim.record.tables import Occupancy, Records
 from mlsim.record.timeline import step_function, step_parts
 
 __all__ = ["Energy", "job_energy", "max_power", "power_over_time", "run_energy", "run_span"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

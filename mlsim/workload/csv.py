@@ -36,8 +36,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import decode
 from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
@@ -52,10 +52,6 @@ from mlsim.workload.own import check_own, own_columns
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
 from mlsim.workload.own import OwnColumns, joined_own
 from mlsim.workload.resource_requests import ResourceRequests, join_requests
 
 __all__ = ["JobBlock"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
     ("submit_time", "run_time", "walltime", "log_wait"), np.float64

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.workload.fields import ClassField, Field, LoopField
 from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
 from mlsim.workload.own import OwnColumns, joined_own
 from mlsim.workload.resource_requests import ResourceRequests, join_requests
 
 __all__ = ["LogBlock"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
+
 __all__ = [
     "DEPENDENCIES",
     "EXPECTED",
@@ -24,9 +26,6 @@ __all__ = [
     "with_preceding_jobs",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 DEPENDENCIES = "dependencies"
 """Name of the column."""
@@ -67,7 +66,7 @@ class LogDependencies:
     completed: Mask
     think: Floats
 
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> LogDependencies:
+    def select(self, rows: Mask | NDArray[np.intp] | slice) -> LogDependencies:
         """Return the dependencies of the jobs that a mask, an index array or a slice names."""
         kept = np.arange(self.n_jobs)[rows]
         place = np.full(self.n_jobs, -1, np.int64)

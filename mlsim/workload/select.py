@@ -29,11 +29,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["WEEK", "Selection", "Span", "find_span", "rows_in"]
 
-Floats = NDArray[np.float64]
 
 WEEK = 7 * 86_400.0
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 
 __all__ = ["Grid", "Support", "count_points", "make_grid"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CELLS_PER_REACH = 3
 _MOST_ACROSS = 128

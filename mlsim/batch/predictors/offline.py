@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.batch.predictors.catalogue import make_predictor
 from mlsim.batch.predictors.estimates import SHORTEST, cut
 from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
@@ -19,7 +19,6 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["History", "predictions", "read_history"]
 
-Floats = NDArray[np.float64]
 
 _ANY_SIZE = 1 << 62
 _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice
 from mlsim.application.settings import ADDRESS, USER
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
@@ -55,8 +55,6 @@ __all__ = [
     "warm_up",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.recorder import LoopRecorder
 from mlsim.mpi.loop.rank_times import RankTimes
@@ -20,9 +20,6 @@ from mlsim.mpi.transport.layout import Layout
 from mlsim.record import Jobs, JobState, Messages, Nodes, Occupancy, Records, empty
 
 __all__ = ["gather_records", "gather_requests"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> Records | None:

@@ -7,11 +7,10 @@ from typing import cast
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
 
 __all__ = ["Layout"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

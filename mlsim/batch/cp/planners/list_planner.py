@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.planner import Solve, place_by_best_fit
 from mlsim.batch.cp.problem.filter import Reduced, needed_resources
 from mlsim.batch.cp.problem.instance import Instance
@@ -37,8 +38,6 @@ from mlsim.batch.cp.solver.solving import Control, Status, solve
 
 __all__ = ["Cp", "CpOptions", "Goal"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""

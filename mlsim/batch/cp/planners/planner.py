@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.filter import Reduced, reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.packing import best_fit
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Queued
 
 __all__ = ["AnyPlanner", "Built", "Planner", "Solve", "place_by_best_fit"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
