@@ -26,25 +26,18 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A metric that runs are compared by.
-
-    Attributes
-    ----------
-    key
-        Dotted key in the summary.
-    title
-        In words.
-    better
-        ``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
-        follow what else the machine does.
-    write
-        Writes a value for the terminal.
-    """
+    """A metric that runs are compared by."""
 
     key: str
+    """Dotted key in the summary."""
     title: str
+    """In words."""
     better: str
+    """``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
+    follow what else the machine does.
+    """
     write: Callable[[float | None], str]
+    """Writes a value for the terminal."""
 
 
 COMPARED: tuple[Compared, ...] = (

@@ -125,24 +125,16 @@ class BatchStudy:
 
 @dataclass(frozen=True)
 class RunRow:
-    """One combination, simulated.
-
-    Attributes
-    ----------
-    labels
-        Of each axis.
-    metrics
-        By title; NaN where the run has none.
-    curve
-        Times (s) and busy shares of the machine, where a picture shows them.
-    balance
-        The balance of each job's loop, where a picture shows it.
-    """
+    """One combination, simulated."""
 
     labels: Mapping[str, str]
+    """Of each axis."""
     metrics: Mapping[str, float]
+    """By title; NaN where the run has none."""
     curve: tuple[Any, Any] | None = None
+    """Times (s) and busy shares of the machine, where a picture shows them."""
     balance: Balance | None = None
+    """The balance of each job's loop, where a picture shows it."""
 
 
 def is_batch_study(path: str | Path) -> bool:

@@ -22,24 +22,16 @@ __all__ = ["Energy", "job_energy", "max_power", "power_over_time", "run_energy",
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy of a run in J, from the first submission to the last end of a job.
-
-    Attributes
-    ----------
-    total
-        All of it: jobs + idle + off.
-    jobs
-        What jobs are charged.
-    idle
-        Idle power of cores that nobody held, of nodes that were not off.
-    off
-        Of nodes that were out of use, and that nobody held.
-    """
+    """Energy of a run in J, from the first submission to the last end of a job."""
 
     total: float
+    """All of it: jobs + idle + off."""
     jobs: float
+    """What jobs are charged."""
     idle: float
+    """Idle power of cores that nobody held, of nodes that were not off."""
     off: float
+    """Of nodes that were out of use, and that nobody held."""
 
 
 def run_span(records: Records) -> tuple[float, float]:

@@ -56,21 +56,14 @@ __all__ = ["CsvLog", "read_csv"]
 
 @dataclass(frozen=True, slots=True)
 class CsvLog:
-    """A CSV workload.
-
-    Attributes
-    ----------
-    jobs
-        The jobs in the order of the file.
-    header
-        Names behind the codes of text columns, and columns that were passed over.
-    broken_lines
-        Broken lines skipped.
-    """
+    """A CSV workload."""
 
     jobs: LogBlock
+    """The jobs in the order of the file."""
     header: Header
+    """Names behind the codes of text columns, and columns that were passed over."""
     broken_lines: int
+    """Broken lines skipped."""
 
 
 @dataclass(frozen=True, slots=True)

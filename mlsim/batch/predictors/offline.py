@@ -26,24 +26,16 @@ _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Jobs of a log and when they ended.
-
-    Attributes
-    ----------
-    jobs
-        In order of (submit_time, place in the log).
-    end_time
-        Submission, wait and run time as in the log [s].
-    executable_names
-        Names behind the codes of executables.
-    unknown_waits
-        Jobs whose wait is not in the log: taken as 0.
-    """
+    """Jobs of a log and when they ended."""
 
     jobs: JobBlock
+    """In order of (submit_time, place in the log)."""
     end_time: Floats
+    """Submission, wait and run time as in the log [s]."""
     executable_names: list[str]
+    """Names behind the codes of executables."""
     unknown_waits: int
+    """Jobs whose wait is not in the log: taken as 0."""
 
 
 def read_history(path: Path, lenient: bool = False) -> History:

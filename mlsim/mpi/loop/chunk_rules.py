@@ -233,14 +233,10 @@ class StraightforwardRule:
         float64[p], of sum p.
     pe
         The PE or node that requests chunks.
-
-    Attributes
-    ----------
-    size
-        Function of a scheduling step: the size of its chunk.
     """
 
     size: Callable[[int], int]
+    """Function of a scheduling step: the size of its chunk."""
 
     def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
         self._choice, self._n, self._p, self._pe = choice, n, p, pe

@@ -51,31 +51,22 @@ Goal = str
 
 @dataclass(frozen=True, slots=True)
 class CpOptions:
-    """Options of the dispatcher ``cp``.
-
-    Attributes
-    ----------
-    goal
-        ``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small.
-    by_size
-        Whether a job counts as much as the resources it asks for.
-    headroom
-        Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted.
-    reserve
-        Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it,
-        if all do.
-    patience
-        Seconds after which a waiting job comes first.
-    solve_jobs
-        CP-SAT is asked if there are no more jobs than this; 0: never.
-    """
+    """Options of the dispatcher ``cp``."""
 
     goal: Goal = "slowdown"
+    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small."""
     by_size: bool = False
+    """Whether a job counts as much as the resources it asks for."""
     headroom: float = 0.05
+    """Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted."""
     reserve: float = 0.2
+    """Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it, if all
+    do.
+    """
     patience: float = 432_000.0
+    """Seconds after which a waiting job comes first."""
     solve_jobs: int = 0
+    """CP-SAT is asked if there are no more jobs than this; 0: never."""
 
 
 @dataclass(slots=True)

@@ -76,25 +76,17 @@ class AnyPlanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model that is ready to be solved.
-
-    Attributes
-    ----------
-    scheduling
-        Its part about time.
-    read
-        Gives the nodes of each job from the values of all variables; None where the
-        model does not place jobs.
-    fixed_search
-        Whether to branch as the model says.
-    scale
-        Of the weights in the objective.
-    """
+    """A model that is ready to be solved."""
 
     scheduling: Scheduling
+    """Its part about time."""
     read: Callable[[Ints], tuple[Ints | None, ...]] | None
+    """Gives the nodes of each job from the values of all variables; None where the model does not place jobs.
+    """
     fixed_search: bool
+    """Whether to branch as the model says."""
     scale: float
+    """Of the weights in the objective."""
 
 
 class Planner(ABC):
