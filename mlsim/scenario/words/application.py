@@ -113,7 +113,7 @@ class ModelProperties(NamedTuple):
     nodes
         Whether it knows which PEs are on one node.
     releases
-        Whether nodes can leave a loop, and come back, while it runs.
+        Whether nodes can leave a loop, and come back, while it runs: not where each PE has a part of its own.
     hands_out_first
         Whether PEs are told that no work is left only once all of it has been handed out.
     adaptive
@@ -169,9 +169,9 @@ class ExecutionModel(
 
     CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
     DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
-    HMW = "hmw", ModelProperties(levels=2, nodes=True, reads=_MASTER)
-    HDCA = "hdca", ModelProperties(levels=2, nodes=True, reads=_LOCK)
-    MPI_OPENMP = "mpi+openmp", ModelProperties(levels=2, nodes=True, reads=(*_LOCK, "nowait"))
+    HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=_MASTER)
+    HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=_LOCK)
+    MPI_OPENMP = "mpi+openmp", ModelProperties(2, nodes=True, releases=True, reads=(*_LOCK, "nowait"))
     STEAL = "steal", ModelProperties(nodes=True, adaptive=False, reads=("atomic_service",))
 
 
