@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice
 from mlsim.errors import InputError
 from mlsim.scenario import RELEASING, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "Problem", "bind"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Run = Callable[[float, "PEStats", "Rows"], int]
 
 _MODULES = {
