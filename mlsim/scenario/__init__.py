@@ -74,7 +74,6 @@ from mlsim.scenario.words import (
     Mapping,
     MasterRole,
     MemorySource,
-    ModelProperties,
     OverrunRule,
     PlanGoal,
     Policy,
@@ -91,6 +90,7 @@ from mlsim.scenario.words import (
     WeightSource,
     WorkloadFormat,
 )
+from mlsim.scenario.words.application import ModelProperties
 
 __all__ = [
     "CORES",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlsim.scenario.loop.techniques import split_technique
-from mlsim.scenario.words import ExecutionModel, ModelProperties, Technique
+from mlsim.scenario.words import ExecutionModel, Technique
+from mlsim.scenario.words.application import ModelProperties
 
 __all__ = ["RELEASING", "SCHEDULES", "TWO_LEVELS", "properties_of", "wrong_levels"]
 
