@@ -103,7 +103,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
     if properties.nodes:
-        first, near = _nodes(problem)
+        first, near = _nodes(problem, execution.model)
         idle_masters = properties.masters and execution.master is MasterRole.DEDICATED
         outer, inner = _settings(outside, inside, first, idle_masters)
     else:
@@ -167,11 +167,11 @@ def _perturbation(problem: Problem, begin: float) -> Perturbation:
     )
 
 
-def _nodes(problem: Problem) -> tuple[Ints, Floats]:
-    """Return where each node's PEs begin, and how far each is from the first in s."""
+def _nodes(problem: Problem, model: str) -> tuple[Ints, Floats]:
+    """Return where each node's PEs begin, and how far each is from the first in s: threads are there."""
     node_of_pe = problem.node_of_pe
     first = np.searchsorted(node_of_pe, np.arange(node_of_pe[-1] + 2))
-    near = np.full(len(node_of_pe), problem.intra_latency)
+    near = np.full(len(node_of_pe), 0.0 if model is ExecutionModel.MPI_OPENMP else problem.intra_latency)
     near[first[:-1]] = 0.0
     return first, _read_only(near)
 

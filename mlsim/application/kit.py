@@ -47,13 +47,14 @@ from mlsim.application.models.execution import (
     NEAR,
     execute,
     keep_row,
+    leave,
     message,
     next_request,
     notify,
     report,
     slowed,
 )
-from mlsim.application.models.levels import ask_first, ask_nodes, publish_node, refill, take
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at, publish_node, refill, take
 from mlsim.application.models.master import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
 from mlsim.application.models.state import Inputs, State, close_state, open_state
 from mlsim.application.models.window import BAD, CALCULATES, NOBODY, answer_node, claim, enter
@@ -77,6 +78,7 @@ __all__ = [
     "ask_nodes",
     "assign",
     "attend",
+    "back_at",
     "claim",
     "close_state",
     "due_lowest_rank",
@@ -88,6 +90,7 @@ __all__ = [
     "inlined",
     "keep_row",
     "kernel",
+    "leave",
     "message",
     "move",
     "next_request",
@@ -132,7 +135,8 @@ def execution_model(
         Whether it needs to know which PEs are on one node; with two levels it does.
     releases
         Whether nodes can leave a loop and come back while it runs: the model asks :func:`next_request` when
-        a PE asks again, and :func:`ask_first` when PEs ask first.
+        a PE asks again, and :func:`ask_first` when PEs ask first; of two levels see :func:`back_at` and
+        :func:`leave`.
     hands_out_first
         Whether PEs are told that no work is left only once all of it has been handed out; what is left when
         a node is idle is found faster then.

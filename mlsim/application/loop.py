@@ -95,8 +95,8 @@ def simulate(
     rows_since
         Chunks that end at this time or before get no row, in s.
     absence
-        When PEs ask for no chunks, in s from the loop's start; None: they always do. For models of one
-        level; PE 0 holds the queue and cannot leave.
+        When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
+        alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
 
     Raises
     ------

@@ -182,7 +182,7 @@ class LoopApplication:
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes.
 
-        A node given up gets no more chunks; what its PEs have in hand, or have asked for, they execute.
+        A node given up gets no more chunks; what it has, or has asked for, its PEs execute.
         The application offers the nodes that it needs the shortest, never the first, where the master's
         queue is; and only if they come free earlier than they would and by the request's deadline.
 
