@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice
 from mlsim.application.user_model import load_model
 from mlsim.errors import InputError
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "Problem", "bind"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Run = Callable[[float, "PEStats", "Rows"], int]
 
 _MODULES = {

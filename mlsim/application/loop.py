@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
 from mlsim.application.outcome import ChunkRows, LoopOutcome
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopOutcome", "simulate"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000

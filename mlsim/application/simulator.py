@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NEVER_RELEASES = AnswerPolicy(AnswerRule.NEVER, 0.0)
 # Keeps the random numbers of loops apart from others that are keyed by seed and job.

@@ -24,21 +24,14 @@ _SIGNATURE = f"({', '.join(_PARAMETERS)})"
 
 
 class CompiledTechnique(NamedTuple):
-    """A technique of the user as machine code.
-
-    Attributes
-    ----------
-    address
-        Of a C function from five int64 to one.
-    reads_remaining
-        Whether the Python function reads ``remaining``; if not, it has a straightforward form.
-    keep
-        Keeps the machine code alive.
-    """
+    """A technique of the user as machine code."""
 
     address: int
+    """Of a C function from five int64 to one."""
     reads_remaining: bool
+    """Whether the Python function reads ``remaining``; if not, it has a straightforward form."""
     keep: Any
+    """Keeps the machine code alive."""
 
 
 def compile_technique(
