@@ -136,8 +136,8 @@ def execution_model(
         a PE asks again, and :func:`ask_first` when PEs ask first; of two levels see :func:`back_at` and
         :func:`leave`.
     hands_out_first
-        Whether PEs are notified that no work is left only once all of it has been handed out; what is left when
-        a node is idle is found faster then.
+        Whether PEs are notified that no work is left only once all of it has been handed out; what is left
+        when a node is idle is found faster then.
     adaptive
         Whether techniques that learn within a loop can: the model calls :func:`report` when a PE comes to
         its queue.

@@ -70,8 +70,8 @@ def keep_row(s: State, me: PE, pe: int, step: int, end: float) -> None:
 @leaf_kernel
 def notify(s: State, me: PE, at: float) -> None:
     """Note when a PE is notified that no work is left."""
-    me.told = min(at, s.until)
-    me.overhead += me.told - me.since
+    me.notified_at = min(at, s.until)
+    me.overhead += me.notified_at - me.since
 
 
 @leaf_kernel

@@ -31,7 +31,7 @@ def run(inputs: Inputs) -> int:
     loop = s.queues[0]
     for v in range(loop.members):
         ask_first(s, s.queues[1 + v])
-        loop.exhausted += s.pes[s.queues[1 + v].first_pe].told >= 0.0
+        loop.exhausted += s.pes[s.queues[1 + v].first_pe].notified_at >= 0.0
     ask_nodes(s, np.inf)
     error = _follow_masters(s)
     if error < 0:

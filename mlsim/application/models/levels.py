@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inlined, kernel, leaf_kernel
-from mlsim.application.absence import next_asking
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.execution import notify
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, publish, refill_rule, size_from_rest
 from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.rules import SS, STATIC, constant_size
+from mlsim.application.unavailability import next_asking
 
 __all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publish_node", "refill", "take"]
 
@@ -29,7 +29,7 @@ def ask_first(s: State, q: Queue) -> None:
     for rank in range(q.members):
         pe = q.first_pe + rank
         me, asked = s.pes[pe], 0.0
-        if len(s.absence.begin) > 0 and s.outer.code != STATIC:
+        if len(s.pe_unavailability.begin) > 0 and s.outer.code != STATIC:
             asked = leave(s, me, 0.0, _back(s, pe, 0.0))
         s.matches[q.tree + q.width + rank].time = asked + me.near
     play(s.matches, q.tree, q.width, q.members)
@@ -56,7 +56,7 @@ def back_at(s: State, q: Queue, now: float) -> float:
     """
     if q.exhausted != 0:
         return np.inf
-    if len(s.absence.begin) == 0 or s.seats[q.number - 1].taken == 0:
+    if len(s.pe_unavailability.begin) == 0 or s.seats[q.number - 1].taken == 0:
         return now
     return _back(s, q.first_pe, now)
 
@@ -64,7 +64,8 @@ def back_at(s: State, q: Queue, now: float) -> float:
 @leaf_kernel
 def _back(s: State, pe: int, now: float) -> float:
     """Return when a PE whose node may be away is there, in s."""
-    return next_asking(now, pe, s.absence.entries, s.absence.begin, s.absence.end)
+    away = s.pe_unavailability
+    return next_asking(now, pe, away.entries, away.begin, away.end)
 
 
 @leaf_kernel
@@ -73,7 +74,7 @@ def next_request(s: State, me: PE, pe: int, end: float) -> float:
 
     Under models of two levels it asks its node's queue in any case, and may find that it leaves.
     """
-    if len(s.absence.begin) == 0 or len(s.queues) > 1:
+    if len(s.pe_unavailability.begin) == 0 or len(s.queues) > 1:
         return end
     return leave(s, me, me.finish, max(end, _back(s, pe, me.finish)))
 
@@ -85,7 +86,7 @@ def leave(s: State, me: PE, at: float, back: float) -> float:
     asked = max(at, back)
     if asked >= s.until:
         return np.inf
-    me.told = -1.0  # not yet
+    me.notified_at = -1.0  # not yet
     me.asked, me.since = asked, asked
     return asked
 

@@ -162,7 +162,7 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
 
 @leaf_kernel
 def end_master(s: State, m: Queue, ended: bool) -> None:
-    """Close what a master did; ``ended``: the loop was, before it had told all others."""
+    """Close what a master did; ``ended``: the loop was, before it had notified all others."""
     me = s.pes[m.first_pe]
     if m.own_begun != 0:  # amid its own chunk
         keep_row(s, me, m.first_pe, m.own_step, s.until)
@@ -171,6 +171,6 @@ def end_master(s: State, m: Queue, ended: bool) -> None:
         me.asked, me.since = s.until, s.until
     if m.masters > 0:
         for pe in range(m.first_pe + 1, m.first_pe + m.members):
-            ended = ended or s.pes[pe].told < 0.0
-        me.told = s.until if ended else min(m.clock, s.until)
-        me.idle = me.told - me.overhead
+            ended = ended or s.pes[pe].notified_at < 0.0
+        me.notified_at = s.until if ended else min(m.clock, s.until)
+        me.idle = me.notified_at - me.overhead

@@ -2,7 +2,7 @@
 
 The parts are cut as under STATIC. A PE takes chunks from the front of its own by the technique. A thief asks
 its own node, then the others, each once: from the PE there that has most left it gets half, from the end
-(Hendler and Shavit 2002; Dinan et al. 2009). It is told when nobody had anything left, as under
+(Hendler and Shavit 2002; Dinan et al. 2009). It is notified when nobody had anything left, as under
 ``schedule(static_steal)`` of LLVM's OpenMP.
 
 A part serves one access at a time, in order of arrival, equal arrivals in order of rank. How long an access
@@ -87,7 +87,7 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
         inputs.inner,
         inputs.costs,
         inputs.perturbation,
-        inputs.absence,
+        inputs.pe_unavailability,
         inputs.until,
         inputs.stats,
         inputs.rows,

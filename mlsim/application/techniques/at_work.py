@@ -96,7 +96,7 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
         code,
         settings.min_chunk,
         settings.parameters,
-        settings.trouble,
+        settings.bad_size,
         needs_remaining(code),
         learns,
         counts_overhead(code),
