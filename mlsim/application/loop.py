@@ -16,6 +16,7 @@ from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.timesteps import in_time_steps
+from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
@@ -114,7 +115,8 @@ def simulate(
     choices = choose(technique, speed, prefix, told, execution.first_chunk, min_chunk, seed)
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, absence)
     names = "+".join(choice.name for choice in choices)
-    for message in wrong_levels(names, execution.model, execution.nowait):
+    properties = properties_of_model(execution.model)
+    for message in wrong_levels(names, execution.model, execution.nowait, properties):
         raise InputError(f"technique: {message}")
     # What learns over time steps does so from all rows.
     learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))

@@ -14,6 +14,7 @@ from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
 from mlsim.application.slowdowns import loop_perturbation
+from mlsim.application.user_model import properties_of_model
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -366,7 +367,8 @@ class LoopApplication:
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        handed_out = self._config.execution.model.properties.hands_out_first and not self._departures
+        handed_out = properties_of_model(self._config.execution.model).hands_out_first
+        handed_out = handed_out and not self._departures
         if outcome.rows is None and not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])

@@ -227,7 +227,7 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
     records = simulate_loop(scenario, run_time, chunks)
     technique = technique_of(scenario) or ""
     return LoopResult(
-        scenario, loop_facts(records, technique, scenario.application.execution.model.value), records
+        scenario, loop_facts(records, technique, str(scenario.application.execution.model)), records
     )
 
 
@@ -307,7 +307,7 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
         return ["."]
     names: list[str] = []
     for scenario in scenarios:
-        words = f"{technique_of(scenario)}-{scenario.application.execution.model.value}"
+        words = f"{technique_of(scenario)}-{scenario.application.execution.model}"
         name = re.sub(r"[^\w+.-]+", "_", words).strip("._")
         names.append(name if name not in names else f"{name}-{len(names) + 1}")
     return names
