@@ -107,7 +107,7 @@ class JobTable:
         return int(self.ints.shape[1])
 
     def column(self, name: str) -> NDArray[Any]:
-        """Give one column by name, as a view."""
+        """Return one column by name, as a view."""
         view: NDArray[Any] = (
             self.ints[_INT_INDEX[name]] if name in _INT_INDEX else self.floats[_FLOAT_INDEX[name]]
         )

@@ -57,7 +57,7 @@ class ReleaseNegotiator:
         return cls(system, releases, log, lends=coordination.answer is not AnswerRule.IDLE_ONLY)
 
     def learn(self, slot: int) -> None:
-        """Note how a job that is about to complete has used its nodes, if its executable is known."""
+        """Record how a job that is about to complete has used its nodes, if its executable is known."""
         executable = int(self._state.table.ints[EXECUTABLE, slot])
         if executable < 0:
             return

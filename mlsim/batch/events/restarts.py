@@ -63,7 +63,7 @@ class Restarts:
         return self._rule is not FailureRule.DIE and self.count(slot) < self._most
 
     def note(self, slot: int, now: float, node: int, busy: float, core_seconds: float) -> None:
-        """Note the end of an attempt, before the job goes back to the queue.
+        """Record the end of an attempt, before the job goes back to the queue.
 
         Parameters
         ----------

@@ -82,7 +82,7 @@ class DispatchTimes:
         self._seconds = array("d")
 
     def note(self, slots: NDArray[np.int64], table: JobTable, seconds: float) -> None:
-        """Note a pass that started the jobs in these slots."""
+        """Record a pass that started the jobs in these slots."""
         self._numbers.append(table.ints[NUMBER, slots])
         self._seconds.append(seconds)
 

@@ -98,7 +98,7 @@ class RejectionLog:
         self._n_rejected = 0
 
     def note(self, numbers: NDArray[np.int64], reason: str) -> None:
-        """Note that jobs, each for the first time, were turned away for a reason.
+        """Record that jobs, each for the first time, were rejected for a reason.
 
         Raises
         ------

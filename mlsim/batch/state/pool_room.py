@@ -83,7 +83,7 @@ class PoolRoom:
         on_pool.release_row(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node back to a job that had released it; return the new occupancy row."""
+        """Return a free node to a job that had released it; return the new occupancy row."""
         return on_pool.return_node(slot, node, now, self._jobs.address, self.address)
 
     def reservation(self, slot: int, now: float) -> float:

@@ -282,7 +282,7 @@ class BatchState:
         self.occupancy.ints[RELEASED, row] = 0
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node to a job that had released it; return its occupancy row."""
+        """Return a free node to a job that had released it; return its occupancy row."""
         row = self.room.return_node(slot, node, now)
         self.ensure_capacity()
         return row
