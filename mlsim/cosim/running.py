@@ -125,7 +125,8 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
             f"{scenario.source}: batch.engine: replay knows one resource, and the workload says what each "
             "job asks for (columns request_*); try engine: auto or simpy"
         )
-    return engine is not Engine.SIMPY and requests.plain and replay_obstacle(scenario) is None
+    plain = requests.plain and not requests.shared
+    return engine is not Engine.SIMPY and plain and replay_obstacle(scenario) is None
 
 
 def _replayed(

@@ -26,7 +26,9 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.columns.times import OVERDUE_GRACE
 from mlsim.batch.matrix.holding import units_in_row
+from mlsim.batch.matrix.shared import NOW
 from mlsim.batch.view import Drains, FurtherColumns, RunningJobs, StateView, WaitingJobs
+from mlsim.platform import Machine
 from mlsim.workload.own import OwnColumns, joined_own
 
 __all__ = ["OwnOfJobs", "by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
@@ -67,7 +69,7 @@ def by_arrival(slots: Ints, table: JobTable) -> Ints:
     return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 
-def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) -> WaitingJobs:
+def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> WaitingJobs:
     """Copy the columns of waiting jobs."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     return WaitingJobs(
@@ -77,9 +79,10 @@ def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) ->
         estimate=frozen(table.floats[ESTIMATE, slots]),
         processors=frozen(table.ints[PROCESSORS, slots]),
         units=frozen(table.ints[UNITS, slots]),
-        request=frozen(request[slots]),
+        request=frozen(nodes.request[slots]),
         **labels,
         columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
     )
 
 
@@ -102,6 +105,7 @@ def running_jobs(
         held_node=frozen(node),
         held_units=frozen(units),
         columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
     )
 
 
@@ -139,7 +143,7 @@ def held_by(slots: Ints, columns: Columns, nodes: Nodes) -> tuple[Ints, Ints, In
 def view_of(
     now: float,
     waiting: Ints,
-    resources: tuple[str, ...],
+    machine: Machine,
     exclusive: bool,
     table: JobTable,
     columns: Columns,
@@ -150,13 +154,16 @@ def view_of(
     running = by_arrival(columns.running[: columns.counts[RUNNING]], table)
     return StateView(
         now=now,
-        resources=resources,
+        resources=machine.resources,
         capacity=frozen(nodes.capacity.copy()),
         free=frozen(nodes.free.copy()),
         exclusive=exclusive,
-        waiting=waiting_jobs(waiting, table, nodes.request, own),
+        waiting=waiting_jobs(waiting, table, nodes, own),
         running=running_jobs(running, now, table, columns, nodes, own),
         drains=_drains(nodes),
+        shared=machine.shared.names,
+        shared_capacity=frozen(machine.shared.capacity.copy()),
+        shared_free=frozen(nodes.shared[NOW].copy()),
     )
 
 
