@@ -170,8 +170,11 @@ class NodesRoom:
             return "no node has what a unit asks for"
         if room_for(slot, units, self._capacity, self._jobs.arrays, self.arrays) < units:
             return "asks for more than the whole machine has"
-        if (self._shares[slot] > self._shared_capacity).any():
-            return "asks for more than the whole machine has"
+        for name, asks, has in zip(
+            self._requests.shared, self._shares[slot], self._shared_capacity, strict=True
+        ):
+            if asks > has:
+                return f"asks for more {name} than the machine has"
         if not has_window(slot, self._capacity, self._jobs.arrays, self.arrays):
             return "no neighbouring nodes could hold it"
         return self._beyond_cap(slot)
