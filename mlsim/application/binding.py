@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice
 from mlsim.errors import InputError
-from mlsim.scenario import LEAVE_EARLY, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
+from mlsim.scenario import RELEASING, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
@@ -88,18 +88,18 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
 
     n, p = len(problem.prefix) - 1, len(problem.speed)
     costs = _costs(execution, n, p, problem.seed)
-    knows_nodes = execution.model in LEAVE_EARLY
+    properties = execution.model.properties
     outside, inside = choices[0], choices[-1]
-    if knows_nodes:
-        if problem.absence is not None:
-            raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: cca, dca")
+    if problem.absence is not None and not properties.releases:
+        allowed = ", ".join(RELEASING)
+        raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
+    if properties.nodes:
         first, near = _nodes(problem)
         outer, inner = _settings(outside, inside, first, execution)
     else:
         first, near = _ONE_LEVEL, problem.latency
-        skips_master = execution.model is ExecutionModel.CCA and costs.dedicated
-        outer = inner = outside.settings(outside.weights[1:] if skips_master else None)
-    comers = len(first) - 1 if knows_nodes else p
+        outer = inner = outside.settings(outside.weights[1:] if costs.dedicated else None)
+    comers = len(first) - 1 if properties.nodes else p
     perturbation, absence = _perturbation(problem, begin), _absence(problem, begin)
     kernel = import_module(f"mlsim.application.models.{_MODULES[execution.model]}").run
 
@@ -120,7 +120,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
             rows,
         )
         steps = int(kernel(inputs))
-        if steps == _WRONG_BETWEEN or (steps < 0 and not knows_nodes):
+        if steps == _WRONG_BETWEEN or (steps < 0 and not properties.nodes):
             raise outside.wrong_size(outer, n, comers)
         if steps < 0:
             raise inside.wrong_size(inner, n, p)
@@ -169,7 +169,7 @@ def _settings(
     """
     first, counts = first_pe[:-1], np.diff(first_pe)
     works = np.ones(first_pe[-1])
-    if execution.model is ExecutionModel.HMW and execution.master is MasterRole.DEDICATED:
+    if execution.model.properties.masters and execution.master is MasterRole.DEDICATED:
         works[first[counts > 1]] = 0.0
     sums = np.add.reduceat(inside.weights * works, first)
     between = np.add.reduceat(outside.weights * works, first)
@@ -180,7 +180,7 @@ def _settings(
 def _costs(execution: ExecutionConfig, n: int, p: int, seed: int) -> Costs:
     from mlsim.application.models.state import Costs
 
-    masters = execution.model in (ExecutionModel.CCA, ExecutionModel.HMW)
+    masters = execution.model.properties.masters
     return Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,

@@ -27,7 +27,7 @@ from mlsim.coordination import (
 )
 from mlsim.errors import InputError
 from mlsim.platform import Machine
-from mlsim.scenario import LEAVE_EARLY, AnswerRule, ApplicationConfig
+from mlsim.scenario import AnswerRule, ApplicationConfig
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
@@ -368,7 +368,8 @@ class LoopApplication:
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        if outcome.rows is None and (self._config.execution.model in LEAVE_EARLY or self._departures):
+        handed_out = self._config.execution.model.properties.hands_out_first and not self._departures
+        if outcome.rows is None and not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.prefix, self._speed, idle[order], self._perturbation)

@@ -25,7 +25,7 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import LEAVE_EARLY, TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
@@ -93,9 +93,9 @@ from mlsim.scenario.words import (
 
 __all__ = [
     "CORES",
-    "LEAVE_EARLY",
     "MEMORY",
     "PLUGIN_KEYS",
+    "RELEASING",
     "REPLAY_NEEDS",
     "REPLAY_NEEDS_OF_JOBS",
     "TWO_LEVELS",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from mlsim.scenario.loop.techniques import split_technique
 from mlsim.scenario.words import ExecutionModel, Technique
 
-__all__ = ["LEAVE_EARLY", "SCHEDULES", "TWO_LEVELS", "wrong_levels"]
+__all__ = ["RELEASING", "SCHEDULES", "TWO_LEVELS", "wrong_levels"]
 
-TWO_LEVELS = (ExecutionModel.HMW, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
+TWO_LEVELS = tuple(model for model in ExecutionModel if model.properties.levels == 2)
 """Models that schedule between nodes and inside them."""
 
-LEAVE_EARLY = (*TWO_LEVELS, ExecutionModel.STEAL)
-"""Models under which a PE may be told that nothing is left for it while others have not been handed all."""
+RELEASING = tuple(model for model in ExecutionModel if model.properties.releases)
+"""Models under which nodes can leave a loop while it runs."""
 
 SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
 """What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
@@ -31,13 +31,13 @@ def wrong_levels(technique: str, model: ExecutionModel, nowait: bool) -> Iterato
     """
     levels = split_technique(technique)
     outside, inside = levels[0], levels[-1]
-    if len(levels) > 1 and model not in TWO_LEVELS:
+    if len(levels) > model.properties.levels:
         models = ", ".join(TWO_LEVELS)
         yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
-    if model is ExecutionModel.STEAL and inside in _LEARNING:
+    if not model.properties.adaptive and inside in _LEARNING:
         yield (
-            f"{inside} learns at a queue that many PEs share, and under model steal each has a queue of its "
-            "own; take SS with a min_chunk, or FAC2"
+            f"{inside} learns at a queue that many PEs share, and under model {model} each has a queue of "
+            "its own; take SS with a min_chunk, or FAC2"
         )
     if model is not ExecutionModel.MPI_OPENMP:
         return

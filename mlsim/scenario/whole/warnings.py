@@ -68,29 +68,17 @@ def _of_dispatchers(batch: BatchConfig) -> list[str]:
     return lines
 
 
-_MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
-_LOCKS = (ExecutionModel.DCA, ExecutionModel.HDCA, ExecutionModel.MPI_OPENMP)
-_QUEUES = (*_LOCKS, ExecutionModel.STEAL)
-_MODELS = {
-    "master": _MASTERS,
-    "break_after": _MASTERS,
-    "service_order": _MASTERS,
-    "atomic_service": _QUEUES,
-    "lock": _LOCKS,
-    "lock_retry": _LOCKS,
-    "nowait": (ExecutionModel.MPI_OPENMP,),
-}
-
-
 def _of_models(execution: ExecutionConfig) -> list[str]:
     """Name costs and options that the execution model does not read."""
     lines = []
-    for key, models in _MODELS.items():
-        if _is_set(execution, key) and execution.model not in models:
+    reads = execution.model.properties.reads
+    for key in dict.fromkeys(key for model in ExecutionModel for key in model.properties.reads):
+        if _is_set(execution, key) and key not in reads:
+            models = [model for model in ExecutionModel if key in model.properties.reads]
             words = "models" if len(models) > 1 else "model"
             reason = f"application.execution.model is {execution.model}"
             lines.append(_line(f"application.execution.{key}", f"{words} {', '.join(models)}", reason))
-    if execution.model in _LOCKS and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
+    if "lock" in reads and execution.lock is LockOrder.FIFO and _is_set(execution, "lock_retry"):
         reason = "application.execution.lock is fifo"
         lines.append(_line("application.execution.lock_retry", "lock: polling", reason))
     return lines

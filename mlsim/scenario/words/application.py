@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Self
+
 from mlsim.scenario.words.choice import Choice
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "Growth",
     "LockOrder",
     "MasterRole",
+    "ModelProperties",
     "ServiceOrder",
     "Statistics",
     "Technique",
@@ -108,15 +111,67 @@ class WeightSource(Choice):
     EQUAL = "equal"
 
 
-class ExecutionModel(Choice):
-    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself."""
+class ModelProperties(NamedTuple):
+    """What others need to know of an execution model.
 
-    CCA = "cca"
-    DCA = "dca"
-    HMW = "hmw"
-    HDCA = "hdca"
-    MPI_OPENMP = "mpi+openmp"
-    STEAL = "steal"
+    Attributes
+    ----------
+    levels
+        Of techniques: 1, or 2 where X+Y are one between nodes and one inside them.
+    nodes
+        Whether it knows which PEs are on one node.
+    releases
+        Whether nodes can leave a loop, and come back, while it runs.
+    hands_out_first
+        Whether PEs are told that no work is left only once all of it has been handed out.
+    adaptive
+        Whether techniques that learn within a loop can.
+    reads
+        Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of
+        each node, is a master, which may be dedicated.
+    """
+
+    levels: int = 1
+    nodes: bool = False
+    releases: bool = False
+    hands_out_first: bool = False
+    adaptive: bool = True
+    reads: tuple[str, ...] = ()
+
+    @property
+    def masters(self) -> bool:
+        """Whether it has masters, which may be dedicated."""
+        return "master" in self.reads
+
+
+_MASTER = ("master", "break_after", "service_order")
+_LOCK = ("atomic_service", "lock", "lock_retry")
+
+
+class ExecutionModel(Choice):
+    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself.
+
+    Attributes
+    ----------
+    properties
+        What others need to know of the model.
+    """
+
+    properties: ModelProperties
+
+    def __new__(cls, word: str, properties: ModelProperties) -> Self:
+        """Make a word with the properties of what it stands for."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.properties = properties
+        return member
+
+    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
+    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
+    HMW = "hmw", ModelProperties(levels=2, nodes=True, reads=_MASTER)
+    HDCA = "hdca", ModelProperties(levels=2, nodes=True, reads=_LOCK)
+    MPI_OPENMP = "mpi+openmp", ModelProperties(levels=2, nodes=True, reads=(*_LOCK, "nowait"))
+    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, reads=("atomic_service",))
 
     @classmethod
     def aliases(cls) -> dict[str, str]:
