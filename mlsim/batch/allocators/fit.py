@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.allocators.nodes import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Nodes
 from mlsim.batch.allocators.reach import reach
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, Columns
@@ -16,7 +16,7 @@ __all__ = ["could_fit", "fill_room", "refuse", "room_for", "sums_suffice", "unit
 Ints = NDArray[np.int64]
 
 
-@kernel(forceinline=True)  # it is called for every node, and takes many arrays
+@leaf_kernel  # it is called for every node
 def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
     """Give how many units of a job fit on a node, at most ``most``; one if nodes are given whole."""
     n = min(most, 1) if columns.rules[EXCLUSIVE] else most
@@ -30,7 +30,7 @@ def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, node
     return n
 
 
-@kernel
+@inner_kernel
 def room_for(slot: int, need: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
     """Give how many units of a job fit on all nodes, at most ``need``."""
     found = 0

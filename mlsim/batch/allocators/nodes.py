@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, unpacker
+from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, by_address
 
-__all__ = ["N_SETTINGS", "Nodes", "unpack_nodes"]
+__all__ = ["N_SETTINGS", "Nodes", "nodes_at"]
 
 # Allocators.
 FIRST_FIT, BEST_FIT, WORST_FIT, CONTIGUOUS, RANDOM, TOPOLOGY, HETEROGENEITY, OWN = range(8)
@@ -131,4 +131,4 @@ class Nodes(NamedTuple):
     shared_profile: IntColumns
 
 
-unpack_nodes = unpacker(Nodes)
+nodes_at = by_address(Nodes)

@@ -201,7 +201,7 @@ def _window(need: int, nodes: Nodes) -> tuple[int, int]:
     return best, best_last
 
 
-@kernel
+@inner_kernel
 def has_window(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Tell whether a job that waits for neighbouring nodes has them in ``free``; yes if it does not wait."""
     if not nodes.settings[STRICT]:

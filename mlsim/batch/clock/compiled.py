@@ -142,8 +142,8 @@ class CompiledBatch:
                 self._finished,
                 self.state.row_limit,
                 (self.n_passes // _TELL_EVERY + 1) * _TELL_EVERY,
-                self.state.columns,
-                self.state.room.arrays,
+                self.state.address,
+                self.state.room.address,
             )
             self.seconds += time.perf_counter() - began
             if wanted == REPORT_DUE:

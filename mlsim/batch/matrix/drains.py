@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.allocators.fit import room_for
 from mlsim.batch.allocators.nodes import DRAINS, RETURNED, Nodes
 from mlsim.batch.allocators.placing import place
@@ -69,13 +69,13 @@ def place_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes)
     return place(slot, _open_now(slot, free, now, columns, nodes), columns, nodes)
 
 
-@kernel
+@inner_kernel
 def room_now(slot: int, need: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """Give how many units of a job could start now, at most ``need``."""
     return int(room_for(slot, need, _open_now(slot, nodes.free, now, columns, nodes), columns, nodes))
 
 
-@kernel
+@inner_kernel
 def drained_from(node: int, end: float, nodes: Nodes) -> float:
     """Give when the first announced drain of a node begins, if that is before ``end``; else infinity."""
     for drain in range(nodes.settings[DRAINS]):

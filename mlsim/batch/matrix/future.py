@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.allocators.fit import units_on
 from mlsim.batch.allocators.nodes import (
     CAPPED,
@@ -180,7 +180,7 @@ def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def power_wanted(slot: int, free: NDArray[np.int64], columns: Columns, nodes: Nodes) -> int:
     """Give the power that a job would add on the nodes it would get of these, in microwatts; -1: on none."""
     if not place(slot, free, columns, nodes):

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.catalogue import POLICIES
 from mlsim.scenario import BatchConfig, Policy
 
@@ -61,13 +61,13 @@ def parameters_of(config: BatchConfig) -> Floats:
     return parameters
 
 
-@kernel
+@inner_kernel
 def is_live(policy: int) -> bool:
     """Return whether a policy's keys depend on the current time."""
     return policy >= _LIVE_FROM
 
 
-@kernel
+@inner_kernel
 def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float) -> float:
     if policy in (FCFS, LCFS):
         return r if policy == FCFS else -r
@@ -82,7 +82,7 @@ def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float
     return r + deadline_factor * p
 
 
-@kernel
+@inner_kernel
 def _learned_key(policy: int, r: float, p: float, q: float) -> float:
     log_r = math.log10(max(r, 1.0))  # r counts from 1 s up, so that the logarithm exists
     if policy == F1:
@@ -94,7 +94,7 @@ def _learned_key(policy: int, r: float, p: float, q: float) -> float:
     return p * math.sqrt(q) + 5.3e5 * log_r
 
 
-@kernel
+@inner_kernel
 def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
     expansion = (w + max(p, 1.0)) / max(p, 1.0)
     return float(
@@ -107,7 +107,7 @@ def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
     )
 
 
-@kernel
+@inner_kernel
 def _live_key(policy: int, w: float, p: float, q: float) -> float:
     p = max(p, 1.0)  # an estimate of nothing would divide by zero
     if policy in (SEXP, LEXP):
@@ -118,7 +118,7 @@ def _live_key(policy: int, w: float, p: float, q: float) -> float:
     return -w / (math.log2(max(q, 2.0)) * p)  # log2(1) would divide by zero
 
 
-@kernel
+@inner_kernel
 def policy_key(
     policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
 ) -> float:
@@ -153,7 +153,7 @@ def policy_key(
     return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
 
 
-@kernel
+@inner_kernel
 def is_starved(policy: int, now: float, r: float, parameters: Floats) -> bool:
     """Return whether a job has waited longer than the threshold; never under FCFS, which needs none."""
     return policy != FCFS and now - r > parameters[THRESHOLD]

@@ -14,11 +14,11 @@ from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns import counted
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, NODES, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
-from mlsim.batch.columns.packing import Ints, borrower, unpacker
+from mlsim.batch.columns.packing import Ints, by_address
 from mlsim.batch.columns.table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
 from mlsim.batch.room.first_fit import first_fit, take_back
 
-__all__ = ["N_POOL_COUNTS", "Pool", "borrow_pool", "unpack_pool"]
+__all__ = ["N_POOL_COUNTS", "Pool", "pool_at"]
 
 # Places in the array of counts.
 HINT, EXTRA, PART = range(3)
@@ -44,8 +44,7 @@ class Pool(NamedTuple):
     counts: Ints
 
 
-unpack_pool = unpacker(Pool)
-borrow_pool = borrower(Pool)
+pool_at = by_address(Pool)
 
 
 # Starting jobs

@@ -12,7 +12,7 @@ from mlsim.batch.allocators.user_allocator import asked_in_kernels
 from mlsim.batch.columns.columns import BACKFILL, CONSERVATIVE, QUEUED, RESERVATIONS, RUNNING
 from mlsim.batch.columns.table import KEY, NUMBER, START, SUBMIT
 from mlsim.batch.dispatch.answers import Answers, AskedAllocator, keys_of
-from mlsim.batch.dispatch.passes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
+from mlsim.batch.dispatch.on_nodes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
 from mlsim.batch.dispatch.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
 from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.room.requests import Requests
@@ -111,7 +111,7 @@ class NodePasses:
         for k, slot in enumerate(ended):
             self._ended[k] = slot
         arrive_at_nodes(
-            now, len(ended), self._ended, first, last, arrivals, self._jobs.packed, self._room.packed
+            now, len(ended), self._ended, first, last, arrivals, self._jobs.address, self._room.address
         )
         self._room.measure()
         if self._allocator is None:
@@ -128,6 +128,11 @@ class NodePasses:
         self._allocator.check()
         return n_started
 
+    @property
+    def _places(self) -> tuple[int, int]:
+        """Where kernels find the jobs and the room written down."""
+        return self._jobs.address, self._room.address
+
     def _make_pass(self, now: float, released: Ints) -> int:
         if not self._jobs.counts[QUEUED]:
             return 0
@@ -140,10 +145,9 @@ class NodePasses:
         n, ordered = 0, self._policy is not None
         if len(released):
             part = self._room.part_of_free(released)
-            n, ordered = start_short(now, part, ordered, self._jobs.packed, self._room.packed), True
+            n, ordered = start_short(now, part, ordered, *self._places), True
         run = make_reserving_pass if self._reserves else make_pass
-        started: int = run(now, n, ordered, self._jobs.packed, self._room.packed)
-        return started
+        return run(now, n, ordered, *self._places)
 
     def _order(self, now: float) -> None:
         """Order the queue by the user's policy; jobs past the threshold go to its head."""
@@ -178,9 +182,10 @@ class NodePasses:
             self._jobs.table,
             self._jobs.arrays,
             self._room.arrays,
+            self._places,
             self._own,
         )
-        answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays)
+        answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays, self._places)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
         gone = {slot for slot, _ in answers.rejected}
         left = [s for s in waiting.tolist() if np.isnan(self._jobs.table.floats[START, s]) and s not in gone]

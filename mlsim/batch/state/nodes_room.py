@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.allocators import nodes as at
-from mlsim.batch.allocators.fit import room_for
 from mlsim.batch.allocators.nodes import (
     ALLOCATOR,
     CAPPED,
@@ -23,12 +22,10 @@ from mlsim.batch.allocators.nodes import (
     STRICT,
     Nodes,
 )
-from mlsim.batch.allocators.placing import has_window
 from mlsim.batch.columns.columns import EARLY, FREE, QUEUED, RUNNING
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
-from mlsim.batch.matrix.drains import drained_from, room_now
-from mlsim.batch.matrix.future import power_wanted
+from mlsim.batch.dispatch import on_nodes
 from mlsim.batch.matrix.shared import N_SHARED_ROWS, NOW
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.power import PowerCap
@@ -80,8 +77,8 @@ class NodesRoom:
 
     Attributes
     ----------
-    arrays, packed
-        The nodes as the kernels see them, and where that is, until arrays grow.
+    arrays, address
+        The nodes, and where kernels find them written down, until arrays grow.
     """
 
     def __init__(
@@ -148,6 +145,24 @@ class NodesRoom:
         """Whether jobs hold parts of nodes out of use that must not be given on; kernels see to it."""
         return False
 
+    # Jobs that end, release nodes and get them back
+
+    def end(self, slot: int, now: float) -> None:
+        """End a job: free what it still holds."""
+        on_nodes.end_job(slot, now, self._jobs.address, self.address)
+
+    def release_row(self, slot: int, row: int, now: float) -> None:
+        """Free the nodes of an occupancy row of a job that goes on."""
+        on_nodes.release_row(slot, row, now, self._jobs.address, self.address)
+
+    def return_node(self, slot: int, node: int, now: float) -> int:
+        """Give a free node back to a job that had released it; return the new occupancy row."""
+        return on_nodes.return_node(slot, node, now, self._jobs.address, self.address)
+
+    def reservation(self, slot: int, now: float) -> float:
+        """Return when a waiting job could start, by estimates (s)."""
+        return on_nodes.reserve(slot, now, self._jobs.address, self.address)
+
     # Jobs that come
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
@@ -166,16 +181,16 @@ class NodesRoom:
         }
 
     def _misfit(self, slot: int, units: int) -> str:
-        if room_for(slot, 1, self._capacity, self._jobs.arrays, self.arrays) == 0:
+        if on_nodes.room_for(slot, 1, self._capacity, self._jobs.address, self.address) == 0:
             return "no node has what a unit asks for"
-        if room_for(slot, units, self._capacity, self._jobs.arrays, self.arrays) < units:
+        if on_nodes.room_for(slot, units, self._capacity, self._jobs.address, self.address) < units:
             return "asks for more than the whole machine has"
         for name, asks, has in zip(
             self._requests.shared, self._shares[slot], self._shared_capacity, strict=True
         ):
             if asks > has:
                 return f"asks for more {name} than the machine has"
-        if not has_window(slot, self._capacity, self._jobs.arrays, self.arrays):
+        if not on_nodes.has_window(slot, self._capacity, self._jobs.address, self.address):
             return "no neighbouring nodes could hold it"
         return self._beyond_cap(slot)
 
@@ -183,7 +198,7 @@ class NodesRoom:
         """Say whether the cap forbids a job even where it has the whole machine to itself."""
         if self._cap is None:
             return ""
-        wanted = power_wanted(slot, self._capacity, self._jobs.arrays, self.arrays)
+        wanted = on_nodes.power_wanted(slot, self._capacity, self._jobs.address, self.address)
         return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
 
     def measure(self) -> None:
@@ -207,7 +222,7 @@ class NodesRoom:
         ends = now + self._jobs.table.floats[ESTIMATE, slot]
         if not np.isnan(self._jobs.table.floats[START, slot]):
             ends = self._jobs.table.floats[EXPECTED, slot]
-        return not drained_from(node, ends, self.arrays) < np.inf
+        return not on_nodes.drained_from(node, ends, self.address) < np.inf
 
     def lacks_shared(self, slot: int) -> bool:
         """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
@@ -296,8 +311,8 @@ class NodesRoom:
 
     def room_for(self, slot: int, now: float) -> int:
         """Units of a job that could start now, at most all of them."""
-        found: int = room_now(slot, self._jobs.table.ints[UNITS, slot], now, self._jobs.arrays, self.arrays)
-        return found
+        units = int(self._jobs.table.ints[UNITS, slot])
+        return on_nodes.room_now(slot, units, now, self._jobs.address, self.address)
 
     def ensure_capacity(self) -> None:
         """Make every array large enough for the next pass, and note where they are."""
@@ -325,7 +340,8 @@ class NodesRoom:
             **self._scratch,
             **self._drain_arrays,
         )
-        self.packed = pack_pointers(self.arrays)
+        self._packed = pack_pointers(self.arrays)
+        self.address = self._packed.ctypes.data
 
     def reserve_segments(self) -> None:
         """Let the profile be long enough: a segment a running job, two a waiting one, and two a drain."""

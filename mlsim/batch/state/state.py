@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.easy import reserve
 from mlsim.batch.backfill.reservations import next_reservation
 from mlsim.batch.columns.columns import ALLOW_BACKFILL, FREE, ONE_ROUND, QUEUED, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.holders import find_holders
@@ -28,10 +27,9 @@ from mlsim.batch.columns.table import (
     UNITS,
     JobTable,
 )
-from mlsim.batch.dispatch.passes import enter_queue
+from mlsim.batch.dispatch.passes import queue_arrivals
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.requests import Requests
-from mlsim.batch.room.steps import end_job, release_row, return_node
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.machine_room import MachineRoom, Passes
 from mlsim.record import Solves
@@ -85,6 +83,11 @@ class BatchState:
     def columns(self) -> Columns:
         """The jobs as the kernels see them, until arrays grow."""
         return self._jobs.arrays
+
+    @property
+    def address(self) -> int:
+        """Where kernels find written down where the columns are, until arrays grow."""
+        return self._jobs.address
 
     @property
     def started(self) -> Ints:
@@ -227,7 +230,7 @@ class BatchState:
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
         """Queue jobs without a pass."""
-        enter_queue(now, first, last, arrivals, self.columns)
+        queue_arrivals(now, first, last, arrivals, self._jobs.address)
 
     def empty_queue(self) -> list[int]:
         """Empty the queue of jobs that will never start; return their slots."""
@@ -237,7 +240,7 @@ class BatchState:
 
     def reservation(self, slot: int, now: float) -> float:
         """When a waiting job could start, by estimates; infinity if that is not known."""
-        return float(reserve(slot, now, self.columns, self.room.arrays))
+        return self.room.reservation(slot, now)
 
     def next_reservation(self, now: float) -> float:
         """When a waiting job may start, or a dispatcher wants to be asked, at the earliest after now."""
@@ -257,7 +260,7 @@ class BatchState:
 
     def end(self, slot: int, now: float) -> None:
         """End a running job without a pass."""
-        end_job(slot, now, self.columns, self.room.arrays)
+        self.room.end(slot, now)
         self.room.settle()
 
     def requeue(self, slot: int, now: float) -> None:
@@ -274,7 +277,7 @@ class BatchState:
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""
         self.room.prepare_release(slot, row)
-        release_row(slot, row, now, self.columns, self.room.arrays)
+        self.room.release_row(slot, row, now)
         self.room.settle()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
@@ -284,7 +287,7 @@ class BatchState:
 
     def return_node(self, slot: int, node: int, now: float) -> int:
         """Give a free node to a job that had released it; return its occupancy row."""
-        row = int(return_node(slot, node, now, self.columns, self.room.arrays))
+        row = self.room.return_node(slot, node, now)
         self.ensure_capacity()
         return row
 
