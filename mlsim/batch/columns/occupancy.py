@@ -43,7 +43,7 @@ class OccupancyLog:
         self._floats.reserve(used + more, used)
         self.ints, self.floats = self._ints.array, self._floats.array
 
-    def settle(self) -> None:
+    def free_filed(self) -> None:
         """Free the memory of rows that are kept in files."""
         let_go(self.ints, self.floats)
 
@@ -53,7 +53,7 @@ class OccupancyLog:
         for first in range(0, used, _BLOCK_ROWS):
             rows = slice(first, min(first + _BLOCK_ROWS, used))
             released[rows] = self.ints[RELEASED, rows]
-            self.settle()
+            self.free_filed()
         return Occupancy(
             job=self.ints[JOB, :used],
             node=self.ints[NODE, :used],

@@ -77,7 +77,7 @@ def _change_free(slot: int, node: int, units: int, sign: int, columns: Columns, 
 
 @inner_kernel
 def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Give a job the units that were placed for it, and what it asks of the machine as a whole."""
+    """Allocate to a job the units that were placed for it, and what it asks of the machine as a whole."""
     shared.change(slot, shared.NOW, -1, nodes.shares, nodes.shared)
     first = columns.counts[USED_ROWS]
     row, taken = first, 0

@@ -90,7 +90,7 @@ class MachineRoom(Protocol):
         """Prepare for the ends and the arrivals of a time."""
         ...
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back."""
         ...
 

@@ -239,7 +239,7 @@ class NodesRoom:
     def begin_timestamp(self, _now: float) -> None:
         """Prepare for the ends and the arrivals of a time; kernels see to it."""
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back; kernels see to it."""
 
     def prepare_release(self, _slot: int, _row: int) -> None:

@@ -131,9 +131,9 @@ class PoolRoom:
         for slot in self._jobs.running():
             if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
                 self.end(slot, now)
-                self.settle()
+                self.update_free()
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Keep from the next jobs what jobs have left of nodes that are out of use."""
         if len(self._held_back):
             nodes = self._held_back
