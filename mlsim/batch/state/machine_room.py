@@ -47,7 +47,7 @@ class MachineRoom(Protocol):
         ...
 
     def return_node(self, slot: int, node: int, now: float, /) -> int:
-        """Give a free node back to a job that had released it; return the new occupancy row."""
+        """Return a free node to a job that had released it; return the new occupancy row."""
         ...
 
     def reservation(self, slot: int, now: float, /) -> float:
@@ -70,6 +70,10 @@ class MachineRoom(Protocol):
         """Whether nobody holds any part of a node, and a job may have it."""
         ...
 
+    def lacks_shared(self, slot: int, /) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        ...
+
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
         ...
@@ -86,7 +90,7 @@ class MachineRoom(Protocol):
         """Prepare for the ends and the arrivals of a time."""
         ...
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back."""
         ...
 

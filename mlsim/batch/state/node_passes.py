@@ -107,7 +107,7 @@ class NodePasses:
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
-        """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        """End jobs and submit jobs, then make a pass; the slots of those that start are in ``started``."""
         for k, slot in enumerate(ended):
             self._ended[k] = slot
         arrive_at_nodes(
@@ -160,7 +160,7 @@ class NodePasses:
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays.request, self._own)
+            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays, self._own)
             self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
@@ -177,7 +177,7 @@ class NodePasses:
         view = view_of(
             now,
             waiting,
-            self._machine.resources,
+            self._machine,
             self._requests.exclusive,
             self._jobs.table,
             self._jobs.arrays,
@@ -217,7 +217,7 @@ class NodePasses:
         return self._wakes[0] if self._wakes else math.inf
 
     def solves(self) -> Solves:
-        """Give how the passes of a dispatcher that plans went."""
+        """Return how the passes of a dispatcher that plans went."""
         return Solves.none() if self._planning is None else self._planning.solves()
 
     def _remember_slots(self) -> None:

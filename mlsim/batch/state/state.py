@@ -177,6 +177,10 @@ class BatchState:
         """Units of a job that fit now; maybe more than it asks for."""
         return self.room.room_for(slot, now)
 
+    def lacks_shared(self, slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        return self.room.lacks_shared(slot)
+
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node, and a job may have it."""
         return self.room.is_free(node)
@@ -257,7 +261,7 @@ class BatchState:
     def end(self, slot: int, now: float) -> None:
         """End a running job without a pass."""
         self.room.end(slot, now)
-        self.room.settle()
+        self.room.update_free()
 
     def requeue(self, slot: int, now: float) -> None:
         """Put a job that has ended back into the queue."""
@@ -274,7 +278,7 @@ class BatchState:
         """Take the nodes of an occupancy row from a job that goes on."""
         self.room.prepare_release(slot, row)
         self.room.release_row(slot, row, now)
-        self.room.settle()
+        self.room.update_free()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
         """Take back, at its job's end, a node that the job had given up and got back."""
@@ -282,7 +286,7 @@ class BatchState:
         self.occupancy.ints[RELEASED, row] = 0
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node to a job that had released it; return its occupancy row."""
+        """Return a free node to a job that had released it; return its occupancy row."""
         row = self.room.return_node(slot, node, now)
         self.ensure_capacity()
         return row
