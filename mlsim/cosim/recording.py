@@ -11,7 +11,7 @@ from mlsim.coordination import MessageLog
 from mlsim.cosim.applications import LoopApplications
 from mlsim.platform import Machine
 from mlsim.platform.power import power_of
-from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
+from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, Shared, empty
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
@@ -41,6 +41,7 @@ def records_of(
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
+        shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
         **batch.tables(),
     )
 
