@@ -65,6 +65,11 @@ class Choice(NamedTuple):
     parameters: Floats
     weights: Floats
 
+    @property
+    def of_user(self) -> bool:
+        """Whether it is one of the user's own."""
+        return self.code in settings.OF_USER
+
     def settings(self, weights: Floats | None = None) -> RuleSettings:
         """Return the parameters as kernels take them, with other weights (of any sum) if given."""
         column = self.weights if weights is None else scaled(weights)

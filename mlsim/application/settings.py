@@ -33,6 +33,7 @@ PARAMETERS = 13
 # Techniques of the user, which are not in the catalogue: one that reads what is left, and one that does not.
 USER = 100
 USER_BY_STEP = 101
+OF_USER = (USER, USER_BY_STEP)
 
 RAISED = -(2**63)
 """The size that stands for an exception in a technique of the user."""
