@@ -18,10 +18,10 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast, overload
 
 import numba
 import numpy as np
@@ -31,19 +31,20 @@ from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.npydecl import parse_dtype
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
-from numba.extending import overload as extend
 from numba.np import arrayobj
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import from_dtype
 
 from mlsim import _interpreted
 
 __all__ = [
     "INTERPRETED",
+    "PACKED_WORDS",
     "borrowed",
     "by_last_type",
     "c_function",
     "compile_seconds",
     "fetch_add",
-    "generated",
     "inlined",
     "inner_kernel",
     "kernel",
@@ -53,11 +54,13 @@ __all__ = [
     "quiet",
     "shared",
     "store_release",
+    "unpacker",
     "zeros",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Array = TypeVar("Array")
+Content = TypeVar("Content", bound=tuple[Any, ...])
 
 _numba: Any = config  # mypy does not see the names that numba fills in later
 INTERPRETED = bool(_numba.DISABLE_JIT)
@@ -69,6 +72,8 @@ _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _LEVEL = 2
 """How hard LLVM tries, at most."""
+PACKED_WORDS: Final = 4
+"""Numbers by which an array is written down: its address, and lengths of up to three dimensions."""
 _MANY_ARRAYS = 30
 """Arrays in a named tuple from which on kernels over it take minutes to compile as others are."""
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
@@ -316,18 +321,6 @@ def _declare(declared: Callable[..., Any], answers: Mapping[type, Callable[..., 
     infer_global(declared, types.Function(Choice))  # type: ignore[no-untyped-call]
 
 
-def generated(function: F) -> F:
-    """Make a function that was made of text, so has no file, one that kernels can call."""
-    if INTERPRETED:
-        return function
-
-    def declared(*_arguments: Any) -> Any:
-        raise NotImplementedError
-
-    extend(declared, strict=False, inline="always")(lambda *_types: function)
-    return cast(F, declared)
-
-
 def _forgive_full_disk(compiled: Any) -> None:
     """Use a kernel that cannot be kept on disk all the same; numba would raise."""
     cache = compiled._cache
@@ -433,6 +426,90 @@ def _read_field(context: Any, builder: Any, shared: Any, value: Any, name: str) 
         return builder.bitcast(field, context.get_value_type(shared))
     loaded = builder.load(field)
     return _without_owner(context, builder, kind, loaded) if isinstance(kind, types.Array) else loaded
+
+
+class _Packed(types.Type):
+    """A named tuple of arrays, of which kernels are given where it is written down where these are.
+
+    ``instance_class`` is called as that of numba's own types of named tuples.
+    """
+
+    def __init__(self, instance_class: type, arrays: Mapping[str, Any]) -> None:
+        self.instance_class = instance_class
+        self.arrays = dict(arrays)
+        super().__init__(f"Packed({instance_class.__module__}.{instance_class.__name__})")
+
+
+@register_model(_Packed)
+class _PackedModel(models.OpaqueModel):
+    pass
+
+
+@infer_getattr
+class _PackedFields(AttributeTemplate):
+    key = _Packed
+
+    def generic_resolve(self, packed: Any, name: str) -> Any:  # type: ignore[override]
+        return packed.arrays.get(name)
+
+
+@lower_getattr_generic(_Packed)  # type: ignore[no-untyped-call]
+def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str) -> Any:
+    first = PACKED_WORDS * list(packed.arrays).index(name)
+    words = builder.bitcast(value, ir.IntType(64).as_pointer())
+    never_changes = builder.module.add_metadata([])
+
+    def word(place: int) -> Any:
+        found = builder.load(builder.gep(words, [ir.IntType(32)(first + place)], inbounds=True))
+        found.set_metadata("invariant.load", never_changes)  # so that it is read once, whatever is written
+        return found
+
+    kind = packed.arrays[name]
+    view = context.make_array(kind)(context, builder)
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    shape = [word(1 + axis) for axis in range(kind.ndim)]
+    strides = [ir.IntType(64)(size)]
+    for length in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length))
+    populate_array(  # type: ignore[no-untyped-call]
+        view,
+        data=builder.inttoptr(word(0), view.data.type),
+        shape=shape,
+        strides=strides,
+        itemsize=ir.IntType(64)(size),
+        meminfo=None,
+    )
+    return view._getvalue()
+
+
+def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Callable[[int], Content]:
+    """Make the function by which a kernel reads a named tuple of arrays whose places are written down.
+
+    Arrays are looked up where they are used, so a tuple of many is one word to every kernel that takes it.
+    They are borrowed: the caller goes on owning them, and what is written down.
+
+    Parameters
+    ----------
+    kind
+        The named tuple.
+    fields
+        Name, dtype and number of dimensions of its arrays.
+
+    Returns
+    -------
+    callable
+        It takes the address of ``int64[len(fields), PACKED_WORDS]``: each array's address and shape.
+    """
+    arrays = {name: types.Array(from_dtype(np.dtype(dtype)), n, "C") for name, dtype, n in fields}
+    packed = _Packed(kind, arrays)
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    def typed(_typing: Any, address: Any) -> Any:
+        return packed(address), make
+
+    return cast(Callable[[int], Content], _for_kernels(typed, _interpreted.unpacker(kind, fields)))
 
 
 def _shared(_typing: Any, content: Any) -> Any:

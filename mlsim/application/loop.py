@@ -10,24 +10,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.timesteps import in_time_steps
+from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
 if TYPE_CHECKING:
-    from mlsim.application.absence import Absence
     from mlsim.application.models.state import PEStats, Rows
     from mlsim.application.perturbation import Perturbation
+    from mlsim.application.unavailability import Unavailability
 
 __all__ = ["LoopOutcome", "simulate"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
@@ -49,7 +48,7 @@ def simulate(
     intra_latency: float = 0.0,
     perturbation: Perturbation | None = None,
     rows_since: float = -math.inf,
-    absence: Absence | None = None,
+    pe_unavailability: Unavailability | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -77,9 +76,9 @@ def simulate(
     until
         When the loop is ended whatever remains, in s. What happened before stands; a chunk in
         execution ends then, with ``busy`` counted up to then, and so does the waiting for one; a PE
-        that was not told before is told then.
+        that was not notified before is notified then.
     parameters
-        What techniques are told; None: the defaults.
+        What techniques are given; None: the defaults.
     seed
         For RND, and for locks that are polled.
     time_steps
@@ -93,9 +92,9 @@ def simulate(
         Slow-downs of the PEs, in s from the loop's start; None: there are none.
     rows_since
         Chunks that end at this time or before get no row, in s.
-    absence
-        When PEs ask for no chunks, in s from the loop's start; None: they always do. For models of one
-        level; PE 0 holds the queue and cannot leave.
+    pe_unavailability
+        When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
+        alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
 
     Raises
     ------
@@ -112,11 +111,12 @@ def simulate(
     if time_steps < 1:
         raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
-    told = ParametersConfig() if parameters is None else parameters
-    choices = choose(technique, speed, prefix, told, execution.first_chunk, min_chunk, seed)
-    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, absence)
+    given = ParametersConfig() if parameters is None else parameters
+    choices = choose(technique, speed, prefix, given, execution.first_chunk, min_chunk, seed)
+    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
     names = "+".join(choice.name for choice in choices)
-    for message in wrong_levels(names, execution.model, execution.nowait):
+    properties = properties_of_model(execution.model)
+    for message in wrong_levels(names, execution.model, execution.nowait, properties):
         raise InputError(f"technique: {message}")
     # What learns over time steps does so from all rows.
     learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
 from mlsim.application.slowdowns import loop_perturbation
+from mlsim.application.user_model import properties_of_model
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -30,13 +31,11 @@ from mlsim.platform import Machine
 from mlsim.scenario import AnswerRule, ApplicationConfig
 
 if TYPE_CHECKING:
-    from mlsim.application.absence import Absence
     from mlsim.application.perturbation import Perturbation
+    from mlsim.application.unavailability import Unavailability
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NEVER_RELEASES = AnswerPolicy(AnswerRule.NEVER, 0.0)
 # Keeps the random numbers of loops apart from others that are keyed by seed and job.
@@ -162,8 +161,8 @@ class LoopApplication:
         Returns
         -------
         Forecast
-            The end is when the last PE has been told that there is no more work; a node is idle when
-            the last of its PEs has been told.
+            The end is when the last PE has been notified that no work is left; a node is idle when
+            the last of its PEs has been notified.
         """
         self.began, self._nodes = at, nodes
         self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
@@ -181,7 +180,7 @@ class LoopApplication:
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes.
 
-        A node given up gets no more chunks; what its PEs have in hand, or have asked for, they execute.
+        A node given up gets no more chunks; what it has, or has asked for, its PEs execute.
         The application offers the nodes that it needs the shortest, never the first, where the master's
         queue is; and only if they come free earlier than they would and by the request's deadline.
 
@@ -256,16 +255,16 @@ class LoopApplication:
         Returns
         -------
         Forecast
-            Nodes that were told idle before stay so.
+            Nodes that were reported idle before stay so.
         """
         if isinstance(change, NodeReturned):
             self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
             self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
             self._simulate_anew()
             return self.forecast
-        told = tuple(message for message in self.forecast.idle if message.time <= at)
+        sent = tuple(message for message in self.forecast.idle if message.time <= at)
         self.outcome = self._simulate(until=at - self.began)
-        self.forecast = Forecast(at, told)
+        self.forecast = Forecast(at, sent)
         return self.forecast
 
     @property
@@ -280,7 +279,7 @@ class LoopApplication:
         self.outcome = self._simulate_to_its_end()
         idle = [*self._earlier_idle, *self._idle_nodes()] if self._tells else []
         idle.sort(key=lambda message: message.time)
-        self.forecast = Forecast(self.began + float(self.outcome.told.max()), tuple(idle))
+        self.forecast = Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
 
     def _last_idle(self) -> list[NodeIdle]:
         """Return the last message about each node, in order of time."""
@@ -288,13 +287,13 @@ class LoopApplication:
         place = {node: k for k, node in enumerate(self._nodes.node.tolist())}
         return sorted(last.values(), key=lambda message: (message.time, place[message.node]))
 
-    def _absence(self) -> Absence | None:
+    def _unavailability(self) -> Unavailability | None:
         if not self._departures:
             return None
-        from mlsim.application.absence import absence_of
+        from mlsim.application.unavailability import unavailability_of
 
         spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
-        return absence_of(self.node_of_pe, spans)
+        return unavailability_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self) -> LoopOutcome:
         """Simulate the loop with all slow-downs that it meets.
@@ -312,7 +311,7 @@ class LoopApplication:
                 perturbations, self._nodes, self.node_of_pe, self.began, self.began + reach
             )
             outcome = self._simulate()
-            end = float(outcome.told.max())
+            end = float(outcome.notified_at.max())
             if end <= reach:
                 return outcome
             reach = 2.0 * end
@@ -337,7 +336,7 @@ class LoopApplication:
                 self._machine.network.intra_node_latency,
                 self._perturbation,
                 rows_since,
-                self._absence(),
+                self._unavailability(),
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error
@@ -353,10 +352,10 @@ class LoopApplication:
     def _idle_times(self) -> Floats:
         """Return when each node has run out of work [s from the loop's start].
 
-        A node whose PEs had been told so before it came back is idle as soon as it is there.
+        A node whose PEs had been notified before it came back is idle as soon as it is there.
         """
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
-        idle = np.maximum.reduceat(self.outcome.told, first_pe)
+        idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)
         for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
             turns = self._departures.get(node, [])
             if len(turns) > 1:
@@ -368,7 +367,8 @@ class LoopApplication:
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        handed_out = self._config.execution.model.properties.hands_out_first and not self._departures
+        handed_out = properties_of_model(self._config.execution.model).hands_out_first
+        handed_out = handed_out and not self._departures
         if outcome.rows is None and not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.record.blocks import blocks_of
 from mlsim.record.codes import OutageKind
@@ -12,8 +12,6 @@ from mlsim.record.tables import Occupancy, Outages
 
 __all__ = ["off_spans", "out_of_use_spans"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Spans = tuple[Ints, Floats, Floats]
 """Node, start and end of each span; those of a node do not touch. By node, then start."""
 
@@ -40,7 +38,7 @@ def off_spans(outages: Outages, occupancy: Occupancy, begin: float, end: float) 
 
 
 def _add_ends(last: dict[int, float], rows: Ints, occupancy: Occupancy) -> None:
-    """Note for each node of some occupancy rows when the last of them ends."""
+    """Store for each node of some occupancy rows when the last of them ends."""
     for row in rows.tolist():
         first, end = int(occupancy.node[row]), float(occupancy.end[row])
         for node in range(first, first + int(occupancy.count[row])):

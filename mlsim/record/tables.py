@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
 from mlsim.record.columns import Column, empty
 
@@ -37,11 +38,10 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "Shared",
     "Solves",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Codes = NDArray[np.int8]
 Flags = NDArray[np.bool_]
@@ -328,6 +328,18 @@ class Solves:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """One row an amount that the machine has as a whole; only with ``platform.shared``.
+
+    What each job asked of it, and held from start to end, is the column ``request_<name>`` of the jobs.
+    """
+
+    name: Annotated[list[str], Column("what it is, in the scenario's words")]
+    unit: Annotated[list[str], Column("what it is counted in: `MB`, `Mbit/s`, or empty for things")]
+    capacity: Annotated[Ints, Column("how much of it there is")]
+
+
+@dataclass(frozen=True, slots=True)
 class Names:
     """Names of codes.
 
@@ -373,5 +385,6 @@ class Records:
     outages: Outages = field(default_factory=lambda: empty(Outages))
     attempts: Attempts = field(default_factory=lambda: empty(Attempts))
     solves: Solves = field(default_factory=Solves.none)
+    shared: Shared = field(default_factory=lambda: empty(Shared))
     names: Names = field(default_factory=lambda: Names({}))
     own: OwnColumns = field(default_factory=lambda: OwnColumns({}))

@@ -7,6 +7,7 @@ from mlsim.scenario.files.paths import (
     PLUGIN_KEYS,
     check_code,
     located_format,
+    located_model,
     located_plugin,
     located_technique,
     located_writers,
@@ -25,7 +26,7 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, properties_of, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
@@ -36,7 +37,8 @@ from mlsim.scenario.machine.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.machine.perturbation import PerturbationConfig
 from mlsim.scenario.machine.platform import NodeGroup, PlatformConfig
 from mlsim.scenario.machine.power import PowerConfig
-from mlsim.scenario.machine.resources import CORES, MEMORY, RequestConfig, megabytes
+from mlsim.scenario.machine.request import RequestConfig
+from mlsim.scenario.machine.resources import CORES, MEMORY, megabytes
 from mlsim.scenario.values.amounts import Quantity
 from mlsim.scenario.values.lists import node_ranges
 from mlsim.scenario.values.plugins import (
@@ -89,6 +91,7 @@ from mlsim.scenario.words import (
     WeightSource,
     WorkloadFormat,
 )
+from mlsim.scenario.words.application import ModelProperties
 
 __all__ = [
     "CORES",
@@ -134,6 +137,7 @@ __all__ = [
     "Mapping",
     "MasterRole",
     "MemorySource",
+    "ModelProperties",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -175,6 +179,7 @@ __all__ = [
     "load",
     "loads",
     "located_format",
+    "located_model",
     "located_plugin",
     "located_technique",
     "located_writers",
@@ -185,6 +190,7 @@ __all__ = [
     "parse_override",
     "parse_overrides",
     "plain",
+    "properties_of",
     "replay_obstacle",
     "resolve_path",
     "split_technique",

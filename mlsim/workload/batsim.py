@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -49,6 +49,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Mask
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, typed_column
@@ -64,8 +65,6 @@ from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["BatsimLog", "check_jobs", "read_batsim", "write_batsim"]
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _DELAY = ("delay", "DelayProfile")
 _HOMOGENEOUS = (
@@ -91,7 +90,9 @@ class BatsimLog:
     broken_lines: int
 
 
-def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool = False) -> BatsimLog:
+def read_batsim(
+    path: str | Path, rates: Rates | None = None, *, lenient: bool = False, shared: Collection[str] = ()
+) -> BatsimLog:
     """Read a Batsim workload, compressed or not.
 
     Parameters
@@ -102,6 +103,8 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
         Needed by profiles that count operations and bytes.
     lenient
         Skip and count jobs with values that make no sense.
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount.
 
     Raises
     ------
@@ -150,7 +153,7 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
         check_distinct(str(path), written, columns[Field.SUBMIT_TIME], names.__getitem__)
     requests = list(dict.fromkeys(key for job in jobs for key in job if is_request(key)))
     amounts = {key: _series(job.get(key) for job in jobs) for key in requests}
-    asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain)
+    asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain, shared)
     sound &= fits
     after = None
     if any(DEPENDENCIES in job for job in jobs):

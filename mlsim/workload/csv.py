@@ -30,14 +30,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import decode
 from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
@@ -53,28 +53,17 @@ from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class CsvLog:
-    """A CSV workload.
-
-    Attributes
-    ----------
-    jobs
-        The jobs in the order of the file.
-    header
-        Names behind the codes of text columns, and columns that were passed over.
-    broken_lines
-        Broken lines skipped.
-    """
+    """A CSV workload."""
 
     jobs: LogBlock
+    """The jobs in the order of the file."""
     header: Header
+    """Names behind the codes of text columns, and columns that were passed over."""
     broken_lines: int
+    """Broken lines skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +76,9 @@ class _Records:
     broken_lines: int
 
 
-def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()) -> CsvLog:
+def read_csv(
+    path: str | Path, *, lenient: bool = False, own: Sequence[str] = (), shared: Collection[str] = ()
+) -> CsvLog:
     """Read a CSV workload, compressed or not.
 
     Parameters
@@ -98,6 +89,8 @@ def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()
         Skip and count broken lines.
     own
         Further columns that are wanted.
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount.
 
     Raises
     ------
@@ -130,8 +123,9 @@ def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()
     def complain(name: str, fits: Mask, what: str) -> None:
         _require(path, records, cells, name, fits, lenient, what)
 
+    processors = columns[Field.REQUESTED_PROCESSORS]
     asked, divides = read_asked(
-        str(path), {name: cells[name] for name in requests}, columns[Field.REQUESTED_PROCESSORS], complain
+        str(path), {name: cells[name] for name in requests}, processors, complain, shared
     )
     if requests:
         header["request_columns"] = requests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ class _WholeLog(Protocol):
     def broken_lines(self) -> int: ...
 
 
-_Read = Callable[[Path, "Rates | None", bool, Sequence[str]], _WholeLog]
+_Read = Callable[[Path, "Rates | None", bool, Sequence[str], Collection[str]], _WholeLog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,19 @@ class Format:
 
     Attributes
     ----------
-    word, suffix
-        Its name in scenarios; the suffix of its files, compression aside.
+    word, meaning
+        Its name in scenarios, and what it is.
+    suffix
+        Of its files, compression aside; empty where they have none of their own.
     begins
         Whether the first bytes of a file, decompressed and without blanks, are of this format.
     read
-        Reads a log as a whole (path, rates, whether lenient, further columns that are wanted); None for SWF,
-        which is read piece by piece.
+        Reads a log as a whole (path, rates, whether lenient, further columns that are wanted, names of what
+        the machine has as a whole); None for SWF, which is read piece by piece.
     write
-        Writes columns with names, and the header; None for SWF, which has numbered fields and directives.
+        Writes columns with names, and the header; None where that is not known, and for SWF.
+    numbered
+        Whether it has numbered fields and directives, as SWF has, and is written as that.
     keeps_header
         Whether a file holds the header, and codes with it; otherwise columns hold the names of codes.
     check
@@ -63,6 +67,7 @@ class Format:
     """
 
     word: WorkloadFormat
+    meaning: str
     suffix: str
     begins: Callable[[bytes], bool]
     read: _Read | None = None
@@ -70,15 +75,23 @@ class Format:
     keeps_header: bool = True
     check: Callable[[LogBlock, Path], None] | None = None
     further: bool = False
+    numbered: bool = False
+
+    @property
+    def can_be_written(self) -> bool:
+        """Whether logs can be converted to it."""
+        return self.numbered or self.write is not None
 
 
 # What reads and writes other formats than SWF brings polars, which takes long to import.
 
 
-def _read_parquet(path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+def _read_parquet(
+    path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.parquet import read_parquet
 
-    return read_parquet(path, lenient=lenient, own=own)
+    return read_parquet(path, lenient=lenient, own=own, shared=shared)
 
 
 def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
@@ -87,10 +100,12 @@ def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> No
     write_parquet(file, columns, header)
 
 
-def _read_batsim(path: Path, rates: Rates | None, lenient: bool, _: Sequence[str]) -> _WholeLog:
+def _read_batsim(
+    path: Path, rates: Rates | None, lenient: bool, _: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.batsim import read_batsim
 
-    return read_batsim(path, rates, lenient=lenient)
+    return read_batsim(path, rates, lenient=lenient, shared=shared)
 
 
 def _write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
@@ -105,16 +120,33 @@ def _check_batsim(log: LogBlock, source: Path) -> None:
     check_jobs(log, source)
 
 
-def _read_csv(path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+def _read_csv(
+    path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.csv import read_csv
 
-    return read_csv(path, lenient=lenient, own=own)
+    return read_csv(path, lenient=lenient, own=own, shared=shared)
 
 
-def _read_by_user(name: str, path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+def _read_sacct(
+    path: Path, _: Rates | None, lenient: bool, own: Sequence[str], _shared: Collection[str]
+) -> _WholeLog:
+    from mlsim.workload.sacct import read_sacct
+
+    return read_sacct(path, lenient=lenient, own=own)
+
+
+def _names_jobs(head: bytes) -> bool:
+    """Whether a first line names columns of sacct."""
+    return b"|" in head and b"JobID" in head.partition(b"\n")[0]
+
+
+def _read_by_user(
+    name: str, path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.user_reader import read_by_user
 
-    return read_by_user(name, path, lenient=lenient, own=own)
+    return read_by_user(name, path, lenient=lenient, own=own, shared=shared)
 
 
 def _write_csv(file: IO[bytes], columns: NamedColumns, _: Header) -> None:
@@ -134,6 +166,7 @@ FORMATS = {
     for known in (
         Format(
             WorkloadFormat.PARQUET,
+            "the columns of csv, as numbers or texts; the jobs.parquet of a run is one",
             ".parquet",
             lambda head: head.startswith(b"PAR1"),
             _read_parquet,
@@ -142,6 +175,7 @@ FORMATS = {
         ),
         Format(
             WorkloadFormat.BATSIM,
+            "JSON of the simulator Batsim",
             ".json",
             lambda head: head.startswith(b"{"),
             _read_batsim,
@@ -150,6 +184,7 @@ FORMATS = {
         ),
         Format(
             WorkloadFormat.CSV,
+            "columns by name, one line a job",
             ".csv",
             _names_columns,
             _read_csv,
@@ -157,7 +192,21 @@ FORMATS = {
             keeps_header=False,
             further=True,
         ),
-        Format(WorkloadFormat.SWF, ".swf", lambda _: True),
+        Format(
+            WorkloadFormat.SACCT,
+            "what Slurm's accounting prints: sacct --parsable2",
+            "",
+            _names_jobs,
+            _read_sacct,
+            further=True,
+        ),
+        Format(
+            WorkloadFormat.SWF,
+            "Standard Workload Format, version 2.2",
+            ".swf",
+            lambda _: True,
+            numbered=True,
+        ),
     )
 }
 """All formats, in the order in which they are looked for: what is none of the others is taken for SWF."""
@@ -166,7 +215,8 @@ FORMATS = {
 def format_of(path: str | Path) -> WorkloadFormat:
     """Return the format of a log, by its first bytes after decompression.
 
-    Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with a
+    Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with bars
+    and JobID or JobIDRaw names columns of sacct. A first line with a
     comma that does not start with a number or a semicolon names CSV columns; anything else is taken for
     SWF, whose reader says what is wrong with it.
 
@@ -223,6 +273,8 @@ class LogReader:
         What turns operations and bytes of a Batsim workload into seconds.
     own
         Further columns that are wanted (`workload.columns`).
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount (`platform.shared`).
 
     Attributes
     ----------
@@ -242,6 +294,7 @@ class LogReader:
         lenient: bool,
         rates: Rates | None = None,
         own: Sequence[str] = (),
+        shared: Collection[str] = (),
     ) -> None:
         self.path = Path(path)
         self.header: Header = {}
@@ -252,11 +305,11 @@ class LogReader:
         self._read: _Read | None = partial(_read_by_user, name) if known is None else known.read
         self._lenient = lenient
         self._rates = rates
-        self._own = tuple(own)
+        self._own, self._shared = tuple(own), tuple(shared)
         if self._own and known is not None and not known.further:
             raise InputError(
                 f"{self.path}: workload.columns: logs of format {known.word} have no columns of one's own; "
-                "those of formats csv and parquet do, and what readers of the user return"
+                "those of formats csv, parquet and sacct do, and what readers of the user return"
             )
 
     @property
@@ -286,7 +339,7 @@ class LogReader:
 
     def _whole(self, read: _Read) -> Iterator[LogBlock]:
         """Read a format that is held in memory as a whole."""
-        log = read(self.path, self._rates, self._lenient, self._own)
+        log = read(self.path, self._rates, self._lenient, self._own, self._shared)
         self.header = log.header
         self.broken_lines = log.broken_lines
         for first in range(0, len(log.jobs), _BLOCK_JOBS):

@@ -1,18 +1,22 @@
 """Time single passes over a queue of 1,000 jobs on one core, in microseconds.
 
+Usage: python tools/bench/passes.py [--room pool|nodes] [--only WORD]
+
 A machine of 512 units with 4 free, about 1,000 waiting jobs that need more, and one arrival in each pass, so
 that nothing starts and every pass looks at the whole queue.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
+from typing import Any
 
 import numpy as np
 
 from mlsim.batch.room.requests import Requests
-from mlsim.batch.state.choice import state_on_pool
+from mlsim.batch.state.choice import state_on_nodes, state_on_pool
 from mlsim.batch.state.state import BatchState
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
@@ -48,30 +52,33 @@ def jobs(n: int, submit: np.ndarray, estimate: np.ndarray, processors: np.ndarra
     return JobBlock(np.arange(1, n + 1), submit, estimate, estimate, processors, users, *([unknown] * 8))
 
 
-def state_with_queue(options: dict[str, object]) -> BatchState:
+def state_with_queue(options: dict[str, object], room: str) -> BatchState:
     """Make a machine with 4 units free and a queue of jobs that need more."""
     rng = np.random.default_rng(7)
     machine = build_machine(
         PlatformConfig.model_validate({"nodes": [{"name": "n", "count": UNITS, "cores": 1}]})
     )
     config = BatchConfig.model_validate({"weights": WEIGHTS, **options})
-    state = state_on_pool(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
+    make: Any = {"pool": state_on_pool, "nodes": state_on_nodes}[room]
+    state: BatchState = make(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
     running = jobs(127, np.zeros(127), rng.integers(20_000, 90_000, 127) * 1.0, np.full(127, 4), 1)
     slots = state.table.admit(running, state.requests.units(running.processors))
     state.ensure_capacity()
+    assert not any(unfit.any() for unfit in state.never_fit(slots, running).values())
     state.advance(0.0, [], slots, 0, 127, NOTHING)
     n = QUEUE + PASSES + 20
     submit = np.sort(rng.uniform(1, 9000, n))
     waiting = jobs(n, submit, rng.integers(60, 80_000, n) * 1.0, rng.integers(5, 300, n), 2)
     slots = state.table.admit(waiting, state.requests.units(waiting.processors))
     state.ensure_capacity()
+    assert not any(unfit.any() for unfit in state.never_fit(slots, waiting).values())
     state.advance(10_000.0, [], slots, 0, QUEUE, NOTHING)
     return state
 
 
-def measure(options: dict[str, object]) -> np.ndarray:
-    """Give the seconds of each pass."""
-    state = state_with_queue(options)
+def measure(options: dict[str, object], room: str) -> np.ndarray:
+    """Return the seconds of each pass."""
+    state = state_with_queue(options, room)
     arrivals = np.flatnonzero(np.isnan(state.table.floats[3]))  # slots of jobs that have not started
     waiting = set(state.columns.queue[: state.n_waiting].tolist())
     new = np.array([slot for slot in arrivals.tolist() if slot not in waiting and state.units(slot)])
@@ -87,12 +94,24 @@ def measure(options: dict[str, object]) -> np.ndarray:
     return np.array(found)
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--room", choices=("pool", "nodes"), default="pool")
+    parser.add_argument("--only", default="", metavar="WORD", help="of a dispatcher's name")
+    return parser.parse_args()
+
+
 def main() -> None:
+    chosen = _arguments()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print(f"{'dispatcher':24} {'median us':>10} {'p90 us':>8}")
     for name, options in DISPATCHERS.items():
-        times = measure(options) * 1e6
+        if chosen.only not in name:
+            continue
+        times = measure(options, chosen.room) * 1e6
         print(f"{name:24} {np.median(times):10.1f} {np.percentile(times, 90):8.1f}")
 
 

@@ -1,19 +1,20 @@
-"""Queues of PEs and of nodes: first requests, refills of a node's queue, and what nodes make known."""
+"""Queues of PEs and of nodes: who asks when, refills of a node's queue, and what nodes make known."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, inner_kernel
-from mlsim.application.absence import next_asking
-from mlsim.application.event_queue import move, play
-from mlsim.application.models.state import Queue, State
+from mlsim._jit import inlined, inner_kernel, leaf_kernel
+from mlsim.application.event_queue import due_of, move, play
+from mlsim.application.models.execution import notify
+from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, publish, refill_rule, size_from_rest
 from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.rules import SS, STATIC, constant_size
+from mlsim.application.unavailability import next_asking
 
-__all__ = ["ask_first", "ask_nodes", "publish_node", "refill", "take"]
+__all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publish_node", "refill", "take"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,17 +22,15 @@ Ints = NDArray[np.int64]
 
 @inner_kernel
 def ask_first(s: State, q: Queue) -> None:
-    """Enter the first requests of the PEs that come to a queue; of one level: but those that are away."""
+    """Schedule the first requests of the PEs of a queue: at 0, or when their node is back.
+
+    Under STATIC at 0 in any case: nobody else executes what is theirs.
+    """
     for rank in range(q.members):
         pe = q.first_pe + rank
-        me = s.pes[pe]
-        asked = 0.0
-        if len(s.absence.begin) > 0:
-            asked = next_asking(asked, pe, s.absence.entries, s.absence.begin, s.absence.end)
-            if asked >= s.until:
-                asked, me.told = np.inf, 0.0
-            else:
-                me.asked, me.since = asked, asked
+        me, asked = s.pes[pe], 0.0
+        if len(s.pe_unavailability.begin) > 0 and s.outer.code != STATIC:
+            asked = leave(s, me, 0.0, _back(s, pe, 0.0))
         s.matches[q.tree + q.width + rank].time = asked + me.near
     play(s.matches, q.tree, q.width, q.members)
     if q.masters > 0:
@@ -39,17 +38,62 @@ def ask_first(s: State, q: Queue) -> None:
 
 
 @inner_kernel
-def ask_nodes(s: State, asked: float) -> None:
-    """Enter when each node's first PE sends its first request to the loop's queue, in s; infinity: later."""
+def ask_nodes(s: State, delay: float) -> None:
+    """Schedule the first requests of first PEs to the loop's queue; ``delay`` (s) infinite: later."""
     loop = s.queues[0]
     for v in range(loop.members):
-        s.matches[loop.tree + loop.width + v].time = asked + s.pes[s.queues[1 + v].first_pe].latency
+        q = s.queues[1 + v]
+        asked = due_of(s.matches, q.tree, q.width, 0)
+        s.matches[loop.tree + loop.width + v].time = asked + delay + s.pes[q.first_pe].latency
     play(s.matches, loop.tree, loop.width, loop.members)
+
+
+@leaf_kernel
+def back_at(s: State, q: Queue, now: float) -> float:
+    """Return when a node's PEs may request a chunk for it: now, when the node is back, or never, in s.
+
+    Never if nothing is left there. The first chunk of a node is requested in any case.
+    """
+    if q.exhausted != 0:
+        return np.inf
+    if len(s.pe_unavailability.begin) == 0 or s.seats[q.number - 1].taken == 0:
+        return now
+    return _back(s, q.first_pe, now)
+
+
+@leaf_kernel
+def _back(s: State, pe: int, now: float) -> float:
+    """Return when a PE whose node may be away is there, in s."""
+    away = s.pe_unavailability
+    return next_asking(now, pe, away.entries, away.begin, away.end)
+
+
+@leaf_kernel
+def next_request(s: State, me: PE, pe: int, end: float) -> float:
+    """Return when a PE whose chunk has ended asks again, in s; infinity: never.
+
+    Under models of two levels it asks its node's queue in any case, and may find that it leaves.
+    """
+    if len(s.pe_unavailability.begin) == 0 or len(s.queues) > 1:
+        return end
+    return leave(s, me, me.finish, max(end, _back(s, pe, me.finish)))
+
+
+@leaf_kernel
+def leave(s: State, me: PE, at: float, back: float) -> float:
+    """Notify a PE to leave until its node is ``back``; return when it asks again, in s; infinity: never."""
+    notify(s, me, at)
+    asked = max(at, back)
+    if asked >= s.until:
+        return np.inf
+    me.notified_at = -1.0  # not yet
+    me.asked, me.since = asked, asked
+    return asked
 
 
 @inlined
 def publish_node(s: State, v: int) -> None:
-    """Make known at the loop's queue what a node has measured until now."""
+    """Publish at the loop's queue what a node has measured until now."""
     t = s.outer
     if t.learns:
         publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
@@ -57,7 +101,7 @@ def publish_node(s: State, v: int) -> None:
 
 @inlined
 def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
-    """Put a chunk, the ``number``-th of a node, into its queue."""
+    """Fill a node's queue with its ``number``-th chunk."""
     t, v = s.inner, q.number - 1
     workers = q.members - q.masters
     q.position, q.end, q.step = first, first + got, 0
@@ -70,7 +114,7 @@ def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
 
 @inlined
 def take(s: State, q: Queue, pe: int) -> int:
-    """Take a chunk for a PE from its node's queue, which is not empty; below 0: a technique is wrong."""
+    """Return the size of a PE's chunk of its node's queue, which is not empty; −1: a technique is wrong."""
     t = s.inner
     q.first = q.position
     size = min(q.constant, q.end - q.first)

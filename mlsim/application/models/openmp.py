@@ -1,13 +1,9 @@
 """MPI+OpenMP: one process a node, whose threads share every chunk it obtains (Eleliemy 2021, §5.3).
 
-The process obtains chunks as under DCA, with the nodes as PEs. Its threads execute a chunk under the
-schedule that stands for the inside technique: ``static`` (STATIC) gives every thread one part;
-``dynamic,1`` (SS) and ``guided,1`` (GSS) let threads take iterations from a counter that serves one thread
-at a time, in order of arrival, equal arrivals in order of rank. Then all threads meet at a barrier, and the
-main thread, the first PE of the node, asks for the next chunk.
-
-With ``nowait`` there is no barrier: the thread that comes first asks for the next chunk, and threads that
-come later join.
+The process obtains chunks as under DCA. Under ``static`` (STATIC) every thread executes a part; under
+``dynamic,1`` (SS) and ``guided,1`` (GSS) threads take iterations from a counter that serves one at a time, in
+order of arrival, equal arrivals in order of rank. Then all meet at a barrier, and the first asks for the next
+chunk. With ``nowait`` there is no barrier: the thread that comes first asks, and those that come later join.
 """
 
 from __future__ import annotations
@@ -15,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
-from mlsim.application.event_queue import due_of, move, play
+from mlsim.application.event_queue import due_of, move
 from mlsim.application.models.execution import FAR, execute, message, notify, report
-from mlsim.application.models.levels import ask_nodes
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave
 from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, answer_node
 from mlsim.application.techniques.fixed import static_size
@@ -29,14 +25,9 @@ __all__ = ["run"]
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every process asks for its first chunk.
+    """Simulate one loop; return how many chunks have rows, −2 if a technique is wrong.
 
     With ``nowait``, not with an adaptive technique between the nodes and STATIC inside.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; −2 if a technique of the user gave a size below 1.
     """
     owned = open_state(inputs)
     s = shared(owned)
@@ -44,7 +35,7 @@ def run(inputs: Inputs) -> int:
     for v in range(window.members):
         q = s.queues[1 + v]
         q.holder = q.first_pe
-        play(s.matches, q.tree, q.width, q.members)
+        ask_first(s, q)
     ask_nodes(s, 0.0)
     while True:
         v = answer_node(s)
@@ -65,6 +56,8 @@ def run(inputs: Inputs) -> int:
 def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
     """Execute a chunk with a node's threads; return when one reaches the loop's window next, in s."""
     q, static, nowait = s.queues[1 + v], s.inner.code == STATIC, s.costs.nowait
+    if got == 0:
+        q.exhausted = 1
     if got == 0 and (static or not nowait):
         for rank in range(q.members):
             # Without a barrier, a thread may still be behind.
@@ -82,19 +75,12 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
         asks = _count_down(s, v, got, answer)
         if nowait:
             return asks
-    if nowait:
-        # The first that is ready goes ahead.
-        ready = s.matches[q.tree + 1]
-        q.holder = q.first_pe + ready.rank
-        return ready.time + message(s.pes[q.holder], FAR)
-    _meet(s, v)
-    q.holder = q.first_pe
-    return q.clock + message(s.pes[q.first_pe], FAR)
+    return _first_ready(s, q) if nowait else _meet(s, q)
 
 
 @leaf_kernel
 def _execute_parts(s: State, v: int, answer: float) -> None:
-    """Let every thread execute the part of a chunk that is its own."""
+    """Execute a chunk in parts, one a thread."""
     q = s.queues[1 + v]
     part = max(static_size(q.end - q.position, q.members), s.inner.min_chunk)
     for rank in range(q.members):
@@ -110,7 +96,7 @@ def _execute_parts(s: State, v: int, answer: float) -> None:
 
 @leaf_kernel
 def _count_down(s: State, v: int, got: int, answer: float) -> float:
-    """Let threads take iterations from the counter; return when one asks for more, if it need not wait."""
+    """Execute a chunk by the counter; return when a thread asks for more, if it need not wait."""
     q, guided = s.queues[1 + v], s.inner.code == GSS
     part = s.inner.min_chunk
     goes_ahead = s.costs.nowait  # the thread that obtained the chunk
@@ -137,11 +123,11 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
             size = min(part, q.end - first)
             q.position += size
         elif s.costs.nowait:
-            if got > 0:
+            back = back_at(s, q, q.free)
+            if back == q.free:
                 q.holder = q.first_pe + rank
                 return q.free + message(me, FAR)
-            notify(s, me, q.free)
-            move(s.matches, q.tree, q.width, rank, np.inf)
+            move(s.matches, q.tree, q.width, rank, leave(s, me, q.free, back))
             continue
         _execute_part(s, q, me, rank, q.step, first, size, q.free)
 
@@ -150,7 +136,7 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
 def _execute_part(
     s: State, q: Queue, me: PE, rank: int, step: int, first: int, size: int, start: float
 ) -> None:
-    """Let a thread execute what it took, if that is anything, and come back, or go to the barrier."""
+    """Execute what a thread took, if that is anything, after which it comes back, or goes to the barrier."""
     following, ends = start, size == 0
     if size > 0:
         following = np.inf
@@ -166,9 +152,22 @@ def _execute_part(
 
 
 @leaf_kernel
-def _meet(s: State, v: int) -> None:
-    """Let the threads wait for the last one at the barrier."""
-    q = s.queues[1 + v]
+def _first_ready(s: State, q: Queue) -> float:
+    """Find the thread that is the first to be done with all its parts; return when it reaches the window."""
+    while True:
+        ready = s.matches[q.tree + 1]
+        rank, now = ready.rank, ready.time
+        q.holder = q.first_pe + rank
+        me = s.pes[q.holder]
+        back = back_at(s, q, now)
+        if back == now:
+            return now + message(me, FAR)
+        move(s.matches, q.tree, q.width, rank, leave(s, me, now, back))
+
+
+@leaf_kernel
+def _meet(s: State, q: Queue) -> float:
+    """Wait at the barrier for the last thread; return when the first one reaches the window next."""
     for rank in range(q.members):
         me = s.pes[q.first_pe + rank]
         if me.barrier < s.until:
@@ -176,3 +175,9 @@ def _meet(s: State, v: int) -> None:
             me.since = min(q.clock, s.until)
             me.idle += me.since - me.barrier
         report(s, q, me, rank)
+    q.holder = q.first_pe
+    asked, back = q.clock, back_at(s, q, q.clock)
+    if back > q.clock:
+        for pe in range(q.first_pe, q.first_pe + q.members):
+            asked = leave(s, s.pes[pe], q.clock, back)
+    return asked + message(s.pes[q.first_pe], FAR)

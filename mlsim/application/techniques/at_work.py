@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.application.settings import RuleSettings
 from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put
@@ -33,8 +33,6 @@ __all__ = [
     "size_from_rest",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NUMBERS = 32
 
@@ -98,7 +96,7 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
         code,
         settings.min_chunk,
         settings.parameters,
-        settings.trouble,
+        settings.bad_size,
         needs_remaining(code),
         learns,
         counts_overhead(code),
@@ -159,7 +157,7 @@ def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
 def publish(
     own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
 ) -> None:
-    """Make known to all what a node has measured (``own``) until now."""
+    """Publish what a node has measured (``own``) until now."""
     leaf = sums.shape[1] // 2 + node
     if own_sums[RATE, leaf] > 0.0:
         if sums[RATE, leaf] == 0.0:

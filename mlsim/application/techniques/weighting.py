@@ -11,15 +11,12 @@ first tree of ``sums`` sums up the rates.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.adaptive import RATE, put
 
 __all__ = ["learn_chunk", "learn_weights", "learned_weight"]
 
-Floats = NDArray[np.float64]
 
 CHUNKS, SECONDS, ITERATIONS = 0, 1, 2
 
@@ -49,6 +46,6 @@ def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> 
 
 @inner_kernel
 def learn_weights(measured: Floats, sums: Floats, weights: Floats) -> None:
-    """Take over all weights measured so far (AWF-B, AWF-D)."""
+    """Adopt all weights measured so far (AWF-B, AWF-D)."""
     for pe in range(len(weights)):
         weights[pe] = learned_weight(measured, sums, weights, pe)

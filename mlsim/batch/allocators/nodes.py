@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, unpacker
+from mlsim.batch.catalogue import ALLOCATORS
+from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, by_address
 
-__all__ = ["N_SETTINGS", "Nodes", "unpack_nodes"]
+__all__ = ["N_SETTINGS", "Nodes", "nodes_at"]
 
-# Allocators.
-FIRST_FIT, BEST_FIT, WORST_FIT, CONTIGUOUS, RANDOM, TOPOLOGY, HETEROGENEITY, OWN = range(8)
+CODES = {allocator.name: allocator.code for allocator in ALLOCATORS}
+FIRST_FIT = CODES["first-fit"]
+BEST_FIT = CODES["best-fit"]
+CONTIGUOUS = CODES["contiguous"]
+RANDOM = CODES["random"]
+TOPOLOGY = CODES["topology-aware"]
+HETEROGENEITY = CODES["heterogeneity-aware"]
+OWN = 100
+"""An allocator of the user's own, or of a dispatcher that chooses nodes."""
 
 # Places in the array of settings: the first four are fixed, the others change.
 ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)
@@ -86,6 +94,13 @@ class Nodes(NamedTuple):
         What is free of nodes that are open to a job.
     wakes : int64, shape (nodes,)
         Idle power less that of a node out of use, in microwatts; 0 without a power cap.
+    shares : int64, shape (slots, S)
+        What the job in each slot asks for of each of the S amounts that the machine has as a whole.
+    shared : int64, shape (3, S)
+        How much of each is free now, expected to be free at the head's reservation, and free throughout a
+        stretch of the profile.
+    shared_profile : int64, shape (segments, S)
+        Expected to be free from each of ``profile_times`` on.
     """
 
     settings: Ints
@@ -119,6 +134,9 @@ class Nodes(NamedTuple):
     shut: Ints
     masked: IntColumns
     wakes: Ints
+    shares: IntColumns
+    shared: IntColumns
+    shared_profile: IntColumns
 
 
-unpack_nodes = unpacker(Nodes)
+nodes_at = by_address(Nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlsim._jit import kernel
+from mlsim._jit import leaf_kernel
 from mlsim.batch.allocators.nodes import DRAINS, Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.table import ESTIMATE
@@ -10,7 +10,7 @@ from mlsim.batch.columns.table import ESTIMATE
 __all__ = ["reach"]
 
 
-@kernel(forceinline=True)
+@leaf_kernel
 def reach(slot: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """Count the announced drains that begin before a job that starts now is expected to end.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.columns.columns import (
     ACCASIM,
     BACKFILL,
@@ -44,7 +44,7 @@ from mlsim.batch.room.room import (
 )
 from mlsim.batch.room.steps import begin
 
-__all__ = ["backfill", "drop_started", "find_reservation", "is_put_off", "keep_reservation", "reserve"]
+__all__ = ["backfill", "drop_started", "find_reservation", "is_put_off", "keep_reservation"]
 
 
 @in_room
@@ -89,12 +89,6 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
             k += 1
         go_to(time, head, now, columns, room)
     return float(time)
-
-
-@kernel
-def reserve(head: int, now: float, columns: Columns, room: Room) -> float:
-    """Do what :func:`find_reservation` does, for Python."""
-    return find_reservation(head, now, columns, room)
 
 
 @inner_kernel

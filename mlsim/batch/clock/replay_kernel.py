@@ -17,12 +17,12 @@ from mlsim.batch.columns.columns import (
     QUEUED,
     USED_ROWS,
     Columns,
-    borrow_columns,
+    columns_at,
 )
 from mlsim.batch.columns.table import PLANNED, RUN, START, STATE, SUBMIT, WALLTIME
 from mlsim.batch.columns.times import leave_time
-from mlsim.batch.dispatch.passes import advance, enter_queue
-from mlsim.batch.room.pool import Pool, borrow_pool
+from mlsim.batch.dispatch.passes import enter_queue, process_timestamp
+from mlsim.batch.room.pool import pool_at
 from mlsim.record import JobState
 
 __all__ = ["replay"]
@@ -86,7 +86,7 @@ def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, c
 
 @leaf_kernel
 def _plan(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
-    """Note when the jobs that have started will end, and how."""
+    """Store when the jobs that have started will end, and how."""
     for k in range(n_started):
         slot = columns.started[k]
         end = now + columns.floats[RUN, slot]
@@ -113,8 +113,8 @@ def replay(
     finished: Ints,
     row_limit: int,
     pass_limit: int,
-    columns: Columns,
-    pool: Pool,
+    columns_address: int,
+    pool_address: int,
 ) -> int:
     """Process timestamps until something is needed from outside.
 
@@ -137,15 +137,16 @@ def replay(
         Occupancy rows from which on there is no room for another pass.
     pass_limit
         Passes after which to return, so that the caller reports progress.
-    columns, pool
-        State of the batch level; changed in place.
+    columns_address, pool_address
+        Where the state of the batch level is written down
+        (:func:`mlsim.batch.columns.packing.pack_pointers`); it is changed.
 
     Returns
     -------
     int
         What is needed: arrivals, room for occupancy rows, a report of progress, or nothing: all is over.
     """
-    columns, pool, n = borrow_columns(columns), borrow_pool(pool), len(arrivals)
+    columns, pool, n = columns_at(columns_address), pool_at(pool_address), len(arrivals)
     nothing = np.empty(0, np.int64)
     arrivals, clock, progress = borrowed(arrivals), borrowed(clock), borrowed(progress)
     ends, order, finished = borrowed(ends), borrowed(order), borrowed(finished)
@@ -193,7 +194,7 @@ def replay(
             n_ended = 1
         progress[OWED] = 0
         progress[NEXT_ARRIVAL] = last
-        n_started = advance(now, n_ended, ended, first, last, arrivals, nothing, columns, pool)
+        n_started = process_timestamp(now, n_ended, ended, first, last, arrivals, nothing, columns, pool)
         progress[FINISHED] += n_ended
         progress[PASSES] += 1
         _plan(n_started, now, progress, ends, order, columns)

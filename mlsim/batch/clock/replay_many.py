@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
-from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns
+from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns, columns_at
+from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.table import (
     END,
     ESTIMATE,
@@ -122,6 +123,7 @@ def replay_many(
     bounded = np.zeros((len(workloads), n_vectors))
     ran = np.zeros(len(workloads), np.int64)
     begun = np.empty((n_vectors, n_jobs if starts else 0))
+    memory = _Memory(rules, parameters.shape[1], int(lengths.max(initial=0)))
     _replay_all(
         bounds,
         _column(workloads, "submit_time"),
@@ -130,12 +132,12 @@ def replay_many(
         _column(workloads, "processors").astype(np.int64),
         units,
         tau,
-        rules,
         parameters,
         slowdown,
         bounded,
         ran,
         begun,
+        *memory.addresses,
     )
     parts = [begun[:, bounds[k] : bounds[k + 1]] for k in range(len(workloads))] if starts else []
     return Replays(slowdown, bounded, ran, parts)
@@ -164,6 +166,40 @@ def _column(workloads: Sequence[JobBlock], name: str) -> Floats:
     return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
 
 
+class _Memory:
+    """The state of the batch level for jobs of one workload, which is used again for the next.
+
+    Attributes
+    ----------
+    columns, pool
+        It; nodes are not chosen.
+    addresses
+        Where kernels find it written down.
+    """
+
+    def __init__(self, rules: Ints, n_parameters: int, longest: int) -> None:
+        self.columns = Columns(
+            rules=rules,
+            parameters=np.zeros(n_parameters),
+            floats=np.empty((_N_FLOATS, longest)),
+            ints=np.zeros((_N_INTS, longest), np.int64),
+            queue=np.empty(longest, np.int64),
+            spare=np.empty(2 * longest, np.int64),
+            running=np.empty(longest, np.int64),
+            counts=np.zeros(N_COUNTS, np.int64),
+            rows=np.empty((0, 0), np.int64),
+            times=np.empty((0, 0)),
+            shares=np.empty((N_SHARES, 0)),
+            profile_times=np.empty(2 * longest + 2),
+            profile_free=np.empty(2 * longest + 2, np.int64),
+            started=np.empty(longest, np.int64),
+        )
+        no_nodes = np.empty(0, np.int64)
+        self.pool = Pool(no_nodes, no_nodes, np.zeros(N_POOL_COUNTS, np.int64))
+        self._packed = pack_pointers(self.columns), pack_pointers(self.pool)
+        self.addresses = tuple(int(packed.ctypes.data) for packed in self._packed)
+
+
 @kernel
 def _replay_all(
     bounds: Ints,
@@ -173,37 +209,25 @@ def _replay_all(
     processors: Ints,
     units: int,
     tau: float,
-    rules: Ints,
     parameters: Floats,
     slowdown: Floats,
     bounded: Floats,
     ran: Ints,
     starts: Floats,
+    columns_address: int,
+    pool_address: int,
 ) -> None:
     """Simulate; jobs ``bounds[k]`` to ``bounds[k + 1]`` are workload k."""
-    longest = 0
-    for k in range(len(bounds) - 1):
-        longest = max(longest, bounds[k + 1] - bounds[k])
-    floats = np.empty((_N_FLOATS, longest))
-    ints = np.zeros((_N_INTS, longest), np.int64)
-    queue, running, started = (
+    columns = columns_at(columns_address)
+    floats, ints, counts = columns.floats, columns.ints, columns.counts
+    longest = floats.shape[1]
+    ends, order, finished, arrivals = (
         np.empty(longest, np.int64),
-        np.empty(longest, np.int64),
-        np.empty(longest, np.int64),
-    )
-    spare = np.empty(2 * longest, np.int64)
-    ends, order, finished = (
         np.empty(longest, np.int64),
         np.empty(longest, np.int64),
         np.empty(longest, np.int64),
     )
-    profile_times, profile_free = np.empty(2 * longest + 2), np.empty(2 * longest + 2, np.int64)
-    counts, progress, clock = np.zeros(N_COUNTS, np.int64), np.zeros(N_PROGRESS, np.int64), np.zeros(1)
-    no_rows, no_times = np.empty((0, 0), np.int64), np.empty((0, 0))
-    no_nodes = np.empty(0, np.int64)
-    pool = Pool(no_nodes, no_nodes, np.zeros(N_POOL_COUNTS, np.int64))
-    nobody = np.empty((N_SHARES, 0))
-    arrivals = np.empty(longest, np.int64)
+    progress, clock = np.zeros(N_PROGRESS, np.int64), np.zeros(1)
     for k in range(len(bounds) - 1):
         first, n = bounds[k], bounds[k + 1] - bounds[k]
         fitting = 0
@@ -221,6 +245,7 @@ def _replay_all(
             counts[:] = 0
             counts[FREE] = units
             progress[:] = 0
+            columns.parameters[:] = parameters[vector]
             replay(
                 False,
                 arrivals[:fitting],
@@ -231,23 +256,8 @@ def _replay_all(
                 finished,
                 _UNLIMITED,
                 _UNLIMITED,
-                Columns(
-                    rules=rules,
-                    parameters=parameters[vector],
-                    floats=floats,
-                    ints=ints,
-                    queue=queue,
-                    spare=spare,
-                    running=running,
-                    counts=counts,
-                    rows=no_rows,
-                    times=no_times,
-                    shares=nobody,
-                    profile_times=profile_times,
-                    profile_free=profile_free,
-                    started=started,
-                ),
-                pool,
+                columns_address,
+                pool_address,
             )
             for place in range(fitting):
                 slot = arrivals[place]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mlsim.batch.columns.packing import FloatColumns, Floats, IntColumns, Ints, borrower, unpacker
+from mlsim.batch.columns.packing import FloatColumns, Floats, IntColumns, Ints, by_address
 
-__all__ = ["N_COUNTS", "N_RULES", "Columns", "borrow_columns", "unpack_columns"]
+__all__ = ["N_COUNTS", "N_RULES", "Columns", "columns_at"]
 
 # Places in the array of counts.
 QUEUED, RUNNING, FREE, USED_ROWS, EARLY, SEGMENTS = range(6)
@@ -74,5 +74,4 @@ class Columns(NamedTuple):
     started: Ints
 
 
-unpack_columns = unpacker(Columns)
-borrow_columns = borrower(Columns)
+columns_at = by_address(Columns)

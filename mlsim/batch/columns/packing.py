@@ -1,18 +1,17 @@
-"""Tuples of arrays for kernels: handed over by the addresses of the arrays, or without counting references.
+"""Tuples of arrays for kernels, which are handed over by the address of a table of their addresses.
 
-Both are derived from the declaration of the tuple, a NamedTuple whose fields have the types here.
+The table is derived from the declaration of the tuple, a NamedTuple whose fields have the types here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, generated, pointer
+from mlsim._jit import PACKED_WORDS, unpacker
 
 __all__ = [
     "FloatColumns",
@@ -20,9 +19,8 @@ __all__ = [
     "IntBlocks",
     "IntColumns",
     "Ints",
-    "borrower",
+    "by_address",
     "pack_pointers",
-    "unpacker",
 ]
 
 Ints = Annotated[NDArray[np.int64], "int64", 1]
@@ -41,8 +39,11 @@ def _fields(kind: type[Any]) -> list[tuple[str, str, int]]:
 
 
 def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
-    """Return where arrays are in memory, address and shape of each; the caller goes on owning them."""
-    packed = np.zeros((len(arrays), 4), np.int64)
+    """Return where arrays are in memory, address and shape of each; the caller goes on owning them.
+
+    Kernels take the address of what is returned, which has to live as long.
+    """
+    packed = np.zeros((len(arrays), PACKED_WORDS), np.int64)
     for (name, dtype, dimensions), array, row in zip(_fields(type(arrays)), arrays, packed, strict=True):
         assert array.flags.c_contiguous, name
         assert array.dtype == dtype, name
@@ -51,29 +52,6 @@ def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
     return packed
 
 
-def unpacker(kind: type[Tuple]) -> Callable[[NDArray[np.int64]], Tuple]:
-    """Make the function that, in a kernel, makes a tuple of what :func:`pack_pointers` returns."""
-    fields = []
-    for k, (_, dtype, dimensions) in enumerate(_fields(kind)):
-        shape = "".join(f"packed[{k}, {axis + 1}], " for axis in range(dimensions))
-        fields.append(f"carray(pointer(packed[{k}, 0]), ({shape}), np.{dtype})")
-    return _made("packed", kind, fields)
-
-
-def borrower(kind: type[Tuple]) -> Callable[[Tuple], Tuple]:
-    """Make the function that, in a kernel, returns a tuple whose arrays are borrowed."""
-    return _made("arrays", kind, [f"borrowed(arrays.{name})" for name, *_ in _fields(kind)])
-
-
-def _made(parameter: str, kind: type[Any], fields: list[str]) -> Callable[[Any], Any]:
-    """Make the function of one parameter that returns a tuple of these expressions."""
-    namespace = {
-        "__name__": __name__,
-        "kind": kind,
-        "carray": carray,
-        "pointer": pointer,
-        "borrowed": borrowed,
-        "np": np,
-    }
-    exec(f"def make({parameter}):\n    return kind({', '.join(fields)})", namespace)
-    return generated(cast(Callable[[Any], Any], namespace["make"]))
+def by_address(kind: type[Tuple]) -> Callable[[int], Tuple]:
+    """Make the function by which a kernel reads a tuple, of the address of what packing it returned."""
+    return unpacker(kind, _fields(kind))

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.columns.table import EXPECTED, NUMBER
 
 __all__ = ["add_running", "first_after", "remove_running"]
 
 
-@kernel
+@inner_kernel
 def _goes_before(a: int, b: int, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> bool:
     if floats[EXPECTED, a] != floats[EXPECTED, b]:
         return bool(floats[EXPECTED, a] < floats[EXPECTED, b])
     return bool(ints[NUMBER, a] < ints[NUMBER, b])
 
 
-@kernel
+@inner_kernel
 def _position(
     slot: int, running: NDArray[np.int64], n: int, ints: NDArray[np.int64], floats: NDArray[np.float64]
 ) -> int:
@@ -33,7 +33,7 @@ def _position(
     return low
 
 
-@kernel
+@inner_kernel
 def first_after(time: float, running: NDArray[np.int64], n: int, floats: NDArray[np.float64]) -> int:
     """Find the first running job whose expected end lies after ``time``."""
     low, high = 0, n

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.allocators.fit import units_on
 from mlsim.batch.allocators.nodes import DRAINS, REFUSED, Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.table import ESTIMATE, JOB_ID, UNITS
-from mlsim.batch.matrix.drains import drained_from
+from mlsim.batch.dispatch.on_nodes import begin_job, drained_from, start_if_fits, units_on
+from mlsim.batch.matrix.shared import NOW
 from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
-from mlsim.batch.room.steps import begin_job, start_if_fits
 from mlsim.batch.view import Reject, Start, WaitingJobs, Wake
 from mlsim.errors import InputError, user_code_error
 
@@ -147,6 +146,8 @@ class Answers:
         Slots behind the rows of ``view.waiting``.
     columns, nodes
         State of the batch level; changed in place.
+    places
+        The addresses at which these are written down for kernels.
 
     Attributes
     ----------
@@ -158,9 +159,17 @@ class Answers:
         Times at which it wants to be asked again.
     """
 
-    def __init__(self, title: str, now: float, waiting: Ints, columns: Columns, nodes: Nodes) -> None:
+    def __init__(
+        self,
+        title: str,
+        now: float,
+        waiting: Ints,
+        columns: Columns,
+        nodes: Nodes,
+        places: tuple[int, int],
+    ) -> None:
         self._title, self._now, self._waiting = title, now, waiting
-        self._columns, self._nodes = columns, nodes
+        self._columns, self._nodes, self._places = columns, nodes, places
         self._done: set[int] = set()
         self.started: list[int] = []
         self.rejected: list[tuple[int, str]] = []
@@ -234,8 +243,9 @@ class Answers:
 
     def _start(self, slot: int, answer: Start) -> None:
         backfilled = self._ask(bool, answer.backfilled)
+        self._check_shared(slot)
         if answer.nodes is None:
-            if not start_if_fits(slot, self._now, backfilled, self._columns, self._nodes):
+            if not start_if_fits(slot, self._now, backfilled, *self._places):
                 kept_off = ", on nodes without an announced drain before it is expected to end"
                 where = kept_off if self._nodes.settings[DRAINS] else ""
                 raise InputError(f"{self._place(slot)}: does not fit on what is free{where}")
@@ -243,7 +253,7 @@ class Answers:
         units, nodes = int(self._columns.ints[UNITS, slot]), self._nodes
         placement = _placement(self._place(slot), answer.nodes, units, len(nodes.free))
         for node in np.flatnonzero(placement).tolist():
-            fit = units_on(slot, node, units, nodes.free, self._columns, nodes)
+            fit = units_on(slot, node, units, *self._places)
             if placement[node] > fit:
                 asks, free = nodes.request[slot].tolist(), nodes.free[node].tolist()
                 raise InputError(
@@ -252,13 +262,22 @@ class Answers:
                 )
         self._check_drains(slot, placement)
         nodes.placed[:] = placement
-        begin_job(slot, self._now, backfilled, self._columns, nodes)
+        begin_job(slot, self._now, backfilled, *self._places)
+
+    def _check_shared(self, slot: int) -> None:
+        """Refuse a job that asks the machine as a whole for more than nobody holds."""
+        asks, free = self._nodes.shares[slot], self._nodes.shared[NOW]
+        if (asks > free).any():
+            raise InputError(
+                f"{self._place(slot)}: asks for {asks.tolist()} of what the machine has as a whole, free are "
+                f"{free.tolist()}; see view.shared"
+            )
 
     def _check_drains(self, slot: int, placement: Ints) -> None:
         """Refuse nodes that are promised to maintenance before the job is expected to end."""
         end = self._now + float(self._columns.floats[ESTIMATE, slot])
         for node in np.flatnonzero(placement).tolist():
-            drained = drained_from(node, end, self._nodes)
+            drained = drained_from(node, end, self._places[1])
             if drained < np.inf:
                 raise InputError(
                     f"{self._place(slot)}: an announced drain of node {node} begins at {drained:g} s, and "

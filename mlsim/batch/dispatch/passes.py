@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mlsim._jit import borrowed, kernel
-from mlsim.batch.allocators.nodes import unpack_nodes
+from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
 from mlsim.batch.backfill.reservations import backfill_conservative, backfill_several
 from mlsim.batch.backfill.short_jobs import start_short_jobs
@@ -20,31 +19,38 @@ from mlsim.batch.columns.columns import (
     RESERVATIONS,
     RUNNING,
     Columns,
-    unpack_columns,
+    columns_at,
 )
-from mlsim.batch.columns.packing import IntColumns, Ints
+from mlsim.batch.columns.packing import Ints
 from mlsim.batch.columns.table import EXPECTED, PLANNED
 from mlsim.batch.order.queue import enqueue, order_queue
-from mlsim.batch.room.pool import Pool, unpack_pool
+from mlsim.batch.room import steps
+from mlsim.batch.room.pool import Pool
 from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
-from mlsim.batch.room.steps import begin, end
 
 __all__ = [
-    "advance",
-    "arrive_at_nodes",
+    "arrive",
+    "begin",
     "enter_queue",
+    "has_work",
     "make_pass",
     "make_reserving_pass",
     "process_timestamp",
-    "start_short",
+    "queue_arrivals",
 ]
 
 
-@kernel(forceinline=True)
+@leaf_kernel
 def enter_queue(now: float, first: int, last: int, arrivals: Ints, columns: Columns) -> None:
     """Put the jobs ``arrivals[first:last]`` into the queue."""
     for k in range(first, last):
         enqueue(arrivals[k], now, columns)
+
+
+@kernel
+def queue_arrivals(now: float, first: int, last: int, arrivals: Ints, columns: int) -> None:
+    """Do what :func:`enter_queue` does, for Python, which gives the address of the columns."""
+    enter_queue(now, first, last, arrivals, columns_at(columns))
 
 
 @in_room
@@ -53,7 +59,7 @@ def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) ->
     n, head = columns.counts[QUEUED], 0
     while head < n and find_room(columns.queue[head], now, columns, room):
         slot = columns.queue[head]
-        begin(slot, now, False, columns, room)
+        steps.begin(slot, now, False, columns, room)
         columns.started[n_started + head] = slot
         head += 1
     if head > 0:
@@ -70,13 +76,13 @@ def _free_what_is_due(now: float, columns: Columns, room: Room) -> None:
     while k < columns.counts[RUNNING] and columns.floats[EXPECTED, columns.running[k]] <= now:
         slot = columns.running[k]
         if columns.floats[PLANNED, slot] == now:
-            end(slot, now, columns, room)
+            steps.end(slot, now, columns, room)
         else:
             k += 1
 
 
 @kernel(inline="always")
-def _arrive(
+def arrive(
     now: float,
     n_ended: int,
     ended: Ints,
@@ -88,7 +94,7 @@ def _arrive(
 ) -> None:
     """End jobs, and put those that arrive into the queue."""
     for k in range(n_ended):
-        end(ended[k], now, columns, room)
+        steps.end(ended[k], now, columns, room)
     if columns.rules[PER_EVENT] and not columns.rules[ENDS_FIRST]:
         _free_what_is_due(now, columns, room)
     enter_queue(now, first, last, arrivals, columns)
@@ -101,7 +107,7 @@ def _may_backfill(columns: Columns) -> bool:
 
 
 @kernel(inline="always")
-def _pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
+def make_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start what can start, with one reservation at most; the queue is in order."""
     if not is_put_off(now, columns):
         n_started = _start_in_order(n_started, now, columns, room)
@@ -113,7 +119,7 @@ def _pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
 
 
 @kernel(inline="always")
-def _reserving_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
+def make_reserving_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start what can start, with more than one reservation; the queue is in order."""
     if columns.rules[BACKFILL] == CONSERVATIVE:
         return backfill_conservative(n_started, now, columns, room)
@@ -124,23 +130,21 @@ def _reserving_pass(n_started: int, now: float, columns: Columns, room: Room) ->
 
 
 @kernel(inline="always")
-def _has_work(columns: Columns) -> bool:
+def has_work(columns: Columns) -> bool:
     """Whether a pass could change anything."""
     return bool(columns.counts[QUEUED] > 0 and (columns.counts[FREE] != 0 or columns.rules[KEEPS]))
 
 
 @kernel(inline="always")
-def _begin_pass(now: float, ordered: bool, columns: Columns, room: Room) -> None:
+def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
+    """Begin a pass over the queue, which may be in its order already."""
     begin_pass(room)
     if not ordered:
         order_queue(now, columns)
 
 
-# On a pool of units: all in one call
-
-
-@kernel(inline="always")
-def advance(
+@inner_kernel
+def process_timestamp(
     now: float,
     n_ended: int,
     ended: Ints,
@@ -150,29 +154,6 @@ def advance(
     released: Ints,
     columns: Columns,
     pool: Pool,
-) -> int:
-    """Process a timestamp; see :func:`process_timestamp`."""
-    _arrive(now, n_ended, ended, first, last, arrivals, columns, pool)
-    if not _has_work(columns):
-        return 0
-    _begin_pass(now, False, columns, pool)
-    n_started = start_short_jobs(released, now, columns, pool) if len(released) > 0 else 0
-    if columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1:
-        return _reserving_pass(n_started, now, columns, pool)
-    return _pass(n_started, now, columns, pool)
-
-
-@kernel
-def process_timestamp(
-    now: float,
-    n_ended: int,
-    ended: Ints,
-    first: int,
-    last: int,
-    arrivals: Ints,
-    released: Ints,
-    packed: IntColumns,
-    packed_pool: IntColumns,
 ) -> int:
     """Handle everything that happens to the batch level at one time, then make a pass.
 
@@ -187,93 +168,19 @@ def process_timestamp(
     released
         Cores of each node released since the last pass, which go to short jobs first; empty where there are
         none or they are like any others.
-    packed, packed_pool
-        Where the state of the batch level is (:func:`mlsim.batch.columns.packing.pack_pointers`), which is
-        changed.
+    columns, pool
+        State of the batch level; changed in place.
 
     Returns
     -------
     int
         How many jobs start.
     """
-    return advance(
-        now,
-        n_ended,
-        borrowed(ended),
-        first,
-        last,
-        borrowed(arrivals),
-        borrowed(released),
-        unpack_columns(packed),
-        unpack_pool(packed_pool),
-    )
-
-
-# On nodes by resources: in steps, between which the user's code may be asked
-
-
-@kernel(many_arrays=True)
-def arrive_at_nodes(
-    now: float,
-    n_ended: int,
-    ended: Ints,
-    first: int,
-    last: int,
-    arrivals: Ints,
-    packed: IntColumns,
-    packed_nodes: IntColumns,
-) -> None:
-    """End jobs, and put those that arrive into the queue; see :func:`make_pass`."""
-    columns, nodes = unpack_columns(packed), unpack_nodes(packed_nodes)
-    _arrive(now, n_ended, borrowed(ended), first, last, borrowed(arrivals), columns, nodes)
-
-
-@kernel(many_arrays=True)
-def start_short(
-    now: float, part: IntColumns, ordered: bool, packed: IntColumns, packed_nodes: IntColumns
-) -> int:
-    """Start short jobs on what was released since the last pass; return how many.
-
-    ``part`` (nodes, R) is what is free of it. The other parameters are those of :func:`make_pass`, which
-    comes next.
-    """
-    columns, nodes = unpack_columns(packed), unpack_nodes(packed_nodes)
-    if columns.counts[QUEUED] == 0:
+    arrive(now, n_ended, ended, first, last, arrivals, columns, pool)
+    if not has_work(columns):
         return 0
-    _begin_pass(now, ordered, columns, nodes)
-    return start_short_jobs(borrowed(part), now, columns, nodes)
-
-
-@kernel(many_arrays=True)
-def make_pass(now: float, n_started: int, ordered: bool, packed: IntColumns, packed_nodes: IntColumns) -> int:
-    """Start what can start, with one reservation at most; return how many jobs have started.
-
-    Parameters
-    ----------
-    now
-        Current time in seconds.
-    n_started
-        How many have started before in this pass.
-    ordered
-        Whether the queue is in its order already.
-    packed, packed_nodes
-        Where the state of the batch level is (:func:`mlsim.batch.columns.packing.pack_pointers`), which is
-        changed.
-    """
-    columns, nodes = unpack_columns(packed), unpack_nodes(packed_nodes)
-    if not _has_work(columns):
-        return n_started
-    _begin_pass(now, ordered, columns, nodes)
-    return _pass(n_started, now, columns, nodes)
-
-
-@kernel(many_arrays=True)
-def make_reserving_pass(
-    now: float, n_started: int, ordered: bool, packed: IntColumns, packed_nodes: IntColumns
-) -> int:
-    """Do what :func:`make_pass` does, with more than one reservation."""
-    columns, nodes = unpack_columns(packed), unpack_nodes(packed_nodes)
-    if not _has_work(columns):
-        return n_started
-    _begin_pass(now, ordered, columns, nodes)
-    return _reserving_pass(n_started, now, columns, nodes)
+    begin(now, False, columns, pool)
+    n_started = start_short_jobs(released, now, columns, pool) if len(released) > 0 else 0
+    if columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1:
+        return make_reserving_pass(n_started, now, columns, pool)
+    return make_pass(n_started, now, columns, pool)

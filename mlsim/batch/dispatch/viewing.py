@@ -7,36 +7,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
-from mlsim.batch.allocators.nodes import RETURNED, Nodes
+from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import RUNNING, Columns
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import (
     ESTIMATE,
-    FIRST_ROW,
     HELD,
     JOB_ID,
     NUMBER,
     PROCESSORS,
-    ROWS,
     START,
     SUBMIT,
     UNITS,
     JobTable,
 )
 from mlsim.batch.columns.times import OVERDUE_GRACE
-from mlsim.batch.matrix.holding import units_in_row
+from mlsim.batch.dispatch.on_nodes import held_by
+from mlsim.batch.matrix.shared import NOW
 from mlsim.batch.view import Drains, FurtherColumns, RunningJobs, StateView, WaitingJobs
+from mlsim.platform import Machine
 from mlsim.workload.own import OwnColumns, joined_own
 
-__all__ = ["OwnOfJobs", "by_arrival", "held_by", "running_jobs", "view_of", "waiting_jobs"]
+__all__ = ["OwnOfJobs", "by_arrival", "running_jobs", "view_of", "waiting_jobs"]
 
 Ints = NDArray[np.int64]
 _LABELS = ("user", "group", "executable", "queue", "partition")
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Let nobody write into an array."""
+    """Make an array read-only."""
     array.flags.writeable = False
     return array
 
@@ -67,7 +65,7 @@ def by_arrival(slots: Ints, table: JobTable) -> Ints:
     return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 
-def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) -> WaitingJobs:
+def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> WaitingJobs:
     """Copy the columns of waiting jobs."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     return WaitingJobs(
@@ -77,19 +75,20 @@ def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) ->
         estimate=frozen(table.floats[ESTIMATE, slots]),
         processors=frozen(table.ints[PROCESSORS, slots]),
         units=frozen(table.ints[UNITS, slots]),
-        request=frozen(request[slots]),
+        request=frozen(nodes.request[slots]),
         **labels,
         columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
     )
 
 
 def running_jobs(
-    slots: Ints, now: float, table: JobTable, columns: Columns, nodes: Nodes, own: OwnOfJobs
+    slots: Ints, now: float, table: JobTable, nodes: Nodes, places: tuple[int, int], own: OwnOfJobs
 ) -> RunningJobs:
-    """Copy the columns of running jobs, and who holds what."""
+    """Copy the columns of running jobs, and who holds what; ``places`` are those of :func:`view_of`."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     expected = table.floats[START, slots] + table.floats[ESTIMATE, slots]
-    job, node, units = held_by(slots, columns, nodes)
+    job, node, units = held_by(slots, *places)
     return RunningJobs(
         number=frozen(table.ints[NUMBER, slots]),
         job_id=frozen(table.ints[JOB_ID, slots]),
@@ -102,61 +101,38 @@ def running_jobs(
         held_node=frozen(node),
         held_units=frozen(units),
         columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
     )
-
-
-@kernel
-def held_by(slots: Ints, columns: Columns, nodes: Nodes) -> tuple[Ints, Ints, Ints]:
-    """List which units of running jobs are where: place in ``slots``, node, units.
-
-    Nodes that are out of use are left out: they do not come back when their jobs end.
-    """
-    most = 0
-    for k in range(len(slots)):
-        most += columns.ints[HELD, slots[k]]
-    job, node, units = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    n = 0
-    for k in range(len(slots)):
-        slot = slots[k]
-        first = columns.ints[FIRST_ROW, slot]
-        for row in range(first, first + columns.ints[ROWS, slot]):
-            if np.isnan(columns.times[FINISH, row]):
-                for held in range(
-                    columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]
-                ):
-                    if nodes.capacity[held, 0] == 0:
-                        continue
-                    job[n], node[n], units[n] = k, held, units_in_row(slot, row, columns, nodes)
-                    n += 1
-        if nodes.settings[RETURNED] > 0:
-            for held in range(len(nodes.owner)):
-                if nodes.owner[held] == slot + 1 and nodes.capacity[held, 0] > 0:
-                    job[n], node[n], units[n] = k, held, 1
-                    n += 1
-    return job[:n].copy(), node[:n].copy(), units[:n].copy()
 
 
 def view_of(
     now: float,
     waiting: Ints,
-    resources: tuple[str, ...],
+    machine: Machine,
     exclusive: bool,
     table: JobTable,
     columns: Columns,
     nodes: Nodes,
+    places: tuple[int, int],
     own: OwnOfJobs,
 ) -> StateView:
-    """Copy the state; a dispatcher may keep what it gets."""
+    """Copy the state; a dispatcher may keep what it gets.
+
+    ``places`` are the addresses at which ``columns`` and ``nodes`` are written down for kernels.
+    """
     running = by_arrival(columns.running[: columns.counts[RUNNING]], table)
     return StateView(
         now=now,
-        resources=resources,
+        resources=machine.resources,
         capacity=frozen(nodes.capacity.copy()),
         free=frozen(nodes.free.copy()),
         exclusive=exclusive,
-        waiting=waiting_jobs(waiting, table, nodes.request, own),
-        running=running_jobs(running, now, table, columns, nodes, own),
+        waiting=waiting_jobs(waiting, table, nodes, own),
+        running=running_jobs(running, now, table, nodes, places, own),
         drains=_drains(nodes),
+        shared=machine.shared.names,
+        shared_capacity=frozen(machine.shared.capacity.copy()),
+        shared_free=frozen(nodes.shared[NOW].copy()),
     )
 
 

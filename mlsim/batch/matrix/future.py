@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.allocators.fit import units_on
 from mlsim.batch.allocators.nodes import (
     CAPPED,
@@ -23,6 +23,7 @@ from mlsim.batch.allocators.placing import clear_placed, has_window, place
 from mlsim.batch.columns.columns import EXCLUSIVE, Columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
+from mlsim.batch.matrix import shared
 from mlsim.batch.matrix.drains import expect_back, open_future, shut
 from mlsim.batch.matrix.holding import power_placed, powered_by, units_in_row
 
@@ -42,7 +43,7 @@ __all__ = [
 def _change_future(
     slot: int, node: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
 ) -> None:
-    """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
+    """Add (sign 1) or subtract (-1) what a node has in the future, and count what of the head fits."""
     if nodes.back[node] == np.inf:
         return  # it is out of use, nobody knows until when
     nodes.settings[POWER_LATER] += sign * powered_by(slot, units, columns, nodes) * nodes.power[node]
@@ -57,7 +58,8 @@ def _change_future(
 
 @inner_kernel
 def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
-    """Expect back what a running job holds of each node."""
+    """Expect back what a running job holds of each node, and of the machine as a whole."""
+    shared.change(slot, shared.LATER, 1, nodes.shares, nodes.shared)
     first = columns.ints[FIRST_ROW, slot]
     for row in range(first, first + columns.ints[ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
@@ -72,8 +74,10 @@ def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether the head fits in the future."""
+    """Whether the head fits in the future."""
     if nodes.settings[HAVE] < columns.ints[UNITS, head]:
+        return False
+    if not shared.suffices(head, shared.LATER, nodes.shares, nodes.shared):
         return False
     if nodes.settings[STRICT] and not has_window(head, open_future(nodes), columns, nodes):
         return False
@@ -82,7 +86,7 @@ def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether the power cap lets the head start in the future, where the allocator would put it."""
+    """Whether the power cap allows the head to start in the future, where the allocator would place it."""
     if nodes.settings[EVEN]:
         needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
         return bool(needed <= nodes.settings[POWER_LATER])
@@ -109,8 +113,9 @@ def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Let the future be what is free now, and what drained nodes that come back will have."""
+    """Begin the future with what is free now, and what drained nodes that come back will have."""
     nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
+    shared.copy(shared.LATER, nodes.shared, shared.NOW, nodes.shared)
     expect_back(nodes.future, columns, nodes)
     nodes.future_total[:] = nodes.total
     if nodes.settings[DRAINS] > 0:
@@ -145,7 +150,8 @@ def could_pass(_slot: int, _columns: Columns, _nodes: Nodes) -> bool:
 
 @inner_kernel
 def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: Nodes) -> None:
-    """Add what is placed for a job to the future (sign 1), or take it (-1)."""
+    """Add what is found for a job to the future (sign 1), or take it (-1)."""
+    shared.change(slot, shared.LATER, sign, nodes.shares, nodes.shared)
     for node in range(len(nodes.placed)):
         if nodes.placed[node] > 0:
             _change_future(slot, node, nodes.placed[node], sign, head, columns, nodes)
@@ -174,9 +180,9 @@ def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def power_wanted(slot: int, free: NDArray[np.int64], columns: Columns, nodes: Nodes) -> int:
-    """Give the power that a job would add on the nodes it would get of these, in microwatts; -1: on none."""
+    """Return the power (microwatts) that a job would add on the nodes it would get of these; -1: on none."""
     if not place(slot, free, columns, nodes):
         return -1
     added = power_placed(slot, columns, nodes)

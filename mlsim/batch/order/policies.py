@@ -16,26 +16,41 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._arrays import Floats, Ints
+from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.catalogue import POLICIES
 from mlsim.scenario import BatchConfig, Policy
 
 __all__ = ["CODES", "is_live", "parameters_of", "policy_key", "policy_keys", "queue_order"]
 
-CODES = {policy.name: code for code, policy in enumerate(POLICIES)}
-_LIVE_FROM = next(code for code, policy in enumerate(POLICIES) if policy.live)
+CODES = {policy.name: policy.code for policy in POLICIES}
+_LIVE = tuple(policy.code for policy in POLICIES if policy.live)
 
-FCFS, LCFS, SPF, LPF, SQF, LQF, SAF, LAF, SRF, LRF, EDF, F1, F2, F3, F4 = range(15)
-SEXP, LEXP, WFP, UNICEF, LINEAR, FAIRSHARE = range(_LIVE_FROM, _LIVE_FROM + 6)
+FCFS = CODES["FCFS"]
+LCFS = CODES["LCFS"]
+SPF = CODES["SPF"]
+LPF = CODES["LPF"]
+SQF = CODES["SQF"]
+LQF = CODES["LQF"]
+SAF = CODES["SAF"]
+LAF = CODES["LAF"]
+SRF = CODES["SRF"]
+LRF = CODES["LRF"]
+F1 = CODES["F1"]
+F2 = CODES["F2"]
+F3 = CODES["F3"]
+F4 = CODES["F4"]
+SEXP = CODES["SEXP"]
+LEXP = CODES["LEXP"]
+WFP = CODES["WFP"]
+LINEAR = CODES["linear"]
+FAIRSHARE = CODES["fairshare"]
+_LEARNED = (F1, F2, F3, F4)
 
 # Places in the array of parameters.
 DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
 N_PARAMETERS: Final = WEIGHTS + 6
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def parameters_of(config: BatchConfig) -> Floats:
@@ -61,13 +76,13 @@ def parameters_of(config: BatchConfig) -> Floats:
     return parameters
 
 
-@kernel
+@inner_kernel
 def is_live(policy: int) -> bool:
     """Return whether a policy's keys depend on the current time."""
-    return policy >= _LIVE_FROM
+    return policy in _LIVE
 
 
-@kernel
+@inner_kernel
 def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float) -> float:
     if policy in (FCFS, LCFS):
         return r if policy == FCFS else -r
@@ -82,7 +97,7 @@ def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float
     return r + deadline_factor * p
 
 
-@kernel
+@inner_kernel
 def _learned_key(policy: int, r: float, p: float, q: float) -> float:
     log_r = math.log10(max(r, 1.0))  # r counts from 1 s up, so that the logarithm exists
     if policy == F1:
@@ -94,7 +109,7 @@ def _learned_key(policy: int, r: float, p: float, q: float) -> float:
     return p * math.sqrt(q) + 5.3e5 * log_r
 
 
-@kernel
+@inner_kernel
 def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
     expansion = (w + max(p, 1.0)) / max(p, 1.0)
     return float(
@@ -107,7 +122,7 @@ def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
     )
 
 
-@kernel
+@inner_kernel
 def _live_key(policy: int, w: float, p: float, q: float) -> float:
     p = max(p, 1.0)  # an estimate of nothing would divide by zero
     if policy in (SEXP, LEXP):
@@ -118,7 +133,7 @@ def _live_key(policy: int, w: float, p: float, q: float) -> float:
     return -w / (math.log2(max(q, 2.0)) * p)  # log2(1) would divide by zero
 
 
-@kernel
+@inner_kernel
 def policy_key(
     policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
 ) -> float:
@@ -127,7 +142,7 @@ def policy_key(
     Parameters
     ----------
     policy
-        Code of the policy, its place in :data:`mlsim.batch.catalogue.POLICIES`.
+        Code of the policy; see :data:`mlsim.batch.catalogue.POLICIES`.
     now, r, p
         Current time, submission time and estimate, in seconds.
     q
@@ -148,12 +163,12 @@ def policy_key(
         return used
     if is_live(policy):
         return _live_key(policy, now - r, p, q)
-    if policy >= F1:
+    if policy in _LEARNED:
         return _learned_key(policy, r, p, q)
     return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
 
 
-@kernel
+@inner_kernel
 def is_starved(policy: int, now: float, r: float, parameters: Floats) -> bool:
     """Return whether a job has waited longer than the threshold; never under FCFS, which needs none."""
     return policy != FCFS and now - r > parameters[THRESHOLD]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mlsim._jit import by_last_type, inner_kernel, leaf_kernel
-from mlsim.batch.allocators import fit, placing
+from mlsim.batch.allocators import placing
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.packing import Ints
@@ -83,7 +83,7 @@ def begin_pass(room: Room) -> None:
     """Forget what an earlier pass found out."""
 
 
-@by_last_type({Pool: pool.could_start, Nodes: fit.could_fit})
+@by_last_type({Pool: pool.could_start, Nodes: starting.could_start})
 def could_start(slot: int, now: float, columns: Columns, room: Room) -> bool:
     """Whether it makes sense to look for room for a job now: quick, and never wrong when it says no."""
 
@@ -100,7 +100,7 @@ def forget_found(room: Room) -> None:
 
 @by_last_type({Pool: pool.hold, Nodes: holding.hold})
 def hold(slot: int, now: float, columns: Columns, room: Room) -> None:
-    """Give a job the units that were found for it; write its occupancy rows."""
+    """Allocate to a job the units that were found for it; write its occupancy rows."""
 
 
 @by_last_type({Pool: pool.free_all, Nodes: holding.free_all})
@@ -133,7 +133,7 @@ def find_room_in_part(slot: int, part: Ints, now: float, columns: Columns, room:
 
 @by_last_type({Pool: pool.hold_part, Nodes: holding.hold_part})
 def hold_part(slot: int, part: Ints, now: float, columns: Columns, room: Room) -> None:
-    """Give a job the units found in what was released, and take them out of that."""
+    """Allocate to a job the units found in what was released, and take them out of that."""
 
 
 # The head's reservation (EASY)
@@ -267,7 +267,7 @@ def is_sound(columns: Columns, room: Room) -> bool:
 
 @by_last_type({Pool: pool.keep_plan, Nodes: profile.keep_plan})
 def keep_plan(slot: int, room: Room) -> None:
-    """Note the units found for a job as its reservation's."""
+    """Store the units found for a job as its reservation's."""
 
 
 @by_last_type({Pool: pool.bring_plan, Nodes: profile.bring_plan})

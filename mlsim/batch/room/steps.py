@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.columns import EARLY, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import RELEASED, write_row
 from mlsim.batch.columns.packing import Ints
@@ -23,17 +23,14 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.order.fairshare import change_rate
 from mlsim.batch.order.policies import HALF_LIFE
-from mlsim.batch.room.room import Room, find_room, free_all, free_row, hold, hold_part, in_room, take_node
+from mlsim.batch.room.room import Room, free_all, free_row, hold, hold_part, in_room, take_node
 
 __all__ = [
     "begin",
-    "begin_job",
     "begin_on_part",
     "end",
-    "end_job",
     "release_row",
     "return_node",
-    "start_if_fits",
 ]
 
 
@@ -44,26 +41,11 @@ def begin(slot: int, now: float, backfilled: bool, columns: Columns, room: Room)
     _note_start(slot, now, backfilled, columns)
 
 
-@kernel
-def begin_job(slot: int, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
-    """Do what :func:`begin` does, for Python."""
-    begin(slot, now, backfilled, columns, room)
-
-
 @inner_kernel
 def begin_on_part(slot: int, part: Ints, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
     """Start a job on the units that were found for it in what was released."""
     hold_part(slot, part, now, columns, room)
     _note_start(slot, now, backfilled, columns)
-
-
-@kernel
-def start_if_fits(slot: int, now: float, backfilled: bool, columns: Columns, room: Room) -> bool:
-    """Start a job if there is room for it now."""
-    if not find_room(slot, now, columns, room):
-        return False
-    begin(slot, now, backfilled, columns, room)
-    return True
 
 
 @leaf_kernel
@@ -100,13 +82,7 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     _change_usage(slot, -1, now, columns)
 
 
-@kernel
-def end_job(slot: int, now: float, columns: Columns, room: Room) -> None:
-    """Do what :func:`end` does, for Python."""
-    end(slot, now, columns, room)
-
-
-@kernel
+@in_room
 def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> None:
     """Free one node of a job that goes on without it."""
     columns.ints[HELD, slot] -= free_row(slot, row, now, columns, room)
@@ -114,9 +90,9 @@ def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -
     columns.counts[EARLY] = 1
 
 
-@kernel
+@in_room
 def return_node(slot: int, node: int, now: float, columns: Columns, room: Room) -> int:
-    """Give a free node back to a job that had released it; return the new occupancy row."""
+    """Return a free node to a job that had released it; return the new occupancy row."""
     row = columns.counts[USED_ROWS]
     cores = take_node(slot, node, columns, room)
     write_row(row, columns.ints[NUMBER, slot], node, cores, now, columns.rows, columns.times)

@@ -107,8 +107,8 @@ class BatchColumns:
         Jobs in the system, and which nodes each one holds or held.
     rules, counts
         As the kernels read and change them.
-    arrays, packed
-        All of it as the kernels see it, and where that is, until arrays grow.
+    arrays, address
+        All of it, and where kernels find it written down, until arrays grow.
     row_limit
         Occupancy rows from which on there is no room for another pass.
     """
@@ -187,7 +187,8 @@ class BatchColumns:
             profile_free=self._profile[1],
             started=self.started,
         )
-        self.packed = pack_pointers(self.arrays)
+        self._packed = pack_pointers(self.arrays)
+        self.address = self._packed.ctypes.data
 
 
 def _grown(array: Ints, capacity: int) -> Ints:

@@ -25,12 +25,33 @@ class MachineRoom(Protocol):
 
     @property
     def arrays(self) -> Any:
-        """The room as the kernels see it."""
+        """The room, as a tuple of arrays."""
+        ...
+
+    @property
+    def address(self) -> int:
+        """Where kernels find written down where the arrays are."""
         ...
 
     @property
     def holds_back(self) -> bool:
         """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
+        ...
+
+    def end(self, slot: int, now: float, /) -> None:
+        """End a job: free what it still holds."""
+        ...
+
+    def release_row(self, slot: int, row: int, now: float, /) -> None:
+        """Free the nodes of an occupancy row of a job that goes on."""
+        ...
+
+    def return_node(self, slot: int, node: int, now: float, /) -> int:
+        """Return a free node to a job that had released it; return the new occupancy row."""
+        ...
+
+    def reservation(self, slot: int, now: float, /) -> float:
+        """Return when a waiting job could start, by estimates, in s; infinity if that is not known."""
         ...
 
     def ensure_capacity(self) -> None:
@@ -49,6 +70,10 @@ class MachineRoom(Protocol):
         """Whether nobody holds any part of a node, and a job may have it."""
         ...
 
+    def lacks_shared(self, slot: int, /) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        ...
+
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
         ...
@@ -65,7 +90,7 @@ class MachineRoom(Protocol):
         """Prepare for the ends and the arrivals of a time."""
         ...
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back."""
         ...
 

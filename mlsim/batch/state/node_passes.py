@@ -12,7 +12,7 @@ from mlsim.batch.allocators.user_allocator import asked_in_kernels
 from mlsim.batch.columns.columns import BACKFILL, CONSERVATIVE, QUEUED, RESERVATIONS, RUNNING
 from mlsim.batch.columns.table import KEY, NUMBER, START, SUBMIT
 from mlsim.batch.dispatch.answers import Answers, AskedAllocator, keys_of
-from mlsim.batch.dispatch.passes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
+from mlsim.batch.dispatch.on_nodes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
 from mlsim.batch.dispatch.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
 from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.room.requests import Requests
@@ -107,11 +107,11 @@ class NodePasses:
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
-        """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        """End jobs and submit jobs, then make a pass; the slots of those that start are in ``started``."""
         for k, slot in enumerate(ended):
             self._ended[k] = slot
         arrive_at_nodes(
-            now, len(ended), self._ended, first, last, arrivals, self._jobs.packed, self._room.packed
+            now, len(ended), self._ended, first, last, arrivals, self._jobs.address, self._room.address
         )
         self._room.measure()
         if self._allocator is None:
@@ -128,6 +128,11 @@ class NodePasses:
         self._allocator.check()
         return n_started
 
+    @property
+    def _places(self) -> tuple[int, int]:
+        """Where kernels find the jobs and the room written down."""
+        return self._jobs.address, self._room.address
+
     def _make_pass(self, now: float, released: Ints) -> int:
         if not self._jobs.counts[QUEUED]:
             return 0
@@ -140,10 +145,9 @@ class NodePasses:
         n, ordered = 0, self._policy is not None
         if len(released):
             part = self._room.part_of_free(released)
-            n, ordered = start_short(now, part, ordered, self._jobs.packed, self._room.packed), True
+            n, ordered = start_short(now, part, ordered, *self._places), True
         run = make_reserving_pass if self._reserves else make_pass
-        started: int = run(now, n, ordered, self._jobs.packed, self._room.packed)
-        return started
+        return run(now, n, ordered, *self._places)
 
     def _order(self, now: float) -> None:
         """Order the queue by the user's policy; jobs past the threshold go to its head."""
@@ -156,7 +160,7 @@ class NodePasses:
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays.request, self._own)
+            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays, self._own)
             self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
@@ -173,14 +177,15 @@ class NodePasses:
         view = view_of(
             now,
             waiting,
-            self._machine.resources,
+            self._machine,
             self._requests.exclusive,
             self._jobs.table,
             self._jobs.arrays,
             self._room.arrays,
+            self._places,
             self._own,
         )
-        answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays)
+        answers = Answers(title, now, waiting, self._jobs.arrays, self._room.arrays, self._places)
         answers.carry_out(shielded(title, now, self._dispatcher.dispatch, view))
         gone = {slot for slot, _ in answers.rejected}
         left = [s for s in waiting.tolist() if np.isnan(self._jobs.table.floats[START, s]) and s not in gone]
@@ -212,7 +217,7 @@ class NodePasses:
         return self._wakes[0] if self._wakes else math.inf
 
     def solves(self) -> Solves:
-        """Give how the passes of a dispatcher that plans went."""
+        """Return how the passes of a dispatcher that plans went."""
         return Solves.none() if self._planning is None else self._planning.solves()
 
     def _remember_slots(self) -> None:

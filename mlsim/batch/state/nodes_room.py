@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.allocators import nodes as at
-from mlsim.batch.allocators.fit import room_for
 from mlsim.batch.allocators.nodes import (
     ALLOCATOR,
     CAPPED,
@@ -23,12 +22,11 @@ from mlsim.batch.allocators.nodes import (
     STRICT,
     Nodes,
 )
-from mlsim.batch.allocators.placing import has_window
 from mlsim.batch.columns.columns import EARLY, FREE, QUEUED, RUNNING
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
-from mlsim.batch.matrix.drains import drained_from, room_now
-from mlsim.batch.matrix.future import power_wanted
+from mlsim.batch.dispatch import on_nodes
+from mlsim.batch.matrix.shared import N_SHARED_ROWS, NOW
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
@@ -43,15 +41,6 @@ __all__ = ["NodesRoom"]
 
 Ints = NDArray[np.int64]
 
-_CODES = {
-    Allocator.FIRST_FIT: at.FIRST_FIT,
-    Allocator.BEST_FIT: at.BEST_FIT,
-    Allocator.WORST_FIT: at.WORST_FIT,
-    Allocator.CONTIGUOUS: at.CONTIGUOUS,
-    Allocator.RANDOM: at.RANDOM,
-    Allocator.TOPOLOGY_AWARE: at.TOPOLOGY,
-    Allocator.HETEROGENEITY_AWARE: at.HETEROGENEITY,
-}
 _MOST_NODES_IN_PAIRS = 4096
 _MICRO = 1e6
 _MOST_POWER = 2.0**62
@@ -79,8 +68,8 @@ class NodesRoom:
 
     Attributes
     ----------
-    arrays, packed
-        The nodes as the kernels see them, and where that is, until arrays grow.
+    arrays, address
+        The nodes, and where kernels find them written down, until arrays grow.
     """
 
     def __init__(
@@ -101,6 +90,12 @@ class NodesRoom:
         self._settings = np.zeros(N_SETTINGS, np.int64)
         self._request = np.zeros((0, n_resources), np.int64)
         self._plan = np.zeros((0, n_nodes), np.int64)
+        n_shared = len(machine.shared.names)
+        self._shared_capacity = machine.shared.capacity
+        self._shares = np.zeros((0, n_shared), np.int64)
+        self._shared = np.zeros((N_SHARED_ROWS, n_shared), np.int64)
+        self._shared[NOW] = machine.shared.capacity
+        self._shared_profile = np.zeros((0, n_shared), np.int64)
         self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
         self._drains: tuple[AnnouncedDrain, ...] = ()
@@ -117,7 +112,7 @@ class NodesRoom:
             self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
         jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
         # The key may be a name of the user's own, which the codes of the catalogue do not have.
-        self._settings[ALLOCATOR] = _CODES.get(config.allocator, at.OWN)  # type: ignore[call-overload]
+        self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
         # A job is kept off nodes that are drained, and not off others.
@@ -141,13 +136,32 @@ class NodesRoom:
         """Whether jobs hold parts of nodes out of use that must not be given on; kernels see to it."""
         return False
 
+    # Jobs that end, release nodes and get them back
+
+    def end(self, slot: int, now: float) -> None:
+        """End a job: free what it still holds."""
+        on_nodes.end_job(slot, now, self._jobs.address, self.address)
+
+    def release_row(self, slot: int, row: int, now: float) -> None:
+        """Free the nodes of an occupancy row of a job that goes on."""
+        on_nodes.release_row(slot, row, now, self._jobs.address, self.address)
+
+    def return_node(self, slot: int, node: int, now: float) -> int:
+        """Return a free node to a job that had released it; return the new occupancy row."""
+        return on_nodes.return_node(slot, node, now, self._jobs.address, self.address)
+
+    def reservation(self, slot: int, now: float) -> float:
+        """Return when a waiting job could start, by estimates (s)."""
+        return on_nodes.reserve(slot, now, self._jobs.address, self.address)
+
     # Jobs that come
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
-        """Note what jobs ask for; return those that no set of nodes could hold, by reason."""
+        """Store what jobs ask for; return those that no set of nodes could hold, by reason."""
         units = self._jobs.table.ints[UNITS, slots]
         self._request[slots] = self._requests.per_unit(block, units)
-        asked = np.column_stack([units, self._request[slots]])
+        self._shares[slots] = self._requests.shares_of(block)
+        asked = np.column_stack([units, self._request[slots], self._shares[slots]])
         distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         reasons = [
             self._misfit(int(slots[row]), int(asks[0])) for row, asks in zip(first, distinct, strict=True)
@@ -158,11 +172,16 @@ class NodesRoom:
         }
 
     def _misfit(self, slot: int, units: int) -> str:
-        if room_for(slot, 1, self._capacity, self._jobs.arrays, self.arrays) == 0:
+        if on_nodes.room_for(slot, 1, self._capacity, self._jobs.address, self.address) == 0:
             return "no node has what a unit asks for"
-        if room_for(slot, units, self._capacity, self._jobs.arrays, self.arrays) < units:
+        if on_nodes.room_for(slot, units, self._capacity, self._jobs.address, self.address) < units:
             return "asks for more than the whole machine has"
-        if not has_window(slot, self._capacity, self._jobs.arrays, self.arrays):
+        for name, asks, has in zip(
+            self._requests.shared, self._shares[slot], self._shared_capacity, strict=True
+        ):
+            if asks > has:
+                return f"asks for more {name} than the machine has"
+        if not on_nodes.has_window(slot, self._capacity, self._jobs.address, self.address):
             return "no neighbouring nodes could hold it"
         return self._beyond_cap(slot)
 
@@ -170,7 +189,7 @@ class NodesRoom:
         """Say whether the cap forbids a job even where it has the whole machine to itself."""
         if self._cap is None:
             return ""
-        wanted = power_wanted(slot, self._capacity, self._jobs.arrays, self.arrays)
+        wanted = on_nodes.power_wanted(slot, self._capacity, self._jobs.address, self.address)
         return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
 
     def measure(self) -> None:
@@ -194,7 +213,11 @@ class NodesRoom:
         ends = now + self._jobs.table.floats[ESTIMATE, slot]
         if not np.isnan(self._jobs.table.floats[START, slot]):
             ends = self._jobs.table.floats[EXPECTED, slot]
-        return not drained_from(node, ends, self.arrays) < np.inf
+        return not on_nodes.drained_from(node, ends, self.address) < np.inf
+
+    def lacks_shared(self, slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        return bool((self._shares[slot] > self._shared[NOW]).any())
 
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
@@ -207,7 +230,7 @@ class NodesRoom:
     def begin_timestamp(self, _now: float) -> None:
         """Prepare for the ends and the arrivals of a time; kernels see to it."""
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back; kernels see to it."""
 
     def prepare_release(self, _slot: int, _row: int) -> None:
@@ -263,7 +286,7 @@ class NodesRoom:
         self.ensure_capacity()
 
     def _expect_back(self, node: int) -> None:
-        """Note when a node is expected to be in use: known only where announced drains are all there is."""
+        """Store when a node is expected to be in use: known only where announced drains are all there is."""
         reasons, drained = self._down[node], self._drained[node]
         known = self._drained_until[node] if reasons == drained else np.inf
         back = known if reasons > 0 else -np.inf
@@ -272,21 +295,24 @@ class NodesRoom:
         self.arrays.back[node] = back
 
     def _free_units(self, node: int) -> int:
-        """Give what a node in use adds to the free units: one if it is given whole, else its free cores."""
+        """Return what a node in use adds to the free units: one if allocated whole, else its free cores."""
         if self._requests.exclusive:
             return int(self._available[node, 0] == self._capacity[node, 0])
         return int(self._available[node, 0])
 
     def room_for(self, slot: int, now: float) -> int:
         """Units of a job that could start now, at most all of them."""
-        found: int = room_now(slot, self._jobs.table.ints[UNITS, slot], now, self._jobs.arrays, self.arrays)
-        return found
+        units = int(self._jobs.table.ints[UNITS, slot])
+        return on_nodes.room_now(slot, units, now, self._jobs.address, self.address)
 
     def ensure_capacity(self) -> None:
         """Make every array large enough for the next pass, and note where they are."""
         self._jobs.ensure_capacity(2 * len(self._drains))  # the begin and the end of each
         capacity = self._jobs.table.capacity
         self._request = _grown(self._request, capacity)
+        self._shares = _grown(self._shares, capacity)
+        if self._shared.size:
+            self._shared_profile = _grown(self._shared_profile, len(self._jobs.arrays.profile_times))
         if self._keeps_plans:
             self._plan = _grown(self._plan, capacity)
         self._make_arrays()
@@ -299,13 +325,17 @@ class NodesRoom:
             total=self._total,
             profile=self._profile,
             plan=self._plan,
+            shares=self._shares,
+            shared=self._shared,
+            shared_profile=self._shared_profile,
             **self._scratch,
             **self._drain_arrays,
         )
-        self.packed = pack_pointers(self.arrays)
+        self._packed = pack_pointers(self.arrays)
+        self.address = self._packed.ctypes.data
 
     def reserve_segments(self) -> None:
-        """Let the profile be long enough: a segment a running job, two a waiting one, and two a drain."""
+        """Ensure the capacity of the profile: a segment a running job, two a waiting one, and two a drain."""
         most = int(self._jobs.counts[RUNNING] + 2 * self._jobs.counts[QUEUED]) + 3 + 2 * len(self._drains)
         if len(self._profile) < most:
             self._profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
@@ -386,7 +416,7 @@ def _drain_arrays(drains: Sequence[AnnouncedDrain]) -> dict[str, Any]:
 
 
 def _distances(machine: Machine, n_nodes: int) -> tuple[Ints, Ints]:
-    """Give all nodes by their distance from each, and links between any two."""
+    """Return all nodes by their distance from each, and links between any two."""
     if n_nodes > _MOST_NODES_IN_PAIRS:
         raise InputError(
             f"batch.allocator: topology-aware looks at every pair of nodes, and there are {n_nodes} nodes; "

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.dispatch.passes import process_timestamp
+from mlsim.batch.dispatch.on_pool import process_timestamp
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.pool_room import PoolRoom
 from mlsim.record import Solves
@@ -45,10 +45,8 @@ class PoolPasses:
         """End jobs, let others arrive, then make a pass; return how many start."""
         for k, slot in enumerate(ended):
             self._ended[k] = slot
-        packed, packed_pool = self._jobs.packed, self._room.packed
-        return process_timestamp(
-            now, len(ended), self._ended, first, last, arrivals, released, packed, packed_pool
-        )
+        columns, pool = self._jobs.address, self._room.address
+        return process_timestamp(now, len(ended), self._ended, first, last, arrivals, released, columns, pool)
 
     def admit(self, block: JobBlock) -> None:
         """Keep what plugins may see of jobs that have come: nothing, as there are none."""

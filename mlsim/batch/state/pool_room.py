@@ -11,11 +11,11 @@ from mlsim.batch.columns.columns import EARLY, ENDS_FIRST, FREE, PER_EVENT
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.table import EXPECTED, HELD, PLANNED, UNITS
+from mlsim.batch.dispatch import on_pool
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.pool import HINT, N_POOL_COUNTS, Pool
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
-from mlsim.batch.room.steps import end_job
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.machine_room import BEYOND_CAP
 from mlsim.workload.jobs import JobBlock
@@ -41,8 +41,8 @@ class PoolRoom:
 
     Attributes
     ----------
-    arrays, packed
-        The pool as the kernels see it, and where that is.
+    arrays, address
+        The pool, and where kernels find it written down.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class PoolRoom:
         self._counts = np.zeros(N_POOL_COUNTS, np.int64)
         jobs.counts[FREE] = requests.capacity
         self.arrays = Pool(self._free, self._cores, self._counts)
-        self.packed = pack_pointers(self.arrays)
+        self._packed = pack_pointers(self.arrays)
+        self.address = self._packed.ctypes.data
         self._withhold()
 
     @property
@@ -72,6 +73,22 @@ class PoolRoom:
     def ensure_capacity(self) -> None:
         """Make the arrays large enough for the next pass."""
         self._jobs.ensure_capacity()
+
+    def end(self, slot: int, now: float) -> None:
+        """End a job: free what it still holds."""
+        on_pool.end_job(slot, now, self._jobs.address, self.address)
+
+    def release_row(self, slot: int, row: int, now: float) -> None:
+        """Free the nodes of an occupancy row of a job that goes on."""
+        on_pool.release_row(slot, row, now, self._jobs.address, self.address)
+
+    def return_node(self, slot: int, node: int, now: float) -> int:
+        """Return a free node to a job that had released it; return the new occupancy row."""
+        return on_pool.return_node(slot, node, now, self._jobs.address, self.address)
+
+    def reservation(self, slot: int, now: float) -> float:
+        """Return when a waiting job could start, by estimates (s)."""
+        return on_pool.reserve(slot, now, self._jobs.address, self.address)
 
     def never_fit(self, slots: Ints, _block: JobBlock) -> dict[str, NDArray[np.bool_]]:
         """Return which of the jobs that come no set of nodes could hold, by reason."""
@@ -89,6 +106,10 @@ class PoolRoom:
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node and it is in use."""
         return bool(self._free[node] == self._cores[node] and not self._down[node])
+
+    def lacks_shared(self, _slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole; with a pool that is nothing."""
+        return False
 
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
@@ -109,10 +130,10 @@ class PoolRoom:
             return
         for slot in self._jobs.running():
             if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
-                end_job(slot, now, self._jobs.arrays, self.arrays)
-                self.settle()
+                self.end(slot, now)
+                self.update_free()
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Keep from the next jobs what jobs have left of nodes that are out of use."""
         if len(self._held_back):
             nodes = self._held_back

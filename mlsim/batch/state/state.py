@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.easy import reserve
 from mlsim.batch.backfill.reservations import next_reservation
 from mlsim.batch.columns.columns import ALLOW_BACKFILL, FREE, ONE_ROUND, QUEUED, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.holders import find_holders
@@ -28,10 +27,9 @@ from mlsim.batch.columns.table import (
     UNITS,
     JobTable,
 )
-from mlsim.batch.dispatch.passes import enter_queue
+from mlsim.batch.dispatch.passes import queue_arrivals
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.requests import Requests
-from mlsim.batch.room.steps import end_job, release_row, return_node
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.machine_room import MachineRoom, Passes
 from mlsim.record import Solves
@@ -85,6 +83,11 @@ class BatchState:
     def columns(self) -> Columns:
         """The jobs as the kernels see them, until arrays grow."""
         return self._jobs.arrays
+
+    @property
+    def address(self) -> int:
+        """Where kernels find written down where the columns are, until arrays grow."""
+        return self._jobs.address
 
     @property
     def started(self) -> Ints:
@@ -174,6 +177,10 @@ class BatchState:
         """Units of a job that fit now; maybe more than it asks for."""
         return self.room.room_for(slot, now)
 
+    def lacks_shared(self, slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        return self.room.lacks_shared(slot)
+
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node, and a job may have it."""
         return self.room.is_free(node)
@@ -223,7 +230,7 @@ class BatchState:
 
     def enter_queue(self, now: float, arrivals: Ints, first: int, last: int) -> None:
         """Queue jobs without a pass."""
-        enter_queue(now, first, last, arrivals, self.columns)
+        queue_arrivals(now, first, last, arrivals, self._jobs.address)
 
     def empty_queue(self) -> list[int]:
         """Empty the queue of jobs that will never start; return their slots."""
@@ -233,7 +240,7 @@ class BatchState:
 
     def reservation(self, slot: int, now: float) -> float:
         """When a waiting job could start, by estimates; infinity if that is not known."""
-        return float(reserve(slot, now, self.columns, self.room.arrays))
+        return self.room.reservation(slot, now)
 
     def next_reservation(self, now: float) -> float:
         """When a waiting job may start, or a dispatcher wants to be asked, at the earliest after now."""
@@ -253,8 +260,8 @@ class BatchState:
 
     def end(self, slot: int, now: float) -> None:
         """End a running job without a pass."""
-        end_job(slot, now, self.columns, self.room.arrays)
-        self.room.settle()
+        self.room.end(slot, now)
+        self.room.update_free()
 
     def requeue(self, slot: int, now: float) -> None:
         """Put a job that has ended back into the queue."""
@@ -270,8 +277,8 @@ class BatchState:
     def release(self, slot: int, row: int, now: float) -> None:
         """Take the nodes of an occupancy row from a job that goes on."""
         self.room.prepare_release(slot, row)
-        release_row(slot, row, now, self.columns, self.room.arrays)
-        self.room.settle()
+        self.room.release_row(slot, row, now)
+        self.room.update_free()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
         """Take back, at its job's end, a node that the job had given up and got back."""
@@ -279,8 +286,8 @@ class BatchState:
         self.occupancy.ints[RELEASED, row] = 0
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node to a job that had released it; return its occupancy row."""
-        row = int(return_node(slot, node, now, self.columns, self.room.arrays))
+        """Return a free node to a job that had released it; return its occupancy row."""
+        row = self.room.return_node(slot, node, now)
         self.ensure_capacity()
         return row
 

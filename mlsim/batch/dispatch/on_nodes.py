@@ -1,0 +1,223 @@
+"""What Python asks of nodes by resources, compiled: a timestamp in steps, as the user's code may be asked.
+
+``columns`` and ``nodes`` are where the state of the batch level is written down
+(:func:`mlsim.batch.columns.packing.pack_pointers`); it is changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import borrowed, kernel
+from mlsim.batch.allocators import fit, placing
+from mlsim.batch.allocators.nodes import RETURNED, nodes_at
+from mlsim.batch.backfill.easy import find_reservation
+from mlsim.batch.backfill.short_jobs import start_short_jobs
+from mlsim.batch.columns.columns import QUEUED, columns_at
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.packing import IntColumns, Ints
+from mlsim.batch.columns.table import FIRST_ROW, HELD, ROWS
+from mlsim.batch.dispatch import passes
+from mlsim.batch.matrix import drains, future
+from mlsim.batch.matrix.holding import units_in_row
+from mlsim.batch.room import steps
+from mlsim.batch.room.room import find_room
+
+__all__ = [
+    "arrive_at_nodes",
+    "begin_job",
+    "drained_from",
+    "end_job",
+    "has_window",
+    "held_by",
+    "make_pass",
+    "make_reserving_pass",
+    "power_wanted",
+    "release_row",
+    "reserve",
+    "return_node",
+    "room_for",
+    "room_now",
+    "start_if_fits",
+    "start_short",
+    "units_on",
+]
+
+
+# A timestamp
+
+
+@kernel
+def arrive_at_nodes(
+    now: float,
+    n_ended: int,
+    ended: Ints,
+    first: int,
+    last: int,
+    arrivals: Ints,
+    columns: int,
+    nodes: int,
+) -> None:
+    """End jobs, and put those that arrive into the queue; see :func:`make_pass`."""
+    passes.arrive(
+        now, n_ended, borrowed(ended), first, last, borrowed(arrivals), columns_at(columns), nodes_at(nodes)
+    )
+
+
+@kernel
+def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes: int) -> int:
+    """Start short jobs on what was released since the last pass; return how many.
+
+    ``part`` (nodes, R) is what is free of it. The other parameters are those of :func:`make_pass`, which
+    comes next.
+    """
+    s, room = columns_at(columns), nodes_at(nodes)
+    if s.counts[QUEUED] == 0:
+        return 0
+    passes.begin(now, ordered, s, room)
+    return start_short_jobs(borrowed(part), now, s, room)
+
+
+@kernel
+def make_pass(now: float, n_started: int, ordered: bool, columns: int, nodes: int) -> int:
+    """Start what can start, with one reservation at most; return how many jobs have started.
+
+    Parameters
+    ----------
+    now
+        Current time in seconds.
+    n_started
+        How many have started before in this pass.
+    ordered
+        Whether the queue is in its order already.
+    columns, nodes
+        State of the batch level.
+    """
+    s, room = columns_at(columns), nodes_at(nodes)
+    if not passes.has_work(s):
+        return n_started
+    passes.begin(now, ordered, s, room)
+    return passes.make_pass(n_started, now, s, room)
+
+
+@kernel
+def make_reserving_pass(now: float, n_started: int, ordered: bool, columns: int, nodes: int) -> int:
+    """Do what :func:`make_pass` does, with more than one reservation."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    if not passes.has_work(s):
+        return n_started
+    passes.begin(now, ordered, s, room)
+    return passes.make_reserving_pass(n_started, now, s, room)
+
+
+# Single steps
+
+
+@kernel
+def reserve(head: int, now: float, columns: int, nodes: int) -> float:
+    """Return when a waiting job could start, by estimates (s)."""
+    return find_reservation(head, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def begin_job(slot: int, now: float, backfilled: bool, columns: int, nodes: int) -> None:
+    """Start a job on the units that are placed for it."""
+    steps.begin(slot, now, backfilled, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def start_if_fits(slot: int, now: float, backfilled: bool, columns: int, nodes: int) -> bool:
+    """Start a job if there is room for it now."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    if not find_room(slot, now, s, room):
+        return False
+    steps.begin(slot, now, backfilled, s, room)
+    return True
+
+
+@kernel
+def end_job(slot: int, now: float, columns: int, nodes: int) -> None:
+    """End a job: free what it still holds."""
+    steps.end(slot, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def release_row(slot: int, row: int, now: float, columns: int, nodes: int) -> None:
+    """Free the nodes of an occupancy row of a job that goes on."""
+    steps.release_row(slot, row, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def return_node(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
+    """Return a free node to a job that had released it; return the new occupancy row."""
+    return steps.return_node(slot, node, now, columns_at(columns), nodes_at(nodes))
+
+
+# Questions
+
+
+@kernel
+def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
+    """Return how many units of a job fit on what is free of a node, at most ``most``."""
+    room = nodes_at(nodes)
+    return fit.units_on(slot, node, most, room.free, columns_at(columns), room)
+
+
+@kernel
+def room_for(slot: int, need: int, free: IntColumns, columns: int, nodes: int) -> int:
+    """Return how many units of a job fit on nodes of which this is free, at most ``need``."""
+    return fit.room_for(slot, need, borrowed(free), columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def room_now(slot: int, need: int, now: float, columns: int, nodes: int) -> int:
+    """Return how many units of a job could start now, at most ``need``."""
+    return drains.room_now(slot, need, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def has_window(slot: int, free: IntColumns, columns: int, nodes: int) -> bool:
+    """Whether a job that waits for neighbouring nodes has them in ``free``; yes if it does not wait."""
+    return placing.has_window(slot, borrowed(free), columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def power_wanted(slot: int, free: IntColumns, columns: int, nodes: int) -> int:
+    """Return the power that a job would add on the nodes it gets of these, in microwatts; -1: on none."""
+    return future.power_wanted(slot, borrowed(free), columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def drained_from(node: int, end: float, nodes: int) -> float:
+    """Return when the first announced drain of a node begins, if that is before ``end``; else infinity."""
+    return drains.drained_from(node, end, nodes_at(nodes))
+
+
+@kernel
+def held_by(slots: Ints, columns: int, nodes: int) -> tuple[Ints, Ints, Ints]:
+    """List which units of running jobs are where: place in ``slots``, node, units.
+
+    Nodes that are out of use are left out: they do not come back when their jobs end.
+    """
+    s, room = columns_at(columns), nodes_at(nodes)
+    most = 0
+    for k in range(len(slots)):
+        most += s.ints[HELD, slots[k]]
+    job, node, units = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    n = 0
+    for k in range(len(slots)):
+        slot = slots[k]
+        first = s.ints[FIRST_ROW, slot]
+        for row in range(first, first + s.ints[ROWS, slot]):
+            if np.isnan(s.times[FINISH, row]):
+                for held in range(s.rows[NODE, row], s.rows[NODE, row] + s.rows[COUNT, row]):
+                    if room.capacity[held, 0] == 0:
+                        continue
+                    job[n], node[n], units[n] = k, held, units_in_row(slot, row, s, room)
+                    n += 1
+        if room.settings[RETURNED] > 0:
+            for held in range(len(room.owner)):
+                if room.owner[held] == slot + 1 and room.capacity[held, 0] > 0:
+                    job[n], node[n], units[n] = k, held, 1
+                    n += 1
+    return job[:n].copy(), node[:n].copy(), units[:n].copy()
