@@ -57,6 +57,21 @@ def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
     assert (solves.build_seconds > 0).all()
 
 
+@pytest.mark.parametrize("name", [name for name in MEANINGS if name is not Dispatcher.CP])
+def test_no_more_licences_are_held_than_there_are(jobs: Path, name: Dispatcher):
+    limits = {"time_limit": 0.002, "time_limit_max": 0.002, "jobs": 8}
+    keys = {"platform.shared": {"matlab": 3}, "workload.request.shared": {"matlab": 1}}
+    result = mlsim.run(scenario(jobs, dispatcher=str(name), cp=limits), overrides=keys)
+    assert result.summary["jobs"]["completed"] == 30
+    assert result.summary["shared"]["matlab"]["max"] == 3
+
+
+def test_lists_that_know_nodes_alone_refuse_licences(jobs: Path):
+    keys = {"platform.shared": {"matlab": 3}}
+    with pytest.raises(InputError, match=r"platform\.shared: the lists of dispatcher cp know nodes alone"):
+        mlsim.run(scenario(jobs, dispatcher="cp"), overrides=keys)
+
+
 def test_the_same_run_twice(jobs: Path):
     one, again = (mlsim.run(scenario(jobs, dispatcher="cp")).jobs for _ in range(2))
     assert one.equals(again)
