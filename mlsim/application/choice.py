@@ -78,8 +78,8 @@ class Choice(NamedTuple):
         )
 
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
-        """Say what a technique of the user did wrong, after a kernel stopped because of it."""
-        step, pe, size = rule.trouble.tolist()
+        """Return what a technique of the user did wrong, after a kernel stopped because of it."""
+        step, pe, size = rule.bad_size.tolist()
         did = "raised an exception" if size == settings.RAISED else f"gave a chunk of {size} iterations"
         return InputError(
             f"technique {self.name}: in a loop of {n} iterations on {p} PEs it {did} at step {step} for PE "

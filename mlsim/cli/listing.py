@@ -84,8 +84,8 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
     own = "./file.py:function" if family.arguments else "./file.py:Class"
     return [
         *(
-            (name, f"CANNOT BE USED: {trouble}" if trouble else f"installed: {value}")
-            for name, value, trouble in found
+            (name, f"CANNOT BE USED: {obstacle}" if obstacle else f"installed: {value}")
+            for name, value, obstacle in found
         ),
         (own, f"a {family.sort} of your own; see {family.page}"),
     ]

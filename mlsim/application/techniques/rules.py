@@ -140,7 +140,7 @@ def counts_overhead(code: int) -> bool:
 
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
-    """Make the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
+    """Return the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
     return np.zeros(12, np.int64), np.zeros(1)
 
 

@@ -171,7 +171,7 @@ class RecursiveRule:
             state.rule, state.reals, state.weights, state.measured, state.sums, step, remaining, pe
         )
         if size < 1:
-            self._settings.trouble[:] = step, pe, size
+            self._settings.bad_size[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
         return int(size)
 
@@ -216,7 +216,7 @@ class RecursiveRule:
     def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
         """Raise an error if iterations were left although the technique computed a size below 1."""
         if size < 0 or first < self._n:
-            self._settings.trouble[:] = step, pe, size
+            self._settings.bad_size[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
 
 
@@ -263,7 +263,7 @@ class StraightforwardRule:
         """Size chunk ``step``."""
         size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
         if size < 1 and self._n > 0:
-            self._settings.trouble[:] = step, self._pe, size
+            self._settings.bad_size[:] = step, self._pe, size
             raise self._choice.wrong_size(self._settings, self._n, self._p)
         return size
 
