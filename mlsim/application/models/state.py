@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, zeros
+from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.event_queue import MATCH, Match
 from mlsim.application.models.lock import lock_key
 from mlsim.application.perturbation import Perturbation
@@ -225,7 +225,7 @@ class State(NamedTuple):
     learns: bool
 
 
-@inner_kernel
+@kernel
 def open_state(inputs: Inputs) -> State:
     """Prepare a loop whose PEs have not asked yet."""
     n, p, v_count = len(inputs.prefix) - 1, len(inputs.speed), len(inputs.first) - 1
