@@ -245,7 +245,8 @@ def _replay_all(
             counts[:] = 0
             counts[FREE] = units
             progress[:] = 0
-            columns.parameters[:] = parameters[vector]
+            for place in range(len(columns.parameters)):
+                columns.parameters[place] = parameters[vector, place]
             replay(
                 False,
                 arrivals[:fitting],
@@ -267,4 +268,5 @@ def _replay_all(
                     slowdown[k, vector] += response / time
                 bounded[k, vector] += max(response / max(time, tau), 1.0)
             if starts.shape[1] > 0:
-                starts[vector, first : first + n] = floats[START, :n]
+                for slot in range(n):
+                    starts[vector, first + slot] = floats[START, slot]
