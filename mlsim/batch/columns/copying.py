@@ -1,4 +1,4 @@
-"""Copies of arrays in kernels: what ``target[:] = source`` does, without the half second it takes to compile."""
+"""Copies of arrays in kernels: what ``target[:] = source`` does, which takes half a second to compile."""
 
 from __future__ import annotations
 
