@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from types import TracebackType
 
 __all__ = ["InputError", "MlsimError", "OutputError", "StoppedError", "user_code_error"]
+
+
+_PACKAGE = os.path.dirname(__file__)
+_LIBRARY = os.path.dirname(os.__file__)
 
 
 class MlsimError(Exception):
@@ -63,7 +69,20 @@ def user_code_error(place: str, error: BaseException) -> InputError:
     """
     if isinstance(error, InputError | StoppedError) or _is_ctrl_c(error):
         raise error
-    return InputError(f"{place}: {type(error).__name__}: {error}")
+    return InputError(f"{place}: {type(error).__name__}: {error}{_line(error.__traceback__)}")
+
+
+def _line(traceback: TracebackType | None) -> str:
+    """Return where in the user's file an error was raised, as text; none where no line there was executed."""
+    own, line = "", 0
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        library = file.startswith(_LIBRARY) and "site-packages" not in file
+        if not own and not library and not file.startswith((_PACKAGE, "<")):
+            own = file
+        line = traceback.tb_lineno if file == own else line
+        traceback = traceback.tb_next
+    return f" ({os.path.basename(own)}, line {line})" if own else ""
 
 
 def _is_ctrl_c(error: BaseException) -> bool:

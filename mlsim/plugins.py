@@ -38,33 +38,22 @@ Find = Callable[..., Iterable[EntryPoint]]
 
 
 class Family(NamedTuple):
-    """One sort of plugin.
-
-    Attributes
-    ----------
-    name
-        What messages call it.
-    key
-        Of the scenario, where it is named.
-    group
-        Entry points of installed packages.
-    methods
-        What a class of it must have.
-    words
-        Names that it must not take: they are mlsim's own.
-    page
-        Where its protocol is described.
-    arguments
-        How many arguments a function gets before its parameters; 0 where only classes will do.
-    """
+    """One sort of plugin."""
 
     name: str
+    """What messages call it."""
     key: str
+    """Of the scenario, where it is named."""
     group: str
+    """Entry points of installed packages."""
     methods: tuple[str, ...]
+    """What a class of it must have."""
     words: tuple[str, ...]
+    """Names that it must not take: they are mlsim's own."""
     page: str
+    """Where its protocol is described."""
     arguments: int = 0
+    """How many arguments a function gets before its parameters; 0 where only classes will do."""
 
     @property
     def sort(self) -> str:

@@ -107,6 +107,31 @@ def lending_studies(draw: st.DrawFn, failures: bool = False) -> Study:
     return replace(study, rows=tuple(Row(*row) for row in rows), costs=costs, rules=rules)
 
 
+@st.composite
+def two_level(draw: st.DrawFn, one_level: st.SearchStrategy[Study], model: str) -> Study:
+    """The same under a model of two levels, and on nodes of more cores."""
+    study = draw(one_level)
+    outside = study.rules.loop["technique"]
+    inside = draw(st.sampled_from(["STATIC", "SS", "GSS"] if model == "mpi+openmp" else TECHNIQUES))
+    may_not_wait = model == "mpi+openmp" and (outside, inside) != ("AF", "STATIC")
+    loop = {
+        **study.rules.loop,
+        "technique": f"{outside}+{inside}",
+        "break_after": draw(st.sampled_from([1, 2, 50])),
+        "service_order": draw(st.sampled_from(["fifo", "lowest-rank"])),
+        "nowait": may_not_wait and draw(st.booleans()),
+    }
+    platform = study.platform
+    cores = draw(st.sampled_from([1, 2, 2, 4]))
+    # A master that asks and is answered at one moment could look again at that moment, and again.
+    between = platform.between or 0.125
+    return replace(
+        study,
+        platform=replace(platform, cores=(cores,) * len(platform.cores), between=between),
+        rules=replace(study.rules, model=model, loop=loop),
+    )
+
+
 def _intervals(draw: st.DrawFn, easy: bool) -> dict[str, float]:
     interval = draw(st.sampled_from([0.0, 0.0, 0.0, 0.75, 1.0]))
     return {"backfill_interval" if easy and draw(st.booleans()) else "pass_interval": interval}
@@ -350,6 +375,21 @@ def test_failures_while_nodes_are_lent(workplace, study):
 @given(st.booleans().flatmap(lambda requests: studies(requests=requests, failures=True)))
 def test_failures(workplace, study):
     assert_same(study, workplace)
+
+
+@pytest.mark.parametrize("model", ["hmw", "hdca", "mpi+openmp"])
+@settings(deadline=None, max_examples=examples(50))
+@given(data=st.data())
+def test_nodes_of_two_levels(workplace, model, data):
+    """Nodes with queues and masters of their own: they give up work, leave, and come back."""
+    some = st.one_of(
+        lending_studies(),
+        lending_studies(failures=True),
+        studies(requests=True),
+        studies(requests=True, failures=True),
+        studies(),
+    )
+    assert_same(data.draw(two_level(some, model)), workplace)
 
 
 @settings(deadline=None, max_examples=examples(50))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from mlsim.analysis.formatting import brief, clock, number, share
 from mlsim.record import Jobs
@@ -17,7 +16,6 @@ from mlsim.record.derived import queued_since
 
 __all__ = ["COMPARED", "TOLERANCE", "Compared", "compare_metrics", "pair_jobs", "pair_summary"]
 
-Ints = NDArray[np.int64]
 Summary = Mapping[str, Any]
 
 _SAME = 1e-6
@@ -28,25 +26,18 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A metric that runs are compared by.
-
-    Attributes
-    ----------
-    key
-        Dotted key in the summary.
-    title
-        In words.
-    better
-        ``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
-        follow what else the machine does.
-    write
-        Writes a value for the terminal.
-    """
+    """A metric that runs are compared by."""
 
     key: str
+    """Dotted key in the summary."""
     title: str
+    """In words."""
     better: str
+    """``less`` or ``more``; empty where neither is better as such, or one run cannot tell: wall-clock times
+    follow what else the machine does.
+    """
     write: Callable[[float | None], str]
+    """Writes a value for the terminal."""
 
 
 COMPARED: tuple[Compared, ...] = (

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 
 __all__ = ["Absence", "absence_of", "next_asking", "nobody"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Absence(NamedTuple):

@@ -8,7 +8,8 @@ from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication
 from mlsim.coordination import NodeSet
 from mlsim.platform import Machine
-from mlsim.record import Jobs, JobState, Messages, Nodes, Occupancy, Records, empty
+from mlsim.record import Messages, Nodes, Occupancy, Records, empty
+from mlsim.record.one_job import one_job
 
 __all__ = ["loop_alone"]
 
@@ -37,36 +38,12 @@ def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> 
     recorder.take(0, 0.0, application.outcome)
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
-        jobs=_one_job(application.job.job_id, end, len(application.node_of_pe), machine.n_cores),
+        jobs=one_job(application.job.job_id, end, len(application.node_of_pe), machine.n_cores),
         occupancy=_all_nodes(nodes, end),
         loops=recorder.loops(),
         chunks=recorder.chunks(),
         pes=recorder.pes(),
         messages=empty(Messages),
-    )
-
-
-def _one_job(job_id: int, end: float, pes: int, cores: int) -> Jobs:
-    """Return the row of a job that ran from 0 to ``end`` [s] on the whole machine."""
-    unknown = np.full(1, -1, np.int64)
-    return Jobs(
-        job_id=np.array([job_id]),
-        submit_time=np.zeros(1),
-        start_time=np.zeros(1),
-        end_time=np.array([end]),
-        walltime=np.array([end]),
-        prediction=np.array([end]),
-        log_run_time=np.array([end]),
-        processors=np.array([pes]),
-        cores=np.array([cores]),
-        working=np.array([pes]),
-        state=np.array([JobState.COMPLETED], np.int8),
-        backfilled=np.zeros(1, np.bool_),
-        user=unknown,
-        group=unknown.copy(),
-        executable=unknown.copy(),
-        queue=unknown.copy(),
-        partition=unknown.copy(),
     )
 
 

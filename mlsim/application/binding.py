@@ -10,22 +10,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice
+from mlsim.application.user_model import load_model
 from mlsim.errors import InputError
-from mlsim.scenario import RELEASING, ExecutionConfig, ExecutionModel, LockOrder, MasterRole, ServiceOrder
+from mlsim.scenario import (
+    RELEASING,
+    ExecutionConfig,
+    ExecutionModel,
+    LockOrder,
+    MasterRole,
+    ModelProperties,
+    ServiceOrder,
+)
 
 if TYPE_CHECKING:
     from mlsim.application.absence import Absence
-    from mlsim.application.models.state import Costs, PEStats, Rows
+    from mlsim.application.models.state import Costs, Inputs, PEStats, Rows
     from mlsim.application.perturbation import Perturbation
     from mlsim.application.settings import RuleSettings
 
 __all__ = ["Bound", "Problem", "bind"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Run = Callable[[float, "PEStats", "Rows"], int]
 
 _MODULES = {
@@ -87,21 +94,21 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     from mlsim.application.models.state import Inputs
 
     n, p = len(problem.prefix) - 1, len(problem.speed)
-    costs = _costs(execution, n, p, problem.seed)
-    properties = execution.model.properties
+    properties, kernel = _model(execution.model)
+    costs = _costs(execution, properties, n, p, problem.seed)
     outside, inside = choices[0], choices[-1]
     if problem.absence is not None and not properties.releases:
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
     if properties.nodes:
-        first, near = _nodes(problem)
-        outer, inner = _settings(outside, inside, first, execution)
+        first, near = _nodes(problem, execution.model)
+        idle_masters = properties.masters and execution.master is MasterRole.DEDICATED
+        outer, inner = _settings(outside, inside, first, idle_masters)
     else:
         first, near = _ONE_LEVEL, problem.latency
         outer = inner = outside.settings(outside.weights[1:] if costs.dedicated else None)
     comers = len(first) - 1 if properties.nodes else p
     perturbation, absence = _perturbation(problem, begin), _absence(problem, begin)
-    kernel = import_module(f"mlsim.application.models.{_MODULES[execution.model]}").run
 
     def run(until: float, stats: PEStats, rows: Rows) -> int:
         inputs = Inputs(
@@ -129,6 +136,13 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     return Bound(n, p, run)
 
 
+def _model(model: str) -> tuple[ModelProperties, Callable[[Inputs], int]]:
+    """Return what is to be known of a model, and its event loop."""
+    if not isinstance(model, ExecutionModel):
+        return load_model(model)
+    return model.properties, import_module(f"mlsim.application.models.{_MODULES[model]}").run
+
+
 def _absence(problem: Problem, begin: float) -> Absence:
     from mlsim.application.absence import Absence, nobody
 
@@ -151,17 +165,17 @@ def _perturbation(problem: Problem, begin: float) -> Perturbation:
     )
 
 
-def _nodes(problem: Problem) -> tuple[Ints, Floats]:
-    """Return where each node's PEs begin, and how far each is from the first in s."""
+def _nodes(problem: Problem, model: str) -> tuple[Ints, Floats]:
+    """Return where each node's PEs begin, and how far each is from the first in s: threads are there."""
     node_of_pe = problem.node_of_pe
     first = np.searchsorted(node_of_pe, np.arange(node_of_pe[-1] + 2))
-    near = np.full(len(node_of_pe), problem.intra_latency)
+    near = np.full(len(node_of_pe), 0.0 if model is ExecutionModel.MPI_OPENMP else problem.intra_latency)
     near[first[:-1]] = 0.0
     return first, _read_only(near)
 
 
 def _settings(
-    outside: Choice, inside: Choice, first_pe: Ints, execution: ExecutionConfig
+    outside: Choice, inside: Choice, first_pe: Ints, idle_masters: bool
 ) -> tuple[RuleSettings, RuleSettings]:
     """Return both techniques, with the weights of nodes, and of PEs: their sum is their number in a node.
 
@@ -169,7 +183,7 @@ def _settings(
     """
     first, counts = first_pe[:-1], np.diff(first_pe)
     works = np.ones(first_pe[-1])
-    if execution.model.properties.masters and execution.master is MasterRole.DEDICATED:
+    if idle_masters:
         works[first[counts > 1]] = 0.0
     sums = np.add.reduceat(inside.weights * works, first)
     between = np.add.reduceat(outside.weights * works, first)
@@ -177,10 +191,9 @@ def _settings(
     return outside.settings(between), inside.settings()._replace(weights=_read_only(within))
 
 
-def _costs(execution: ExecutionConfig, n: int, p: int, seed: int) -> Costs:
+def _costs(execution: ExecutionConfig, properties: ModelProperties, n: int, p: int, seed: int) -> Costs:
     from mlsim.application.models.state import Costs
 
-    masters = execution.model.properties.masters
     return Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,
@@ -191,7 +204,7 @@ def _costs(execution: ExecutionConfig, n: int, p: int, seed: int) -> Costs:
         break_after=min(execution.break_after, n + 1),
         lowest_rank=execution.service_order is ServiceOrder.LOWEST_RANK,
         # A master without workers executes all of it.
-        dedicated=masters and execution.master is MasterRole.DEDICATED and p > 1,
+        dedicated=properties.masters and execution.master is MasterRole.DEDICATED and p > 1,
         nowait=bool(execution.nowait),
         seed_low=seed % (1 << _SEED_BITS),
         seed_high=seed >> _SEED_BITS,

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application import settings
 from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.settings import RuleSettings
@@ -37,7 +37,6 @@ __all__ = [
     "scaled",
 ]
 
-Floats = NDArray[np.float64]
 
 _SEED_BITS = 32
 _DENOMINATOR = 10**9

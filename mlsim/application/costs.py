@@ -10,16 +10,14 @@ import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
 from mlsim.application.profiles.drawn import job_costs
 from mlsim.errors import InputError
 from mlsim.scenario import Calibration, CostProfile, CostsConfig, IterationsConfig
 
 __all__ = ["CostProfiles", "prefix_sums"]
-
-Floats = NDArray[np.float64]
 
 
 class CostProfiles:

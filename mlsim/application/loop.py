@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.timesteps import in_time_steps
+from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopOutcome", "simulate"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
@@ -94,8 +93,8 @@ def simulate(
     rows_since
         Chunks that end at this time or before get no row, in s.
     absence
-        When PEs ask for no chunks, in s from the loop's start; None: they always do. For models of one
-        level; PE 0 holds the queue and cannot leave.
+        When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
+        alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
 
     Raises
     ------
@@ -116,7 +115,8 @@ def simulate(
     choices = choose(technique, speed, prefix, told, execution.first_chunk, min_chunk, seed)
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, absence)
     names = "+".join(choice.name for choice in choices)
-    for message in wrong_levels(names, execution.model, execution.nowait):
+    properties = properties_of_model(execution.model)
+    for message in wrong_levels(names, execution.model, execution.nowait, properties):
         raise InputError(f"technique: {message}")
     # What learns over time steps does so from all rows.
     learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
+
 if TYPE_CHECKING:
     from mlsim.application.perturbation import Perturbation
 
 __all__ = ["ChunkRows", "LoopOutcome"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Clock = Callable[[Floats], Floats]
 
 

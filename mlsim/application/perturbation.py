@@ -5,38 +5,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
 
 __all__ = ["Perturbation", "elapsed_time", "none", "work_done"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Perturbation(NamedTuple):
     """Speed factors of each PE over time [s from the loop's start].
 
     Rows of a table hold the factors of one node each, or of no node; several PEs share a row.
-
-    Attributes
-    ----------
-    slow_of_pe
-        int64[P]: row of each PE.
-    slow_index
-        int64[rows + 1]: entries ``slow_index[r]`` to ``slow_index[r + 1] - 1`` belong to row r.
-    slow_time
-        float64[m]: from when the entry's factor holds, until the next one of its row; rising within a row.
-        Times before the start of the loop are negative. Before a row's first entry the factor is 1.
-    slow_factor
-        float64[m], more than 0 and finite: 0.5 is half as fast.
     """
 
     slow_of_pe: Ints
+    """int64[P]: row of each PE."""
     slow_index: Ints
+    """int64[rows + 1]: entries ``slow_index[r]`` to ``slow_index[r + 1] - 1`` belong to row r.
+    """
     slow_time: Floats
+    """float64[m]: from when the entry's factor holds, until the next one of its row; rising within a row.
+    Times before the start of the loop are negative. Before a row's first entry the factor is 1.
+    """
     slow_factor: Floats
+    """float64[m], more than 0 and finite: 0.5 is half as fast."""
 
 
 def none(p: int) -> Perturbation:

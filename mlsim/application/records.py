@@ -25,6 +25,16 @@ class Records(Protocol[Record]):
 
 
 def dtype_of(declared: type) -> np.dtype[Any]:
-    """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares."""
+    """Return the NumPy type of a record whose fields, ``float`` or ``int``, a class declares.
+
+    Raises
+    ------
+    TypeError
+        Where a field is named like something that NumPy's records have, such as ``size``: a kernel that runs
+        as a Python function would read that.
+    """
+    for name in declared.__annotations__:
+        if hasattr(np.record, name):
+            raise TypeError(f"{declared.__name__}.{name}: NumPy's records have a {name} of their own")
     fields = [(name, _KINDS[kind]) for name, kind in declared.__annotations__.items()]
     return np.dtype((np.record, fields))

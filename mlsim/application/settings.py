@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from mlsim._arrays import Floats, Ints
 
 __all__ = ["PARAMETERS", "RuleSettings"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 (
     FIRST_NUMERATOR,
@@ -42,27 +39,19 @@ RAISED = -(2**63)
 
 
 class RuleSettings(NamedTuple):
-    """A technique as the kernels take it; arrays but ``trouble`` are read-only.
-
-    Attributes
-    ----------
-    code
-        Which technique: its code in the catalogue, or ``USER`` or ``USER_BY_STEP``.
-    min_chunk
-        Least chunk, 1 or more.
-    parameters
-        float64[PARAMETERS], 0 where the technique does not read them: ratio of AF's first chunk and of
-        PLS's static part as numerator and denominator, σ and μ of the iteration times and h in s, α,
-        batches (0: those of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the
-        address of a technique of the user.
-    weights
-        float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them.
-    trouble
-        int64[3]: receives step, PE and size where a technique of the user gives a size below 1.
-    """
+    """A technique as the kernels take it; arrays but ``trouble`` are read-only."""
 
     code: int
+    """Which technique: its code in the catalogue, or ``USER`` or ``USER_BY_STEP``."""
     min_chunk: int
+    """Least chunk, 1 or more."""
     parameters: Floats
+    """float64[PARAMETERS], 0 where the technique does not read them: ratio of AF's first chunk and of PLS's
+    static part as numerator and denominator, σ and μ of the iteration times and h in s, α, batches (0: those
+    of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the address of a technique of
+    the user.
+    """
     weights: Floats
+    """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""
     trouble: Ints
+    """int64[3]: receives step, PE and size where a technique of the user gives a size below 1."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.answer_policy import AnswerPolicy
 from mlsim.application.costs import CostProfiles
 from mlsim.application.loop import simulate
 from mlsim.application.outcome import LoopOutcome
 from mlsim.application.slowdowns import loop_perturbation
+from mlsim.application.user_model import properties_of_model
 from mlsim.coordination import (
     Answer,
     Disturbance,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NEVER_RELEASES = AnswerPolicy(AnswerRule.NEVER, 0.0)
 # Keeps the random numbers of loops apart from others that are keyed by seed and job.
@@ -181,7 +180,7 @@ class LoopApplication:
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
         """Answer a request for nodes.
 
-        A node given up gets no more chunks; what its PEs have in hand, or have asked for, they execute.
+        A node given up gets no more chunks; what it has, or has asked for, its PEs execute.
         The application offers the nodes that it needs the shortest, never the first, where the master's
         queue is; and only if they come free earlier than they would and by the request's deadline.
 
@@ -368,7 +367,8 @@ class LoopApplication:
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        handed_out = self._config.execution.model.properties.hands_out_first and not self._departures
+        handed_out = properties_of_model(self._config.execution.model).hands_out_first
+        handed_out = handed_out and not self._departures
         if outcome.rows is None and not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])

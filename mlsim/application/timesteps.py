@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 
 __all__ = ["in_time_steps", "learned_weights"]
 
-Floats = NDArray[np.float64]
 OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
 """Simulates one time step: techniques, when it begins (s), whether to keep chunk rows."""
 

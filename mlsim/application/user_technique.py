@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mlsim._files import expanded, open_file, resolved
+from mlsim.application.user_code import compilable, compiler_message
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import check_parameters
 
@@ -25,21 +24,14 @@ _SIGNATURE = f"({', '.join(_PARAMETERS)})"
 
 
 class CompiledTechnique(NamedTuple):
-    """A technique of the user as machine code.
-
-    Attributes
-    ----------
-    address
-        Of a C function from five int64 to one.
-    reads_remaining
-        Whether the Python function reads ``remaining``; if not, it has a straightforward form.
-    keep
-        Keeps the machine code alive.
-    """
+    """A technique of the user as machine code."""
 
     address: int
+    """Of a C function from five int64 to one."""
     reads_remaining: bool
+    """Whether the Python function reads ``remaining``; if not, it has a straightforward form."""
     keep: Any
+    """Keeps the machine code alive."""
 
 
 def compile_technique(
@@ -87,7 +79,7 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
     try:
         dispatcher.compile((whole,) * len(_PARAMETERS) + tuple(map(numba.typeof, own)))
     except (NumbaError, NotImplementedError) as error:
-        raise InputError(f"{name}: cannot be compiled: {_first_lines(error)}") from error
+        raise InputError(f"{name}: cannot be compiled: {compiler_message(error)}") from error
     result = dispatcher.nopython_signatures[0].return_type
     if not isinstance(result, numba.types.Integer):
         raise InputError(
@@ -118,19 +110,7 @@ def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any])
         )
     check_parameters(name, "application.technique", body, parameters, len(_PARAMETERS))
     values = {each.name: parameters.get(each.name, each.default) for each in own}
-    return tuple(_constant(f"{name}: application.technique.parameters.{key}", values[key]) for key in values)
-
-
-def _constant(place: str, value: Any) -> Any:
-    """Return a parameter as compiled code takes it."""
-    if isinstance(value, bool | int | float | str):
-        return value
-    numbers = isinstance(value, list | tuple) and value
-    if numbers and all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
-        return np.array(value)
-    raise InputError(
-        f"{place}: {value!r:.60} cannot be compiled; allowed: a number, a boolean, a text, a list of numbers"
-    )
+    return tuple(compilable(f"{name}: application.technique.parameters.{key}", values[key]) for key in values)
 
 
 def _bound(dispatcher: Any, own: tuple[Any, ...]) -> Any:
@@ -194,13 +174,6 @@ def _reads(body: Any, name: str) -> bool:
         if name in (read if isinstance(read, tuple) else (read,)):
             return True
     return False
-
-
-def _first_lines(error: Exception) -> str:
-    """Take what a person needs of a compiler's message."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Failed in", "During:", "^", "See "))]
-    return "; ".join(told[:3])
 
 
 def _in_words(result: Any) -> str:

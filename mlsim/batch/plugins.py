@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.view import WaitingJobs
 from mlsim.plugins import Family, check_plugin, installed_plugins, load_plugin, shielded
 from mlsim.scenario import Allocator, BatchConfig, Choice, Dispatcher, Policy, Predictor
@@ -27,8 +28,6 @@ __all__ = [
     "make_plugin",
     "shielded",
 ]
-
-Ints = NDArray[np.int64]
 
 
 class OwnPolicy(Protocol):

@@ -10,6 +10,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.clock.clock import Clock, Event, Order
 from mlsim.batch.clock.progress import Progress
 from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
@@ -47,7 +48,6 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Applications", "BatchSystem", "Progress"]
 
-Ints = NDArray[np.int64]
 
 _PROGRESS_EVERY = 1024
 """Passes between two reports of progress."""

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
+
 __all__ = [
     "Dispatcher",
     "Drains",
@@ -26,9 +28,6 @@ __all__ = [
     "WaitingJobs",
     "Wake",
 ]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class FurtherColumns(dict[str, NDArray[Any]]):

@@ -158,8 +158,11 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 for t in application.TECHNIQUES.values()
             ]
         case Listing.MODELS:
+            from mlsim.application.user_model import MODELS
+
             return ("model", "meaning", "source"), [
-                (m.name, m.meaning, m.reference) for m in application.MODELS
+                *((m.name, m.meaning, m.reference) for m in application.MODELS),
+                *((name, meaning, "") for name, meaning in _functions(MODELS)),
             ]
         case Listing.PROFILES:
             return ("profile", "cost of an iteration", "parameters", "source"), [

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from mlsim.application.alone import loop_alone
 from mlsim.application.choice import check_technique
 from mlsim.application.simulator import LoopApplication, LoopJob
+from mlsim.application.user_model import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
@@ -56,6 +57,7 @@ def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
     _check_loop_demand(scenario, machine)
     cost_profiles(scenario, machine)
     check_technique(application_of(scenario).technique)
+    check_model(application_of(scenario))
 
 
 def loop_costs(scenario: Scenario, run_time: float | None = None) -> NDArray[np.float64]:

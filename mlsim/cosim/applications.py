@@ -24,6 +24,7 @@ from mlsim.coordination import (
     ReleaseRejected,
     ReleaseRequest,
 )
+from mlsim.cosim.checks import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.platform import Machine
 from mlsim.record import JobState
@@ -77,6 +78,7 @@ class LoopApplications:
         self.seconds = 0.0
         self._state = batch.state
         self._config = application_of(scenario)
+        check_model(scenario, self._config)
         coordination = scenario.coordination
         latency = 0.0 if log is None else log.latency
         self._answers = AnswerPolicy(coordination.answer, coordination.tolerance, latency)

@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlsim.application import user_model
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
-from mlsim.scenario import ApplicationModel, Scenario, TraceLevel
+from mlsim.scenario import ApplicationConfig, ApplicationModel, RequestRule, Scenario, TraceLevel
 from mlsim.scenario.whole.demand import check_workload
 from mlsim.workload import Workload
 
-__all__ = ["check_demand", "check_traceable"]
+__all__ = ["check_demand", "check_model", "check_traceable"]
+
+
+def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
+    """Check that an execution model of the user's own can do what the scenario asks of it.
+
+    Parameters
+    ----------
+    scenario
+        Which.
+    application
+        Its section, with files as they were found; the model is loaded.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded or used, or lets no nodes leave where they are asked for.
+    """
+    user_model.check_model(application)
+    asks = scenario.coordination.requests is not RequestRule.NEVER
+    model = application.execution.model
+    if asks and not user_model.properties_of_model(model).releases:
+        raise InputError(
+            f"{scenario.source}: coordination.requests: nodes cannot leave a loop under execution model "
+            f"{model}, which is not declared with releases=True"
+        )
 
 
 def check_traceable(scenario: Scenario, workload: Workload) -> None:

@@ -16,6 +16,7 @@ from mlsim.scenario import (
     Mapping,
     Scenario,
     located_format,
+    located_model,
     located_plugin,
     located_technique,
     resolve_path,
@@ -37,8 +38,10 @@ __all__ = [
 
 
 def application_of(scenario: Scenario) -> ApplicationConfig:
-    """Return the application section with files of techniques as they were found."""
-    return scenario.application.model_copy(update={"technique": located_technique(scenario)})
+    """Return the application section with files of techniques and models of the user as they were found."""
+    application = scenario.application
+    execution = application.execution.model_copy(update={"model": located_model(scenario)})
+    return application.model_copy(update={"technique": located_technique(scenario), "execution": execution})
 
 
 def batch_of(scenario: Scenario) -> BatchConfig:

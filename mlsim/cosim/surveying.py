@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mlsim.application.choice import check_technique
 from mlsim.batch.plugins import check_plugins
 from mlsim.batch.room.requests import Requests
-from mlsim.cosim.checks import check_demand, check_traceable
+from mlsim.cosim.checks import check_demand, check_model, check_traceable
 from mlsim.cosim.inputs import (
     application_of,
     batch_of,
@@ -67,6 +67,7 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     check_plugins(batch_of(scenario), execute=plugins)
     if plugins and scenario.application.model is ApplicationModel.LOOP:
         check_technique(application_of(scenario).technique)
+        check_model(scenario, application_of(scenario))
     if not isinstance(scenario.workload.format, WorkloadFormat):
         resolve_path(scenario, scenario.workload.path)
         check_reader(located_format(scenario), plugins)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.plots import LinePanel, Look, gantt, lines, write_picture
 from mlsim.experiment.batch_pictures import Balance, PictureSpec
 from mlsim.experiment.batch_tables import labels_of, relative_title, relative_to
@@ -26,7 +26,6 @@ __all__ = ["draw_gantt", "draw_pictures", "picture_files"]
 
 Labelled = TypeVar("Labelled", "RunRow", "Point")
 
-Floats = NDArray[np.float64]
 Points = tuple[Floats, Floats]
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, matches
 from mlsim.experiment.result import Result
@@ -16,7 +17,6 @@ from mlsim.experiment.study_file import entries, one_of
 
 __all__ = ["PICTURE_KEYS", "Balance", "PictureSpec", "balance_of", "busy_curve", "picture_of"]
 
-Floats = NDArray[np.float64]
 
 PICTURE_KEYS = {
     "utilization": ("lines", "panels", "where"),

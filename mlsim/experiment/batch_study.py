@@ -44,18 +44,18 @@ from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.batch_pictures import Balance, PictureSpec, balance_of, busy_curve, picture_of
-from mlsim.experiment.grid import Axis, Point, axes_of, points
+from mlsim.experiment.common_study import CommonStudy, open_study
+from mlsim.experiment.grid import Axis, Point, points
 from mlsim.experiment.result import Result
 from mlsim.experiment.study_checks import (
     check_files,
     check_metric,
-    check_name,
     check_scenarios,
     check_titles,
     side_by_side,
     some_points,
 )
-from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
+from mlsim.experiment.study_file import entries, file_of, file_text, one_of
 from mlsim.scenario import ApplicationModel, Scenario, load, plain
 
 if TYPE_CHECKING:
@@ -82,21 +82,11 @@ _PLUGINS = ("dispatcher", "policy", "allocator", "predictor")
 
 
 @dataclass(frozen=True)
-class BatchStudy:
-    """What is compared with what.
+class BatchStudy(CommonStudy):
+    """What is compared with what, of whole runs.
 
     Attributes
     ----------
-    name, description
-        From the file.
-    source, text
-        The file, and its text.
-    axes
-        What varies.
-    cases
-        Every combination, with its scenario; all of them have been checked.
-    columns
-        Name of the axis that stands side by side.
     repetitions
         Name of the axis that tables take the mean over, or None.
     metrics
@@ -109,13 +99,6 @@ class BatchStudy:
         What is drawn.
     """
 
-    name: str
-    description: str
-    source: Path
-    text: str
-    axes: Sequence[Axis]
-    cases: Sequence[tuple[Point, Scenario]]
-    columns: str
     repetitions: str | None
     metrics: Mapping[str, str]
     relative: Mapping[str, str]
@@ -125,24 +108,16 @@ class BatchStudy:
 
 @dataclass(frozen=True)
 class RunRow:
-    """One combination, simulated.
-
-    Attributes
-    ----------
-    labels
-        Of each axis.
-    metrics
-        By title; NaN where the run has none.
-    curve
-        Times (s) and busy shares of the machine, where a picture shows them.
-    balance
-        The balance of each job's loop, where a picture shows it.
-    """
+    """One combination, simulated."""
 
     labels: Mapping[str, str]
+    """Of each axis."""
     metrics: Mapping[str, float]
+    """By title; NaN where the run has none."""
     curve: tuple[Any, Any] | None = None
+    """Times (s) and busy shares of the machine, where a picture shows them."""
     balance: Balance | None = None
+    """The balance of each job's loop, where a picture shows it."""
 
 
 def is_batch_study(path: str | Path) -> bool:
@@ -174,35 +149,28 @@ def load_batch_study(path: str | Path) -> BatchStudy:
     InputError
         If a file cannot be read or a combination is no scenario; nothing was simulated.
     """
-    file = file_of(path)
-    text = file_text(file)
-    content = mapping(text, file, KEYS)
-    one_of(content.get("of"), ["runs"], f"{file}: of")
-    axes = axes_of(content["vary"], f"{file}: vary")
-    names = [axis.name for axis in axes]
-    without = entries(content.get("without", []), axes, f"{file}: without")
+    opened = open_study(path, KEYS, "runs", None)
+    content, axes, place, folder = opened.content, opened.axes, opened.place, opened.path.parent
     repetitions = content.get("repetitions")
     if repetitions is not None:
-        repetitions = one_of(repetitions, names, f"{file}: repetitions")
-    metrics = _words(content.get("metrics", _METRICS), f"{file}: metrics")
+        repetitions = one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
+    metrics = _words(content.get("metrics", _METRICS), place("metrics"))
     reference = content.get("reference")
     compared = [axis for axis in axes if axis.name != repetitions]
     study = BatchStudy(
-        name=check_name(content.get("name", file.parent.resolve().name or "study"), f"{file}: name"),
-        description=str(content.get("description", "")),
-        source=file,
-        text=text,
-        axes=axes,
+        **opened.head(),
         cases=[
-            (point, load(file.parent / str(content["base"]), _overrides(content, point, file)))
-            for point in some_points(points(axes, without), f"{file}: without")
+            (point, load(folder / str(content["base"]), _overrides(content, point, opened.path)))
+            for point in some_points(points(axes, opened.without), place("without"))
         ],
-        columns=side_by_side(content.get("columns"), repetitions, axes, f"{file}: columns"),
+        columns=side_by_side(content.get("columns"), repetitions, axes, place("columns")),
         repetitions=repetitions,
         metrics=metrics,
-        relative=_relative(content.get("relative", {}), axes, f"{file}: relative"),
-        reference={} if reference is None else _reference(file.parent / str(reference), compared, metrics),
-        pictures=[picture_of(value, axes, f"{file}: pictures") for value in _list(content, "pictures", file)],
+        relative=_relative(content.get("relative", {}), axes, place("relative")),
+        reference={} if reference is None else _reference(folder / str(reference), compared, metrics),
+        pictures=[
+            picture_of(value, axes, place("pictures")) for value in _list(content, "pictures", opened.path)
+        ],
     )
     _check(study)
     return study
@@ -309,17 +277,9 @@ def run_batch_study(
     out: str | Path | None = None,
     progress: Callable[[RunRow, int], None] | None = None,
 ) -> list[RunRow]:
-    """Simulate every combination of a study.
+    """Simulate every combination of a study of runs, as :func:`mlsim.experiment.run_study` does one of loops.
 
-    Parameters
-    ----------
-    study
-        From :func:`load_batch_study`.
-    out
-        Directory for the tables (``runs.csv``, ``table.md``) and pictures; it must not exist. Nothing is
-        written without it.
-    progress
-        Called with each row and how many there will be.
+    With ``out`` the tables are ``runs.csv`` and ``table.md``.
 
     Raises
     ------

@@ -17,18 +17,12 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that varies.
-
-    Attributes
-    ----------
-    name
-        What it is called in tables.
-    points
-        Label to the overrides that make it so.
-    """
+    """One thing that varies."""
 
     name: str
+    """What it is called in tables."""
     points: Mapping[str, Mapping[str, object]]
+    """Label to the overrides that make it so."""
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
 from mlsim.experiment.directories import Place, complete_or_gone
 from mlsim.experiment.manifest import write_manifest, write_summary
 from mlsim.experiment.result import technique_of
 from mlsim.experiment.rundir import check_needs, versions, write_json
+from mlsim.experiment.tracing import write_trace
 from mlsim.record import Records
 from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load
 from mlsim.scenario.loop.costs import TYPICAL
@@ -226,7 +227,7 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
     records = simulate_loop(scenario, run_time, chunks)
     technique = technique_of(scenario) or ""
     return LoopResult(
-        scenario, loop_facts(records, technique, scenario.application.execution.model.value), records
+        scenario, loop_facts(records, technique, str(scenario.application.execution.model)), records
     )
 
 
@@ -306,7 +307,7 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
         return ["."]
     names: list[str] = []
     for scenario in scenarios:
-        words = f"{technique_of(scenario)}-{scenario.application.execution.model.value}"
+        words = f"{technique_of(scenario)}-{scenario.application.execution.model}"
         name = re.sub(r"[^\w+.-]+", "_", words).strip("._")
         names.append(name if name not in names else f"{name}-{len(names) + 1}")
     return names
@@ -328,7 +329,7 @@ def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> l
         _draw(place, directory, result, curves)
     if scenario.output.trace is not TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
-            _trace(path, result)
+            write_trace(path, result.records, scenario, "", exclusive_nodes=True)
     write_summary(directory / "summary.json", summary([result]))
     write_manifest(directory)
     return curves
@@ -343,22 +344,6 @@ def _draw(place: Place, directory: Path, result: LoopResult, curves: list[Curve]
             draw_pes(path, result.records, title)
         with place.extra(directory / "chunk-sizes.png") as path:
             draw_chunk_sizes(path, curves, title)
-
-
-def _trace(directory: Path, result: LoopResult) -> None:
-    from mlsim.record.otf2 import Level, write_otf2
-
-    scenario = result.scenario
-    write_otf2(
-        directory,
-        result.records,
-        cast(Level, scenario.output.trace.value),
-        scenario_name=scenario.name,
-        technique=technique_of(scenario) or "",
-        workload_name="",
-        exclusive_nodes=True,
-        pes_per_node=scenario.application.pes_per_node,
-    )
 
 
 def _write_together(place: Place, results: list[LoopResult], curves: list[Curve]) -> None:

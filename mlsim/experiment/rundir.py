@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from mlsim import __version__
 from mlsim._memory import give_back
@@ -16,6 +16,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.directories import Place
 from mlsim.experiment.manifest import json_text, write_summary
 from mlsim.experiment.result import Result, technique_of
+from mlsim.experiment.tracing import write_trace
 from mlsim.experiment.writers import check_writers, write_by_user
 from mlsim.record import Records
 from mlsim.record.blocks import is_long, let_go_of_table
@@ -139,16 +140,6 @@ def _is_worth_drawing(records: Records) -> bool:
 
 
 def _trace(directory: Path, result: Result) -> None:
-    from mlsim.record.otf2 import Level, write_otf2
-
-    scenario = result.scenario
-    write_otf2(
-        directory,
-        result.records,
-        cast(Level, scenario.output.trace.value),
-        scenario_name=scenario.name,
-        technique=technique_of(scenario) or "",
-        workload_name=Path(scenario.workload.path).name,
-        exclusive_nodes=scenario.workload.mapping is not Mapping.CORE,
-        pes_per_node=scenario.application.pes_per_node,
-    )
+    workload = result.scenario.workload
+    exclusive = workload.mapping is not Mapping.CORE
+    write_trace(directory, result.records, result.scenario, Path(workload.path).name, exclusive)

@@ -22,30 +22,20 @@ _UNREAD = ("chunks", "pes")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run left in its directory.
-
-    Attributes
-    ----------
-    label
-        A short name, unlike that of any other run it was read with.
-    directory
-        Where it is; None for one that was not written.
-    summary
-        Its ``summary.json``.
-    records
-        Its tables, without the chunks and PEs of loops.
-    scenario
-        Its resolved scenario as plain values.
-    note
-        What the user should know about its files; empty if they were verified.
-    """
+    """What a run left in its directory."""
 
     label: str
+    """A short name, unlike that of any other run it was read with."""
     directory: Path | None
+    """Where it is; None for one that was not written."""
     summary: dict[str, Any]
+    """Its ``summary.json``."""
     records: Records
+    """Its tables, without the chunks and PEs of loops."""
     scenario: dict[str, Any]
+    """Its resolved scenario as plain values."""
     note: str = ""
+    """What the user should know about its files; empty if they were verified."""
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:

@@ -28,10 +28,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsim.errors import InputError
-from mlsim.experiment.grid import Axis, Point, axes_of, matches, points
+from mlsim.experiment.common_study import CommonStudy, open_study
+from mlsim.experiment.grid import Axis, Point, matches, points
 from mlsim.experiment.loops import LoopResult, load_loop, run_loop
-from mlsim.experiment.study_checks import check_files, check_name, check_scenarios, check_titles, some_points
-from mlsim.experiment.study_file import entries, file_of, file_text, mapping, one_of
+from mlsim.experiment.study_checks import check_files, check_scenarios, check_titles, some_points
+from mlsim.experiment.study_file import entries, file_text, one_of
 from mlsim.experiment.study_results import timeline_name
 from mlsim.scenario import Scenario, plain
 
@@ -44,34 +45,17 @@ KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "refe
 
 
 @dataclass(frozen=True)
-class Study:
-    """What is compared with what.
+class Study(CommonStudy):
+    """What is compared with what, of loops.
 
     Attributes
     ----------
-    name, description
-        From the file.
-    source, text
-        The file, and its text.
-    axes
-        What varies.
-    cases
-        Every combination, with the loop it makes; all of them have been checked.
-    columns
-        Name of the axis that stands side by side.
     reference
         What others measured: labels, in order of the axes, to s.
     timelines
         Combinations whose PEs are drawn over time.
     """
 
-    name: str
-    description: str
-    source: Path
-    text: str
-    axes: Sequence[Axis]
-    cases: Sequence[tuple[Point, Scenario]]
-    columns: str
     reference: Mapping[tuple[str, ...], float]
     timelines: Sequence[Mapping[str, Any]]
 
@@ -102,30 +86,22 @@ def load_study(path: str | Path) -> Study:
     InputError
         If a file cannot be read or a combination is no loop that can be simulated; nothing was simulated.
     """
-    file = file_of(path)
-    text = file_text(file)
-    content = mapping(text, file, KEYS)
-    one_of(content.get("of", "loops"), ["loops"], f"{file}: of")
-    axes = axes_of(content["vary"], f"{file}: vary")
+    opened = open_study(path, KEYS, "loops", "loops")
+    content, axes, place = opened.content, opened.axes, opened.place
     names = [axis.name for axis in axes]
-    without = entries(content.get("without", []), axes, f"{file}: without")
-    columns = one_of(content.get("columns", names[-1]), names, f"{file}: columns")
-    check_titles([*names, "reference"], f"{file}: vary")
-    base = file.parent / str(content["base"])
-    found = some_points(points(axes, without), f"{file}: without")
+    columns = one_of(content.get("columns", names[-1]), names, place("columns"))
+    check_titles([*names, "reference"], place("vary"))
+    base = opened.path.parent / str(content["base"])
+    found = some_points(points(axes, opened.without), place("without"))
     reference = content.get("reference")
     study = Study(
-        name=check_name(content.get("name", file.parent.resolve().name or "study"), f"{file}: name"),
-        description=str(content.get("description", "")),
-        source=file,
-        text=text,
-        axes=axes,
+        **opened.head(),
         cases=[(point, load_loop(base, point.overrides)) for point in found],
         columns=columns,
-        reference={} if reference is None else _reference(file.parent / str(reference), axes),
-        timelines=entries(content.get("timelines", []), axes, f"{file}: timelines"),
+        reference={} if reference is None else _reference(opened.path.parent / str(reference), axes),
+        timelines=entries(content.get("timelines", []), axes, place("timelines")),
     )
-    check_files([timeline_name(point) for point in found if study.drawn(point)], f"{file}: timelines")
+    check_files([timeline_name(point) for point in found if study.drawn(point)], place("timelines"))
     return study
 
 

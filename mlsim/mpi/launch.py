@@ -21,21 +21,14 @@ _SECONDS_TO_END_ALONE, _SECONDS_TO_END = 1.0, 5.0
 
 @dataclass(frozen=True)
 class Launcher:
-    """How to start ranks.
-
-    Attributes
-    ----------
-    name
-        ``mpich`` or ``openmpi``; ``given`` if the user gave the words.
-    words
-        The command, before the program.
-    environment
-        Variables that make mpi4py load the MPI that belongs to it.
-    """
+    """How to start ranks."""
 
     name: str
+    """``mpich`` or ``openmpi``; ``given`` if the user gave the words."""
     words: tuple[str, ...]
+    """The command, before the program."""
     environment: dict[str, str] = field(default_factory=dict)
+    """Variables that make mpi4py load the MPI that belongs to it."""
 
     def with_ranks(self, ranks: int) -> Launcher:
         """Return the launcher that starts this number of ranks."""

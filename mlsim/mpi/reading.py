@@ -179,9 +179,9 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
     model = application.execution.model
     options = {
         "technique": str(located_technique(scenario)),
-        "model": model.value,
+        "model": str(model),
         "injected_delay": application.execution.injected_delay,
-        **loop_options(scenario, model.value),
+        **loop_options(scenario, model),
     }
     sizes = {group.cores for group in scenario.platform.nodes}
     if model in (ExecutionModel.HDCA, ExecutionModel.HMW) and len(sizes) == 1:

@@ -9,30 +9,20 @@ __all__ = ["TOPOLOGIES", "TopologyEntry"]
 
 @dataclass(frozen=True, slots=True)
 class TopologyEntry:
-    """One topology.
-
-    Attributes
-    ----------
-    name
-        The word in a scenario file.
-    meaning
-        How nodes are connected.
-    keys
-        Keys of ``platform.network`` that only it has.
-    holds
-        The most nodes it holds.
-    links
-        Links between two nodes, on the route with the fewest.
-    reference
-        Where it comes from; empty for what everybody knows.
-    """
+    """One topology."""
 
     name: str
+    """The word in a scenario file."""
     meaning: str
+    """How nodes are connected."""
     keys: tuple[str, ...]
+    """Keys of ``platform.network`` that only it has."""
     holds: str
+    """The most nodes it holds."""
     links: str
+    """Links between two nodes, on the route with the fewest."""
     reference: str
+    """Where it comes from; empty for what everybody knows."""
 
 
 TOPOLOGIES = (

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import PerturbationConfig, PlatformConfig, node_ranges
 
 __all__ = ["Perturbations", "Steps"]
 
-Floats = NDArray[np.float64]
 
 _BLOCK = 64
 _MOST_SLOW_DOWNS = 10_000_000
@@ -27,18 +26,12 @@ _STREAM = 0x510D0
 
 
 class Steps(NamedTuple):
-    """A step function of time: 1 before the first step.
-
-    Attributes
-    ----------
-    time
-        float64[n], rising, in s of simulated time; of steps at one time the last holds.
-    factor
-        float64[n]: what the speed is multiplied by from that time on, until the next.
-    """
+    """A step function of time: 1 before the first step."""
 
     time: Floats
+    """float64[n], rising, in s of simulated time; of steps at one time the last holds."""
     factor: Floats
+    """float64[n]: what the speed is multiplied by from that time on, until the next."""
 
     def at(self, times: Floats) -> Floats:
         """Return the speed factor at each of several times."""

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Routes"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOST_BYTES = 64_000_000
 

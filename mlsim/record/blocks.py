@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.record.growing import let_go, zeros
 from mlsim.record.tables import Attempts, Jobs, Occupancy, Passes, Records, Rejections
 
@@ -33,7 +34,6 @@ LONG_ROWS = 250_000
 
 Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)
 Long = Jobs | Occupancy | Passes | Attempts
-Floats = NDArray[np.float64]
 
 
 def is_long(table: Long) -> bool:

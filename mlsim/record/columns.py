@@ -23,33 +23,22 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column of a table means, and how files write it.
-
-    Attributes
-    ----------
-    meaning
-        In a phrase.
-    unit
-        "" for numbers without one.
-    file
-        Its name in files; "" if it is the field's.
-    words
-        The closed set that its codes are of: files hold words.
-    job
-        Whether it holds rows of :class:`~mlsim.record.tables.Jobs`: files hold identifiers.
-    unknown
-        Whether -1 stands for nothing and files hold null. Of times, NaN stands for it, and needs no flag.
-    after
-        The column of the file that it follows; "" if that is the one declared before it.
-    """
+    """What a column of a table means, and how files write it."""
 
     meaning: str
+    """In a phrase."""
     unit: str = ""
+    """Empty for numbers without one."""
     file: str = ""
+    """Its name in files; empty if it is the field's."""
     words: type[IntEnum] | None = None
+    """The closed set that its codes are of: files hold words."""
     job: bool = False
+    """Whether it holds rows of :class:`~mlsim.record.tables.Jobs`: files hold identifiers."""
     unknown: bool = False
+    """Whether -1 stands for nothing and files hold null. Of times, NaN stands for it, and needs no flag."""
     after: str = ""
+    """The column of the file that it follows; empty if that is the one declared before it."""
 
 
 @dataclass(frozen=True, slots=True)

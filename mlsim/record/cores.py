@@ -22,21 +22,14 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True, slots=True)
 class HeldCores:
-    """One entry a core held: occupancy rows by core, in order of row, node, core.
-
-    Attributes
-    ----------
-    row
-        Row of the occupancy table.
-    node
-        Row of the node.
-    core
-        Number of the core in its node, from 0.
-    """
+    """One entry a core held: occupancy rows by core, in order of row, node, core."""
 
     row: NDArray[np.int32]
+    """Row of the occupancy table."""
     node: NDArray[np.int32]
+    """Row of the node."""
     core: NDArray[np.int32]
+    """Number of the core in its node, from 0."""
 
 
 def number_cores(nodes: Nodes, jobs: Jobs, occupancy: Occupancy) -> HeldCores:

@@ -7,8 +7,8 @@ rejected job has no times, and a job of no length has no slowdown.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.record.blocks import sums_by_job, value_blocks
 from mlsim.record.codes import JobState
 from mlsim.record.columns import empty
@@ -33,8 +33,6 @@ __all__ = [
     "waiting_spans",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TAU = 10.0
 """Run times below this many seconds count as this long in bounded slowdowns (Feitelson and Rudolph 1998)."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.record.blocks import blocks_of, is_long, sums_by_job
 from mlsim.record.outages import off_spans
 from mlsim.record.tables import Occupancy, Records
@@ -19,29 +19,19 @@ from mlsim.record.timeline import step_function, step_parts
 
 __all__ = ["Energy", "job_energy", "max_power", "power_over_time", "run_energy", "run_span"]
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy of a run in J, from the first submission to the last end of a job.
-
-    Attributes
-    ----------
-    total
-        All of it: jobs + idle + off.
-    jobs
-        What jobs are charged.
-    idle
-        Idle power of cores that nobody held, of nodes that were not off.
-    off
-        Of nodes that were out of use, and that nobody held.
-    """
+    """Energy of a run in J, from the first submission to the last end of a job."""
 
     total: float
+    """All of it: jobs + idle + off."""
     jobs: float
+    """What jobs are charged."""
     idle: float
+    """Idle power of cores that nobody held, of nodes that were not off."""
     off: float
+    """Of nodes that were out of use, and that nobody held."""
 
 
 def run_span(records: Records) -> tuple[float, float]:

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.record import derived
 from mlsim.record.columns import Derived, Stored, stored_columns
 from mlsim.record.energy import job_energy
@@ -25,7 +26,6 @@ from mlsim.record.tables import Jobs, NodePower, Nodes, Records, Rejections
 
 __all__ = ["ALWAYS", "FILES", "JOB_COLUMNS", "columns_of", "frame", "job_frame"]
 
-Ints = NDArray[np.int64]
 
 ALWAYS = ("jobs", "nodes", "occupancy")
 """Files that every run has; the others are there where they have rows."""

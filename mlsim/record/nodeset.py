@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import kernel
 from mlsim.errors import InputError
 from mlsim.record.tables import Occupancy
 
 __all__ = ["format_nodes", "job_node_sets", "parse_nodes"]
 
-Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _PIECE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)

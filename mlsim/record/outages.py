@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.record.blocks import blocks_of
 from mlsim.record.codes import OutageKind
@@ -12,8 +12,6 @@ from mlsim.record.tables import Occupancy, Outages
 
 __all__ = ["off_spans", "out_of_use_spans"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Spans = tuple[Ints, Floats, Floats]
 """Node, start and end of each span; those of a node do not touch. By node, then start."""
 

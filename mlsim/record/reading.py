@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
@@ -21,7 +22,6 @@ from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, OwnCol
 __all__ = ["read_tables"]
 
 Table = TypeVar("Table")
-Ints = NDArray[np.int64]
 
 _UNKNOWN = -1
 """Missing-value sentinel of integer columns; that of times is NaN."""

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
 from mlsim.record.columns import Column, empty
 
@@ -40,8 +41,6 @@ __all__ = [
     "Solves",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Codes = NDArray[np.int8]
 Flags = NDArray[np.bool_]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from mlsim._arrays import Floats
 
 __all__ = ["Spans", "step_function", "step_parts", "time_average"]
 
-Floats = NDArray[np.float64]
 Spans = tuple[Floats, Floats, Floats]
 """Begin and end of intervals in s, and what each adds while it is open."""
 

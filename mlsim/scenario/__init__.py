@@ -7,6 +7,7 @@ from mlsim.scenario.files.paths import (
     PLUGIN_KEYS,
     check_code,
     located_format,
+    located_model,
     located_plugin,
     located_technique,
     located_writers,
@@ -25,7 +26,7 @@ from mlsim.scenario.jobs.workload import (
 )
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
-from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, wrong_levels
+from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, properties_of, wrong_levels
 from mlsim.scenario.loop.techniques import (
     ParametersConfig,
     lacking_parameters,
@@ -89,6 +90,7 @@ from mlsim.scenario.words import (
     WeightSource,
     WorkloadFormat,
 )
+from mlsim.scenario.words.application import ModelProperties
 
 __all__ = [
     "CORES",
@@ -134,6 +136,7 @@ __all__ = [
     "Mapping",
     "MasterRole",
     "MemorySource",
+    "ModelProperties",
     "NetworkConfig",
     "NodeGroup",
     "Option",
@@ -175,6 +178,7 @@ __all__ = [
     "load",
     "loads",
     "located_format",
+    "located_model",
     "located_plugin",
     "located_technique",
     "located_writers",
@@ -185,6 +189,7 @@ __all__ = [
     "parse_override",
     "parse_overrides",
     "plain",
+    "properties_of",
     "replay_obstacle",
     "resolve_path",
     "split_technique",

@@ -49,6 +49,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Mask
 from mlsim._files import decode, json_of, named
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, typed_column
@@ -64,8 +65,6 @@ from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["BatsimLog", "check_jobs", "read_batsim", "write_batsim"]
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _DELAY = ("delay", "DelayProfile")
 _HOMOGENEOUS = (

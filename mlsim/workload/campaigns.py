@@ -25,8 +25,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
@@ -37,8 +37,6 @@ from mlsim.workload.series import STEMS, Scripts, Series, make_scripts, make_ser
 
 __all__ = ["SyntheticWorkload", "campaigns"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NUMBERED = 0.5
 _AT_ONCE = 0.4

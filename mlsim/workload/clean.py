@@ -54,6 +54,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Mask
 from mlsim.scenario import MEMORY, CleaningConfig, CleaningRule, EstimateSource, MemorySource
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
@@ -62,8 +63,6 @@ from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["MARKS", "Cleaner", "count_marks"]
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _RULES = tuple(CleaningConfig.model_fields)
 MARKS = (*_RULES, "processors_from_allocated", "estimate_from_run_time")

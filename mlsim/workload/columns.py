@@ -8,16 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Mask
 from mlsim.errors import InputError
 from mlsim.workload.fields import ClassField, Field, LoopField
 from mlsim.workload.header import Header
 
 __all__ = ["KNOWN", "check_names", "text_column", "typed_column"]
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _ALIASES = {"walltime": Field.REQUESTED_TIME, "estimate": Field.REQUESTED_TIME}
 _REQUIRED = {

@@ -36,8 +36,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim._files import decode
 from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
@@ -53,28 +53,17 @@ from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class CsvLog:
-    """A CSV workload.
-
-    Attributes
-    ----------
-    jobs
-        The jobs in the order of the file.
-    header
-        Names behind the codes of text columns, and columns that were passed over.
-    broken_lines
-        Broken lines skipped.
-    """
+    """A CSV workload."""
 
     jobs: LogBlock
+    """The jobs in the order of the file."""
     header: Header
+    """Names behind the codes of text columns, and columns that were passed over."""
     broken_lines: int
+    """Broken lines skipped."""
 
 
 @dataclass(frozen=True, slots=True)

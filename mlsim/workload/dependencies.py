@@ -17,14 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.workload.source import Workload
 
 __all__ = ["Dependencies", "dependencies_of"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 _SHOWN = 5
 

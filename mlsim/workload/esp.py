@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
@@ -33,8 +33,6 @@ __all__ = [
     "nodes_of",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TABLE_NODES = 256
 PIXELS = 512 * 512

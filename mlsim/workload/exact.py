@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.errors import InputError
 
 __all__ = ["SURE_DIGITS", "check_distinct"]
 
-Floats = NDArray[np.float64]
 
 SURE_DIGITS = 15
 """Decimal numbers of so many digits are all different as float64."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
-from mlsim.workload.own import OwnColumns, joined_own
-from mlsim.workload.resource_requests import ResourceRequests, join_requests
+from mlsim._arrays import Floats, Ints
+from mlsim.workload.joining import joined_columns
+from mlsim.workload.log_dependencies import LogDependencies
+from mlsim.workload.own import OwnColumns
+from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["JobBlock"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
     ("submit_time", "run_time", "walltime", "log_wait"), np.float64
@@ -133,14 +133,7 @@ class JobBlock:
             return blocks[0]
         if not blocks:
             return JobBlock.empty()
-        sizes = list(map(len, blocks))
-        asked = join_requests([block.asked for block in blocks], sizes)
-        after = join_dependencies([block.after for block in blocks], sizes)
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
-        }
-        own = joined_own([block.own for block in blocks])
-        return JobBlock(**columns, asked=asked, after=after, own=own)
+        return JobBlock(**joined_columns(blocks, _NAMES))
 
     @staticmethod
     def empty() -> JobBlock:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.workload.fields import ClassField, Field, LoopField
-from mlsim.workload.log_dependencies import LogDependencies, join_dependencies
-from mlsim.workload.own import OwnColumns, joined_own
-from mlsim.workload.resource_requests import ResourceRequests, join_requests
+from mlsim.workload.joining import joined_columns
+from mlsim.workload.log_dependencies import LogDependencies
+from mlsim.workload.own import OwnColumns
+from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["LogBlock"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,7 @@ class LogBlock:
         """Join blocks end to end."""
         if not blocks:
             return LogBlock.from_columns(np.empty((len(_NAMES), 0)))
-        sizes = list(map(len, blocks))
-        asked = join_requests([block.asked for block in blocks], sizes)
-        after = join_dependencies([block.after for block in blocks], sizes)
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(block, name) for block in blocks]) for name in _NAMES
-        }
-        own = joined_own([block.own for block in blocks])
-        return LogBlock(**columns, asked=asked, after=after, own=own)
+        return LogBlock(**joined_columns(blocks, _NAMES))
 
     def rows(self, rows: slice | NDArray[np.bool_]) -> LogBlock:
         """Return the jobs that a slice or a mask names."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
+
 __all__ = [
     "DEPENDENCIES",
     "EXPECTED",
@@ -24,9 +26,6 @@ __all__ = [
     "with_preceding_jobs",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 DEPENDENCIES = "dependencies"
 """Name of the column."""
@@ -45,29 +44,20 @@ _Edge = tuple[int, bool, float]
 
 @dataclass(frozen=True, slots=True)
 class LogDependencies:
-    """Dependencies of some jobs, one row each, in the order of the jobs.
-
-    Attributes
-    ----------
-    n_jobs
-        How many jobs they are about.
-    row
-        Which of these waits, from 0.
-    job
-        Identifier of the job it waits for.
-    completed
-        Whether that job must have completed (``afterok``), or only ended.
-    think
-        What must pass after that [s].
-    """
+    """Dependencies of some jobs, one row each, in the order of the jobs."""
 
     n_jobs: int
+    """How many jobs they are about."""
     row: Ints
+    """Which of these waits, from 0."""
     job: Ints
+    """Identifier of the job it waits for."""
     completed: Mask
+    """Whether that job must have completed (``afterok``), or only ended."""
     think: Floats
+    """What must pass after that [s]."""
 
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> LogDependencies:
+    def select(self, rows: Mask | NDArray[np.intp] | slice) -> LogDependencies:
         """Return the dependencies of the jobs that a mask, an index array or a slice names."""
         kept = np.arange(self.n_jobs)[rows]
         place = np.full(self.n_jobs, -1, np.int64)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.workload.fields import LARGEST_WHOLE
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
@@ -18,7 +19,6 @@ from mlsim.workload.names import listed_names, names_of
 
 __all__ = ["NamedColumns", "log_of", "named_columns", "number_words", "other_directives"]
 
-Floats = NDArray[np.float64]
 NamedColumns = dict[str, Floats | NDArray[np.int64] | list[str]]
 """Columns by name; a list of texts where the codes of a column have names, empty for unknown."""
 
@@ -123,7 +123,7 @@ def other_directives(header: Header) -> Header:
     }
 
 
-def number_words(column: NDArray[np.float64] | NDArray[np.int64]) -> list[str]:
+def number_words(column: Floats | NDArray[np.int64]) -> list[str]:
     """Return the shortest decimal texts that read back as the same numbers."""
     values = column.tolist()
     return [str(int(v)) if v == int(v) and abs(v) <= LARGEST_WHOLE else repr(v) for v in values]

@@ -17,8 +17,8 @@ from typing import IO
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from mlsim._arrays import Mask
 from mlsim._files.parquet import check_apart, read_columns, read_metadata, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.workload.columns import KNOWN, check_names, typed_column
@@ -34,7 +34,6 @@ from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["ParquetLog", "further_columns", "log_of_table", "read_parquet", "write_parquet"]
 
-Mask = NDArray[np.bool_]
 
 _METADATA = "mlsim.header"
 _ROW_GROUP = 1 << 16

@@ -9,14 +9,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim.errors import InputError
 from mlsim.workload.resource_requests import ResourceRequests
 
 __all__ = ["Complain", "is_request", "read_asked"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Complain = Callable[[str, Mask, str], None]
 """Is told a column, which of its cells make sense, and what would; may raise."""
 

@@ -8,13 +8,12 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.workload.mix import Length, Mix
 from mlsim.workload.series import Scripts, Series
 
 __all__ = ["Times", "campaign_levels", "job_times"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _SAME_RUN_TIME = 0.3
 _SPREAD = 0.08

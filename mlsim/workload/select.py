@@ -29,46 +29,34 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["WEEK", "Selection", "Span", "find_span", "rows_in"]
 
-Floats = NDArray[np.float64]
 
 WEEK = 7 * 86_400.0
 
 
 class Selection(NamedTuple):
-    """Which part of a workload to take.
-
-    Attributes
-    ----------
-    first
-        How many jobs at most.
-    window
-        Start and end [s] after zero.
-    most_intensive
-        Length [s] of the interval with the most arrivals.
-    warm_up
-        Length [s] of the first time of the log that is left out.
-    weeks
-        First and last week, from 1.
-    between
-        Start and end [s of the log's own time].
-    whole_weeks
-        Whether jobs that cross the edge of a week are left out.
-    users
-        Numbers of users; None for all.
-    """
+    """Which part of a workload to take."""
 
     first: int | None = None
+    """How many jobs at most."""
     window: tuple[float, float] | None = None
+    """Start and end [s] after zero."""
     most_intensive: float | None = None
+    """Length [s] of the interval with the most arrivals."""
     warm_up: float = 0.0
+    """Length [s] of the first time of the log that is left out."""
     weeks: tuple[int, int] | None = None
+    """First and last week, from 1."""
     between: tuple[float, float] | None = None
+    """Start and end [s of the log's own time]."""
     whole_weeks: bool = False
+    """Whether jobs that cross the edge of a week are left out."""
     users: tuple[int, ...] | None = None
+    """Numbers of users; None for all."""
 
 
 class Span(NamedTuple):

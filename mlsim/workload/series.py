@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.workload.mix import Mix
 
 __all__ = ["STEMS", "Scripts", "Series", "make_scripts", "make_series"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 STEMS: Final = (
     *("namd", "gromacs", "lammps", "qe", "openfoam", "cp2k", "amber", "yambo"),

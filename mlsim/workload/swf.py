@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._files import named
 from mlsim._memory import let_go_of_compiler
 from mlsim.errors import InputError
@@ -34,8 +35,6 @@ from mlsim.workload.swf_state import COLUMNS, FULL, LINE, LOOK, POSITION, ROW, S
 __all__ = ["SwfBlock", "SwfReader", "read_swf"]
 
 Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 BLOCK_JOBS = 65_536
 _LONGEST_LINE = 1 << 20

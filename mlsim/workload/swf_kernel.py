@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.workload.fields import LARGEST_WHOLE, SCHEDULED, Field
 from mlsim.workload.swf_state import COLUMNS, END, FULL, LINE, LOOK, POSITION, ROW, WIDTH
@@ -19,8 +20,6 @@ from mlsim.workload.swf_state import COLUMNS, END, FULL, LINE, LOOK, POSITION, R
 __all__ = ["scan"]
 
 Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NEWLINE = 10
 _SPACE = 32

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mlsim._arrays import Floats
 from mlsim.errors import OutputError
 from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import LARGEST_WHOLE, Field
@@ -16,7 +17,6 @@ from mlsim.workload.header import header_lines
 
 __all__ = ["write_swf"]
 
-Floats = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 16_384
 

@@ -16,10 +16,12 @@ from tests.application.test_reference import (
     REFERENCES,
     SCHEDULES,
     TECHNIQUES,
+    TWO_LEVELS,
     assert_ended_same,
     assert_same,
     coarse_cases,
     fine_case,
+    run,
 )
 from tests.reference.loops import Case
 
@@ -120,6 +122,34 @@ def full_fine_case(model: str, technique: str, seed: int, n: int, p: int) -> Cas
 @given(data=st.data())
 def test_same_as_reference_where_events_coincide(model: str, technique: str, data: st.DataObject) -> None:
     assert_same(data.draw(full_cases(model, technique)), model)
+
+
+@st.composite
+def absences(draw: st.DrawFn, nodes: int) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """Nodes but the first leave, some of them for good, some when the loop begins, or come back, or both."""
+
+    def spans(turns: list[int]) -> tuple[tuple[float, float], ...]:
+        times = [turn - 1 for turn in turns] + ([float("inf")] if len(turns) % 2 else [])
+        return tuple(zip(times[::2], times[1::2], strict=True))
+
+    turns = st.lists(st.integers(0, 12), max_size=4, unique=True).map(sorted)
+    return ((), *(spans(draw(turns)) for _ in range(nodes - 1)))
+
+
+@pytest.mark.parametrize(("model", "technique"), [pair for pair in POSSIBLE if pair[0] in TWO_LEVELS])
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_nodes_leave_as_in_the_reference(model: str, technique: str, data: st.DataObject) -> None:
+    """And every iteration is executed exactly once, whoever has left."""
+    case = data.draw(full_cases(model, technique))
+    case = replace(case, away=data.draw(absences(max(case.node_of_pe) + 1)))
+    assert_same(case, model)
+    rows = run(case, model).rows
+    assert rows is not None
+    executed = [
+        k for first, size in zip(rows.first, rows.size, strict=True) for k in range(first, first + size)
+    ]
+    assert sorted(executed) == list(range(case.n))
 
 
 @pytest.mark.parametrize(("model", "technique"), POSSIBLE)

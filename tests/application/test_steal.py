@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mlsim.application.records import dtype_of
 from mlsim.errors import InputError
+from mlsim.scenario import from_mapping
 from tests.application.test_loop import rows, run
 
 
@@ -99,3 +101,23 @@ def test_stealing_balances_what_static_does_not() -> None:
 def test_what_stealing_cannot_do(technique: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         run([1.0] * 8, [1.0, 1.0], technique, model="steal")
+
+
+def test_records_have_no_field_that_numpys_records_have() -> None:
+    class Loot:
+        first: int
+        size: int
+
+    with pytest.raises(TypeError, match=r"Loot\.size: NumPy's records have a size of their own"):
+        dtype_of(Loot)
+
+
+def test_nodes_cannot_be_asked_to_leave() -> None:
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]},
+        "workload": {"path": "jobs.swf"},
+        "application": {"model": "loop", "execution": {"model": "steal"}},
+        "coordination": {"rca": True, "requests": "head-of-queue"},
+    }
+    with pytest.raises(InputError, match="nodes cannot leave a loop under execution model steal; allowed"):
+        from_mapping(scenario)

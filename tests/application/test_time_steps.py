@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
+from mlsim.application.absence import absence_of
 from mlsim.application.costs import prefix_sums
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig
@@ -129,3 +131,27 @@ def test_ended_amid_a_time_step() -> None:
 def test_number_of_time_steps_must_be_positive() -> None:
     with pytest.raises(InputError, match="time_steps: 0; allowed: 1 or more"):
         outcome_of("SS", 0, [1.0])
+
+
+@pytest.mark.parametrize("technique", ["STATIC", "SS", "GSS", "AF", "AWF"])
+@pytest.mark.parametrize("model", ["cca", "dca", "hmw", "hdca", "mpi+openmp"])
+def test_every_time_step_is_complete_though_a_node_has_left(model: str, technique: str) -> None:
+    nodes = np.repeat(np.arange(3), 2)
+    inside = "+STATIC" if model == "mpi+openmp" else ""
+    outcome = simulate(
+        np.concatenate([[0.0], np.cumsum(np.ones(24))]),
+        np.ones(6),
+        np.where(nodes > 0, 0.01, 0.0),
+        technique + inside,
+        ExecutionConfig(model=model),
+        record=True,
+        time_steps=3,
+        node_of_pe=nodes,
+        absence=absence_of(nodes, [[], [(0.5, math.inf)], [(1.0, 8.0)]]),
+    )
+    rows = outcome.rows
+    assert rows is not None
+    executed = [range(first, first + size) for first, size in zip(rows.first, rows.size, strict=True)]
+    assert sorted(k for chunk in executed for k in chunk) == list(range(3 * 24))
+    if technique != "STATIC":  # of which every node has a part in every time step
+        assert not set(rows.pe[rows.first >= 24]) & {2, 3}

@@ -151,6 +151,8 @@ class Machine:
             prefix=tuple(accumulate((Fraction(cost) for cost in run.job.costs), initial=Fraction(0))),
             speed=tuple(speed[run.nodes[k]] for k in place),
             latency=(0.0, *times[1:]),
+            node_of_pe=tuple(place),
+            intra=self.platform.within,
             **self.rules.loop,
         )
         run.loop = LiveLoop(

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import simpy
 
-from tests.reference import cca, dca
+from tests.reference import cca, dca, hdca, hmw, openmp
+from tests.reference.levels import Levels
 from tests.reference.locks import new_lock
 from tests.reference.loops import Case, Ranked
 
@@ -89,6 +90,80 @@ class _LiveCca(cca._Loop):
             self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
 
 
+class _LiveLevels(Levels):
+    """Levels whose nodes hear while the loop is running that they are to leave it, or to come back."""
+
+    def __init__(self, case: Case, owner: LiveLoop) -> None:
+        super().__init__(case)
+        self.owner = owner
+
+    def begins(self, env: simpy.Environment, v: int) -> Iterator[Any]:
+        return True
+        yield
+
+    def may_ask(self, env: simpy.Environment, v: int) -> Iterator[Any]:
+        return self.got[v] == 0 or (yield from self.owner.is_wanted(v, v))
+
+    def wait_for_return(self, env: simpy.Environment, v: int) -> Iterator[Any]:
+        """Nobody knows when; whoever comes back begins anew."""
+        return False
+        yield
+
+    def is_done(self, rank: int) -> None:
+        if self.case.node_of_pe[rank] not in self.finished:
+            self.owner.left.add(rank)
+        self.owner.is_done(rank)
+
+
+class _LiveHdca(hdca._Loop):
+    def __init__(self, env: simpy.Environment, case: Case, owner: LiveLoop) -> None:
+        self.live = _LiveLevels(case, owner)
+        super().__init__(case, env, self.live)
+
+    def begin_pe(self, rank: int) -> None:
+        self.env.process(self.pe(rank)).callbacks.append(lambda _: self.live.is_done(rank))
+
+
+class _LiveHmw(hmw._Loop):
+    def __init__(self, env: simpy.Environment, case: Case, owner: LiveLoop) -> None:
+        assert not case.dedicated, "when PE 0 serves last is known at the end alone"
+        self.live = _LiveLevels(case, owner)
+        super().__init__(case, env, self.live)
+        self.serving: set[int] = set()
+
+    def begin_pe(self, rank: int) -> None:
+        master = self.masters[self.case.node_of_pe[rank]]
+        if rank in self.serving:
+            master.ask()
+        elif rank == master.rank:
+            self.serving.add(rank)
+            self.env.process(master.run())
+        else:
+            self.env.process(self.worker(master, rank)).callbacks.append(lambda _: self.live.is_done(rank))
+
+    def is_done(self, rank: int) -> None:
+        self.live.is_done(rank)
+
+
+class _LiveOpenmp(openmp._Loop):
+    def __init__(self, env: simpy.Environment, case: Case, owner: LiveLoop) -> None:
+        self.live = _LiveLevels(case, owner)
+        super().__init__(case, env, self.live)
+
+    def begin_pe(self, rank: int) -> None:
+        v = self.case.node_of_pe[rank]
+        pes = self.levels.pes[v]
+        if self.case.nowait:
+            self.env.process(self.thread(v, rank)).callbacks.append(lambda _: self.live.is_done(rank))
+        elif rank == pes[0]:
+            self.env.process(self.process(v)).callbacks.extend(
+                lambda _, pe=pe: self.live.is_done(pe) for pe in pes
+            )
+
+
+_LOOPS = {"dca": _LiveDca, "cca": _LiveCca, "hdca": _LiveHdca, "hmw": _LiveHmw, "mpi+openmp": _LiveOpenmp}
+
+
 class LiveLoop:
     """One loop on some nodes, and what its application knows of it.
 
@@ -118,17 +193,22 @@ class LiveLoop:
         if may_leave:
             slow = model == "dca" and case.atomic > 0
             assert all(slow or case.latency[pe] > 0 for pe in range(case.p) if place[pe] > 0)
-        self.loop = (_LiveDca if model == "dca" else _LiveCca)(env, case, self)
+        self.loop = _LOOPS[model](env, case, self)
         for rank in range(case.p):
             self.loop.begin_pe(rank)
 
     def goes_on(self, rank: int) -> Iterator[Any]:
         """Process step: whether a PE asks for another chunk now."""
-        if self.may_leave and self.place[rank] > 0 and self.place[rank] not in self.excluded:
-            yield Moment(self.env, Fraction(0), LATE + rank)
-        if self.place[rank] in self.excluded:
+        wanted = yield from self.is_wanted(self.place[rank], rank)
+        if not wanted:
             self.left.add(rank)
-        return self.place[rank] not in self.excluded
+        return wanted
+
+    def is_wanted(self, place: int, turn: int) -> Iterator[Any]:
+        """Process step: whether a node may ask for another chunk now."""
+        if self.may_leave and place > 0 and place not in self.excluded:
+            yield Moment(self.env, Fraction(0), LATE + turn)
+        return place not in self.excluded
 
     def is_done(self, rank: int) -> None:
         """A PE has been told that there is no more work, or has left."""

@@ -25,6 +25,7 @@ LOOP_KEYS = {
     "delay": "injected_delay",
     "break_after": "break_after",
     "service_order": "service_order",
+    "nowait": "nowait",
 }
 """Fields of a ``Case`` and their keys under ``application.execution``."""
 

@@ -14,10 +14,12 @@ from tests.reference.loops import Case, Log, Ranked
 
 
 class _Loop:
-    def __init__(self, case: Case) -> None:
+    def __init__(
+        self, case: Case, env: simpy.Environment | None = None, levels: Levels | None = None
+    ) -> None:
         self.case, self.log = case, Log(case.p)
-        self.env = simpy.Environment(Fraction(0))
-        self.levels = Levels(case)
+        self.env = simpy.Environment(Fraction(0)) if env is None else env
+        self.levels = Levels(case) if levels is None else levels
         self.queue = LoopQueue(self.env, self.levels)
         nodes = range(len(self.levels.pes))
         self.locks = [new_lock(self.env, case, v + 1) for v in nodes]
@@ -26,20 +28,26 @@ class _Loop:
         self.exhausted = [False for _ in nodes]
 
     def pe(self, rank: int) -> Iterator[Any]:
-        case, env, log = self.case, self.env, self.log
+        case, env, log, v = self.case, self.env, self.log, self.case.node_of_pe[rank]
         measured = None
+        if not (yield from self.levels.begins(env, v)):
+            log.told[rank] = Fraction(0)
+            return
         while True:
             requested = env.now
             yield Ranked(env, self.levels.near(rank), rank)
-            yield from self.locks[case.node_of_pe[rank]].acquire(rank)
+            yield from self.locks[v].acquire(rank)
             if measured is not None:
                 self.levels.report(rank, *measured)
+                measured = None
             chunk = yield from self.take(rank)
             start = env.now
             log.waits[rank].append((requested, start))
             if chunk is None:
                 log.told[rank] = start
-                return
+                if self.exhausted[v] or not (yield from self.levels.wait_for_return(env, v)):
+                    return
+                continue
             step, first, size = chunk
             yield env.timeout(case.elapsed(rank, first, size, start))
             log.work[rank].append((start, env.now))
@@ -51,12 +59,13 @@ class _Loop:
         case, env, v = self.case, self.env, self.case.node_of_pe[rank]
         near, lock = self.levels.near(rank), self.locks[v]
         yield env.timeout(Fraction(case.atomic))
-        if self.position[v] == self.end[v] and self.exhausted[v]:
+        empty = self.position[v] == self.end[v]
+        if empty and (self.exhausted[v] or not (yield from self.levels.may_ask(env, v))):
             lock.release()
             yield env.timeout(near)
             return None
         yield env.timeout(near)
-        if self.position[v] == self.end[v]:
+        if empty:
             chunk = yield from self.queue.obtain(v, rank)
             if chunk is None:
                 self.exhausted[v] = True

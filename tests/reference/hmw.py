@@ -31,8 +31,9 @@ class _Master:
         self.bell = self.env.event()
         self.awaited: simpy.Event | None = None  # reply of the global master
         self.exhausted = False
-        self.step = self.begin = self.end = 0
+        self.step = self.position = self.end = 0
         self.answered = Fraction(0)
+        self.requested, self.answer = self.env.now, self.env.event()
 
     def request(self, rank: int, node: int = -1) -> simpy.Event:
         reply = self.env.event()
@@ -46,28 +47,43 @@ class _Master:
 
     def run(self) -> Iterator[Any]:
         env, log, me = self.env, self.log, self.rank
-        requested = env.now
-        answer = env.event() if self.dedicated else self.request(me)
+        if not self.dedicated:
+            env.process(self.begin())
         while True:
             yield from self.serve_all()
-            if self.dedicated or not answer.triggered:
-                self.bell = env.event()
-                yield self.bell
-            elif answer.value is None:
-                if log.told[me] < 0:
-                    log.told[me] = self.told_itself
-                    log.waits[me].append((requested, self.told_itself))
+            if not self.answer.triggered:
                 self.bell = env.event()
                 yield self.bell
             else:
-                step, first, size = answer.value
+                step, first, size = self.answer.value
                 start = env.now
-                log.waits[me].append((requested, start))
+                log.waits[me].append((self.requested, start))
                 yield from self.execute(first, size)
-                log.rows.append((me, step, first, size, requested, start, env.now))
+                log.rows.append((me, step, first, size, self.requested, start, env.now))
                 times = self.case.times(me, first, size, self.executed)
-                self.loop.measured[me] = times, env.now - requested
-                requested, answer = env.now, self.request(me)
+                self.loop.measured[me] = times, env.now - self.requested
+                self.ask()
+
+    def ask(self) -> None:
+        self.requested, self.answer = self.env.now, self.request(self.rank)
+
+    def begin(self) -> Iterator[Any]:
+        if (yield from self.levels.begins(self.env, self.v)):
+            self.ask()
+        else:
+            self.log.told[self.rank] = Fraction(0)
+
+    def hear_that_nothing_is_left(self) -> None:
+        self.log.told[self.rank] = self.env.now
+        self.log.waits[self.rank].append((self.requested, self.env.now))
+        if not self.exhausted:
+            self.env.process(self.come_back())
+        self.loop.is_done(self.rank)
+
+    def come_back(self) -> Iterator[Any]:
+        """Ask again when the node is there again."""
+        if (yield from self.levels.wait_for_return(self.env, self.v)):
+            self.ask()
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         position, end = first, first + size
@@ -110,16 +126,17 @@ class _Master:
         self.awaited = None
         if chunk is None:
             self.exhausted = True
+            self.levels.finished.add(self.v)
         else:
-            self.begin, self.end, self.step = chunk[0], sum(chunk), 0
+            self.position, self.end, self.step = chunk[0], sum(chunk), 0
             self.levels.refill(self.v, chunk[1])
 
     def serve_pe(self, request: _Request) -> Iterator[Any]:
         case, pe = self.case, request.rank
         if pe in self.loop.measured:
             self.levels.report(pe, *self.loop.measured.pop(pe))
-        left = self.end - self.begin
-        if left == 0 and not self.exhausted:
+        left = self.end - self.position
+        if left == 0 and not self.exhausted and (yield from self.levels.may_ask(self.env, self.v)):
             self.awaited = self.loop.masters[0].request(0, 0) if self.v == 0 else self.env.event()
             if self.v > 0:
                 self.env.process(self.ask_global(self.awaited))
@@ -129,13 +146,14 @@ class _Master:
         if left > 0:
             rule = self.levels.inner[self.v]
             size = rule.recursive(self.step, left, self.levels.works[self.v].index(pe))
-            chunk = self.step, self.begin, min(max(size, case.min_chunk), left)
-            self.step, self.begin = self.step + 1, self.begin + chunk[2]
+            chunk = self.step, self.position, min(max(size, case.min_chunk), left)
+            self.step, self.position = self.step + 1, self.position + chunk[2]
             yield from self.think()
-        if pe == self.rank:
-            self.told_itself = self.env.now
         self.answered = self.env.now
-        request.reply.succeed(chunk)
+        if pe == self.rank and chunk is None:
+            self.hear_that_nothing_is_left()
+        else:
+            request.reply.succeed(chunk)
 
     def ask_global(self, reply: simpy.Event) -> Iterator[Any]:
         latency = Fraction(self.case.latency[self.rank])
@@ -160,16 +178,21 @@ class _Master:
 
 
 class _Loop:
-    def __init__(self, case: Case) -> None:
+    def __init__(
+        self, case: Case, env: simpy.Environment | None = None, levels: Levels | None = None
+    ) -> None:
         self.case, self.log = case, Log(case.p)
-        self.env = simpy.Environment(Fraction(0))
-        self.levels = Levels(case, case.dedicated)
+        self.env = simpy.Environment(Fraction(0)) if env is None else env
+        self.levels = Levels(case, case.dedicated) if levels is None else levels
         self.step = self.begin = 0
         self.measured: dict[int, Any] = {}
         self.masters = [_Master(self, v) for v in range(len(self.levels.pes))]
 
     def worker(self, master: _Master, rank: int) -> Iterator[Any]:
         env, log, near = self.env, self.log, self.levels.near(rank)
+        if not (yield from self.levels.begins(env, master.v)):
+            log.told[rank] = Fraction(0)
+            return
         while True:
             requested = env.now
             yield Ranked(env, near, rank)
@@ -179,13 +202,18 @@ class _Loop:
             log.waits[rank].append((requested, start))
             if chunk is None:
                 log.told[rank] = start
-                return
+                if master.exhausted or not (yield from self.levels.wait_for_return(env, master.v)):
+                    return
+                continue
             step, first, size = chunk
             yield env.timeout(self.case.elapsed(rank, first, size, start))
             log.work[rank].append((start, env.now))
             log.rows.append((rank, step, first, size, requested, start, env.now))
             times = self.case.times(rank, first, size, env.now - start)
             self.measured[rank] = times, env.now - requested
+
+    def is_done(self, rank: int) -> None:
+        """A master executes no more chunks, and goes on serving."""
 
     def next_node_chunk(self, v: int) -> tuple[int, int] | None:
         self.levels.publish(v)

@@ -31,6 +31,7 @@ class Levels:
         self.outer = Rule(self.outside, case.n, len(sums), None, told)
         self.inner = [self._inner(v, 0, 0) for v in nodes]
         self.got = [0] * len(sums)
+        self.finished: set[int] = set()  # nodes that know that nothing is left of the loop
 
     def near(self, pe: int) -> Fraction:
         return Fraction(0 if pe == self.pes[self.case.node_of_pe[pe]][0] else self.case.intra)
@@ -57,6 +58,31 @@ class Levels:
         pes = self.works[v]
         self.inner[v].learn(pes.index(pe), times, spent)
         self.pending[v].append(([time / len(pes) for time in times], spent / len(pes)))
+
+    def begins(self, env: simpy.Environment, v: int) -> Iterator[Any]:
+        """Process step at the loop's start: wait until the node is there; whether it ever is."""
+        if self.outside == "STATIC":  # what is its own is left for it
+            return True
+        return (yield from self.wait_for_return(env, v))
+
+    def may_ask(self, env: simpy.Environment, v: int) -> Iterator[Any]:
+        """Process step: whether the node asks for another chunk of the loop now; for its first it may."""
+        return self.got[v] == 0 or self.back_from(v, env.now) is None
+        yield
+
+    def wait_for_return(self, env: simpy.Environment, v: int) -> Iterator[Any]:
+        """Process step of a PE that has nothing to do: wait until its node is back; whether it ever is."""
+        back = self.back_from(v, env.now)
+        if back == float("inf"):
+            return False
+        if back is not None:
+            yield env.timeout(Fraction(back) - env.now)
+        return True
+
+    def back_from(self, v: int, now: Fraction) -> float | None:
+        """When a node that is away comes back."""
+        spans = self.case.away[v] if self.case.away else ()
+        return next((end for begin, end in spans if begin <= now < end), None)
 
     def publish(self, v: int) -> None:
         """Let all know what the node has measured."""
@@ -99,6 +125,8 @@ class LoopQueue:
         obtain = self._locked if self.levels.outer.needs_remaining else self._stepwise
         chunk = yield from obtain(v, pe)
         self.levels.got[v] += 1
+        if chunk is None:
+            self.levels.finished.add(v)
         return chunk
 
     def _travel(self, pe: int) -> Ranked:

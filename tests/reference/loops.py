@@ -35,6 +35,7 @@ class Case:
     nowait: bool = False
     node_of_pe: tuple[int, ...] = ()
     intra: float = 0.0
+    away: tuple[tuple[tuple[float, float], ...], ...] = ()  # of each node: (from when, until when)
     slow: tuple[tuple[tuple[float, float], ...], ...] = ()  # of each PE: (from when, factor)
     parameters: Parameters = field(default_factory=Parameters)
 

@@ -14,12 +14,17 @@ from tests.reference.loops import Case, Log, Ranked
 
 
 class _Loop:
-    def __init__(self, case: Case) -> None:
+    def __init__(
+        self, case: Case, env: simpy.Environment | None = None, levels: Levels | None = None
+    ) -> None:
         self.case, self.log = case, Log(case.p)
-        self.env = simpy.Environment(Fraction(0))
-        self.levels = Levels(case)
+        self.env = simpy.Environment(Fraction(0)) if env is None else env
+        self.levels = Levels(case) if levels is None else levels
         self.queue = LoopQueue(self.env, self.levels)
-        self.asked = [Fraction(0)] * case.p
+        self.asked = [self.env.now] * case.p
+        self.teams = [Team(self, v, 0, 0) for v in range(len(self.levels.pes))]
+        self.shared: list[list[simpy.Event]] = [[] for _ in self.levels.pes]
+        self.number = [0] * case.p  # under static without barriers: how many chunks a thread has had
         self.measured: dict[int, Any] = {}
 
     def execute(self, pe: int, step: int, first: int, size: int, since: Fraction) -> Iterator[Any]:
@@ -36,6 +41,15 @@ class _Loop:
         if pe in self.measured:
             self.levels.report(pe, *self.measured.pop(pe))
 
+    def begin(self, pes: list[int]) -> Iterator[Any]:
+        """Process step at the loop's start: whether threads work in it."""
+        works = yield from self.levels.begins(self.env, self.case.node_of_pe[pes[0]])
+        for pe in pes:
+            self.asked[pe] = self.env.now
+            if not works:
+                self.log.told[pe] = Fraction(0)
+        return works
+
     def part(self, v: int, pe: int, first: int, size: int) -> tuple[int, int, int]:
         """Give a thread's part of a chunk under schedule(static)."""
         pes = self.levels.pes[v]
@@ -48,14 +62,24 @@ class _Loop:
 
     def process(self, v: int) -> Iterator[Any]:
         env, log, pes = self.env, self.log, self.levels.pes[v]
-        since = Fraction(0)
+        if not (yield from self.begin(pes)):
+            return
+        since = env.now
         while True:
-            chunk = yield from self.queue.obtain(v, pes[0])
+            chunk = None
+            asks = yield from self.levels.may_ask(env, v)
+            if asks:
+                chunk = yield from self.queue.obtain(v, pes[0])
             if chunk is None:
                 for pe in pes:
                     log.told[pe] = env.now
                     log.waits[pe].append((since, env.now))
-                return
+                if asks or not (yield from self.levels.wait_for_return(env, v)):
+                    return
+                since = env.now
+                for pe in pes:
+                    self.asked[pe] = since
+                continue
             came: dict[int, Fraction] = {}
             team = Team(self, v, *chunk)
             body = self.static if self.levels.inside == "STATIC" else self.counted
@@ -90,10 +114,12 @@ class _Loop:
 
     # Without.
 
-    def eager(self, v: int, pe: int, team: Team) -> Iterator[Any]:
+    def eager(self, v: int, pe: int) -> Iterator[Any]:
         """A thread under dynamic or guided; the node's first one asks for a chunk at once."""
-        env, log = self.env, self.log
-        first_time = pe == self.levels.pes[v][0]
+        env, log, team = self.env, self.log, self.teams[v]
+        if not (yield from self.begin([pe])):
+            return
+        first_time = self.levels.got[v] == 0 and pe == self.levels.pes[v][0]
         while True:
             since = env.now
             if not first_time:
@@ -102,7 +128,7 @@ class _Loop:
             self.report(pe)
             chunk = None if first_time else (yield from team.take(pe))
             first_time = False
-            if chunk is None and not team.exhausted:
+            if chunk is None and not team.exhausted and (yield from self.levels.may_ask(env, v)):
                 got = yield from self.queue.obtain(v, pe)
                 if got is None:
                     team.exhausted = True
@@ -113,45 +139,54 @@ class _Loop:
             if chunk is None:
                 log.told[pe] = env.now
                 log.waits[pe].append((since, env.now))
-                return
+                if team.exhausted or not (yield from self.levels.wait_for_return(env, v)):
+                    return
+                self.asked[pe] = env.now
+                continue
             yield from self.execute(pe, *chunk, since)
 
-    def eager_static(self, v: int, pe: int, shared: list[simpy.Event]) -> Iterator[Any]:
+    def eager_static(self, v: int, pe: int) -> Iterator[Any]:
         """A thread under static: its part of every chunk of the node, one after the other."""
-        env, log = self.env, self.log
-        number, since = 0, Fraction(0)
+        env, log, shared = self.env, self.log, self.shared[v]
+        if not (yield from self.begin([pe])):
+            return
+        since = env.now
         while True:
             yield Ranked(env, Fraction(0), pe)
-            if number == len(shared):
+            chunk, asks = None, True
+            if self.number[pe] == len(shared):
+                asks = yield from self.levels.may_ask(env, v)
+            if asks and self.number[pe] == len(shared):
                 shared.append(env.event())
                 got = yield from self.queue.obtain(v, pe)
-                shared[number].succeed(got)
-            chunk = yield shared[number]
-            number += 1
+                shared[self.number[pe]].succeed(got)
+            if asks:
+                chunk = yield shared[self.number[pe]]
+                self.number[pe] += 1
             if chunk is None:
                 log.told[pe] = env.now
                 log.waits[pe].append((since, env.now))
-                return
+                if asks or not (yield from self.levels.wait_for_return(env, v)):
+                    return
+                self.asked[pe] = since = env.now
+                continue
             yield env.timeout(self.case.thinking(pe))
             step, first, size = self.part(v, pe, *chunk)
             if size > 0:
                 yield from self.execute(pe, step, first, size, since)
                 since = env.now
 
+    def thread(self, v: int, pe: int) -> Iterator[Any]:
+        return self.eager_static(v, pe) if self.levels.inside == "STATIC" else self.eager(v, pe)
+
     def run(self) -> Log:
-        env = self.env
         for v, pes in enumerate(self.levels.pes):
-            if not self.case.nowait:
-                env.process(self.process(v))
-            elif self.levels.inside == "STATIC":
-                shared: list[simpy.Event] = []
-                for pe in pes:
-                    env.process(self.eager_static(v, pe, shared))
-            else:
-                team = Team(self, v, 0, 0)
-                for pe in pes:
-                    env.process(self.eager(v, pe, team))
-        env.run()
+            for pe in pes:
+                if self.case.nowait:
+                    self.env.process(self.thread(v, pe))
+                elif pe == pes[0]:
+                    self.env.process(self.process(v))
+        self.env.run()
         return self.log
 
 

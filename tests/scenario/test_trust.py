@@ -24,8 +24,12 @@ class Mine:
     def learn(self, job, run_time): pass
 def rule(n, p, remaining, step, pe):
     return 1
+from mlsim.application.kit import execution_model
+@execution_model(levels=1)
+class Model:
+    def run(self, inputs): return 0
 """
-KEYS = ("dispatcher", "policy", "allocator", "predictor", "technique")
+KEYS = ("dispatcher", "policy", "allocator", "predictor", "technique", "model")
 
 
 @pytest.fixture
@@ -42,9 +46,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def scenario(here: Path, key: str, name: str) -> Path:
     """Write a scenario that names code at one key."""
     text = "platform: {nodes: [{name: n, count: 1, cores: 2}]}\nworkload: {path: log.csv, mapping: core}\n"
+    costs = "costs: {profile: constant, mean: 1 s}, iterations: {count: 4}"
     if key == "technique":
-        costs = "costs: {profile: constant, mean: 1 s}, iterations: {count: 4}"
         text += f"application: {{model: loop, {costs}, technique: '{name}:rule'}}\n"
+    elif key == "model":
+        text += f"application: {{model: loop, {costs}, execution: {{model: '{name}:Model'}}}}\n"
     else:
         text += f"batch: {{{key}: '{name}:Mine'}}\n"
     file = here / "study" / "s.yaml"
@@ -109,6 +115,7 @@ def test_what_a_run_leaves_is_read_without_its_code(here: Path) -> None:
     assert called("compare", here / "a", here / "b")[0] == 0
     assert called("metrics", here / "a")[0] == 0
     assert called("list", "policies")[0] == 0
+    assert called("list", "models")[0] == 0
     assert json.loads(called("schema")[1])
     assert not list(here.rglob("*.executed"))
 

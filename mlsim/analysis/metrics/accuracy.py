@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.record import Jobs, JobState
 from mlsim.record.blocks import blocks_of
 from mlsim.record.derived import run_time
 
 __all__ = ["WITHIN", "accuracy", "estimate_metrics"]
 
-Floats = NDArray[np.float64]
 
 WITHIN = 0.25
 """How far from 1 the accuracy A may be to count as near (Galleguillos 2020, §4.1.2)."""

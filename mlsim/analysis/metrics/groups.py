@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.record import Jobs
 from mlsim.record.derived import run_time
 
 __all__ = ["CLASSES", "CODED", "GROUPINGS", "WEEK", "Groups", "group_jobs"]
 
-Ints = NDArray[np.int64]
 
 WEEK = 7 * 86400.0
 """Seconds in a week."""

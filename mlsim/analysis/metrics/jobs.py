@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.record import Jobs
 from mlsim.record.blocks import blocks_of
 from mlsim.record.derived import (
@@ -22,8 +22,6 @@ from mlsim.record.derived import (
 )
 
 __all__ = ["JOB_METRICS", "JobMetric", "backfilled_share"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

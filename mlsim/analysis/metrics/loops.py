@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.metrics.aggregate import aggregate
 from mlsim.record import Loops
 
 __all__ = ["coefficient_of_variation", "loop_metrics", "max_over_mean", "percent_imbalance"]
-
-Floats = NDArray[np.float64]
 
 
 def coefficient_of_variation(loops: Loops) -> Floats:

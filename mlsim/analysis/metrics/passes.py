@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.analysis.metrics.queue import queue_length_at_passes
 from mlsim.record import Passes
 
 __all__ = ["pass_metrics", "pass_time_by_queue_length"]
-
-Ints = NDArray[np.int64]
 
 
 def pass_metrics(passes: Passes) -> dict[str, Any] | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.metrics.aggregate import Aggregate
 from mlsim.analysis.metrics.streamed import aggregate_values
 from mlsim.record import Attempts, Jobs, Passes, empty
@@ -16,8 +16,6 @@ from mlsim.record.derived import waiting_spans
 from mlsim.record.timeline import Spans, step_function, step_parts
 
 __all__ = ["queue_length", "queue_length_at_passes", "queue_quantiles", "queue_shares"]
-
-Floats = NDArray[np.float64]
 
 
 def queue_length(jobs: Jobs, attempts: Attempts | None = None) -> Aggregate:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.metrics.aggregate import NAMES, PERCENTILES, Aggregate, aggregate
 from mlsim.record import Jobs
 from mlsim.record.blocks import are_many, blocks_of, is_long, value_blocks
 
 __all__ = ["aggregate_jobs", "aggregate_values", "percentiles", "streamed_aggregate", "total"]
 
-Floats = NDArray[np.float64]
 Walk = Callable[[], Iterator[Floats]]
 
 _DIGIT_BITS = 16

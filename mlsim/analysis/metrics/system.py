@@ -6,8 +6,8 @@ None stands for a metric that is undefined, such as the makespan of a run in whi
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.record import Jobs, JobState, Nodes, Records, Rejections
 from mlsim.record.blocks import blocks_of, is_long, value_blocks
 from mlsim.record.derived import allocated_seconds, run_time
@@ -23,8 +23,6 @@ __all__ = [
     "throughput",
     "utilization",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def job_counts(jobs: Jobs) -> dict[str, int]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.metrics.groups import WEEK
 from mlsim.record import Jobs
 
 __all__ = ["Weekly", "weekly"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from mlsim._arrays import Floats
 
 __all__ = ["binned_average"]
 
-Floats = NDArray[np.float64]
 
 _SLICE = 1 << 16
 """Intervals handled at a time: bounds the memory."""

@@ -10,15 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.analysis.formatting import count
 from mlsim.analysis.plots.style import BLUE, INK, WIDTH, axes_at, canvas, picture_style
 from mlsim.record import Chunks
 
 __all__ = ["Curve", "chunk_curve", "chunk_sizes"]
 
-Ints = NDArray[np.int64]
 
 _MOST_ACROSS = 4
 _LETTER = 13

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import JOB_METRICS, Weekly, pass_time_by_queue_length, utilization, weekly
 from mlsim.analysis.plots.legends import (
@@ -36,7 +36,6 @@ from mlsim.record import Records
 
 __all__ = ["draw_comparison", "pass_times", "utilization_lines", "weekly_bands"]
 
-Floats = NDArray[np.float64]
 Runs = Mapping[str, Records]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 30, 60, 80

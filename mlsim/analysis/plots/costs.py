@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.formatting import count, number
 from mlsim.analysis.plots.style import (
     BLUE,
@@ -28,7 +28,6 @@ from mlsim.analysis.plots.style import (
 
 __all__ = ["Band", "cost_band", "cost_bins", "cost_facts", "iteration_costs"]
 
-Floats = NDArray[np.float64]
 Extent = tuple[float, float, float, float]
 
 _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 128, 56, 122, 96, 76

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.analysis.plots.boxes import Boxes, boxes
 from mlsim.analysis.plots.outages import draw_outages
 from mlsim.analysis.plots.pixels import Pixels
@@ -33,8 +33,6 @@ from mlsim.record.growing import let_go
 
 __all__ = ["gantt", "job_colours"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _RIGHT, _TOP, _BOTTOM = 30, 60, 80
 _MAX_HEIGHT, _MAX_BAND = 900, 48

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mlsim.analysis.plots.style import WIDTH, axes_at, canvas, job_palette, picture_style
 
 __all__ = ["LinePanel", "Look", "lines"]
 
-Floats = NDArray[np.float64]
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
 _HEIGHT = 330

@@ -8,15 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.plots.style import INK, VERMILION, TimeAxis
 from mlsim.record import OutageKind, Outages
 from mlsim.record.outages import out_of_use_spans
 
 __all__ = ["draw_outages", "out_of_use_boxes"]
 
-Floats = NDArray[np.float64]
 
 _LOOKS = {
     OutageKind.FAILED: ("failed", "xxxx", VERMILION),

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.formatting import count
 from mlsim.analysis.metrics import percent_imbalance
 from mlsim.analysis.plots.pixels import Pixels
@@ -26,7 +27,6 @@ from mlsim.record import Records
 
 __all__ = ["pe_timeline"]
 
-Floats = NDArray[np.float64]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 190, 60, 80
 _MAX_HEIGHT, _MAX_BAND, _MIN_HEIGHT = 900, 24, 120

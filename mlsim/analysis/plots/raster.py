@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim._jit import kernel
 
 __all__ = ["FAINTEST", "Raster"]
 
-Floats = NDArray[np.float64]
 
 FAINTEST = 0.25
 """A pixel that any rectangle touches has at least this share of its colour, so that nothing vanishes."""

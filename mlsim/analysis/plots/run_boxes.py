@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number
 from mlsim.analysis.metrics import JOB_METRICS, queue_quantiles, queue_shares
 from mlsim.analysis.plots.legends import colour_of, differ_much, legend, plain_log, write_title
@@ -19,7 +19,6 @@ from mlsim.record import Records
 
 __all__ = ["queue_boxes", "slowdown_boxes"]
 
-Floats = NDArray[np.float64]
 Runs = Mapping[str, Records]
 Panels = Mapping[str, Mapping[str, "_Box | None"]]
 

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
 from mlsim.analysis.plots.bins import binned_average
@@ -33,7 +34,6 @@ from mlsim.record.outages import out_of_use_spans
 
 __all__ = ["allocated_share", "busy_share", "capacity_share", "utilization_over_time", "waiting_jobs"]
 
-Floats = NDArray[np.float64]
 
 _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 110, 30, 60, 52, 80
 _UPPER, _LOWER = 420, 230

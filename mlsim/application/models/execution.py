@@ -10,7 +10,18 @@ from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.techniques.at_work import learn_chunk
 
-__all__ = ["FAR", "NEAR", "execute", "keep_row", "message", "next_request", "notify", "report", "slowed"]
+__all__ = [
+    "FAR",
+    "NEAR",
+    "execute",
+    "keep_row",
+    "leave",
+    "message",
+    "next_request",
+    "notify",
+    "report",
+    "slowed",
+]
 
 NEAR, FAR = False, True
 
@@ -71,8 +82,11 @@ def keep_row(
 
 @leaf_kernel
 def next_request(s: State, me: PE, pe: int, end: float) -> float:
-    """Return when a PE whose chunk has ended asks again, in s; infinity: never."""
-    if len(s.absence.begin) == 0:
+    """Return when a PE whose chunk has ended asks again, in s; infinity: never.
+
+    Under models of two levels it asks its node's queue in any case, and may find that it leaves.
+    """
+    if len(s.absence.begin) == 0 or len(s.queues) > 1:
         return end
     asked = next_asking(me.finish, pe, s.absence.entries, s.absence.begin, s.absence.end)
     if asked >= s.until or end == np.inf:
@@ -87,6 +101,18 @@ def notify(s: State, me: PE, at: float) -> None:
     """Let a PE learn that no work is left."""
     me.told = min(at, s.until)
     me.overhead += me.told - me.since
+
+
+@leaf_kernel
+def leave(s: State, me: PE, at: float, back: float) -> float:
+    """Let a PE learn that its node has no work until it is ``back``; return when it asks again, in s."""
+    notify(s, me, at)
+    asked = max(at, back)
+    if asked >= s.until:
+        return np.inf
+    me.told = -1.0  # not yet
+    me.asked, me.since = asked, asked
+    return asked
 
 
 @leaf_kernel

@@ -16,8 +16,8 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, NEAR, execute, message, next_request, notify, report
-from mlsim.application.models.levels import ask_first, ask_nodes, refill, take
+from mlsim.application.models.execution import FAR, NEAR, execute, leave, message, notify, report
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at, refill, take
 from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, NOBODY, answer_node, enter
 
@@ -43,7 +43,7 @@ def run(inputs: Inputs) -> int:
     for v in range(window.members):
         q = s.queues[1 + v]
         ask_first(s, q)
-        q.free, q.holder = s.costs.atomic, q.first_pe
+        q.free, q.holder = s.pes[q.first_pe].asked + s.costs.atomic, q.first_pe
     ask_nodes(s, s.costs.atomic)
     while True:
         v = answer_node(s)
@@ -87,9 +87,10 @@ def _follow(s: State, q: Queue, ready: float) -> float:
             report(s, q, me, rank)
             ready = q.free + message(me, NEAR)
             if q.position == q.end:
-                if q.exhausted != 0:
-                    notify(s, me, ready)
-                    move(s.matches, q.tree, q.width, rank, np.inf)
+                back = back_at(s, q, q.free)
+                if back > q.free:
+                    asked = leave(s, me, ready, back)
+                    move(s.matches, q.tree, q.width, rank, asked + message(me, NEAR))
                     continue
                 q.holder = pe
                 return ready + message(me, FAR)
@@ -103,5 +104,5 @@ def _follow(s: State, q: Queue, ready: float) -> float:
         following = np.inf
         if start < s.until:
             end = execute(s, me, pe, step, q.first, size, start)
-            following = next_request(s, me, pe, end) + message(me, NEAR)
+            following = end + message(me, NEAR)
         move(s.matches, q.tree, q.width, pe - q.first_pe, following)

@@ -39,12 +39,13 @@ def run(inputs: Inputs) -> int:
     loop = s.queues[0]
     for v in range(loop.members):
         ask_first(s, s.queues[1 + v])
+        loop.exhausted += s.pes[s.queues[1 + v].first_pe].asked == np.inf
     ask_nodes(s, np.inf)
     error = _follow_masters(s)
     if error < 0:
         return error
     for v in range(loop.members):
-        # ``exhausted``, of the loop's queue: how many nodes the global master has told.
+        # ``exhausted``, of the loop's queue: how many nodes will not ask the global master again.
         master.end_master(s, s.queues[1 + v], v == 0 and loop.exhausted < loop.members)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inlined, kernel
+from mlsim._jit import inlined, kernel, leaf_kernel
 from mlsim.application.absence import next_asking
 from mlsim.application.event_queue import move, play
 from mlsim.application.models.state import Queue, State
@@ -13,7 +13,7 @@ from mlsim.application.techniques.at_work import note_bad_size, publish, refill_
 from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.rules import SS, STATIC, constant_size
 
-__all__ = ["ask_first", "ask_nodes", "publish_node", "refill", "take"]
+__all__ = ["ask_first", "ask_nodes", "back_at", "publish_node", "refill", "take"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,30 +21,46 @@ Ints = NDArray[np.int64]
 
 @kernel
 def ask_first(s: State, q: Queue) -> None:
-    """Enter the first requests of the PEs that come to a queue; of one level: but those that are away."""
+    """Schedule the first requests of the PEs of a queue: at 0, or when their node is back.
+
+    Under STATIC at 0 in any case: nobody else executes what is theirs.
+    """
     for rank in range(q.members):
         pe = q.first_pe + rank
         me = s.pes[pe]
-        asked = 0.0
-        if len(s.absence.begin) > 0:
-            asked = next_asking(asked, pe, s.absence.entries, s.absence.begin, s.absence.end)
-            if asked >= s.until:
-                asked, me.told = np.inf, 0.0
+        if len(s.absence.begin) > 0 and s.outer.code != STATIC:
+            me.asked = next_asking(0.0, pe, s.absence.entries, s.absence.begin, s.absence.end)
+            if me.asked >= s.until:
+                me.asked, me.told = np.inf, 0.0
             else:
-                me.asked, me.since = asked, asked
-        s.matches[q.tree + q.width + rank].time = asked + me.near
+                me.since = me.asked
+        s.matches[q.tree + q.width + rank].time = me.asked + me.near
     play(s.matches, q.tree, q.width, q.members)
     if q.masters > 0:
         move(s.matches, q.tree, q.width, 0, np.inf)
 
 
 @kernel
-def ask_nodes(s: State, asked: float) -> None:
-    """Enter when each node's first PE sends its first request to the loop's queue, in s; infinity: later."""
+def ask_nodes(s: State, delay: float) -> None:
+    """Schedule the first requests of first PEs to the loop's queue; ``delay`` (s) infinite: later."""
     loop = s.queues[0]
     for v in range(loop.members):
-        s.matches[loop.tree + loop.width + v].time = asked + s.pes[s.queues[1 + v].first_pe].latency
+        me = s.pes[s.queues[1 + v].first_pe]
+        s.matches[loop.tree + loop.width + v].time = me.asked + delay + me.latency
     play(s.matches, loop.tree, loop.width, loop.members)
+
+
+@leaf_kernel
+def back_at(s: State, q: Queue, now: float) -> float:
+    """Return when a node's PEs may request a chunk for it: now, when the node is back, or never, in s.
+
+    Never if nothing is left there. The first chunk of a node is requested in any case.
+    """
+    if q.exhausted != 0:
+        return np.inf
+    if len(s.absence.begin) == 0 or s.seats[q.number - 1].taken == 0:
+        return now
+    return next_asking(now, q.first_pe, s.absence.entries, s.absence.begin, s.absence.end)
 
 
 @inlined

@@ -17,13 +17,13 @@ from mlsim.application.models.execution import (
     NEAR,
     execute,
     keep_row,
+    leave,
     message,
     next_request,
-    notify,
     report,
     slowed,
 )
-from mlsim.application.models.levels import take
+from mlsim.application.models.levels import back_at, take
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
 from mlsim.application.techniques.rules import STATIC
@@ -63,19 +63,24 @@ def _serve(s: State, m: Queue) -> int:
     pe = m.first_pe + rank
     me = s.pes[pe]
     report(s, m, me, rank - m.masters)
-    step, size = m.step, 0
+    step, size, back = m.step, 0, np.inf
     if m.number == 0:
         size = assign(s, m, rank, pe)
         step = rank - m.masters if s.outer.code == STATIC else step
     elif m.position < m.end:
         size = take(s, m, pe)
-    elif m.exhausted == 0:
-        return REFILL
+    else:
+        back = back_at(s, m, m.clock)
+        if back == m.clock:
+            return REFILL
+        if back >= s.until and m.exhausted == 0:  # the global master need not tell it
+            m.exhausted = 1
+            s.queues[0].exhausted += 1
     if size < 0:
         return BAD_SIZE
     if size == 0:
-        notify(s, me, m.clock + message(me, NEAR))
-        move(s.matches, m.tree, m.width, rank, np.inf)
+        asked = leave(s, me, m.clock + message(me, NEAR), back)
+        move(s.matches, m.tree, m.width, rank, asked + message(me, NEAR))
         return GOES_ON
     spend_serving(s, m)
     following = np.inf

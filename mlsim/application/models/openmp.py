@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
-from mlsim.application.event_queue import due_of, move, play
-from mlsim.application.models.execution import FAR, execute, message, notify, report
-from mlsim.application.models.levels import ask_nodes
+from mlsim.application.event_queue import due_of, move
+from mlsim.application.models.execution import FAR, execute, leave, message, notify, report
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at
 from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, answer_node
 from mlsim.application.techniques.fixed import static_size
@@ -44,7 +44,7 @@ def run(inputs: Inputs) -> int:
     for v in range(window.members):
         q = s.queues[1 + v]
         q.holder = q.first_pe
-        play(s.matches, q.tree, q.width, q.members)
+        ask_first(s, q)
     ask_nodes(s, 0.0)
     while True:
         v = answer_node(s)
@@ -65,6 +65,8 @@ def run(inputs: Inputs) -> int:
 def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
     """Execute a chunk with a node's threads; return when one reaches the loop's window next, in s."""
     q, static, nowait = s.queues[1 + v], s.inner.code == STATIC, s.costs.nowait
+    if got == 0:
+        q.exhausted = 1
     if got == 0 and (static or not nowait):
         for rank in range(q.members):
             # Without a barrier, a thread may still be behind.
@@ -82,14 +84,7 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
         asks = _count_down(s, v, got, answer)
         if nowait:
             return asks
-    if nowait:
-        # The first that is ready goes ahead.
-        ready = s.matches[q.tree + 1]
-        q.holder = q.first_pe + ready.rank
-        return ready.time + message(s.pes[q.holder], FAR)
-    _meet(s, v)
-    q.holder = q.first_pe
-    return q.clock + message(s.pes[q.first_pe], FAR)
+    return _first_ready(s, q) if nowait else _meet(s, q)
 
 
 @leaf_kernel
@@ -137,11 +132,11 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
             size = min(part, q.end - first)
             q.position += size
         elif s.costs.nowait:
-            if got > 0:
+            back = back_at(s, q, q.free)
+            if back == q.free:
                 q.holder = q.first_pe + rank
                 return q.free + message(me, FAR)
-            notify(s, me, q.free)
-            move(s.matches, q.tree, q.width, rank, np.inf)
+            move(s.matches, q.tree, q.width, rank, leave(s, me, q.free, back))
             continue
         _execute_part(s, q, me, rank, q.step, first, size, q.free)
 
@@ -166,9 +161,22 @@ def _execute_part(
 
 
 @leaf_kernel
-def _meet(s: State, v: int) -> None:
-    """Let the threads wait for the last one at the barrier."""
-    q = s.queues[1 + v]
+def _first_ready(s: State, q: Queue) -> float:
+    """Find the thread that is the first to be done with all its parts; return when it reaches the window."""
+    while True:
+        ready = s.matches[q.tree + 1]
+        rank, now = ready.rank, ready.time
+        q.holder = q.first_pe + rank
+        me = s.pes[q.holder]
+        back = back_at(s, q, now)
+        if back == now:
+            return now + message(me, FAR)
+        move(s.matches, q.tree, q.width, rank, leave(s, me, now, back))
+
+
+@leaf_kernel
+def _meet(s: State, q: Queue) -> float:
+    """Let the threads wait for the last one at the barrier; return when the first reaches the window next."""
     for rank in range(q.members):
         me = s.pes[q.first_pe + rank]
         if me.barrier < s.until:
@@ -176,3 +184,9 @@ def _meet(s: State, v: int) -> None:
             me.since = min(q.clock, s.until)
             me.idle += me.since - me.barrier
         report(s, q, me, rank)
+    q.holder = q.first_pe
+    asked, back = q.clock, back_at(s, q, q.clock)
+    if back > q.clock:
+        for pe in range(q.first_pe, q.first_pe + q.members):
+            asked = leave(s, s.pes[pe], q.clock, back)
+    return asked + message(s.pes[q.first_pe], FAR)

@@ -33,7 +33,8 @@ class Thief:
     """What a PE does at its next event, and its round over the nodes.
 
     ``home``: its node. ``hop``: how many nodes it has asked. ``node``, ``distance`` (s): the one that it
-    asks, and how far that is; ``victim``: the PE there. ``first``, ``size``: what it stole.
+    asks, and how far that is; ``victim``: the PE there. ``first``, ``stolen``: where its loot begins, and how
+    many iterations that is.
     """
 
     doing: int
@@ -43,7 +44,7 @@ class Thief:
     distance: float
     victim: int
     first: int
-    size: int
+    stolen: int
 
 
 THIEF = dtype_of(Thief)
@@ -150,14 +151,14 @@ def _act(s: State, thieves: Records[Thief], bounds: Ints, pe: int, now: float) -
     if thief.doing == STEALS:
         rich = s.queues[1 + thief.victim]
         left = rich.end - rich.position
-        thief.size = min(max((left + 1) // 2, s.inner.min_chunk), left)
-        rich.end -= thief.size
+        thief.stolen = min(max((left + 1) // 2, s.inner.min_chunk), left)
+        rich.end -= thief.stolen
         thief.first = rich.end
         thief.doing = RETURNS
         return now + thieving + thief.distance
-    _own(s, pe, thief.first, thief.size)
+    _own(s, pe, thief.first, thief.stolen)
     thief.hop += 1
-    thief.doing = ASKS if thief.size > 0 else DEPARTS
+    thief.doing = ASKS if thief.stolen > 0 else DEPARTS
     return now
 
 

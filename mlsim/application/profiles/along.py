@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application.profiles.request import Request
 from mlsim.scenario import CostProfile
 
 __all__ = ["costs"]
-
-Floats = NDArray[np.float64]
 
 
 def costs(request: Request) -> Floats:

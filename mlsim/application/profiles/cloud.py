@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mlsim._arrays import Floats
 
 __all__ = ["Cloud", "generate_cloud"]
 
-Floats = NDArray[np.float64]
 
 _BUMPS = 12
 _HIGHEST = 0.8

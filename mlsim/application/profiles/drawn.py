@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mlsim._arrays import Floats
 from mlsim.application.profiles.request import Request
 from mlsim.scenario import CostProfile
 
 __all__ = ["costs", "job_costs", "truncated_normal"]
 
-Floats = NDArray[np.float64]
 Generator = np.random.Generator
 
 _UNSIGNED = (1 << 64) - 1

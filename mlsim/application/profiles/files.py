@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim._files import expanded, named, read_text
 from mlsim._files.npy import read_npy
 from mlsim.errors import InputError
 
 __all__ = ["read_costs"]
 
-Floats = NDArray[np.float64]
 
 _MOST_SECONDS = 2.0**53
 """As for times of logs: beyond, sums of costs would lose whole seconds."""

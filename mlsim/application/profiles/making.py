@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mlsim._arrays import Floats
 from mlsim.application.profiles import along, drawn
 from mlsim.application.profiles.files import read_costs
 from mlsim.application.profiles.request import Request
@@ -15,7 +13,6 @@ from mlsim.scenario import CostProfile, CostsConfig, IterationsConfig
 
 __all__ = ["fixed_length", "image_size", "iteration_costs"]
 
-Floats = NDArray[np.float64]
 
 DEFAULT_SIZE = 1152
 """Pixels (Eleliemy 2021, Table 4.1)."""

@@ -14,15 +14,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.profiles.request import Request
 from mlsim.application.profiles.stored import recalled
 
 __all__ = ["MandelbrotImage", "costs", "escape_counts"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 VERSION = 1
 

@@ -17,16 +17,14 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.profiles.cloud import Cloud, generate_cloud
 from mlsim.application.profiles.request import Request
 from mlsim.application.profiles.stored import recalled
 
 __all__ = ["ImageCounter", "SpinImage", "costs", "image_counts"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 VERSION = 1
 _BLOCK = 1 << 16

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mlsim._arrays import Floats
 from mlsim.scenario import CostsConfig, Quantity
 
 __all__ = ["Request"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 
 __all__ = ["Grid", "Support", "count_points", "make_grid"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CELLS_PER_REACH = 3
 _MOST_ACROSS = 128
@@ -28,27 +26,18 @@ class Support(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """The points of a cloud by cells of a cubic grid.
-
-    Attributes
-    ----------
-    shape
-        int64[3], cells along each axis.
-    cell
-        int64[n], number of the cell that each point is in.
-    start
-        int64[cells + 1], where the points of each cell begin in ``points``.
-    points
-        float64[6, n], positions and normals in the order of the cells.
-    reach
-        So many cells in each direction from a point's own hold all points of its image.
-    """
+    """The points of a cloud by cells of a cubic grid."""
 
     shape: Ints
+    """int64[3], cells along each axis."""
     cell: Ints
+    """int64[n], number of the cell that each point is in."""
     start: Ints
+    """int64[cells + 1], where the points of each cell begin in ``points``."""
     points: Floats
+    """float64[6, n], positions and normals in the order of the cells."""
     reach: int
+    """So many cells in each direction from a point's own hold all points of its image."""
 
 
 def make_grid(position: Floats, normal: Floats, distance: float) -> Grid:

@@ -18,14 +18,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._files import read_bytes
 from mlsim.errors import InputError
 
 __all__ = ["cache_directory", "recalled"]
 
-Ints = NDArray[np.int64]
 
 VARIABLE = "MLSIM_CACHE"
 _DIGEST = 32

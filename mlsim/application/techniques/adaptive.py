@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put"]
 
-Floats = NDArray[np.float64]
 
 COUNT, MEAN, SPREAD = 0, 1, 2
 # Two more rows where chunks are timed by pieces, as in real runs.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, kernel, leaf_kernel
 from mlsim.application.settings import RuleSettings
 from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put
@@ -33,8 +33,6 @@ __all__ = [
     "size_from_rest",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NUMBERS = 32
 

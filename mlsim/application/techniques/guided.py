@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import inner_kernel, kernel
 from mlsim.application.techniques.fixed import ROUNDING, ceil_div
 
@@ -31,7 +31,6 @@ __all__ = [
     "taper_straightforward_size",
 ]
 
-Ints = NDArray[np.int64]
 
 FRACTION_WORDS = 4
 STEP = 0

@@ -8,8 +8,8 @@ than the events themselves.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
 from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.settings import (
@@ -82,8 +82,6 @@ __all__ = [
     "straightforward_sizes",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 STATIC = TECHNIQUES["STATIC"].code
 SS = TECHNIQUES["SS"].code

@@ -8,8 +8,8 @@ block itself it needs no seal: its turn is written last.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import fetch_add, kernel, load_acquire, store_release
 from mlsim.application.techniques.adaptive import learn_pieces
 from mlsim.application.techniques.rules import AF, USERS, counts_overhead, is_adaptive, recursive_size
@@ -28,8 +28,6 @@ __all__ = [
     "take_travelling",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TURN, STEP, POSITION, RULE, REALS = 0, 1, 2, 5, 17
 NOT_YET = -(1 << 62)

@@ -11,15 +11,12 @@ first tree of ``sums`` sums up the rates.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mlsim._arrays import Floats
 from mlsim._jit import kernel
 from mlsim.application.techniques.adaptive import RATE, put
 
 __all__ = ["learn_chunk", "learn_weights", "learned_weight"]
 
-Floats = NDArray[np.float64]
 
 CHUNKS, SECONDS, ITERATIONS = 0, 1, 2
 

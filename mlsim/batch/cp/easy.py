@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import kernel
 from mlsim.batch.cp.problem.filter import needed_resources
 from mlsim.batch.cp.problem.instance import Instance
@@ -12,8 +12,6 @@ from mlsim.batch.cp.problem.packing import best_fit, fitting_units
 from mlsim.batch.cp.problem.plan import LATER, Plan
 
 __all__ = ["easy"]
-
-Ints = NDArray[np.int64]
 
 
 def easy(instance: Instance) -> Plan:

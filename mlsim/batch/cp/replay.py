@@ -46,24 +46,16 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One instance solved by one dispatcher.
-
-    Attributes
-    ----------
-    instance
-        Its number, from 0.
-    dispatcher
-        Who solved it.
-    solve
-        How.
-    wrong
-        What the checker found wrong with the plan.
-    """
+    """One instance solved by one dispatcher."""
 
     instance: int
+    """Its number, from 0."""
     dispatcher: Dispatcher
+    """Who solved it."""
     solve: Solve
+    """How."""
     wrong: tuple[str, ...]
+    """What the checker found wrong with the plan."""
 
     @property
     def seconds(self) -> float:

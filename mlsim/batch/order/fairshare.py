@@ -11,8 +11,8 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.scenario import FairshareConfig, ShareOwner
 from mlsim.workload.jobs import JobBlock
@@ -21,9 +21,6 @@ __all__ = ["Accounts", "change_rate", "usage_at"]
 
 USAGE, RATE, AS_OF = range(3)
 N_SHARES: Final = 3
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @kernel

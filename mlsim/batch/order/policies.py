@@ -16,8 +16,8 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.catalogue import POLICIES
 from mlsim.scenario import BatchConfig, Policy
@@ -33,9 +33,6 @@ SEXP, LEXP, WFP, UNICEF, LINEAR, FAIRSHARE = range(_LIVE_FROM, _LIVE_FROM + 6)
 # Places in the array of parameters.
 DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
 N_PARAMETERS: Final = WEIGHTS + 6
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def parameters_of(config: BatchConfig) -> Floats:

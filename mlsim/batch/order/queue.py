@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.columns import ORDER, POLICY, QUEUED, Columns
 from mlsim.batch.columns.copying import copy_ints
@@ -14,8 +14,6 @@ from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is
 
 __all__ = ["enqueue", "order_queue", "order_walk"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOVES_PER_JOB = 8
 """Insertion sort is abandoned after so many moves a job; an order that has hardly changed needs fewer."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, RUN, START, WALLTIME
 from mlsim.batch.predictors.base import Predictor
 from mlsim.batch.predictors.catalogue import make_predictor
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SHORTEST", "Estimates", "LearnedEstimates", "cut", "estimates_for"]
 
-Ints = NDArray[np.int64]
 
 SHORTEST = 1.0
 """Least prediction that a dispatcher sees [s]; policies divide by it."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.batch.predictors.catalogue import make_predictor
 from mlsim.batch.predictors.estimates import SHORTEST, cut
 from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
@@ -19,7 +19,6 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["History", "predictions", "read_history"]
 
-Floats = NDArray[np.float64]
 
 _ANY_SIZE = 1 << 62
 _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)
@@ -27,24 +26,16 @@ _END, _SUBMISSION, _END_OF_NO_LENGTH = range(3)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Jobs of a log and when they ended.
-
-    Attributes
-    ----------
-    jobs
-        In order of (submit_time, place in the log).
-    end_time
-        Submission, wait and run time as in the log [s].
-    executable_names
-        Names behind the codes of executables.
-    unknown_waits
-        Jobs whose wait is not in the log: taken as 0.
-    """
+    """Jobs of a log and when they ended."""
 
     jobs: JobBlock
+    """In order of (submit_time, place in the log)."""
     end_time: Floats
+    """Submission, wait and run time as in the log [s]."""
     executable_names: list[str]
+    """Names behind the codes of executables."""
     unknown_waits: int
+    """Jobs whose wait is not in the log: taken as 0."""
 
 
 def read_history(path: Path, lenient: bool = False) -> History:

@@ -57,7 +57,7 @@ def run(
     check_scenario(loop)
     if out is not None and repetitions == 1:
         check_target(out)
-    model = loop.application.execution.model.value
+    model = str(loop.application.execution.model)
     if model not in MODELS:
         raise InputError(
             f"{scenario}: application.execution.model: {model} cannot be run on MPI; allowed: "

@@ -7,11 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim._jit import kernel
 
 __all__ = ["make_images"]
-
-Floats = NDArray[np.float64]
 
 
 @kernel

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice
 from mlsim.application.settings import ADDRESS, USER
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
@@ -55,8 +55,6 @@ __all__ = [
     "warm_up",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
@@ -235,14 +233,10 @@ class StraightforwardRule:
         float64[p], of sum p.
     pe
         The PE or node that requests chunks.
-
-    Attributes
-    ----------
-    size
-        Function of a scheduling step: the size of its chunk.
     """
 
     size: Callable[[int], int]
+    """Function of a scheduling step: the size of its chunk."""
 
     def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
         self._choice, self._n, self._p, self._pe = choice, n, p, pe

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim.application.choice import Choice, canonical, choose
 from mlsim.errors import InputError
@@ -19,7 +18,6 @@ from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, 
 
 __all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
 
-Floats = NDArray[np.float64]
 
 MODELS = {
     "cca": ExecutionModel.CCA,

@@ -7,9 +7,10 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
+
 __all__ = ["COLUMNS", "RankTimes"]
 
-Floats = NDArray[np.float64]
 
 COLUMNS = ("chunks", "executed", "busy", "overhead", "begin", "finish", "told")
 

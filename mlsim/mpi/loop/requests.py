@@ -13,12 +13,11 @@ from array import array
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mlsim._arrays import Floats, Ints
 
 __all__ = ["RequestLog", "Requests", "iterations_begun"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _now = time.perf_counter
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
 from mlsim.mpi.models.masters import Desk, MasterQueue, Worker
 from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
 
 __all__ = ["HierarchicalMasterModel"]
 
-Floats = NDArray[np.float64]
 
 _GLOBAL_TAG = 10
 

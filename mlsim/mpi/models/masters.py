@@ -12,16 +12,14 @@ import time
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, is_static, learns
 from mlsim.mpi.loop.requests import RequestLog
 from mlsim.mpi.models.model import Chunk, Model, Setting
 
 __all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _REQUEST, _REPLY = 1, 2
 _LEAVES = -1.0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application.choice import Choice, scaled
 from mlsim.mpi.loop.chunk_rules import NOTHING, Chunk
 from mlsim.mpi.loop.context import Context
@@ -18,8 +19,6 @@ from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience
 
 __all__ = ["Chunk", "Model", "Setting", "two_level_weights"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application.choice import Choice
 from mlsim.application.techniques.travelling import KNOWN
 from mlsim.mpi.loop.chunk_rules import (
@@ -27,7 +27,6 @@ from mlsim.scenario.words import LockOrder
 
 __all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "loop_queue"]
 
-Floats = NDArray[np.float64]
 Publish = Callable[[RuleState], None]
 
 _STEP, _POSITION = 0, 1

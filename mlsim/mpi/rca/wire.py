@@ -55,30 +55,20 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class IdleNode:
-    """``NodeIdle`` of a real run: all ranks of a node are notified that no chunk is left.
-
-    Attributes
-    ----------
-    job
-        Identifier of the job at its batch system, such as Slurm's.
-    node
-        Host name; of a part of a node, ``host/part``.
-    node_number
-        Number of the node within the run, in order of lowest ranks.
-    ranks
-        Ranks that the node has.
-    loop
-        Name of the loop.
-    time
-        Wall-clock time of sending, in s since 1970.
-    """
+    """``NodeIdle`` of a real run: all ranks of a node are notified that no chunk is left."""
 
     job: str
+    """Identifier of the job at its batch system, such as Slurm's."""
     node: str
+    """Host name; of a part of a node, ``host/part``."""
     node_number: int
+    """Number of the node within the run, in order of lowest ranks."""
     ranks: int
+    """Ranks that the node has."""
     loop: str
+    """Name of the loop."""
     time: float
+    """Wall-clock time of sending, in s since 1970."""
 
 
 def pack(message: IdleNode, secret: bytes) -> bytes:

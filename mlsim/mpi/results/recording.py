@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.recorder import LoopRecorder
 from mlsim.mpi.loop.rank_times import RankTimes
@@ -17,12 +17,10 @@ from mlsim.mpi.loop.requests import RequestLog, Requests, iterations_begun
 from mlsim.mpi.results.report import Gathered, LoopTotals
 from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
-from mlsim.record import Jobs, JobState, Messages, Nodes, Occupancy, Records, empty
+from mlsim.record import Messages, Nodes, Occupancy, Records, empty
+from mlsim.record.one_job import one_job
 
 __all__ = ["gather_records", "gather_requests"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> Records | None:
@@ -50,7 +48,7 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
     end = float(outcome.told.max())
     return Records(
         nodes=_nodes(layout, names),
-        jobs=_job(end, comm.size),
+        jobs=one_job(1, end, comm.size, comm.size),
         occupancy=_occupancy(layout.counts, end),
         loops=recorder.loops(),
         chunks=recorder.chunks(),
@@ -127,31 +125,6 @@ def _nodes(layout: Layout, names: list[str]) -> Nodes:
         for row, host in enumerate(hosts)
     ]
     return Nodes(numbered, ["mpi"] * len(hosts), layout.counts, np.ones(len(hosts)))
-
-
-def _job(end: float, ranks: int) -> Jobs:
-    """Return the row of a job that ran from 0 to ``end`` on all ranks."""
-    unknown = np.full(1, -1, np.int64)
-    time, number = np.array([end]), np.array([ranks])
-    return Jobs(
-        job_id=np.ones(1, np.int64),
-        submit_time=np.zeros(1),
-        start_time=np.zeros(1),
-        end_time=time,
-        walltime=time.copy(),
-        prediction=time.copy(),
-        log_run_time=time.copy(),
-        processors=number,
-        cores=number.copy(),
-        working=number.copy(),
-        state=np.array([JobState.COMPLETED], np.int8),
-        backfilled=np.zeros(1, np.bool_),
-        user=unknown,
-        group=unknown.copy(),
-        executable=unknown.copy(),
-        queue=unknown.copy(),
-        partition=unknown.copy(),
-    )
 
 
 def _occupancy(counts: Ints, end: float) -> Occupancy:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.mpi.loop.context import Context, allgather
 from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.loop.rank_times import COLUMNS, RankTimes
@@ -14,9 +14,6 @@ from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.waiting import Patience
 
 __all__ = ["LoopReport", "LoopTotals", "gather"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ import time
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.mpi.transport.layout import Layout
 
 __all__ = ["ROUNDS", "Clock"]
 
-Floats = NDArray[np.float64]
 
 ROUNDS = 20
 _TAG = 7

@@ -7,42 +7,30 @@ from typing import cast
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+
+from mlsim._arrays import Ints
 
 __all__ = ["Layout"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A loop's own communicators, and its nodes in order of their lowest ranks.
-
-    Attributes
-    ----------
-    comm
-        All ranks of the loop; a duplicate, so that its messages meet no others.
-    machine
-        Those that share memory and clock with this one.
-    local
-        Those of this rank's node: ``machine``, or a part of it.
-    node
-        Number of this rank's node.
-    nodes
-        int64[P]: the node of every rank.
-    leaders
-        int64[V]: the lowest rank of every node.
-    machines
-        int64[P]: the lowest rank on every rank's machine.
-    """
+    """A loop's own communicators, and its nodes in order of their lowest ranks."""
 
     comm: MPI.Intracomm
+    """All ranks of the loop; a duplicate, so that its messages meet no others."""
     machine: MPI.Intracomm
+    """Those that share memory and clock with this one."""
     local: MPI.Intracomm
+    """Those of this rank's node: ``machine``, or a part of it."""
     node: int
+    """Number of this rank's node."""
     nodes: Ints
+    """int64[P]: the node of every rank."""
     leaders: Ints
+    """int64[V]: the lowest rank of every node."""
     machines: Ints
+    """int64[P]: the lowest rank on every rank's machine."""
 
     @classmethod
     def of(cls, comm: MPI.Intracomm, ranks_per_node: int | None) -> Layout:

@@ -16,8 +16,8 @@ from array import array
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.application.techniques.travelling import (
     DRAW,
     TURN,
@@ -33,7 +33,6 @@ from mlsim.mpi.transport.window import SharedWindow, Window
 
 __all__ = ["RELAY_WORDS", "Relay", "SharedRelay", "relay_on"]
 
-Ints = NDArray[np.int64]
 
 RELAY_WORDS = 3
 """Ticket, turn and seal."""

@@ -14,13 +14,12 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.mpi.transport.waiting import Patience
 
 __all__ = ["Lock", "SharedWindow", "TicketLock", "Window", "make_lock"]
 
-Ints = NDArray[np.int64]
 
 _WORD = 8
 _SUM = MPI.SUM

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Pair", "Row", "simulated", "validate"]
 
-Floats = NDArray[np.float64]
 
 _SECONDS_A_LOOP = 120.0
 

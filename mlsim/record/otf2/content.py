@@ -7,12 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.record.otf2.message_events import MessageEvents
 
 __all__ = ["ChunkColumns", "Content", "Intervals", "JobColumns"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Intervals(NamedTuple):

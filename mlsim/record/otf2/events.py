@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import kernel
 from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.calls import (
@@ -54,7 +54,6 @@ from mlsim.record.otf2.references import (
 
 __all__ = ["write_batch", "write_rows"]
 
-Ints = NDArray[np.int64]
 
 _END_OF_TIME = int(np.iinfo(np.int64).max)
 # Sums of floats may put a chunk's bounds outside of its job's by a rounding error, which is cut off;

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import kernel
 
 __all__ = ["group"]
-
-Ints = NDArray[np.int64]
 
 
 @kernel

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.errors import OutputError
 from mlsim.record.cores import HeldCores, number_cores
 from mlsim.record.otf2.grouping import group
@@ -14,8 +15,6 @@ from mlsim.record.tables import Jobs, Nodes, Occupancy
 
 __all__ = ["LATEST", "Layout", "lay_out", "nanoseconds"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 LATEST = 9.2e9
 """Where the clock of a trace ends [s]: it counts nanoseconds in 63 bits."""

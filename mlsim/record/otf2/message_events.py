@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.errors import MlsimError
 from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.grouping import group
@@ -16,7 +17,6 @@ from mlsim.record.tables import Messages, Occupancy, Records
 
 __all__ = ["BATCH_RANK", "MessageEvents", "application_nodes", "deliver"]
 
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.

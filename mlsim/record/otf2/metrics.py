@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.record.derived import running_spans, waiting_spans
 from mlsim.record.otf2.layout import nanoseconds
@@ -15,8 +16,6 @@ from mlsim.record.timeline import step_function
 
 __all__ = ["METRICS", "Samples", "sample_metrics"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # Name, description and unit, in the order of the columns of Samples.values.
 METRICS = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.errors import MlsimError
 from mlsim.record.codes import MessageKind
@@ -22,8 +23,6 @@ from mlsim.record.tables import Jobs, Messages, Occupancy, Records
 
 __all__ = ["PePlaces", "place_pes", "told_times"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _ROUNDING = 0.5e-6
 """Seconds that a chunk may begin before its stay, by rounding errors of the sums that both come from."""

@@ -18,6 +18,7 @@ from mlsim.scenario.words import ApplicationModel
 __all__ = [
     "check_code",
     "located_format",
+    "located_model",
     "located_plugin",
     "located_technique",
     "located_writers",
@@ -121,6 +122,17 @@ def located_format(scenario: Scenario) -> str:
     return _located(scenario, scenario.workload.format, "workload.format")
 
 
+def located_model(scenario: Scenario) -> str:
+    """Return the execution model of a scenario's loops, the file of one of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    return _located(scenario, scenario.application.execution.model, "application.execution.model")
+
+
 def located_writers(scenario: Scenario) -> tuple[str, ...]:
     """Return the writers of a scenario's output, files of the user's own as they were found.
 
@@ -157,6 +169,8 @@ def check_code(scenario: Scenario) -> None:
     sorts["workload.format"] = (scenario.workload.format, "class or function")
     for row, writer in enumerate(scenario.output.writers or ()):
         sorts[f"output.writers.{row}"] = (writer, "class or function")
+    if scenario.application.model is ApplicationModel.LOOP:
+        sorts["application.execution.model"] = (scenario.application.execution.model, "class or function")
     for key, (name, sort) in sorts.items():
         own = user_function(name)
         if own is not None:

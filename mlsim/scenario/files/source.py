@@ -25,40 +25,26 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a scenario.
-
-    Attributes
-    ----------
-    key
-        Where: the keys and list places that lead there.
-    message
-        What was found, what is allowed and what to try.
-    line
-        Line of the text, from 1, if it is known better than by the key.
-    """
+    """One thing that is wrong in a scenario."""
 
     key: Path
+    """Where: the keys and list places that lead there."""
     message: str
+    """What was found, what is allowed and what to try."""
     line: int | None = None
+    """Line of the text, from 1, if it is known better than by the key."""
 
 
 @dataclass
 class Document:
-    """What a text says.
-
-    Attributes
-    ----------
-    value
-        Mappings, lists, texts, numbers, booleans; empty values are left out of mappings.
-    lines
-        Line, from 1, of every key and list item.
-    problems
-        What could not be understood.
-    """
+    """What a text says."""
 
     value: Any = None
+    """Mappings, lists, texts, numbers, booleans; empty values are left out of mappings."""
     lines: dict[Path, int] = field(default_factory=dict)
+    """Line, from 1, of every key and list item."""
     problems: list[Problem] = field(default_factory=list)
+    """What could not be understood."""
 
     def line_of(self, key: Path) -> int | None:
         """Return the line of a key or, if it is not in the text, of the closest thing around it."""

@@ -32,7 +32,7 @@ class CoordinationConfig(Section):
         RequestRule.NEVER,
         description="When the batch level asks running applications for nodes: never, or head-of-queue "
         "(when the first waiting job lacks some). Needs rca: on, whole nodes (workload.mapping packed or "
-        "node), and execution model cca or dca.",
+        "node), and an execution model other than steal.",
     )
     answer: Annotated[AnswerRule, ChoiceType(AnswerRule)] = Field(
         AnswerRule.IDLE_ONLY,

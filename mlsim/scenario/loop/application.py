@@ -13,6 +13,7 @@ from mlsim.scenario.loop.levels import wrong_levels
 from mlsim.scenario.loop.techniques import ParametersConfig, TechniqueName, broken_parameters
 from mlsim.scenario.values.amounts import Duration, Seconds, Size
 from mlsim.scenario.values.field_types import ChoiceType, Count, Number, Switch, Whole
+from mlsim.scenario.values.plugins import PluginKind
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import (
     ApplicationModel,
@@ -49,14 +50,18 @@ class IterationsConfig(Section):
             yield Violation("", message, ("per_pe", "count"))
 
 
+ModelName = Annotated[str, PluginKind(ExecutionModel, "mlsim.models")]
+
+
 class ExecutionConfig(Section):
     """Who computes the chunks, and what that costs."""
 
-    model: Annotated[ExecutionModel, ChoiceType(ExecutionModel)] = Field(
+    model: ModelName = Field(
         ExecutionModel.DCA,
         description="Execution model; `mlsim list models` explains each. One level: cca (a master), dca "
         "(distributed; Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; "
-        "Eleliemy 2021, ch. 5), mpi+openmp. A queue for every PE: steal.",
+        "Eleliemy 2021, ch. 5), mpi+openmp. A queue for every PE: steal. Or one of your own, see "
+        "mlsim/application/README.md.",
     )
     master: Annotated[MasterRole, ChoiceType(MasterRole)] = Field(
         MasterRole.NON_DEDICATED,

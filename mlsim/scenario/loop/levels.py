@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from mlsim.scenario.loop.techniques import split_technique
 from mlsim.scenario.words import ExecutionModel, Technique
+from mlsim.scenario.words.application import ModelProperties
 
-__all__ = ["RELEASING", "SCHEDULES", "TWO_LEVELS", "wrong_levels"]
+__all__ = ["RELEASING", "SCHEDULES", "TWO_LEVELS", "properties_of", "wrong_levels"]
 
 TWO_LEVELS = tuple(model for model in ExecutionModel if model.properties.levels == 2)
 """Models that schedule between nodes and inside them."""
@@ -21,24 +22,44 @@ SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GS
 _LEARNING = (Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E, Technique.AF)
 
 
-def wrong_levels(technique: str, model: ExecutionModel, nowait: bool) -> Iterator[str]:
+def properties_of(model: str) -> ModelProperties | None:
+    """Return what others need to know of a model; None of one of the user's own, until it is executed."""
+    return model.properties if isinstance(model, ExecutionModel) else None
+
+
+def wrong_levels(
+    technique: str, model: str, nowait: bool, properties: ModelProperties | None = None
+) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
+
+    Parameters
+    ----------
+    technique, model, nowait
+        As in a scenario.
+    properties
+        Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
 
     Examples
     --------
     >>> next(wrong_levels("GSS+SS", ExecutionModel.DCA, nowait=False))
     'GSS+SS names two, and model dca has one level; allowed: one, or models hmw, hdca, mpi+openmp'
     """
+    known = properties or properties_of(model)
+    if known is None:
+        return
     levels = split_technique(technique)
     outside, inside = levels[0], levels[-1]
-    if len(levels) > model.properties.levels:
+    if len(levels) > known.levels:
         models = ", ".join(TWO_LEVELS)
         yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
-    if not model.properties.adaptive and inside in _LEARNING:
+    learning = [level for level in (outside, inside) if level in _LEARNING]
+    if model is ExecutionModel.STEAL and learning:
         yield (
-            f"{inside} learns at a queue that many PEs share, and under model {model} each has a queue of "
-            "its own; take SS with a min_chunk, or FAC2"
+            f"{learning[0]} learns at a queue that many PEs share, and under model {model} each has a queue "
+            "of its own; take SS with a min_chunk, or FAC2"
         )
+    elif learning and not known.adaptive:
+        yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
     if model is not ExecutionModel.MPI_OPENMP:
         return
     if inside not in SCHEDULES:

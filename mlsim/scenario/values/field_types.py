@@ -153,18 +153,12 @@ class Number(FieldType[float]):
 
 @dataclass(frozen=True)
 class Text(FieldType[str]):
-    """A text.
-
-    Attributes
-    ----------
-    lines
-        Whether it may be empty or have several lines.
-    file_name
-        Whether it must do as the name of a file.
-    """
+    """A text."""
 
     lines: bool = False
+    """Whether it may be empty or have several lines."""
     file_name: bool = False
+    """Whether it must do as the name of a file."""
 
     @property
     def allowed(self) -> str:

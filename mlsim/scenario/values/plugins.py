@@ -151,15 +151,10 @@ def code_schema(key: str, name: dict[str, Any]) -> dict[str, Any]:
 
 
 class CodeKind(FieldType[str]):
-    """Names that may be those of the user's own code.
-
-    Attributes
-    ----------
-    key
-        What the mapping with parameters calls the name: ``class`` or ``function``.
-    """
+    """Names that may be those of the user's own code."""
 
     key: str
+    """What the mapping with parameters calls the name: ``class`` or ``function``."""
 
     def show(self, value: str) -> object:
         """Return the name as a text, or a mapping if it has parameters."""
@@ -227,15 +222,10 @@ class PluginKind(CodeKind):
 
 @dataclass(frozen=True)
 class PluginList(FieldType[tuple[str, ...]]):
-    """Several functions of the user's own: in files, or entry points of installed packages.
-
-    Attributes
-    ----------
-    group
-        The group of entry points.
-    """
+    """Several functions of the user's own: in files, or entry points of installed packages."""
 
     group: str
+    """The group of entry points."""
 
     @property
     def each(self) -> PluginKind:

@@ -25,21 +25,14 @@ __all__ = [
 
 
 class Violation(NamedTuple):
-    """A rule between keys that a section breaks.
-
-    Attributes
-    ----------
-    key
-        The dotted key, seen from the section, that the message is about.
-    message
-        What is wrong, what is allowed and what to try.
-    involved
-        Further keys the rule read; a rule is not reported when one of its keys is wrong by itself.
-    """
+    """A rule between keys that a section breaks."""
 
     key: str
+    """The dotted key, seen from the section, that the message is about."""
     message: str
+    """What is wrong, what is allowed and what to try."""
     involved: tuple[str, ...] = ()
+    """Further keys the rule read; a rule is not reported when one of its keys is wrong by itself."""
 
 
 class Section(BaseModel):

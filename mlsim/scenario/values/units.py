@@ -24,30 +24,20 @@ __all__ = ["BANDWIDTH", "FLOP", "POWER", "RATE", "SIZE", "TIME", "Dimension", "f
 
 @dataclass(frozen=True)
 class Dimension:
-    """One kind of quantity.
-
-    Attributes
-    ----------
-    noun
-        How a message calls it: "a time".
-    base
-        The unit in which values are held and bare numbers are read.
-    units
-        The spellings that messages name and that values are written in.
-    others
-        Further spellings that are understood.
-    example
-        A value as it would be written.
-    most
-        The largest value that calculations can be trusted with, in the base unit.
-    """
+    """One kind of quantity."""
 
     noun: str
+    """How a message calls it: "a time"."""
     base: str
+    """The unit in which values are held and bare numbers are read."""
     units: tuple[str, ...]
+    """The spellings that messages name and that values are written in."""
     others: tuple[str, ...]
+    """Further spellings that are understood."""
     example: str
+    """A value as it would be written."""
     most: float = 1e30
+    """The largest value that calculations can be trusted with, in the base unit."""
 
     @property
     def spellings(self) -> tuple[str, ...]:

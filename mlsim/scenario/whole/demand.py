@@ -39,21 +39,14 @@ _SECONDS_A_FAILURE = 30e-6
 
 
 class Share(NamedTuple):
-    """A part of the memory that something takes.
-
-    Attributes
-    ----------
-    key
-        What decides about it: a key of the scenario, or an option.
-    found
-        What it says, in words.
-    size
-        Bytes that it takes at least.
-    """
+    """A part of the memory that something takes."""
 
     key: str
+    """What decides about it: a key of the scenario, or an option."""
     found: str
+    """What it says, in words."""
     size: float
+    """Bytes that it takes at least."""
 
 
 def check_memory(place: str, shares: list[Share], what: str = "this simulation") -> None:

@@ -13,7 +13,7 @@ from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.engine import replay_obstacle
 from mlsim.scenario.jobs.workload import WorkloadConfig
 from mlsim.scenario.loop.application import ApplicationConfig
-from mlsim.scenario.loop.levels import RELEASING
+from mlsim.scenario.loop.levels import RELEASING, properties_of
 from mlsim.scenario.machine.platform import PlatformConfig
 from mlsim.scenario.machine.resources import CORES, MEMORY
 from mlsim.scenario.values.field_types import Name, Natural, Paragraph
@@ -108,7 +108,9 @@ class Scenario(Section):
             message = "asks for whole nodes, and jobs share nodes; try workload.mapping: packed or node"
             yield Violation("coordination.requests", message, ("workload.mapping",))
         model = self.application.execution.model
-        if self.coordination.requests is not RequestRule.NEVER and not model.properties.releases:
+        properties = properties_of(model)  # of the user's own, those are looked at in a run
+        releases = properties is None or properties.releases
+        if self.coordination.requests is not RequestRule.NEVER and not releases:
             allowed = ", ".join(RELEASING)
             message = f"nodes cannot leave a loop under execution model {model}; allowed models: {allowed}"
             yield Violation("coordination.requests", message, ("application.execution.model",))

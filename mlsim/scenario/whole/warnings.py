@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlsim.scenario.jobs.batch import BatchConfig
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig
+from mlsim.scenario.loop.levels import properties_of
 from mlsim.scenario.loop.techniques import READERS, split_technique
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.whole.schema import Scenario
@@ -70,8 +71,11 @@ def _of_dispatchers(batch: BatchConfig) -> list[str]:
 
 def _of_models(execution: ExecutionConfig) -> list[str]:
     """Name costs and options that the execution model does not read."""
-    lines = []
-    reads = execution.model.properties.reads
+    lines: list[str] = []
+    properties = properties_of(execution.model)
+    if properties is None:
+        return lines  # it says what it reads once it is executed
+    reads = properties.reads
     for key in dict.fromkeys(key for model in ExecutionModel for key in model.properties.reads):
         if _is_set(execution, key) and key not in reads:
             models = [model for model in ExecutionModel if key in model.properties.reads]

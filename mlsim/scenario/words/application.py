@@ -29,7 +29,8 @@ class ApplicationModel(Choice):
     LOOP = "loop"
 
 
-class CostProfile(Choice):
+# Also under other names of the distributions.
+class CostProfile(Choice, aliases={"gaussian": "normal", "log-normal": "lognormal"}):
     """Where the costs of a loop's iterations come from."""
 
     JOB = "job"
@@ -46,11 +47,6 @@ class CostProfile(Choice):
     MANDELBROT = "mandelbrot"
     PSIA = "psia"
 
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return other names of distributions."""
-        return {"gaussian": "normal", "log-normal": "lognormal"}
-
 
 class Calibration(Choice):
     """Whether iteration costs are scaled to what the log says."""
@@ -59,7 +55,8 @@ class Calibration(Choice):
     RUN_TIME = "run-time"
 
 
-class Technique(Choice):
+# WF2 is the name of WF as it is built on FAC2.
+class Technique(Choice, aliases={"WF2": "WF"}):
     """The rule for chunk sizes (Eleliemy 2021, §2.1)."""
 
     STATIC = "STATIC"
@@ -83,11 +80,6 @@ class Technique(Choice):
     AWF_D = "AWF-D"
     AWF_E = "AWF-E"
     AF = "AF"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """WF2, the name of WF as it is built on FAC2."""
-        return {"WF2": "WF"}
 
 
 class Statistics(Choice):
@@ -121,7 +113,7 @@ class ModelProperties(NamedTuple):
     nodes
         Whether it knows which PEs are on one node.
     releases
-        Whether nodes can leave a loop, and come back, while it runs.
+        Whether nodes can leave a loop, and come back, while it runs: not where each PE has a part of its own.
     hands_out_first
         Whether PEs are told that no work is left only once all of it has been handed out.
     adaptive
@@ -148,7 +140,16 @@ _MASTER = ("master", "break_after", "service_order")
 _LOCK = ("atomic_service", "lock", "lock_retry")
 
 
-class ExecutionModel(Choice):
+# Also in full words.
+class ExecutionModel(
+    Choice,
+    aliases={
+        "centralized": "cca",
+        "distributed": "dca",
+        "hierarchical-master-worker": "hmw",
+        "hierarchical": "hdca",
+    },
+):
     """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself.
 
     Attributes
@@ -168,20 +169,10 @@ class ExecutionModel(Choice):
 
     CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
     DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
-    HMW = "hmw", ModelProperties(levels=2, nodes=True, reads=_MASTER)
-    HDCA = "hdca", ModelProperties(levels=2, nodes=True, reads=_LOCK)
-    MPI_OPENMP = "mpi+openmp", ModelProperties(levels=2, nodes=True, reads=(*_LOCK, "nowait"))
+    HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=_MASTER)
+    HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=_LOCK)
+    MPI_OPENMP = "mpi+openmp", ModelProperties(2, nodes=True, releases=True, reads=(*_LOCK, "nowait"))
     STEAL = "steal", ModelProperties(nodes=True, adaptive=False, reads=("atomic_service",))
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return the models in full words."""
-        return {
-            "centralized": "cca",
-            "distributed": "dca",
-            "hierarchical-master-worker": "hmw",
-            "hierarchical": "hdca",
-        }
 
 
 class MasterRole(Choice):
@@ -191,25 +182,17 @@ class MasterRole(Choice):
     NON_DEDICATED = "non-dedicated"
 
 
-class LockOrder(Choice):
+# Locks in order of arrival are called ticket locks.
+class LockOrder(Choice, aliases={"ticket": "fifo"}):
     """How a lock goes over to the next one that wants it."""
 
     FIFO = "fifo"
     POLLING = "polling"
 
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return ticket, as locks in order of arrival are called."""
-        return {"ticket": "fifo"}
 
-
-class ServiceOrder(Choice):
+# FCFS: first come, first served.
+class ServiceOrder(Choice, aliases={"fcfs": "fifo"}):
     """Which waiting request the coordinator serves first."""
 
     FIFO = "fifo"
     LOWEST_RANK = "lowest-rank"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return fcfs: first come, first served."""
-        return {"fcfs": "fifo"}

@@ -23,7 +23,8 @@ __all__ = [
 ]
 
 
-class Policy(Choice):
+# SJF and LJF are the older names of SPF and LPF.
+class Policy(Choice, aliases={"SJF": "SPF", "LJF": "LPF"}):
     """The order in which the queue is served."""
 
     FCFS = "FCFS"
@@ -48,24 +49,15 @@ class Policy(Choice):
     LINEAR = "linear"
     FAIRSHARE = "fairshare"
 
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """SJF and LJF, the older names of SPF and LPF."""
-        return {"SJF": "SPF", "LJF": "LPF"}
 
-
-class Backfill(Choice):
+# The literature has first-fit backfilling, and aggressive backfilling for EASY.
+class Backfill(Choice, aliases={"first-fit": "greedy", "aggressive": "easy"}):
     """Whether jobs may overtake the queue's head, and how it is protected."""
 
     NONE = "none"
     GREEDY = "greedy"
     EASY = "easy"
     CONSERVATIVE = "conservative"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return names of the literature: first-fit backfilling, and aggressive backfilling for EASY."""
-        return {"first-fit": "greedy", "aggressive": "easy"}
 
 
 class EasyRule(Choice):
@@ -91,17 +83,13 @@ class ShareOwner(Choice):
     GROUP = "group"
 
 
-class TieOrder(Choice):
+# Also what the orders amount to: one pass for all events of a time, or a pass for each.
+class TieOrder(Choice, aliases={"batched": "drained", "immediate": "per-event"}):
     """What happens in which order at one time, and how many passes there are."""
 
     DRAINED = "drained"
     PER_EVENT = "per-event"
     ENDS_FIRST = "ends-first"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return what orders amount to: one pass for all events of a time, or a pass for each."""
-        return {"batched": "drained", "immediate": "per-event"}
 
 
 class Engine(Choice):
@@ -112,7 +100,8 @@ class Engine(Choice):
     REPLAY = "replay"
 
 
-class Allocator(Choice):
+# Balanced is what worst-fit leads to.
+class Allocator(Choice, aliases={"balanced": "worst-fit"}):
     """Which free nodes a job gets."""
 
     FIRST_FIT = "first-fit"
@@ -122,11 +111,6 @@ class Allocator(Choice):
     RANDOM = "random"
     TOPOLOGY_AWARE = "topology-aware"
     HETEROGENEITY_AWARE = "heterogeneity-aware"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Balanced, what worst-fit leads to."""
-        return {"balanced": "worst-fit"}
 
 
 class Contiguity(Choice):
@@ -177,19 +161,16 @@ class PlanGoal(Choice):
     WAIT = "wait"
 
 
-class OverrunRule(Choice):
+# Also in the words of resource managers.
+class OverrunRule(Choice, aliases={"terminate": "kill", "continue": "extend"}):
     """What happens to a job that runs past its walltime."""
 
     EXTEND = "extend"
     KILL = "kill"
 
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return what the rules do, in the words of resource managers."""
-        return {"terminate": "kill", "continue": "extend"}
 
-
-class Predictor(Choice):
+# W, R and D1, as the sources write them.
+class Predictor(Choice, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
     """Where the run time that the dispatcher sees is predicted from."""
 
     WALLTIME = "walltime"
@@ -198,8 +179,3 @@ class Predictor(Choice):
     CONFIDENT = "D2"
     LAST_TWO = "L2"
     EASY_PLUS_PLUS = "EASY++"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """W, R and D1, as the sources write them."""
-        return {"W": "walltime", "R": "actual", "D1": "D"}

@@ -18,14 +18,10 @@ class Topology(Choice):
     EDGE_LIST = "edge-list"
 
 
-class FailureRule(Choice):
+# Also what Slurm and checkpointing libraries call it.
+class FailureRule(Choice, aliases={"fail": "die", "requeue": "restart", "checkpoint": "resume"}):
     """What becomes of a job when a node it holds fails."""
 
     DIE = "die"
     RESTART = "restart"
     RESUME = "resume"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return what Slurm and checkpointing libraries call it."""
-        return {"fail": "die", "requeue": "restart", "checkpoint": "resume"}

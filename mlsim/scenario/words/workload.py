@@ -17,17 +17,13 @@ class WorkloadFormat(Choice):
     BATSIM = "batsim"
 
 
-class Mapping(Choice):
+# Packed means that nodes are not shared.
+class Mapping(Choice, aliases={"whole-nodes": "packed"}):
     """What a processor of the log is on the machine: a core, a node, or a share of whole nodes."""
 
     CORE = "core"
     NODE = "node"
     PACKED = "packed"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return what packed means: nodes are not shared."""
-        return {"whole-nodes": "packed"}
 
 
 class MemorySource(Choice):
@@ -38,16 +34,12 @@ class MemorySource(Choice):
     USED = "used"
 
 
-class EstimateSource(Choice):
+# What the user asked, and an estimate without error.
+class EstimateSource(Choice, aliases={"walltime": "request", "perfect": "actual"}):
     """Where the run time that the dispatcher sees comes from."""
 
     REQUEST = "request"
     ACTUAL = "actual"
-
-    @classmethod
-    def aliases(cls) -> dict[str, str]:
-        """Return what the user asked, and an estimate without error."""
-        return {"walltime": "request", "perfect": "actual"}
 
 
 class CleaningRule(Choice):

@@ -10,16 +10,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.batch.cp.planners.pcp19 import UnitIntervals
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance, Queued
 from mlsim.batch.cp.solver.model import Scheduling
 
 __all__ = ["Hcp1", "Hcp2", "Pcp1", "Pcp2"]
-
-Floats = NDArray[np.float64]
 
 
 def _shrunk_horizon(instance: Instance) -> int:

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.planner import Solve, place_by_best_fit
 from mlsim.batch.cp.problem.filter import Reduced, needed_resources
 from mlsim.batch.cp.problem.instance import Instance
@@ -37,8 +38,6 @@ from mlsim.batch.cp.solver.solving import Control, Status, solve
 
 __all__ = ["Cp", "CpOptions", "Goal"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SHORTEST = 10.0
 """Seconds below which bounded slowdown does not count how short a job is."""
@@ -52,31 +51,22 @@ Goal = str
 
 @dataclass(frozen=True, slots=True)
 class CpOptions:
-    """Options of the dispatcher ``cp``.
-
-    Attributes
-    ----------
-    goal
-        ``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small.
-    by_size
-        Whether a job counts as much as the resources it asks for.
-    headroom
-        Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted.
-    reserve
-        Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it,
-        if all do.
-    patience
-        Seconds after which a waiting job comes first.
-    solve_jobs
-        CP-SAT is asked if there are no more jobs than this; 0: never.
-    """
+    """Options of the dispatcher ``cp``."""
 
     goal: Goal = "slowdown"
+    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small."""
     by_size: bool = False
+    """Whether a job counts as much as the resources it asks for."""
     headroom: float = 0.05
+    """Share of the pool that long jobs leave free for much shorter ones, where estimates can be trusted."""
     reserve: float = 0.2
+    """Share of the nodes with a type that only some nodes have that is kept for jobs that ask for it, if all
+    do.
+    """
     patience: float = 432_000.0
+    """Seconds after which a waiting job comes first."""
     solve_jobs: int = 0
+    """CP-SAT is asked if there are no more jobs than this; 0: never."""
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar
 
 __all__ = ["Pcp19", "UnitIntervals", "most_units"]
-
-Ints = NDArray[np.int64]
 
 
 def most_units(units: int, request: Ints, capacity: Ints) -> Ints:

@@ -15,8 +15,8 @@ import itertools
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import Scheduling
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar, IntVar
 
 __all__ = ["Pcp21", "Positions"]
-
-Ints = NDArray[np.int64]
 
 
 def _segments(capacity: Ints) -> list[tuple[int, int]]:

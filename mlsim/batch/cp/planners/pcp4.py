@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.cp.planners.pcp19 import most_units
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntVar
 
 __all__ = ["Pcp4"]
-
-Ints = NDArray[np.int64]
 
 
 class _Counts:

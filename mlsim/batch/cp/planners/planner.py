@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.filter import Reduced, reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.packing import best_fit
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Queued
 
 __all__ = ["AnyPlanner", "Built", "Planner", "Solve", "place_by_best_fit"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +76,17 @@ class AnyPlanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model that is ready to be solved.
-
-    Attributes
-    ----------
-    scheduling
-        Its part about time.
-    read
-        Gives the nodes of each job from the values of all variables; None where the
-        model does not place jobs.
-    fixed_search
-        Whether to branch as the model says.
-    scale
-        Of the weights in the objective.
-    """
+    """A model that is ready to be solved."""
 
     scheduling: Scheduling
+    """Its part about time."""
     read: Callable[[Ints], tuple[Ints | None, ...]] | None
+    """Gives the nodes of each job from the values of all variables; None where the model does not place jobs.
+    """
     fixed_search: bool
+    """Whether to branch as the model says."""
     scale: float
+    """Of the weights in the objective."""
 
 
 class Planner(ABC):

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.instance import NODE, Instance
 from mlsim.batch.cp.problem.packing import first_that_fit
 from mlsim.batch.cp.problem.plan import LATER, Plan
 
 __all__ = ["Reduced", "by_priority", "needed_resources", "reduce"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

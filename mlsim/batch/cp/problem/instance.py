@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
 
 __all__ = ["Instance", "Queued", "Running", "instance_of"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 NODE = "node"
 """The resource of which every node has one where nodes are given whole."""

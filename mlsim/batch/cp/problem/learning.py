@@ -9,14 +9,12 @@ estimates have turned out to tell the two apart.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.view import StateView
 
 __all__ = ["Experience"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _FORGET = 0.999
 """What an observation is worth when the next one has been made."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import kernel
 
 __all__ = ["best_fit", "first_that_fit", "fitting_units"]
-
-Ints = NDArray[np.int64]
 
 
 @kernel

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.cp.problem.instance import Instance
 
 __all__ = ["LATER", "Plan", "check_plan", "objective_of"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 LATER = -1
 """Start of a job that the plan says nothing about: it goes back to the queue."""

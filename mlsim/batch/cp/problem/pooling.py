@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.profiles import Profiles, profiles_of
 
 __all__ = ["is_pool", "pool_of"]
-
-Ints = NDArray[np.int64]
 
 
 def is_pool(instance: Instance) -> bool:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.batch.cp.problem.instance import Instance
 
 __all__ = ["Profiles", "alone", "list_schedule", "profiles_of", "reset"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 NEVER = np.iinfo(np.int64).max // 4
 _DISLIKED = 1e6

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.instance import Instance, Running
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Scheduling", "boxes_by_end", "horizon_of", "scaled"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _LARGEST_OBJECTIVE = 2.0**50
 """Sums above this lose precision in what CP-SAT computes with doubles."""

@@ -14,16 +14,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel
 
 __all__ = ["Answer", "Control", "Status", "solve"]
-
-Ints = NDArray[np.int64]
 
 
 class Status(StrEnum):

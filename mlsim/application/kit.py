@@ -1,0 +1,220 @@
+"""What an execution model of the user's own is made of: the declaration, and the parts of the built-in ones.
+
+A model is a function of :class:`Inputs` that fills ``inputs.stats`` and ``inputs.rows`` and returns the
+number of chunk rows, or −1 where a technique of the user gave a size below 1 (−2: the one between nodes).
+This one hands out the loop in chunks of one size at a queue that takes no time:
+
+>>> @execution_model(levels=1, hands_out_first=True)
+... def in_blocks(inputs, size=10):
+...     owned = open_state(inputs)
+...     s = shared(owned)
+...     queue = s.queues[0]
+...     ask_first(s, queue)
+...     while True:
+...         pe = enter(s, queue)
+...         if pe == NOBODY:
+...             break
+...         me, arrival = s.pes[pe], due_of(s.matches, queue.tree, queue.width, pe)
+...         chunk = min(size, queue.end - queue.position)
+...         following = np.inf
+...         if chunk > 0 and arrival < s.until:
+...             end = execute(s, me, pe, queue.step, queue.position, chunk, arrival)
+...             queue.position, queue.step = queue.position + chunk, queue.step + 1
+...             following = next_request(s, me, pe, end)
+...         else:
+...             notify(s, me, arrival)
+...         move(s.matches, queue.tree, queue.width, pe, following)
+...     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
+
+Functions are compiled when a loop first needs them, once a process. Functions that they call are declared
+with :func:`kernel`, or :func:`inlined` where they are small. Each part is described where it is defined.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+from mlsim import _jit
+from mlsim.application.event_queue import due_lowest_rank, due_of, move
+from mlsim.application.models.execution import (
+    FAR,
+    NEAR,
+    execute,
+    keep_row,
+    leave,
+    message,
+    next_request,
+    notify,
+    report,
+    slowed,
+)
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at, publish_node, refill, take
+from mlsim.application.models.master import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
+from mlsim.application.models.state import Inputs, State, close_state, open_state
+from mlsim.application.models.window import BAD, CALCULATES, NOBODY, answer_node, claim, enter
+from mlsim.application.user_code import compilable
+from mlsim.application.user_model import PROPERTIES
+from mlsim.scenario import ExecutionModel, ModelProperties
+
+__all__ = [
+    "BAD",
+    "BAD_SIZE",
+    "CALCULATES",
+    "DONE",
+    "FAR",
+    "NEAR",
+    "NOBODY",
+    "REFILL",
+    "Inputs",
+    "State",
+    "answer_node",
+    "ask_first",
+    "ask_nodes",
+    "assign",
+    "attend",
+    "back_at",
+    "claim",
+    "close_state",
+    "due_lowest_rank",
+    "due_of",
+    "end_master",
+    "enter",
+    "execute",
+    "execution_model",
+    "inlined",
+    "keep_row",
+    "kernel",
+    "leave",
+    "message",
+    "move",
+    "next_request",
+    "notify",
+    "np",
+    "open_state",
+    "publish_node",
+    "refill",
+    "report",
+    "shared",
+    "slowed",
+    "spend_serving",
+    "take",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Model = TypeVar("Model", bound=Callable[..., Any])
+
+shared = _jit.shared
+_READABLE = dict.fromkeys(key for model in ExecutionModel for key in model.properties.reads)
+
+
+def execution_model(
+    *,
+    levels: int,
+    nodes: bool = False,
+    releases: bool = False,
+    hands_out_first: bool = False,
+    adaptive: bool = False,
+    reads: tuple[str, ...] = (),
+) -> Callable[[Model], Model]:
+    """Declare a function, or a class with a method ``run``, an execution model.
+
+    A function is compiled. A class is made with the parameters of the scenario, and its ``run(inputs)`` is
+    called as it is: it can hand ``inputs`` and parameters of its own to a kernel.
+
+    Parameters
+    ----------
+    levels
+        Of techniques: 1, or 2 for X+Y, between nodes and inside them.
+    nodes
+        Whether it needs to know which PEs are on one node; with two levels it does.
+    releases
+        Whether nodes can leave a loop and come back while it runs: the model asks :func:`next_request` when
+        a PE asks again, and :func:`ask_first` when PEs ask first; of two levels see :func:`back_at` and
+        :func:`leave`.
+    hands_out_first
+        Whether PEs are told that no work is left only once all of it has been handed out; what is left when
+        a node is idle is found faster then.
+    adaptive
+        Whether techniques that learn within a loop can: the model calls :func:`report` when a PE comes to
+        its queue.
+    reads
+        Keys of ``application.execution`` that not all models read: ``atomic_service``, ``lock``,
+        ``lock_retry``, ``break_after``, ``service_order``, ``nowait``; ``master``: its first PE, or that of
+        each node, is a master, which may be dedicated.
+
+    Raises
+    ------
+    ValueError
+        If a property has a value that it cannot have.
+    """
+    if levels not in (1, 2):
+        raise ValueError(f"execution_model: levels is {levels!r}; allowed: 1, 2")
+    keys = (reads,) if isinstance(reads, str) else tuple(reads)
+    for key in keys:
+        if key not in _READABLE:
+            raise ValueError(f"execution_model: reads names {key!r}; allowed: {', '.join(_READABLE)}")
+    properties = ModelProperties(
+        levels, bool(nodes) or levels == 2, bool(releases), bool(hands_out_first), bool(adaptive), keys
+    )
+
+    def declare(model: Model) -> Model:
+        declared = model if isinstance(model, type) else _compiled(model)
+        setattr(declared, PROPERTIES, properties)
+        return cast(Model, declared)
+
+    return declare
+
+
+def _compiled(model: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Python's that calls the kernel: only those can be checked and carry properties."""
+    compiled = kernel(model) if inspect.isfunction(model) else model
+
+    @wraps(model)
+    def run(inputs: Inputs, *own: Any, **parameters: Any) -> Any:
+        place = "application.execution.model.parameters"
+        given = {name: compilable(f"{place}.{name}", value) for name, value in parameters.items()}
+        return compiled(inputs, *own, **given)
+
+    return run
+
+
+def kernel(function: F) -> F:
+    """Compile a function as those of mlsim are, when it is first called; nothing is kept on disk."""
+    return _compile(function)
+
+
+def inlined(function: F) -> F:
+    """Make a function part of the source of each kernel that calls it."""
+    return _compile(function, inline="always")
+
+
+def _compile(function: F, **options: Any) -> F:
+    if _jit.INTERPRETED:
+        return function
+    return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
+
+
+def _refuse_python() -> None:
+    """Have parts that only kernels can call say so, where Python would crash."""
+    for name in __all__:
+        part = globals()[name]
+        if getattr(part, "targetoptions", {}).get("no_cpython_wrapper"):
+            part._compile_for_args = _refusal(name)
+            part._insert = lambda *_arguments, **_options: None
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refuse(*_arguments: Any, **_options: Any) -> Any:
+        raise TypeError(f"{name} is called from Python; only kernels can call it: declare yours with @kernel")
+
+    return refuse
+
+
+if not _jit.INTERPRETED:
+    _refuse_python()

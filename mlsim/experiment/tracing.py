@@ -1,0 +1,46 @@
+"""The trace of a run, or of a loop alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mlsim.experiment.result import technique_of
+from mlsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from mlsim.record import Records
+
+__all__ = ["write_trace"]
+
+
+def write_trace(
+    directory: Path, records: Records, scenario: Scenario, workload_name: str, exclusive_nodes: bool
+) -> None:
+    """Write the OTF2 trace of records, at the level that their scenario asks for.
+
+    Parameters
+    ----------
+    directory
+        Where to.
+    records
+        What happened.
+    scenario
+        What was simulated.
+    workload_name
+        The file of jobs; empty where there is none.
+    exclusive_nodes
+        Whether a node has one job at a time.
+    """
+    from mlsim.record.otf2 import Level, write_otf2
+
+    write_otf2(
+        directory,
+        records,
+        cast(Level, scenario.output.trace.value),
+        scenario_name=scenario.name,
+        technique=technique_of(scenario) or "",
+        workload_name=workload_name,
+        exclusive_nodes=exclusive_nodes,
+        pes_per_node=scenario.application.pes_per_node,
+    )
