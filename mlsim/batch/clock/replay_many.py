@@ -193,6 +193,7 @@ class _Memory:
             profile_times=np.empty(2 * longest + 2),
             profile_free=np.empty(2 * longest + 2, np.int64),
             started=np.empty(longest, np.int64),
+            ended=np.empty(0, np.int64),
         )
         no_nodes = np.empty(0, np.int64)
         self.pool = Pool(no_nodes, no_nodes, np.zeros(N_POOL_COUNTS, np.int64))
