@@ -49,7 +49,6 @@ __all__ = [
     "kernel",
     "leaf_kernel",
     "load_acquire",
-    "pointer",
     "quiet",
     "shared",
     "store_release",
@@ -585,22 +584,6 @@ shared: Callable[[Array], Array] = _for_kernels(_shared, _interpreted.borrowed)
 A tuple of many arrays is many arguments, each of several words, and each array's references are counted.
 Fields of what this returns, and of named tuples in it, are read as those of the tuple, and arrays in it
 are borrowed: the caller must go on owning the tuple, and use it once more when all is done.
-"""
-
-
-def _pointer(_typing: Any, address: Any) -> Any:
-
-    def make(_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], _context.get_value_type(signature.return_type))
-
-    return types.voidptr(address), make
-
-
-pointer: Callable[[int], Any] = _for_kernels(_pointer, _interpreted.pointer)
-"""Make an address, for instance an array's ``ctypes.data``, a pointer for ``numba.carray`` inside a kernel.
-
-A call from Python takes 0.1 us for each array. Where that is much, as in a pass over a short queue, a
-kernel takes the addresses of many arrays as one array; the caller must go on owning them.
 """
 
 
