@@ -69,8 +69,18 @@ def _system_facts(summary: Summary) -> dict[str, str]:
         "makespan": _exact(summary["makespan"]),
         "  from submission": _exact(summary["makespan_from_submit"]),
         "utilization": f"{share(used['busy'])} busy, {share(used['allocated'])} allocated",
+        **_shared_facts(summary.get("shared", {})),
         "throughput": f"{number(summary['throughput'])} jobs/h",
         "queue length": f"mean {number(queue['mean'])}, max {number(queue['max'])}",
+    }
+
+
+def _shared_facts(shared: Mapping[str, Summary]) -> dict[str, str]:
+    """Write how much of what the machine has as a whole was held."""
+    return {
+        f"  {name}": f"{share(used['utilization'])} held, at most {used['max']:,} of {used['capacity']:,} "
+        f"{used['unit']}".rstrip()
+        for name, used in shared.items()
     }
 
 

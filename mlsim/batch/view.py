@@ -78,6 +78,7 @@ class WaitingJobs:
     queue: Ints
     partition: Ints
     columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
+    shares: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -105,6 +106,8 @@ class RunningJobs:
         Who holds what, one row a (job, node): row of this table, node, units of the job there.
     columns : mapping of name to ndarray, shape (m,)
         As in :class:`WaitingJobs`.
+    shares : ndarray of int64, shape (m, S)
+        What the job holds, until it ends, of what the machine has as a whole.
     """
 
     number: Ints
@@ -122,6 +125,7 @@ class RunningJobs:
     held_node: Ints
     held_units: Ints
     columns: FurtherColumns = field(default_factory=lambda: FurtherColumns())
+    shares: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -177,6 +181,10 @@ class StateView:
         The jobs.
     drains
         What is known of nodes that will be out of use, or are and will come back.
+    shared
+        Names of the S amounts that the machine has as a whole (``platform.shared``).
+    shared_capacity, shared_free : ndarray of int64, shape (S,)
+        How much of each there is, and what nobody holds: things, MB, or Mbit/s.
     """
 
     now: float
@@ -187,6 +195,9 @@ class StateView:
     waiting: WaitingJobs
     running: RunningJobs
     drains: Drains = field(default_factory=Drains)
+    shared: tuple[str, ...] = ()
+    shared_capacity: Ints = field(default_factory=_none)
+    shared_free: Ints = field(default_factory=_none)
 
 
 @dataclass(frozen=True, slots=True)

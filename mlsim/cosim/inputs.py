@@ -59,7 +59,8 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
                 "give that of the log another name"
             )
     config = scenario.workload.model_copy(update={"format": located_format(scenario)})
-    return open_workload(config, path, requests.largest, requests.resources[1:], _rates(scenario, machine))
+    rates = _rates(scenario, machine)
+    return open_workload(config, path, requests.largest, requests.resources[1:], rates, requests.shared)
 
 
 def workload_of(scenario: Scenario) -> Workload:

@@ -12,7 +12,7 @@ from mlsim.coordination import MessageLog
 from mlsim.cosim.applications import LoopApplications
 from mlsim.platform import Machine
 from mlsim.platform.power import power_of
-from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, empty
+from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, Shared, empty
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
@@ -43,6 +43,7 @@ def records_of(
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
         rejections=batch.rejections(),
+        shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
         **({} if isinstance(batch, CompiledBatch) else _of_simulator(batch)),
     )
 

@@ -97,7 +97,7 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
         give_back()
     marks: Counter[str] = Counter()
     own: list[OwnColumns | None] = []
-    batch.run(_counted(workload.blocks(), marks, own), applications)
+    batch.run(_counted(workload.blocks(), requests, marks, own), applications)
     if loops is not None:
         loops.record_abandoned()
     return Outcome(
@@ -125,7 +125,8 @@ def _may_replay(scenario: Scenario, requests: Requests) -> bool:
             f"{scenario.source}: batch.engine: replay knows one resource, and the workload says what each "
             "job asks for (columns request_*); try engine: auto or simpy"
         )
-    return engine is not Engine.SIMPY and requests.plain and replay_obstacle(scenario) is None
+    plain = requests.plain and not requests.shared
+    return engine is not Engine.SIMPY and plain and replay_obstacle(scenario) is None
 
 
 def _replayed(
@@ -141,7 +142,7 @@ def _replayed(
         give_back()
     marks: Counter[str] = Counter()
     own: list[OwnColumns | None] = []
-    batch.run(_counted(workload.blocks(), marks, own))
+    batch.run(_counted(workload.blocks(), requests, marks, own))
     return Outcome(
         records=records_of(scenario, batch, machine, None, None, workload, own),
         notes=dict(workload.notes),
@@ -156,10 +157,22 @@ def _replayed(
 
 
 def _counted(
-    blocks: Iterable[JobBlock], marks: Counter[str], own: list[OwnColumns | None]
+    blocks: Iterable[JobBlock],
+    requests: Requests,
+    marks: Counter[str],
+    own: list[OwnColumns | None],
 ) -> Iterator[JobBlock]:
-    """Hand blocks on, count what their jobs met in cleaning, and keep columns of the user's own."""
+    """Hand blocks on, count what their jobs met in cleaning, and keep further columns of the jobs."""
     for block in blocks:
-        own.append(block.own)
+        own.append(_further(block, requests))
         marks.update({name: count for name, count in count_marks(block.met).items() if count})
         yield block
+
+
+def _further(block: JobBlock, requests: Requests) -> OwnColumns | None:
+    """Return the columns of the user's own, and what jobs ask of what the machine has as a whole."""
+    if not requests.shared:
+        return block.own
+    shares = requests.shares_of(block)
+    asked = {f"request_{name}": shares[:, k].copy() for k, name in enumerate(requests.shared)}
+    return OwnColumns(({} if block.own is None else block.own.of) | asked)

@@ -58,6 +58,7 @@ _REFUSED = {
 _UNREAD = {
     "platform.nodes.N.memory": "it has the whole machine to itself",
     "platform.nodes.N.resources": "it has the whole machine to itself",
+    "platform.shared": "it has the whole machine to itself",
     "platform.nodes.N.power": "energy is computed for runs",
 }
 LEFT_ASIDE = tuple(_STAND_IN)

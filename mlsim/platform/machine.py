@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,26 @@ from mlsim.platform.network import Network
 from mlsim.platform.perturbation import Perturbations
 from mlsim.scenario import CORES, MEMORY, PlatformConfig, Scenario, megabytes, resolve_path
 
-__all__ = ["Machine", "build_machine", "machine_of"]
+__all__ = ["Machine", "SharedResources", "build_machine", "machine_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResources:
+    """What the machine has as a whole, and jobs ask for in all.
+
+    Attributes
+    ----------
+    names
+        Of the S resources.
+    units
+        What each is counted in: ``MB``, ``Mbit/s``, or nothing.
+    capacity : ndarray of int64, shape (S,)
+        How much of each there is.
+    """
+
+    names: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    capacity: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +57,8 @@ class Machine:
         Names of what a node has: ``cores``, then ``memory`` if the platform says how much, then the others.
     capacity : ndarray of int64, shape (n_nodes, len(resources))
         How much of each; memory in MB.
+    shared
+        What the machine has as a whole.
     """
 
     name: list[str]
@@ -49,6 +70,7 @@ class Machine:
     perturbations: Perturbations
     resources: tuple[str, ...]
     capacity: NDArray[np.int64]
+    shared: SharedResources = field(default_factory=SharedResources)
 
     @property
     def n_nodes(self) -> int:
@@ -110,6 +132,16 @@ def build_machine(config: PlatformConfig, seed: int = 0, edges: Path | None = No
         perturbations=Perturbations.from_config(config, seed),
         resources=(CORES, *config.resource_names),
         capacity=np.repeat(_capacity(config), counts, axis=0),
+        shared=_shared(config),
+    )
+
+
+def _shared(config: PlatformConfig) -> SharedResources:
+    shares = config.shares
+    return SharedResources(
+        tuple(shares),
+        tuple(share.unit for share in shares.values()),
+        np.array([share.whole for share in shares.values()], np.int64),
     )
 
 

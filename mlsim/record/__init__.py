@@ -18,6 +18,7 @@ from mlsim.record.tables import (
     PEs,
     Records,
     Rejections,
+    Shared,
     Solves,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "Shared",
     "SolveStatus",
     "Solves",
     "empty",

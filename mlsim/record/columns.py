@@ -143,8 +143,8 @@ def empty(table: type[Table]) -> Table:
     """Make a table of columns with no rows, without the columns that a table may lack."""
     return table(
         **{
-            stored.field: np.empty(0, stored.dtype)
+            stored.field: [] if stored.dtype is None else np.empty(0, stored.dtype)
             for stored in stored_columns(table)
-            if not stored.optional and stored.dtype is not None
+            if not stored.optional
         }
     )

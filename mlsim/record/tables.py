@@ -38,6 +38,7 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "Shared",
     "Solves",
 ]
 
@@ -327,6 +328,18 @@ class Solves:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """One row an amount that the machine has as a whole; only with ``platform.shared``.
+
+    What each job asked of it, and held from start to end, is the column ``request_<name>`` of the jobs.
+    """
+
+    name: Annotated[list[str], Column("what it is, in the scenario's words")]
+    unit: Annotated[list[str], Column("what it is counted in: `MB`, `Mbit/s`, or empty for things")]
+    capacity: Annotated[Ints, Column("how much of it there is")]
+
+
+@dataclass(frozen=True, slots=True)
 class Names:
     """Names of codes.
 
@@ -372,5 +385,6 @@ class Records:
     outages: Outages = field(default_factory=lambda: empty(Outages))
     attempts: Attempts = field(default_factory=lambda: empty(Attempts))
     solves: Solves = field(default_factory=Solves.none)
+    shared: Shared = field(default_factory=lambda: empty(Shared))
     names: Names = field(default_factory=lambda: Names({}))
     own: OwnColumns = field(default_factory=lambda: OwnColumns({}))

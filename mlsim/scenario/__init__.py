@@ -37,7 +37,8 @@ from mlsim.scenario.machine.network import EdgeConfig, NetworkConfig
 from mlsim.scenario.machine.perturbation import PerturbationConfig
 from mlsim.scenario.machine.platform import NodeGroup, PlatformConfig
 from mlsim.scenario.machine.power import PowerConfig
-from mlsim.scenario.machine.resources import CORES, MEMORY, RequestConfig, megabytes
+from mlsim.scenario.machine.request import RequestConfig
+from mlsim.scenario.machine.resources import CORES, MEMORY, megabytes
 from mlsim.scenario.values.amounts import Quantity
 from mlsim.scenario.values.lists import node_ranges
 from mlsim.scenario.values.plugins import (

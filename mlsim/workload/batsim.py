@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -90,7 +90,9 @@ class BatsimLog:
     broken_lines: int
 
 
-def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool = False) -> BatsimLog:
+def read_batsim(
+    path: str | Path, rates: Rates | None = None, *, lenient: bool = False, shared: Collection[str] = ()
+) -> BatsimLog:
     """Read a Batsim workload, compressed or not.
 
     Parameters
@@ -101,6 +103,8 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
         Needed by profiles that count operations and bytes.
     lenient
         Skip and count jobs with values that make no sense.
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount.
 
     Raises
     ------
@@ -149,7 +153,7 @@ def read_batsim(path: str | Path, rates: Rates | None = None, *, lenient: bool =
         check_distinct(str(path), written, columns[Field.SUBMIT_TIME], names.__getitem__)
     requests = list(dict.fromkeys(key for job in jobs for key in job if is_request(key)))
     amounts = {key: _series(job.get(key) for job in jobs) for key in requests}
-    asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain)
+    asked, fits = read_asked(str(path), amounts, columns[Field.REQUESTED_PROCESSORS], complain, shared)
     sound &= fits
     after = None
     if any(DEPENDENCIES in job for job in jobs):

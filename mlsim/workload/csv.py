@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,9 @@ class _Records:
     broken_lines: int
 
 
-def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()) -> CsvLog:
+def read_csv(
+    path: str | Path, *, lenient: bool = False, own: Sequence[str] = (), shared: Collection[str] = ()
+) -> CsvLog:
     """Read a CSV workload, compressed or not.
 
     Parameters
@@ -87,6 +89,8 @@ def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()
         Skip and count broken lines.
     own
         Further columns that are wanted.
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount.
 
     Raises
     ------
@@ -119,8 +123,9 @@ def read_csv(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()
     def complain(name: str, fits: Mask, what: str) -> None:
         _require(path, records, cells, name, fits, lenient, what)
 
+    processors = columns[Field.REQUESTED_PROCESSORS]
     asked, divides = read_asked(
-        str(path), {name: cells[name] for name in requests}, columns[Field.REQUESTED_PROCESSORS], complain
+        str(path), {name: cells[name] for name in requests}, processors, complain, shared
     )
     if requests:
         header["request_columns"] = requests

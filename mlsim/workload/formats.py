@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ class _WholeLog(Protocol):
     def broken_lines(self) -> int: ...
 
 
-_Read = Callable[[Path, "Rates | None", bool, Sequence[str]], _WholeLog]
+_Read = Callable[[Path, "Rates | None", bool, Sequence[str], Collection[str]], _WholeLog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Format:
     begins
         Whether the first bytes of a file, decompressed and without blanks, are of this format.
     read
-        Reads a log as a whole (path, rates, whether lenient, further columns that are wanted); None for SWF,
-        which is read piece by piece.
+        Reads a log as a whole (path, rates, whether lenient, further columns that are wanted, names of what
+        the machine has as a whole); None for SWF, which is read piece by piece.
     write
         Writes columns with names, and the header; None for SWF, which has numbered fields and directives.
     keeps_header
@@ -75,10 +75,12 @@ class Format:
 # What reads and writes other formats than SWF brings polars, which takes long to import.
 
 
-def _read_parquet(path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+def _read_parquet(
+    path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.parquet import read_parquet
 
-    return read_parquet(path, lenient=lenient, own=own)
+    return read_parquet(path, lenient=lenient, own=own, shared=shared)
 
 
 def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
@@ -87,10 +89,12 @@ def _write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> No
     write_parquet(file, columns, header)
 
 
-def _read_batsim(path: Path, rates: Rates | None, lenient: bool, _: Sequence[str]) -> _WholeLog:
+def _read_batsim(
+    path: Path, rates: Rates | None, lenient: bool, _: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.batsim import read_batsim
 
-    return read_batsim(path, rates, lenient=lenient)
+    return read_batsim(path, rates, lenient=lenient, shared=shared)
 
 
 def _write_batsim(file: IO[bytes], columns: NamedColumns, header: Header) -> None:
@@ -105,16 +109,20 @@ def _check_batsim(log: LogBlock, source: Path) -> None:
     check_jobs(log, source)
 
 
-def _read_csv(path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+def _read_csv(
+    path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.csv import read_csv
 
-    return read_csv(path, lenient=lenient, own=own)
+    return read_csv(path, lenient=lenient, own=own, shared=shared)
 
 
-def _read_by_user(name: str, path: Path, _: Rates | None, lenient: bool, own: Sequence[str]) -> _WholeLog:
+def _read_by_user(
+    name: str, path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
+) -> _WholeLog:
     from mlsim.workload.user_reader import read_by_user
 
-    return read_by_user(name, path, lenient=lenient, own=own)
+    return read_by_user(name, path, lenient=lenient, own=own, shared=shared)
 
 
 def _write_csv(file: IO[bytes], columns: NamedColumns, _: Header) -> None:
@@ -223,6 +231,8 @@ class LogReader:
         What turns operations and bytes of a Batsim workload into seconds.
     own
         Further columns that are wanted (`workload.columns`).
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount (`platform.shared`).
 
     Attributes
     ----------
@@ -242,6 +252,7 @@ class LogReader:
         lenient: bool,
         rates: Rates | None = None,
         own: Sequence[str] = (),
+        shared: Collection[str] = (),
     ) -> None:
         self.path = Path(path)
         self.header: Header = {}
@@ -252,7 +263,7 @@ class LogReader:
         self._read: _Read | None = partial(_read_by_user, name) if known is None else known.read
         self._lenient = lenient
         self._rates = rates
-        self._own = tuple(own)
+        self._own, self._shared = tuple(own), tuple(shared)
         if self._own and known is not None and not known.further:
             raise InputError(
                 f"{self.path}: workload.columns: logs of format {known.word} have no columns of one's own; "
@@ -286,7 +297,7 @@ class LogReader:
 
     def _whole(self, read: _Read) -> Iterator[LogBlock]:
         """Read a format that is held in memory as a whole."""
-        log = read(self.path, self._rates, self._lenient, self._own)
+        log = read(self.path, self._rates, self._lenient, self._own, self._shared)
         self.header = log.header
         self.broken_lines = log.broken_lines
         for first in range(0, len(log.jobs), _BLOCK_JOBS):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
@@ -48,7 +48,9 @@ class ParquetLog:
         self.broken_lines = broken_lines
 
 
-def read_parquet(path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()) -> ParquetLog:
+def read_parquet(
+    path: str | Path, *, lenient: bool = False, own: Sequence[str] = (), shared: Collection[str] = ()
+) -> ParquetLog:
     """Read a Parquet workload, which may be compressed once more as a file.
 
     Parameters
@@ -59,6 +61,8 @@ def read_parquet(path: str | Path, *, lenient: bool = False, own: Sequence[str] 
         Skip and count rows with values that make no sense in their column.
     own
         Further columns that are wanted.
+    shared
+        Names of what the machine has as a whole, of which jobs ask for any amount.
 
     Raises
     ------
@@ -79,7 +83,7 @@ def read_parquet(path: str | Path, *, lenient: bool = False, own: Sequence[str] 
     header = header_of_json(metadata)
     if header is None:
         raise InputError(f"{path}: its metadata {_METADATA} is no JSON object of texts and lists of texts")
-    return log_of_table(str(path), names, table, header, lenient=lenient, own=own)
+    return log_of_table(str(path), names, table, header, lenient=lenient, own=own, shared=shared)
 
 
 def further_columns(names: Sequence[str]) -> list[str]:
@@ -100,6 +104,7 @@ def log_of_table(
     *,
     lenient: bool = False,
     own: Sequence[str] = (),
+    shared: Collection[str] = (),
 ) -> ParquetLog:
     """Make a log of a table.
 
@@ -113,7 +118,7 @@ def log_of_table(
         Those of them that are read, with at least one row.
     header
         What the log says about itself; more is put in.
-    lenient, own
+    lenient, own, shared
         As for :func:`read_parquet`.
 
     Raises
@@ -154,7 +159,7 @@ def log_of_table(
         with _as_needed(place, name, table):
             cells = table[name]
             asked_columns[name] = cells if cells.dtype.is_numeric() else cells.cast(pl.String)
-    asked, fits = read_asked(place, asked_columns, columns[Field.REQUESTED_PROCESSORS], complain)
+    asked, fits = read_asked(place, asked_columns, columns[Field.REQUESTED_PROCESSORS], complain, shared)
     sound &= fits
     after = None
     for name in links:

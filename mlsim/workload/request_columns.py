@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,11 @@ def is_request(name: str) -> bool:
 
 
 def read_asked(
-    place: str, columns: Mapping[str, pl.Series], processors: Floats, complain: Complain
+    place: str,
+    columns: Mapping[str, pl.Series],
+    processors: Floats,
+    complain: Complain,
+    shared: Collection[str] = (),
 ) -> tuple[ResourceRequests | None, Mask]:
     """Read requests for units and resources.
 
@@ -44,6 +48,8 @@ def read_asked(
         What each job asks for; -1 unknown.
     complain
         Called for each column.
+    shared
+        Names of what the machine has as a whole: a job's amount is not divided among its units.
 
     Returns
     -------
@@ -69,6 +75,8 @@ def read_asked(
     units: Ints = values.pop("units", np.full(n, -1, np.int64))
     totals_of: dict[str, NDArray[Any]] = {"processors": processors, **values}
     for name, amounts in totals_of.items():
+        if name.removeprefix(_REQUEST) in shared:
+            continue
         fits = (units < 1) | (amounts < 0) | (amounts % np.maximum(units, 1) == 0)
         complain(name, fits, "a multiple of the job's units")
         sound &= fits

@@ -9,7 +9,7 @@ places are sorted on the way; a long log with more disorder than that is held as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -96,7 +96,10 @@ class _Pass:
         machine_processors: int,
         resources: tuple[str, ...] | None,
         rates: Rates | None,
+        shared: Collection[str],
     ) -> None:
+        if shared and resources is not None and resources != AS_LOGGED:
+            resources = (*resources, *shared)
         known = None if resources == AS_LOGGED else resources or ()
         memory = config.request.memory
         self._cleaner = Cleaner(
@@ -104,7 +107,7 @@ class _Pass:
         )
         self._resources = resources
         self._reader = LogReader(
-            path, config.format, lenient=config.lenient, rates=rates, own=config.columns or ()
+            path, config.format, lenient=config.lenient, rates=rates, own=config.columns or (), shared=shared
         )
         self._disorder = DisorderCount()
         self._duplicates = DuplicateCount()
@@ -128,7 +131,8 @@ class _Pass:
                 has = ", ".join(("cores", *self._resources))
                 raise InputError(
                     f"{self._reader.path}: column request_{name}: the platform has no {name}; it has: {has}\n"
-                    "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2})"
+                    "  add it to platform.nodes (memory: 16 GB, or resources: {gpu: 2}), or to "
+                    "platform.shared"
                 )
         return block
 
@@ -175,6 +179,7 @@ def open_workload(
     machine_processors: int,
     resources: tuple[str, ...] | None = None,
     rates: Rates | None = None,
+    shared: Collection[str] = (),
 ) -> Workload:
     """Open the workload of a scenario.
 
@@ -191,6 +196,8 @@ def open_workload(
         of that.
     rates
         Speed and bandwidth of a processor, for Batsim workloads that count operations and bytes.
+    shared
+        Names of what jobs can ask of the machine as a whole.
 
     Raises
     ------
@@ -200,7 +207,7 @@ def open_workload(
     path = Path(path)
 
     def new_pass() -> _Pass:
-        return _Pass(config, path, machine_processors, resources, rates)
+        return _Pass(config, path, machine_processors, resources, rates, shared)
 
     def walk() -> Iterator[JobBlock]:
         return in_order(new_pass().blocks(), LOOK_AHEAD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,12 @@ READERS: Final = Family(
 
 
 def read_by_user(
-    name: str, path: str | Path, *, lenient: bool = False, own: Sequence[str] = ()
+    name: str,
+    path: str | Path,
+    *,
+    lenient: bool = False,
+    own: Sequence[str] = (),
+    shared: Collection[str] = (),
 ) -> ParquetLog:
     """Have a reader of the user read a log.
 
@@ -41,7 +46,7 @@ def read_by_user(
     path
         The log. The reader gets it, and returns a table with the columns of CSV workloads: a data frame, or
         a mapping of names to columns.
-    lenient, own
+    lenient, own, shared
         As for :func:`mlsim.workload.parquet.read_parquet`.
 
     Raises
@@ -60,7 +65,7 @@ def read_by_user(
     check_own(place, own, further_columns(table.columns))
     if not table.height:
         raise InputError(f"{place}: holds no job")
-    return log_of_table(place, table.columns, table, {}, lenient=lenient, own=own)
+    return log_of_table(place, table.columns, table, {}, lenient=lenient, own=own, shared=shared)
 
 
 def _table(found: Any) -> pl.DataFrame:

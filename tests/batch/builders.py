@@ -95,9 +95,10 @@ def system(
     power=None,
     dependencies=None,
     feedback=False,
+    shared=None,
     **batch,
 ) -> BatchSystem:
-    outages = {"failures": failures, "random_failures": random_failures, "drains": drains}
+    outages = {"failures": failures, "random_failures": random_failures, "drains": drains, "shared": shared}
     config = platform(nodes, cores, power, **outages)
     hardware = build_machine(config)
     coordination = CoordinationConfig.model_validate(batch.pop("coordination", {}))

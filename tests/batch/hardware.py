@@ -23,7 +23,7 @@ from mlsim.workload.resource_requests import ResourceRequests
 from tests.batch.builders import RigidApplications, block
 
 
-def machine(*groups, network=None):
+def machine(*groups, network=None, shared=None):
     """Build groups of (count, cores, memory in MB, {resource: amount})."""
     nodes = [
         {"name": f"g{row}", "count": count, "cores": cores}
@@ -32,7 +32,9 @@ def machine(*groups, network=None):
         for row, (count, cores, memory, others) in enumerate(groups)
     ]
     return build_machine(
-        PlatformConfig.model_validate({"nodes": nodes} | ({"network": network} if network else {}))
+        PlatformConfig.model_validate(
+            {"nodes": nodes, "shared": shared} | ({"network": network} if network else {})
+        )
     )
 
 

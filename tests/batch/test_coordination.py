@@ -115,10 +115,10 @@ class Scripted(RigidApplications):
         return self.forecasts[slot]
 
 
-def run_asking(jobs, nodes, answers, latency=0.25, drains=(), **coordination):
+def run_asking(jobs, nodes, answers, latency=0.25, drains=(), shared=None, **coordination):
     log = MessageLog(latency)
     settings = {"rca": True, "requests": "head-of-queue", "answer": "always", **coordination}
-    batch = system(nodes, log=log, coordination=settings, drains=drains)
+    batch = system(nodes, log=log, coordination=settings, drains=drains, shared=shared)
     applications = Scripted(batch, answers)
     batch.run([jobs], applications)
     return batch, applications, log

@@ -85,7 +85,7 @@ def twins_of(jobs):
     ]
 
 
-def run_reference(jobs, options, twins=None, key=None):
+def run_reference(jobs, options, twins=None, key=None, shared=()):
     twins = twins_of(jobs) if twins is None else twins
     key = KEYS[options.get("policy", "FCFS")] if key is None else key
     order = options.get("backfill_order")
@@ -103,6 +103,7 @@ def run_reference(jobs, options, twins=None, key=None):
         one_round=options.get("compression") == "one-round",
         pass_interval=options.get("pass_interval", 0.0),
         backfill_interval=options.get("backfill_interval", 0.0),
+        shared=shared,
     ).run(twins)
     return twins
 

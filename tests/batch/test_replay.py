@@ -151,6 +151,7 @@ REFUSED = {
         "application": {"model": "loop", "technique": "GSS"},
         "coordination": {"rca": True},
     },
+    "platform.shared": {"platform": {"shared": {"matlab": 1}}},
     "platform.failures": {"platform": {"failures": [{"node": 1, "at": 5}]}},
     "platform.random_failures": {"platform": {"random_failures": [{"nodes": "0-3", "mtbf": 9, "mttr": 1}]}},
     "platform.drains": {"platform": {"drains": [{"nodes": "1", "start": 5, "end": 6}]}},

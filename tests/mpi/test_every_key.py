@@ -378,7 +378,12 @@ LOOP_REFUSES = (
     "output.passes",
     "output.writers",
 )
-LOOP_LEAVES = ("platform.nodes.N.memory", "platform.nodes.N.resources", "platform.nodes.N.power")
+LOOP_LEAVES = (
+    "platform.nodes.N.memory",
+    "platform.nodes.N.resources",
+    "platform.nodes.N.power",
+    "platform.shared",
+)
 LOOP_FILES = ("name", "description", "output.trace", "output.pictures", "output.csv")
 # A loop alone is a loop, so that its model says nothing more.
 LOOP_MODEL = ("application.model",)

@@ -60,6 +60,8 @@ def test_a_table_without_rows_has_columns_of_the_declared_types(file: str) -> No
         column = getattr(table, stored.field)
         if stored.optional:
             assert column is None
+        elif stored.dtype is None:
+            assert column == []
         else:
             assert isinstance(column, np.ndarray)
             assert (len(column), column.dtype) == (0, stored.dtype)

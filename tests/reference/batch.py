@@ -29,16 +29,34 @@ class Job:
     after: list[After] = field(default_factory=list)  # jobs to wait for; for policies it is submitted then
     logged: float | None = None  # the submit time that it would have had
     rejected: bool = False
+    shares: tuple[int, ...] = ()  # what it asks in all of what the machine has as a whole
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        return (self.units, *self.shares)
+
+    @property
+    def keeps(self) -> tuple[int, ...]:
+        """What comes back at its end: units that it has not released, and its shares."""
+        return (len(self.held), *self.shares)
+
+
+def plus(some: Iterable[int], more: Iterable[int], sign: int = 1) -> tuple[int, ...]:
+    return tuple(a + sign * b for a, b in zip(some, more, strict=True))
+
+
+def covers(available: Iterable[int], asked: Iterable[int]) -> bool:
+    return all(has >= asks for has, asks in zip(available, asked, strict=True))
 
 
 After = tuple[int, bool, float]  # id, whether it must have completed, think time
 Key = Callable[[Job, float], float]
-Stay = tuple[float, float, int]  # from, until, units
+Stay = tuple[float, float, tuple[int, ...]]  # from, until, units and shares
 
 
-def stay(begin: float, time: float, units: int) -> Stay:
+def stay(begin: float, time: float, asked: tuple[int, ...]) -> Stay:
     """However short, it takes some time, else two jobs could have the same units."""
-    return begin, max(begin + time, math.nextafter(begin, math.inf)), units
+    return begin, max(begin + time, math.nextafter(begin, math.inf)), asked
 
 
 def fcfs(job: Job, now: float) -> float:
@@ -71,7 +89,9 @@ class ReferenceBatchSystem:
         pass_interval: float = 0.0,
         backfill_interval: float = 0.0,
         feedback: bool = False,
+        shared: tuple[int, ...] = (),
     ) -> None:
+        self.shared = shared
         self.units, self.feedback = units, feedback
         self.ends: dict[int, tuple[float, bool]] = {}  # when jobs ended, and whether they did their work
         self.held: list[Job] = []
@@ -101,7 +121,7 @@ class ReferenceBatchSystem:
     def _drive(self, env: simpy.Environment, jobs: list[Job]):
         to_come = sorted(jobs, key=lambda job: (job.submit, job.id))
         if self.feedback:
-            self.held = [job for job in to_come if job.after and job.units <= self.units]
+            self.held = [job for job in to_come if job.after and self._could_ever(job)]
             to_come = [job for job in to_come if job not in self.held]
         while True:
             times = [at for at, _ in self.due]
@@ -137,9 +157,19 @@ class ReferenceBatchSystem:
             ready = now if job.rejected else max(end + think for end, _, _, think in gone)
             self.due.append((max(now, ready), job))
 
+    def _could_ever(self, job: Job) -> bool:
+        return covers((self.units, *self.shared), job.asked)
+
+    def _available(self) -> tuple[int, ...]:
+        """Units and shares that nobody has."""
+        left = (len(self.free), *self.shared)
+        for job in self.running:
+            left = plus(left, (0, *job.shares), -1)
+        return left
+
     def _submit(self, job: Job, now: float) -> bool:
         """Let a job come; tells whether it is in the queue."""
-        if job.units > self.units:
+        if not self._could_ever(job):
             job.rejected = True
             self._ended(job, now, completed=False)
             return False
@@ -269,17 +299,17 @@ class ReferenceBatchSystem:
             return
         head, *rest = self.waiting
         for job in self._in_order(rest, self.walk_key, now):
-            if job.units > len(self.free):
+            if not covers(self._available(), job.asked):
                 continue
             if self.backfill == "easy":
                 time, extra = self._reservation(head, now)
-                if now + job.estimate > time and job.units > extra:
+                if now + job.estimate > time and not covers(extra, job.asked):
                     continue
             job.backfilled = True
             self._start(job, now)
 
     def _start_in_order(self, now: float) -> None:
-        while self.waiting and self.waiting[0].units <= len(self.free):
+        while self.waiting and covers(self._available(), self.waiting[0].asked):
             self._start(self.waiting[0], now)
 
     def _fixed_reservation(self, now: float, with_backfilling: bool) -> None:
@@ -298,19 +328,19 @@ class ReferenceBatchSystem:
             self.blocked_until = self._promise(self.blocked, now)
         for job in self.waiting[1:] if with_backfilling else []:
             in_time = self.whose == "accasim" or now + job.estimate <= self.blocked_until
-            if job.units <= len(self.free) and in_time:
+            if covers(self._available(), job.asked) and in_time:
                 job.backfilled = True
                 self._start(job, now)
 
     def _promise(self, head: Job, now: float) -> float:
-        available = len(self.free)
+        available = self._available()
         overdue_too = self.whose == "accasim"  # it expects them in the past
         for end, held in sorted(
-            (job.start + job.estimate if overdue_too else self._expected(job, now), len(job.held))
+            (job.start + job.estimate if overdue_too else self._expected(job, now), job.keeps)
             for job in self.running
         ):
-            available += held
-            if available >= head.units:
+            available = plus(available, held)
+            if covers(available, head.asked):
                 return end
         raise AssertionError("the head never fits")
 
@@ -318,15 +348,17 @@ class ReferenceBatchSystem:
         end = job.start + job.estimate
         return end if end > now else now + 1.0
 
-    def _reservation(self, head: Job, now: float) -> tuple[float, int]:
+    def _reservation(self, head: Job, now: float) -> tuple[float, tuple[int, ...]]:
         """When the head can start if running jobs end as expected, and what it leaves over then."""
         # A job backfilled in this pass counts like any other running job: it either ends by the
         # reservation, or holds some of what the head leaves over.
         for time in sorted({self._expected(job, now) for job in self.running}):
             gone = [job for job in self.running if self._expected(job, now) <= time]
-            available = len(self.free) + sum(len(job.held) for job in gone)
-            if available >= head.units:
-                return time, available - head.units
+            available = self._available()
+            for job in gone:
+                available = plus(available, job.keeps)
+            if covers(available, head.asked):
+                return time, plus(available, head.asked, -1)
         raise AssertionError("the head never fits")
 
     def _start(self, job: Job, now: float) -> None:
@@ -350,20 +382,24 @@ class ReferenceBatchSystem:
     # Several reservations: who stays where and until when, and the earliest place beside all that
 
     def _stays(self, now: float) -> list[Stay]:
-        return [(now, self._expected(job, now), len(job.held)) for job in self.running]
+        return [(now, self._expected(job, now), job.keeps) for job in self.running]
 
-    def _is_free(self, begin: float, end: float, units: int, stays: list[Stay]) -> bool:
-        total = len(self.free) + sum(len(job.held) for job in self.running)
+    def _is_free(self, begin: float, end: float, asked: tuple[int, ...], stays: list[Stay]) -> bool:
+        total = (len(self.free) + sum(len(job.held) for job in self.running), *self.shared)
         moments = [begin] + [start for start, _, _ in stays if begin < start < end]
-        return all(
-            total - sum(held for start, stop, held in stays if start <= moment < stop) >= units
-            for moment in moments
-        )
+        for moment in moments:
+            left = total
+            for start, stop, held in stays:
+                if start <= moment < stop:
+                    left = plus(left, held, -1)
+            if not covers(left, asked):
+                return False
+        return True
 
     def _earliest(self, job: Job, now: float, stays: list[Stay], time: float | None = None) -> float:
         time = job.estimate if time is None else time
         for begin in sorted({now} | {stop for _, stop, _ in stays}):
-            if self._is_free(begin, begin + time, job.units, stays):
+            if self._is_free(begin, begin + time, job.asked, stays):
                 return begin
         raise AssertionError("the job never fits")
 
@@ -374,9 +410,9 @@ class ReferenceBatchSystem:
         }
 
         def start_or_not(job: Job) -> bool:
-            if not self._is_free(now, now + asked[job.id], job.units, stays):
+            if not self._is_free(now, now + asked[job.id], job.asked, stays):
                 return False
-            stays.append(stay(now, asked[job.id], job.units))
+            stays.append(stay(now, asked[job.id], job.asked))
             job.backfilled = True
             self._start(job, now)
             return True
@@ -386,7 +422,7 @@ class ReferenceBatchSystem:
             job = left.pop(0)
             if not start_or_not(job):
                 begin = self._earliest(job, now, stays, asked[job.id])
-                stays.append(stay(begin, asked[job.id], job.units))
+                stays.append(stay(begin, asked[job.id], job.asked))
                 reserved += 1
         for job in self._in_order(left, self.walk_key, now):
             start_or_not(job)
@@ -394,7 +430,7 @@ class ReferenceBatchSystem:
     def _conservative(self, now: float) -> None:
         def others(job: Job) -> list[Stay]:
             return self._stays(now) + [
-                stay(other.reserved, other.estimate, other.units)
+                stay(other.reserved, other.estimate, other.asked)
                 for other in self.waiting
                 if other is not job and other.reserved < math.inf
             ]
@@ -402,7 +438,7 @@ class ReferenceBatchSystem:
         promised = [job for job in self.waiting if job.reserved < math.inf]
         hold = all(
             now <= job.reserved
-            and self._is_free(job.reserved, job.reserved + job.estimate, job.units, others(job))
+            and self._is_free(job.reserved, job.reserved + job.estimate, job.asked, others(job))
             for job in promised
         )
         if not hold:

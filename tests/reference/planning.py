@@ -24,6 +24,7 @@ class Job:
     estimate: float
     units: int
     request: tuple[int, ...]
+    shares: tuple[int, ...] = ()  # what it asks in all of what the machine has as a whole
     state: str = "waiting"
     start: float = UNKNOWN
     end: float = UNKNOWN
@@ -58,8 +59,9 @@ class Rules:
 
 class PlanningSystem:
     def __init__(
-        self, nodes: Nodes, allocate, rules: Rules, outages, key=lambda job, now: job.submit
+        self, nodes: Nodes, allocate, rules: Rules, outages, key=lambda job, now: job.submit, shared=()
     ) -> None:
+        self.shared = tuple(shared)
         self.nodes, self.allocate, self.rules, self.key = nodes, allocate, rules, key
         self.outages = list(outages)
         self.running: list[Job] = []
@@ -83,7 +85,8 @@ class PlanningSystem:
                 nodes = self.allocate(
                     self.nodes, job.units, job.request, list(self.nodes.capacity), job.number
                 )
-                if nodes is None or self.cost(nodes, job.request) > self.highest() + 1e-4:
+                too_much = any(asks > has for asks, has in zip(job.shares, self.shared, strict=True))
+                if nodes is None or too_much or self.cost(nodes, job.request) > self.highest() + 1e-4:
                     job.state = "rejected"
                 else:
                     self.waiting.append(job)
@@ -133,7 +136,7 @@ class PlanningSystem:
         held = [
             (job.nodes, job.request) for job in self.running if time == self.now or self.expected(job) > time
         ]
-        held += [(nodes, request) for begin, end, nodes, request in planned if begin <= time < end]
+        held += [(nodes, request) for begin, end, nodes, request, _ in planned if begin <= time < end]
         left = [list(row) for row in self.nodes.capacity]
         for nodes, request in held:
             for node in nodes:
@@ -159,11 +162,31 @@ class PlanningSystem:
         return sorted(time for time in times if self.now <= time < FOREVER)
 
     def place(self, job: Job, begin: float, planned=()) -> list[int] | None:
+        if not self.shares_suffice(job, begin, planned):
+            return None
         free = self.free_for(begin, job.estimate, planned)
         nodes = self.allocate(self.nodes, job.units, job.request, free, job.number)
         if nodes is None or self.cost(nodes, job.request) > self.watts_left(begin, planned) + 1e-4:
             return None
         return nodes
+
+    # What the machine has as a whole
+
+    def shared_at(self, time: float, planned) -> list[int]:
+        """What nobody holds of it at a time: a job holds its share from start to end, whatever its nodes."""
+        held = [job.shares for job in self.running if time == self.now or self.expected(job) > time] + [
+            shares for begin, end, _, _, shares in planned if begin <= time < end
+        ]
+        return [has - sum(each[k] for each in held) for k, has in enumerate(self.shared)]
+
+    def shares_suffice(self, job: Job, begin: float, planned) -> bool:
+        end = begin + job.estimate
+        moments = {begin} | {time for time in self.moments(planned) if begin < time < end}
+        return all(
+            asks <= free
+            for time in moments
+            for asks, free in zip(job.shares, self.shared_at(time, planned), strict=True)
+        )
 
     # Power
 
@@ -199,7 +222,7 @@ class PlanningSystem:
             stay = [node for node in job.nodes if not is_gone or self.returns(node) == FOREVER]
             left -= self.cost(stay, job.request)
         return left - sum(
-            self.cost(nodes, request) for begin, end, nodes, request in planned if begin <= time
+            self.cost(nodes, request) for begin, end, nodes, request, _ in planned if begin <= time
         )
 
     def returns(self, node: int) -> float:
@@ -219,7 +242,7 @@ class PlanningSystem:
         return None
 
     def plan_of(self, job: Job, begin: float, nodes: list[int]):
-        return (begin, begin + job.estimate, nodes, job.request)
+        return (begin, begin + job.estimate, nodes, job.request, job.shares)
 
     # Passes
 
@@ -260,7 +283,7 @@ class PlanningSystem:
             nodes = self.place(job, self.now)
             if nodes is None:
                 continue
-            beside = [(time, FOREVER, nodes, job.request)]
+            beside = [(time, FOREVER, nodes, job.request, job.shares)]
             if self.now + job.estimate > time and self.place(head, time, beside) is None:
                 continue
             self.start(job, nodes, True)
@@ -309,8 +332,8 @@ class PlanningSystem:
                 return None
             planned.append(self.plan_of(job, time, nodes))
         for time in self.moments(planned):
-            for row in self.free_at(time, planned):
-                if min(row) < 0:
+            for row in [*self.free_at(time, planned), self.shared_at(time, planned)]:
+                if min(row, default=0) < 0:
                     return None
         return planned
 

@@ -161,6 +161,9 @@ CASES: dict[str, Case] = {
     "platform.nodes.N.resources": Case(
         {"platform.nodes.0.resources": {"gpu": 2}, "workload.request.resources": {"gpu": 1}}, {"gpu": 1}
     ),
+    "platform.shared": Case(
+        {"platform.shared": {"matlab": 9}, "workload.request.shared": {"matlab": 1}}, {"matlab": 1}
+    ),
     "platform.nodes.N.power.idle": Case({"platform.nodes": POWERED}, 50),
     "platform.nodes.N.power.busy": Case({"platform.nodes": POWERED}, 300),
     "platform.nodes.N.power.off": Case({"platform.nodes": POWERED, **FAILING}, 10),
@@ -213,6 +216,7 @@ CASES: dict[str, Case] = {
     "workload.request.cores": Case({}, 2),
     "workload.request.memory": Case(MEMORY, "used"),
     "workload.request.default_memory": Case(MEMORY, "5 MB"),
+    "workload.request.shared": Case({"platform.shared": {"matlab": 1}}, {"matlab": 1}),
     "workload.request.resources": Case({"platform.nodes.0.resources": {"gpu": 1}}, {"gpu": 1}),
     "workload.select.warm_up": Case({}, "11 s"),
     "workload.select.window.start": Case({"workload.select.window": {"start": 0, "end": 100}}, 10),

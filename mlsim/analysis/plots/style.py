@@ -25,10 +25,13 @@ from mlsim.record.blocks import value_blocks
 __all__ = [
     "BLUE",
     "DPI",
+    "GREEN",
     "INK",
+    "PURPLE",
     "SKY",
     "VERMILION",
     "WIDTH",
+    "YELLOW",
     "TimeAxis",
     "axes_at",
     "canvas",
@@ -47,6 +50,7 @@ WIDTH = 1500
 
 INK = "#222222"
 BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
+GREEN, PURPLE, YELLOW = "#009E73", "#CC79A7", "#F0E442"
 
 _HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """The colours of Okabe and Ito (2008), which people with any colour vision can tell apart."""

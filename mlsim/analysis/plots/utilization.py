@@ -14,13 +14,17 @@ from numpy.typing import ArrayLike
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
+from mlsim.analysis.metrics.shared import shared_spans
 from mlsim.analysis.plots.bins import binned_average
 from mlsim.analysis.plots.style import (
     BLUE,
+    GREEN,
     INK,
+    PURPLE,
     SKY,
     VERMILION,
     WIDTH,
+    YELLOW,
     TimeAxis,
     axes_at,
     canvas,
@@ -32,19 +36,28 @@ from mlsim.record.blocks import BLOCK_ROWS, is_long, record_blocks
 from mlsim.record.derived import waiting_spans
 from mlsim.record.outages import out_of_use_spans
 
-__all__ = ["allocated_share", "busy_share", "capacity_share", "utilization_over_time", "waiting_jobs"]
+__all__ = [
+    "allocated_share",
+    "busy_share",
+    "capacity_share",
+    "shared_share",
+    "utilization_over_time",
+    "waiting_jobs",
+]
 
 
 _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 110, 30, 60, 52, 80
 _UPPER, _LOWER = 420, 230
 _COLUMNS = WIDTH - _LEFT - _RIGHT
+_LINES = (VERMILION, GREEN, PURPLE, YELLOW)
 
 
 def utilization_over_time(records: Records, title: str) -> Figure:
     """Draw the allocated and the busy share of the machine's cores, and below the queue length.
 
     Every column of pixels shows the average over its time. Where nodes were out of use, a line shows the
-    share of the cores that were in use; jobs that held drained nodes may reach above it.
+    share of the cores that were in use; jobs that held drained nodes may reach above it. What the machine has
+    as a whole has a line each.
 
     Parameters
     ----------
@@ -103,6 +116,12 @@ def capacity_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     return np.clip(1.0 - missing / max(machine_cores(records.nodes), 1), 0.0, 1.0)
 
 
+def shared_share(records: Records, name: str, axis: TimeAxis, bins: int) -> Floats:
+    """Return the share that jobs held of what the machine has as a whole, averaged over each bin."""
+    capacity = int(records.shared.capacity[records.shared.name.index(name)])
+    return np.clip(_binned(*shared_spans(records, name), axis, bins) / max(capacity, 1), 0.0, 1.0)
+
+
 def waiting_jobs(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """Return the number of waiting jobs, averaged over each bin of the time axis."""
 
@@ -146,9 +165,14 @@ def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
         axes.stairs(values, edges, fill=True, color=colour, alpha=alpha, linewidth=0, label=label)
     if len(records.outages.node):
         _draw_capacity(axes, edges, capacity_share(records, axis, _COLUMNS))
+    for k, name in enumerate(records.shared.name):
+        held = shared_share(records, name, axis, _COLUMNS)
+        label = f"{name} (mean {share(float(held.mean()))})"
+        style: dict[str, Any] = {"color": _LINES[k % len(_LINES)], "linewidth": 1.4}
+        axes.stairs(held, edges, baseline=None, label=label, **style)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_ylabel("share of cores")
+    axes.set_ylabel("share" if records.shared.name else "share of cores")
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)
     axis.label(axes)
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)

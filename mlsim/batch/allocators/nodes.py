@@ -86,6 +86,13 @@ class Nodes(NamedTuple):
         What is free of nodes that are open to a job.
     wakes : int64, shape (nodes,)
         Idle power less that of a node out of use, in microwatts; 0 without a power cap.
+    shares : int64, shape (slots, S)
+        What the job in each slot asks for of each of the S amounts that the machine has as a whole.
+    shared : int64, shape (3, S)
+        How much of each is free now, expected to be free at the head's reservation, and free throughout a
+        stretch of the profile.
+    shared_profile : int64, shape (segments, S)
+        Expected to be free from each of ``profile_times`` on.
     """
 
     settings: Ints
@@ -119,6 +126,9 @@ class Nodes(NamedTuple):
     shut: Ints
     masked: IntColumns
     wakes: Ints
+    shares: IntColumns
+    shared: IntColumns
+    shared_profile: IntColumns
 
 
 nodes_at = by_address(Nodes)

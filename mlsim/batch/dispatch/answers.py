@@ -13,6 +13,7 @@ from mlsim.batch.allocators.nodes import DRAINS, REFUSED, Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.table import ESTIMATE, JOB_ID, UNITS
 from mlsim.batch.dispatch.on_nodes import begin_job, drained_from, start_if_fits, units_on
+from mlsim.batch.matrix.shared import NOW
 from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
 from mlsim.batch.view import Reject, Start, WaitingJobs, Wake
 from mlsim.errors import InputError, user_code_error
@@ -242,6 +243,7 @@ class Answers:
 
     def _start(self, slot: int, answer: Start) -> None:
         backfilled = self._ask(bool, answer.backfilled)
+        self._check_shared(slot)
         if answer.nodes is None:
             if not start_if_fits(slot, self._now, backfilled, *self._places):
                 kept_off = ", on nodes without an announced drain before it is expected to end"
@@ -261,6 +263,15 @@ class Answers:
         self._check_drains(slot, placement)
         nodes.placed[:] = placement
         begin_job(slot, self._now, backfilled, *self._places)
+
+    def _check_shared(self, slot: int) -> None:
+        """Refuse a job that asks the machine as a whole for more than nobody holds."""
+        asks, free = self._nodes.shares[slot], self._nodes.shared[NOW]
+        if (asks > free).any():
+            raise InputError(
+                f"{self._place(slot)}: asks for {asks.tolist()} of what the machine has as a whole, free are "
+                f"{free.tolist()}; see view.shared"
+            )
 
     def _check_drains(self, slot: int, placement: Ints) -> None:
         """Refuse nodes that are promised to maintenance before the job is expected to end."""

@@ -22,7 +22,9 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.columns.times import OVERDUE_GRACE
 from mlsim.batch.dispatch.on_nodes import held_by
+from mlsim.batch.matrix.shared import NOW
 from mlsim.batch.view import Drains, FurtherColumns, RunningJobs, StateView, WaitingJobs
+from mlsim.platform import Machine
 from mlsim.workload.own import OwnColumns, joined_own
 
 __all__ = ["OwnOfJobs", "by_arrival", "running_jobs", "view_of", "waiting_jobs"]
@@ -63,7 +65,7 @@ def by_arrival(slots: Ints, table: JobTable) -> Ints:
     return slots[np.lexsort((table.ints[NUMBER, slots], table.floats[SUBMIT, slots]))]
 
 
-def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) -> WaitingJobs:
+def waiting_jobs(slots: Ints, table: JobTable, nodes: Nodes, own: OwnOfJobs) -> WaitingJobs:
     """Copy the columns of waiting jobs."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
     return WaitingJobs(
@@ -73,14 +75,15 @@ def waiting_jobs(slots: Ints, table: JobTable, request: Ints, own: OwnOfJobs) ->
         estimate=frozen(table.floats[ESTIMATE, slots]),
         processors=frozen(table.ints[PROCESSORS, slots]),
         units=frozen(table.ints[UNITS, slots]),
-        request=frozen(request[slots]),
+        request=frozen(nodes.request[slots]),
         **labels,
         columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
     )
 
 
 def running_jobs(
-    slots: Ints, now: float, table: JobTable, request: Ints, places: tuple[int, int], own: OwnOfJobs
+    slots: Ints, now: float, table: JobTable, nodes: Nodes, places: tuple[int, int], own: OwnOfJobs
 ) -> RunningJobs:
     """Copy the columns of running jobs, and who holds what; ``places`` are those of :func:`view_of`."""
     labels: dict[str, Any] = {name: frozen(table.column(name)[slots]) for name in _LABELS}
@@ -92,19 +95,20 @@ def running_jobs(
         start_time=frozen(table.floats[START, slots]),
         expected_end=frozen(np.maximum(expected, now + OVERDUE_GRACE)),
         units=frozen(table.ints[HELD, slots]),
-        request=frozen(request[slots]),
+        request=frozen(nodes.request[slots]),
         **labels,
         held_job=frozen(job),
         held_node=frozen(node),
         held_units=frozen(units),
         columns=own.of(table.ints[NUMBER, slots]),
+        shares=frozen(nodes.shares[slots]),
     )
 
 
 def view_of(
     now: float,
     waiting: Ints,
-    resources: tuple[str, ...],
+    machine: Machine,
     exclusive: bool,
     table: JobTable,
     columns: Columns,
@@ -119,13 +123,16 @@ def view_of(
     running = by_arrival(columns.running[: columns.counts[RUNNING]], table)
     return StateView(
         now=now,
-        resources=resources,
+        resources=machine.resources,
         capacity=frozen(nodes.capacity.copy()),
         free=frozen(nodes.free.copy()),
         exclusive=exclusive,
-        waiting=waiting_jobs(waiting, table, nodes.request, own),
-        running=running_jobs(running, now, table, nodes.request, places, own),
+        waiting=waiting_jobs(waiting, table, nodes, own),
+        running=running_jobs(running, now, table, nodes, places, own),
         drains=_drains(nodes),
+        shared=machine.shared.names,
+        shared_capacity=frozen(machine.shared.capacity.copy()),
+        shared_free=frozen(nodes.shared[NOW].copy()),
     )
 
 

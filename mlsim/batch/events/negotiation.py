@@ -70,7 +70,7 @@ class ReleaseNegotiator:
             return
         head = self._state.head
         number = self._state.number(head)
-        if number not in self._asked_for:
+        if number not in self._asked_for and not self._state.lacks_shared(head):
             self._asked_for.add(number)
             self._is_asking = True
             self._promised = []
@@ -132,6 +132,8 @@ class ReleaseNegotiator:
         """Nodes that the head lacks beyond those that are free or promised."""
         self._system.settle()
         if self._system.attempt(head) != attempt or not self._state.is_waiting(head, attempt[0]):
+            return 0
+        if self._state.lacks_shared(head):
             return 0
         now = self._system.clock.time
         coming = sum(self._state.will_come(row, head, now) for row in self._promised)

@@ -24,6 +24,7 @@ from mlsim.batch.columns.columns import EXCLUSIVE, Columns
 from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
+from mlsim.batch.matrix import shared
 from mlsim.batch.matrix.drains import expect_back, open_future, shut
 from mlsim.batch.matrix.holding import power_placed, powered_by, units_in_row
 
@@ -58,7 +59,8 @@ def _change_future(
 
 @inner_kernel
 def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
-    """Expect back what a running job holds of each node."""
+    """Expect back what a running job holds of each node, and of the machine as a whole."""
+    shared.change(slot, shared.LATER, 1, nodes.shares, nodes.shared)
     first = columns.ints[FIRST_ROW, slot]
     for row in range(first, first + columns.ints[ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
@@ -75,6 +77,8 @@ def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
 def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
     """Tell whether the head fits in the future."""
     if nodes.settings[HAVE] < columns.ints[UNITS, head]:
+        return False
+    if not shared.suffices(head, shared.LATER, nodes.shares, nodes.shared):
         return False
     if nodes.settings[STRICT] and not has_window(head, open_future(nodes), columns, nodes):
         return False
@@ -112,6 +116,7 @@ def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
 def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Let the future be what is free now, and what drained nodes that come back will have."""
     nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
+    shared.copy(shared.LATER, nodes.shared, shared.NOW, nodes.shared)
     expect_back(nodes.future, columns, nodes)
     copy_ints(nodes.future_total, nodes.total, len(nodes.total))
     if nodes.settings[DRAINS] > 0:
@@ -148,7 +153,8 @@ def could_pass(_slot: int, _columns: Columns, _nodes: Nodes) -> bool:
 
 @inner_kernel
 def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: Nodes) -> None:
-    """Add what is placed for a job to the future (sign 1), or take it (-1)."""
+    """Add what is found for a job to the future (sign 1), or take it (-1)."""
+    shared.change(slot, shared.LATER, sign, nodes.shares, nodes.shared)
     for node in range(len(nodes.placed)):
         if nodes.placed[node] > 0:
             _change_future(slot, node, nodes.placed[node], sign, head, columns, nodes)

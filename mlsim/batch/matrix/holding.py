@@ -15,6 +15,7 @@ from mlsim.batch.columns.table import (
     NUMBER,
     ROWS,
 )
+from mlsim.batch.matrix import shared
 
 __all__ = [
     "free_all",
@@ -76,7 +77,8 @@ def _change_free(slot: int, node: int, units: int, sign: int, columns: Columns, 
 
 @inner_kernel
 def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Give a job the units that were placed for it."""
+    """Give a job the units that were placed for it, and what it asks of the machine as a whole."""
+    shared.change(slot, shared.NOW, -1, nodes.shares, nodes.shared)
     first = columns.counts[USED_ROWS]
     row, taken = first, 0
     for node in range(len(nodes.placed)):
@@ -133,6 +135,7 @@ def free_row(slot: int, row: int, now: float, columns: Columns, nodes: Nodes) ->
 @inner_kernel
 def free_all(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Free all that a job still holds."""
+    shared.change(slot, shared.NOW, 1, nodes.shares, nodes.shared)
     first = columns.ints[FIRST_ROW, slot]
     for row in range(first, first + columns.ints[ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):

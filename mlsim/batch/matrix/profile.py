@@ -18,6 +18,7 @@ from mlsim.batch.columns.columns import EXCLUSIVE, SEGMENTS, Columns
 from mlsim.batch.columns.copying import copy_columns, copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
+from mlsim.batch.matrix import shared
 from mlsim.batch.matrix.drains import end_of, expect_back
 from mlsim.batch.matrix.holding import units_in_row
 
@@ -48,6 +49,7 @@ __all__ = [
 @inner_kernel
 def open_profile(columns: Columns, nodes: Nodes) -> None:
     """Begin with what is free now, and on nodes that come back from drains."""
+    shared.copy(0, nodes.shared_profile, shared.NOW, nodes.shared)
     if nodes.settings[POOLED]:
         counted.open_profile(columns)
     else:
@@ -57,6 +59,7 @@ def open_profile(columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> None:
     """Have as much free in a segment as in another."""
+    shared.copy(segment, nodes.shared_profile, source, nodes.shared_profile)
     if nodes.settings[POOLED]:
         counted.copy_segment(segment, source, columns)
     else:
@@ -66,6 +69,7 @@ def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> N
 @inner_kernel
 def expect_held(slot: int, segment: int, columns: Columns, nodes: Nodes) -> None:
     """Expect back in a segment what a job still holds."""
+    shared.change(slot, segment, 1, nodes.shares, nodes.shared_profile)
     if nodes.settings[POOLED]:
         counted.expect_held(slot, segment, columns)
     else:
@@ -124,12 +128,15 @@ def shut_segment(drain: int, segment: int, nodes: Nodes) -> None:
 @inner_kernel
 def is_alike(segment: int, other: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether two segments may be one; node by node that is not looked at."""
-    return bool(nodes.settings[POOLED]) and counted.is_alike(segment, other, columns)
+    if not nodes.settings[POOLED] or not shared.are_alike(segment, other, nodes.shared_profile):
+        return False
+    return counted.is_alike(segment, other, columns)
 
 
 @inner_kernel
 def open_window(segment: int, nodes: Nodes) -> None:
     """Begin a stretch of the profile; what is free throughout is kept in the window."""
+    shared.copy(shared.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if not nodes.settings[POOLED]:
         copy_columns(nodes.window, nodes.profile[segment])
 
@@ -137,6 +144,7 @@ def open_window(segment: int, nodes: Nodes) -> None:
 @inner_kernel
 def narrow_window(segment: int, nodes: Nodes) -> None:
     """Add a segment to the stretch."""
+    shared.narrow(shared.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if nodes.settings[POOLED]:
         return
     for node in range(nodes.window.shape[0]):
@@ -147,6 +155,8 @@ def narrow_window(segment: int, nodes: Nodes) -> None:
 @inner_kernel
 def fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job fits throughout the stretch, the last segment of which is given."""
+    if not shared.suffices(slot, shared.WINDOW, nodes.shares, nodes.shared):
+        return False
     if nodes.settings[POOLED]:
         return counted.fits_segment(slot, segment, columns)
     units = columns.ints[UNITS, slot]
@@ -156,6 +166,8 @@ def fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool
 @inner_kernel
 def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job fits in a segment."""
+    if not shared.suffices(slot, segment, nodes.shares, nodes.shared_profile):
+        return False
     if nodes.settings[POOLED]:
         return counted.fits_segment(slot, segment, columns)
     units = columns.ints[UNITS, slot]
@@ -176,7 +188,9 @@ def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, nodes: Nodes) -> None:
-    """Add what is placed for a job to segments (sign 1), or take it (-1)."""
+    """Add what is found for a job to segments (sign 1), or take it (-1)."""
+    for segment in range(first, last):
+        shared.change(slot, segment, sign, nodes.shares, nodes.shared_profile)
     if nodes.settings[POOLED]:
         counted.change_segments(slot, first, last, sign, columns)
         return
@@ -189,9 +203,12 @@ def change_segments(slot: int, first: int, last: int, sign: int, columns: Column
 @inner_kernel
 def is_sound(columns: Columns, nodes: Nodes) -> bool:
     """Whether the profile is non-negative."""
+    n = columns.counts[SEGMENTS]
+    if not shared.is_sound(n, nodes.shared_profile):
+        return False
     if nodes.settings[POOLED]:
         return counted.is_sound(columns)
-    for segment in range(columns.counts[SEGMENTS]):
+    for segment in range(n):
         for node in range(nodes.profile.shape[1]):
             for r in range(nodes.profile.shape[2]):
                 if nodes.profile[segment, node, r] < 0:

@@ -8,10 +8,11 @@ from mlsim.batch.allocators.nodes import REFUSED, Nodes
 from mlsim.batch.allocators.placing import clear_placed
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.packing import Ints
+from mlsim.batch.matrix import shared
 from mlsim.batch.matrix.drains import place_now
 from mlsim.batch.matrix.holding import has_power
 
-__all__ = ["begin_pass", "find_room", "find_room_in_part", "measure_part"]
+__all__ = ["begin_pass", "could_start", "find_room", "find_room_in_part", "measure_part"]
 
 
 @inner_kernel
@@ -21,9 +22,16 @@ def begin_pass(nodes: Nodes) -> None:
 
 
 @inner_kernel
+def could_start(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
+    """Whether it makes sense to look for nodes for a job now: all else that it asks for is there."""
+    enough = shared.suffices(slot, shared.NOW, nodes.shares, nodes.shared)
+    return enough and could_fit(slot, now, columns, nodes)
+
+
+@inner_kernel
 def find_room(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether the allocator finds nodes for a job that starts now; its units are left placed."""
-    if not could_fit(slot, now, columns, nodes):
+    if not could_start(slot, now, columns, nodes):
         return False
     if not place_now(slot, nodes.free, now, columns, nodes):
         refuse(slot, now, columns, nodes)
@@ -42,7 +50,7 @@ def measure_part(_part: Ints, _columns: Columns, _nodes: Nodes) -> None:
 @inner_kernel
 def find_room_in_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether the allocator finds nodes in a part of what is free; the job's units are left placed."""
-    if not could_fit(slot, now, columns, nodes) or not place_now(slot, part, now, columns, nodes):
+    if not could_start(slot, now, columns, nodes) or not place_now(slot, part, now, columns, nodes):
         return False
     if not has_power(slot, columns, nodes):
         clear_placed(nodes)

@@ -37,6 +37,10 @@ class Requests:
         What a unit asks of each beside cores where its log does not say it.
     per_job
         Whether the log says what its jobs ask for.
+    shared
+        Names of what the machine has as a whole.
+    shared_defaults
+        What a job asks of each, in all, where its log does not say it.
     """
 
     mapping: Mapping
@@ -46,6 +50,8 @@ class Requests:
     resources: tuple[str, ...] = ("cores",)
     defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     per_job: bool = False
+    shared: tuple[str, ...] = ()
+    shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def on(
@@ -70,6 +76,8 @@ class Requests:
             machine.resources,
             np.array(defaults, np.int64),
             per_job,
+            machine.shared.names,
+            _default_shares(machine, config),
         )
 
     @property
@@ -118,13 +126,35 @@ class Requests:
         request[:, 1:] = self.defaults
         if jobs.asked is not None:
             for column, name in enumerate(jobs.asked.names):
+                if name in self.shared:
+                    continue
                 place = self.resources.index(name)
                 known = jobs.asked.totals[:, column] >= 0
                 request[known, place] = -(-jobs.asked.totals[known, column] // units[known])
         return request
+
+    def shares_of(self, jobs: JobBlock) -> Ints:
+        """Return what each job asks, in all, of what the machine has as a whole.
+
+        Returns
+        -------
+        ndarray of int64, shape (jobs, shared)
+        """
+        shares = np.tile(self.shared_defaults, (len(jobs), 1))
+        if jobs.asked is not None:
+            for place, name in enumerate(self.shared):
+                if name in jobs.asked.names:
+                    totals = jobs.asked.totals[:, jobs.asked.names.index(name)]
+                    shares[:, place] = np.where(totals >= 0, totals, shares[:, place])
+        return shares
 
     def working(self, processors: Ints, cores: Ints) -> Ints:
         """Give how many of the cores that jobs hold their processors fill."""
         if self.mapping is Mapping.NODE:
             return cores.copy()
         return np.minimum(processors * self.cores_per_unit, cores)
+
+
+def _default_shares(machine: Machine, config: RequestConfig) -> Ints:
+    amounts = {name: share.whole for name, share in config.shares.items()}
+    return np.array([amounts.get(name, 0) for name in machine.shared.names], np.int64)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mlsim._jit import by_last_type, inner_kernel, leaf_kernel
-from mlsim.batch.allocators import fit, placing
+from mlsim.batch.allocators import placing
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.packing import Ints
@@ -83,7 +83,7 @@ def begin_pass(room: Room) -> None:
     """Forget what an earlier pass found out."""
 
 
-@by_last_type({Pool: pool.could_start, Nodes: fit.could_fit})
+@by_last_type({Pool: pool.could_start, Nodes: starting.could_start})
 def could_start(slot: int, now: float, columns: Columns, room: Room) -> bool:
     """Whether it makes sense to look for room for a job now: quick, and never wrong when it says no."""
 

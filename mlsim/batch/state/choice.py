@@ -18,6 +18,7 @@ def needs_resources(config: BatchConfig, requests: Requests) -> bool:
     """Whether a scenario needs more than a pool of nodes or cores and policies of the catalogue."""
     return (
         not requests.plain
+        or bool(requests.shared)
         or config.allocator != Allocator.FIRST_FIT
         or config.dispatcher not in (Dispatcher.QUEUE, Dispatcher.REJECT)
         or not isinstance(config.policy, Policy)

@@ -70,6 +70,10 @@ class MachineRoom(Protocol):
         """Whether nobody holds any part of a node, and a job may have it."""
         ...
 
+    def lacks_shared(self, slot: int, /) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        ...
+
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
         ...

@@ -158,7 +158,7 @@ class NodePasses:
         if not shielded(title, now, getattr, self._policy, "live", True):
             unasked = slots[self._asked[slots] != numbers]
         if len(unasked):
-            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays.request, self._own)
+            jobs = waiting_jobs(unasked, self._jobs.table, self._room.arrays, self._own)
             self._keys[unasked] = keys_of(title, self._policy, now, jobs)
         self._asked[slots] = numbers
         keys = self._keys[slots]
@@ -175,7 +175,7 @@ class NodePasses:
         view = view_of(
             now,
             waiting,
-            self._machine.resources,
+            self._machine,
             self._requests.exclusive,
             self._jobs.table,
             self._jobs.arrays,

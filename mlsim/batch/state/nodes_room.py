@@ -26,6 +26,7 @@ from mlsim.batch.columns.columns import EARLY, FREE, QUEUED, RUNNING
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
 from mlsim.batch.dispatch import on_nodes
+from mlsim.batch.matrix.shared import N_SHARED_ROWS, NOW
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
@@ -98,6 +99,12 @@ class NodesRoom:
         self._settings = np.zeros(N_SETTINGS, np.int64)
         self._request = np.zeros((0, n_resources), np.int64)
         self._plan = np.zeros((0, n_nodes), np.int64)
+        n_shared = len(machine.shared.names)
+        self._shared_capacity = machine.shared.capacity
+        self._shares = np.zeros((0, n_shared), np.int64)
+        self._shared = np.zeros((N_SHARED_ROWS, n_shared), np.int64)
+        self._shared[NOW] = machine.shared.capacity
+        self._shared_profile = np.zeros((0, n_shared), np.int64)
         self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
         self._scratch = _scratch(machine, config.allocator)
         self._drains: tuple[AnnouncedDrain, ...] = ()
@@ -162,7 +169,8 @@ class NodesRoom:
         """Note what jobs ask for; return those that no set of nodes could hold, by reason."""
         units = self._jobs.table.ints[UNITS, slots]
         self._request[slots] = self._requests.per_unit(block, units)
-        asked = np.column_stack([units, self._request[slots]])
+        self._shares[slots] = self._requests.shares_of(block)
+        asked = np.column_stack([units, self._request[slots], self._shares[slots]])
         distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         reasons = [
             self._misfit(int(slots[row]), int(asks[0])) for row, asks in zip(first, distinct, strict=True)
@@ -177,6 +185,11 @@ class NodesRoom:
             return "no node has what a unit asks for"
         if on_nodes.room_for(slot, units, self._capacity, self._jobs.address, self.address) < units:
             return "asks for more than the whole machine has"
+        for name, asks, has in zip(
+            self._requests.shared, self._shares[slot], self._shared_capacity, strict=True
+        ):
+            if asks > has:
+                return f"asks for more {name} than the machine has"
         if not on_nodes.has_window(slot, self._capacity, self._jobs.address, self.address):
             return "no neighbouring nodes could hold it"
         return self._beyond_cap(slot)
@@ -210,6 +223,10 @@ class NodesRoom:
         if not np.isnan(self._jobs.table.floats[START, slot]):
             ends = self._jobs.table.floats[EXPECTED, slot]
         return not on_nodes.drained_from(node, ends, self.address) < np.inf
+
+    def lacks_shared(self, slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        return bool((self._shares[slot] > self._shared[NOW]).any())
 
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
@@ -302,6 +319,9 @@ class NodesRoom:
         self._jobs.ensure_capacity(2 * len(self._drains))  # the begin and the end of each
         capacity = self._jobs.table.capacity
         self._request = _grown(self._request, capacity)
+        self._shares = _grown(self._shares, capacity)
+        if self._shared.size:
+            self._shared_profile = _grown(self._shared_profile, len(self._jobs.arrays.profile_times))
         if self._keeps_plans:
             self._plan = _grown(self._plan, capacity)
         self._make_arrays()
@@ -314,6 +334,9 @@ class NodesRoom:
             total=self._total,
             profile=self._profile,
             plan=self._plan,
+            shares=self._shares,
+            shared=self._shared,
+            shared_profile=self._shared_profile,
             **self._scratch,
             **self._drain_arrays,
         )

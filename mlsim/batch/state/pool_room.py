@@ -105,6 +105,10 @@ class PoolRoom:
         """Whether nobody holds any part of a node and it is in use."""
         return bool(self._free[node] == self._cores[node] and not self._down[node])
 
+    def lacks_shared(self, _slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole; with a pool that is nothing."""
+        return False
+
     def is_down(self, node: int) -> bool:
         """Whether a node is out of use."""
         return bool(self._down[node])

@@ -177,6 +177,10 @@ class BatchState:
         """Units of a job that fit now; maybe more than it asks for."""
         return self.room.room_for(slot, now)
 
+    def lacks_shared(self, slot: int) -> bool:
+        """Whether a job waits for what the machine has as a whole, whatever nodes are free."""
+        return self.room.lacks_shared(slot)
+
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node, and a job may have it."""
         return self.room.is_free(node)

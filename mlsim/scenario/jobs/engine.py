@@ -31,6 +31,7 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("batch.policy", "one of the catalogue", lambda s: isinstance(s.batch.policy, Policy)),
     ReplayNeed("batch.allocator", "first-fit", lambda s: s.batch.allocator is Allocator.FIRST_FIT),
     ReplayNeed("platform.nodes", "no memory and no other resources", lambda s: not s.platform.resource_names),
+    ReplayNeed("platform.shared", "empty", lambda s: not s.platform.shared),
     ReplayNeed("workload.request.cores", "1", lambda s: s.workload.request.cores == 1),
     ReplayNeed("workload.dependencies", "off", lambda s: not s.workload.dependencies),
     ReplayNeed("batch.power_cap", "empty", lambda s: s.batch.power_cap is None),

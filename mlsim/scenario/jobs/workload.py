@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mlsim.scenario.machine.resources import RequestConfig
+from mlsim.scenario.machine.request import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.dates import Moment, Users, Weeks
 from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Number, Switch

@@ -12,6 +12,7 @@ from mlsim.scenario.machine.network import NetworkConfig
 from mlsim.scenario.machine.perturbation import PerturbationConfig
 from mlsim.scenario.machine.power import PowerConfig
 from mlsim.scenario.machine.resources import MEMORY, Amounts, ResourceAmounts, megabytes
+from mlsim.scenario.machine.shared import SharedAmounts, SharedShares
 from mlsim.scenario.values.amounts import Size, Speed
 from mlsim.scenario.values.field_types import Line, Whole
 from mlsim.scenario.values.lists import node_ranges
@@ -121,6 +122,13 @@ class PlatformConfig(Section):
         description="Node groups, one or more; nodes are numbered and allocated in this order.",
         json_schema_extra={"minItems": 1},
     )
+    shared: SharedShares | None = Field(
+        None,
+        description="What the machine has as a whole, by names of your own: licences, a burst buffer, "
+        "bandwidth to a file system. A job asks for an amount in all, whatever its nodes, and holds it until "
+        "it ends. Sizes are counted in whole MB, bandwidths in whole Mbit/s. Default: nothing.",
+        examples=[{"matlab": 20, "burst_buffer": "400 TB"}],
+    )
     network: NetworkConfig = Field(
         default_factory=NetworkConfig, description="The network between the nodes."
     )
@@ -150,6 +158,11 @@ class PlatformConfig(Section):
     )
 
     @property
+    def shares(self) -> SharedAmounts:
+        """What the machine has as a whole."""
+        return self.shared or SharedAmounts()
+
+    @property
     def resource_names(self) -> tuple[str, ...]:
         """Names of the resources beside cores: memory first, then as the groups name them."""
         memory = (MEMORY,) if any(group.memory is not None for group in self.nodes) else ()
@@ -158,6 +171,7 @@ class PlatformConfig(Section):
     def broken_rules(self) -> Iterator[Violation]:
         """Check groups, that the network holds all nodes, and that perturbed and failing nodes are there."""
         yield from self._broken_groups()
+        yield from self._broken_shared()
         yield from self._broken_network()
         for row, failure in enumerate(self.failures):
             if failure.node >= self.n_nodes:
@@ -173,6 +187,16 @@ class PlatformConfig(Section):
                     node_ranges(entry.nodes, counts)
                 except ValueError as error:
                     yield Violation(f"{key}.{row}.nodes", str(error), ("nodes",))
+
+    def _broken_shared(self) -> Iterator[Violation]:
+        for row, group in enumerate(self.nodes):
+            for name in self.shares:
+                if name in group.resources:
+                    yield Violation(
+                        "shared",
+                        f"{name} is a resource of the nodes of {group.name}; give one of them another name",
+                        (f"nodes.{row}.resources",),
+                    )
 
     def _broken_network(self) -> Iterator[Violation]:
         network, nodes = self.network, self.n_nodes

@@ -7,18 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
-
-from mlsim.scenario.values.amounts import Size
-from mlsim.scenario.values.field_types import ChoiceType, Count, FieldType, Whole
+from mlsim.scenario.values.field_types import FieldType, Whole
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.section import Section
-from mlsim.scenario.words import MemorySource
 
-__all__ = ["CORES", "MEMORY", "Amounts", "RequestConfig", "ResourceAmounts", "megabytes"]
+__all__ = [
+    "CORES",
+    "MEMORY",
+    "RESOURCE_NAME",
+    "Amounts",
+    "ResourceAmounts",
+    "megabytes",
+    "resource_name",
+]
 
 CORES, MEMORY = "cores", "memory"
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+RESOURCE_NAME = r"[a-z][a-z0-9_-]*"
 _AMOUNT = Whole(0, 1_000_000_000)
 
 
@@ -34,6 +37,21 @@ def megabytes(size: float) -> int:
     (16000, 1073)
     """
     return int(size // 1_000_000)
+
+
+def resource_name(name: object, allowed: str) -> str:
+    """Return the name of a resource, if it is one.
+
+    Raises
+    ------
+    ValueError
+        If it is not, or has a key of its own; the message ends with what is allowed.
+    """
+    if name in (CORES, MEMORY):
+        raise ValueError(f"{name} has a key of its own; allowed here: {allowed}")
+    if not isinstance(name, str) or not re.fullmatch(RESOURCE_NAME, name):
+        raise ValueError(f"{shown(name)} is no name of a resource; allowed: {allowed}")
+    return name
 
 
 @dataclass(frozen=True)
@@ -65,18 +83,13 @@ class AmountsKind(FieldType[Amounts]):
         """Read a mapping."""
         if not isinstance(value, Mapping):
             raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
-        return Amounts(tuple((self._name(name), self._amount(name, value[name])) for name in value))
+        return Amounts(
+            tuple((resource_name(name, self.allowed), self._amount(name, value[name])) for name in value)
+        )
 
     def show(self, value: Amounts) -> object:
         """Return the mapping."""
         return dict(value)
-
-    def _name(self, name: object) -> str:
-        if name in (CORES, MEMORY):
-            raise ValueError(f"{name} has a key of its own; allowed here: {self.allowed}")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"{shown(name)} is no name of a resource; allowed: {self.allowed}")
-        return name
 
     def _amount(self, name: object, amount: object) -> int:
         try:
@@ -88,34 +101,9 @@ class AmountsKind(FieldType[Amounts]):
         """Return the JSON schema of what is accepted."""
         return {
             "type": "object",
-            "propertyNames": {"pattern": f"^{_NAME.pattern}$"},
+            "propertyNames": {"pattern": f"^{RESOURCE_NAME}$"},
             "additionalProperties": _AMOUNT.json(),
         }
 
 
 ResourceAmounts = Annotated[Amounts, AmountsKind()]
-
-
-class RequestConfig(Section):
-    """What one unit of a job asks of a node."""
-
-    cores: Count = Field(
-        1,
-        description="Cores of a unit where a processor of the log is a unit (mapping: core). AccaSim's "
-        "machine of HPC2N has 2.",
-    )
-    memory: Annotated[MemorySource, ChoiceType(MemorySource)] = Field(
-        MemorySource.NONE,
-        description="Which memory (KB a processor) of an SWF log a unit asks for: requested (field 10), used "
-        "(field 7), or none.",
-    )
-    default_memory: Size = Field(
-        0.0,
-        description="Memory (B) that a unit asks for where the log does not say it. Counted in whole MB.",
-        examples=["500 MB"],
-    )
-    resources: ResourceAmounts = Field(
-        default_factory=Amounts,
-        description="What a unit asks of other resources where the workload does not say it, e.g. {gpu: 1}. "
-        "Default: nothing.",
-    )

@@ -221,7 +221,27 @@ class Scenario(Section):
             if name not in known:
                 message = f"{name} is no resource of the platform; it has: {names}"
                 yield Violation("workload.request.resources", message, groups)
+        yield from self._broken_shares()
         if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
             given = self.workload.mapping
             message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
             yield Violation("workload.request.cores", message, ("workload.mapping",))
+
+    def _broken_shares(self) -> Iterator[Violation]:
+        """Check that jobs ask the machine as a whole only for what it has, in the same unit."""
+        has, key = self.platform.shares, "workload.request.shared"
+        for name, share in self.workload.request.shares.items():
+            if name not in has:
+                names = ", ".join(has) or "nothing"
+                message = f"{name} is not shared on the platform; it has: {names}"
+                yield Violation(key, message, ("platform.shared",))
+            elif share.base != has[name].base:
+                counted = f"in {has[name].unit}" if has[name].base else "without unit"
+                message = f"{name}: the platform counts it {counted}; write it so here as well"
+                yield Violation(key, message, ("platform.shared",))
+        if has and isinstance(self.batch.dispatcher, Dispatcher) and self.batch.dispatcher.solves:
+            message = (
+                f"{self.batch.dispatcher} plans nodes alone; allowed with platform.shared: the dispatchers "
+                "queue, prb and reject, and plugins"
+            )
+            yield Violation("platform.shared", message, ("batch.dispatcher",))

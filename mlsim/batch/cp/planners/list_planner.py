@@ -32,7 +32,16 @@ from mlsim.batch.cp.problem.learning import Experience
 from mlsim.batch.cp.problem.packing import first_that_fit
 from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
 from mlsim.batch.cp.problem.pooling import is_pool, pool_of
-from mlsim.batch.cp.problem.profiles import NEVER, Profiles, alone, list_schedule, profiles_of, reset
+from mlsim.batch.cp.problem.profiles import (
+    NEVER,
+    Demands,
+    Profiles,
+    Ranks,
+    alone,
+    list_schedule,
+    profiles_of,
+    reset,
+)
 from mlsim.batch.cp.solver.model import Scheduling
 from mlsim.batch.cp.solver.solving import Control, Status, solve
 
@@ -76,38 +85,17 @@ class _Task:
     reduced: Reduced
     base: Profiles
     pooled: bool
-    units: Ints
-    durations: Ints
-    requests: Ints
-    weights: Floats
-    keep_free: Floats
+    jobs: Demands
+    ranks: Ranks
     scarcity: Floats
-    dislike: Floats
     fixed: int
-    keep_start: NDArray[np.bool_]
-    work: tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+    work: Profiles
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
-        base = self.base
-        reset(base.count, base.first, base.n_steps, base.times, base.room, base.kind, *self.work)
+        reset(self.base, self.work)
         return float(
-            list_schedule(
-                order,
-                self.units,
-                self.durations,
-                self.requests,
-                self.weights,
-                self.keep_free,
-                self.scarcity,
-                self.dislike,
-                self.keep_start,
-                bound,
-                *self.work,
-                base.members,
-                starts,
-                nodes,
-            )
+            list_schedule(order, self.jobs, self.ranks, self.scarcity, bound, self.work, starts, nodes)
         )
 
 
@@ -156,7 +144,7 @@ class Cp:
             **{
                 **{name: getattr(solve_, name) for name in Solve.__slots__},
                 "queued": n,
-                "considered": len(task.units),
+                "considered": len(task.jobs.units),
                 "started": len(plan.starting()),
                 "objective": objective_of(instance, plan.start),
                 "build_seconds": ready - began,
@@ -197,15 +185,14 @@ class Cp:
             reduced,
             base,
             pooled,
-            jobs.units,
-            jobs.duration,
-            requests,
-            weights,
-            self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
+            Demands(jobs.units, jobs.duration, requests, kinds.dislike),
+            Ranks(
+                weights,
+                self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
+                self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
+            ),
             1.0 / np.maximum(capacity, 1),
-            kinds.dislike,
             fixed,
-            self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
             _work_space(base, len(rows)),
         )
 
@@ -262,23 +249,12 @@ class Cp:
     # Search
 
     def _search(self, task: _Task) -> tuple[Plan, Solve]:
-        n = len(task.units)
-        base = task.base
-        earliest = alone(
-            task.units,
-            task.durations,
-            task.requests,
-            base.count,
-            base.n_steps,
-            base.times,
-            base.room,
-            base.kind,
-            task.dislike,
-        )
+        n = len(task.jobs.units)
+        earliest = alone(task.jobs, task.base)
         starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
         if (earliest >= NEVER).any():
             return self._without(task, earliest < NEVER)
-        least = float(task.weights @ earliest)
+        least = float(task.ranks.weights @ earliest)
         order, cost = self._best_list(task, starts, nobody)
         status = Status.FEASIBLE
         extra: dict[str, Any] = {}
@@ -294,12 +270,12 @@ class Cp:
 
     def _best_list(self, task: _Task, starts: Ints, nobody: Ints) -> tuple[Ints, float]:
         """Return the cheapest of a few priority orders, and the cost of its schedule."""
-        share = (task.requests * task.units[:, None] * task.scarcity).max(axis=1)
-        n = len(task.units)
+        share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
+        n = len(task.jobs.units)
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
         # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
-        keys = [share / task.weights, share * task.durations / task.weights, before]
+        keys = [share / task.ranks.weights, share * task.jobs.durations / task.ranks.weights, before]
         best, cost = None, math.inf
         for key in keys:
             key = key.astype(np.float64)
@@ -316,14 +292,14 @@ class Cp:
     ) -> tuple[Ints, float, Status, dict[str, Any]]:
         """Solve the relaxation with CP-SAT; return order, cost, status and counts."""
         model = Scheduling.of(task.reduced.instance)
-        starts, nobody = np.empty(len(task.units), np.int64), np.empty(0, np.int64)
+        starts, nobody = np.empty(len(task.jobs.units), np.int64), np.empty(0, np.int64)
         task.schedule(order, starts, nobody)
         for k, start in enumerate(model.starts):
             # With every other job as early as can be, a later start would cost more than the plan.
-            latest = int(earliest[k] + (cost - least) / task.weights[k]) + 1
+            latest = int(earliest[k] + (cost - least) / task.ranks.weights[k]) + 1
             model.cp.add_linear_constraint(start, int(earliest[k]), max(latest, int(earliest[k])))
             model.cp.add_hint(start, int(starts[k]))
-        scale = model.minimize(task.weights)
+        scale = model.minimize(task.ranks.weights)
         answer = solve(model.cp, self.control, False, linearization_level=0)
         counts = {
             "variables": len(model.cp.proto.variables),
@@ -350,13 +326,13 @@ class Cp:
         if task.pooled:
             return task.reduced.widen(Plan(starts, place_by_best_fit(part, starts)))
         now = order[starts[order] == 0]
-        nodes = np.empty(int(task.units[now].sum()), np.int64)
+        nodes = np.empty(int(task.jobs.units[now].sum()), np.int64)
         task.schedule(order, starts, nodes)
         chosen: list[Ints | None] = [None] * len(starts)
         at = 0
         for k in now.tolist():
-            chosen[k] = nodes[at : at + int(task.units[k])]
-            at += int(task.units[k])
+            chosen[k] = nodes[at : at + int(task.jobs.units[k])]
+            at += int(task.jobs.units[k])
         return task.reduced.widen(Plan(starts, tuple(chosen)))
 
     def _without(self, task: _Task, possible: NDArray[np.bool_]) -> tuple[Plan, Solve]:
@@ -382,17 +358,11 @@ def _shares(instance: Instance) -> Floats:
     return shares
 
 
-def _work_space(base: Profiles, jobs: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+def _work_space(base: Profiles, jobs: int) -> Profiles:
     """Make arrays that hold the profiles after so many jobs have been placed."""
-    nodes = int(base.count.sum())
+    nodes = int(base.sizes.sum())
     classes = min(base.n_classes + 2 * jobs, nodes)
     steps = base.times.shape[1] + 2 * jobs
-    resources = base.room.shape[2]
-    return (
-        np.zeros(classes, np.int64),
-        np.zeros(classes, np.int64),
-        np.zeros(classes, np.int64),
-        np.zeros((classes, steps), np.int64),
-        np.zeros((classes, steps, resources), np.int64),
-        np.zeros(classes, np.int64),
-    )
+    room = np.zeros((classes, steps, base.room.shape[2]), np.int64)
+    sizes, first, n_steps, kind = np.zeros((4, classes), np.int64)
+    return Profiles(sizes, first, n_steps, np.zeros((classes, steps), np.int64), room, kind, base.members)

@@ -46,7 +46,7 @@ def pool_of(instance: Instance, remaining: Ints) -> Profiles:
         nodes = profiles_of(instance, remaining, np.zeros(instance.n_nodes, np.int64))
         slots = nodes.room[:, :, 0] // size
         used = np.arange(slots.shape[1]) < nodes.n_steps[:, None]
-        rises = np.diff(slots, axis=1, prepend=0) * nodes.count[:, None]
+        rises = np.diff(slots, axis=1, prepend=0) * nodes.sizes[:, None]
         free = int(rises[:, 0].sum())
         used[:, 0] = False
         ends, place = np.unique(nodes.times[used], return_inverse=True)

@@ -8,16 +8,15 @@ a class at most twice, so that there are as many classes as different nodes, not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._arrays import Floats, Ints
-from mlsim._jit import kernel
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.batch.cp.problem.instance import Instance
 
-__all__ = ["Profiles", "alone", "list_schedule", "profiles_of", "reset"]
+__all__ = ["NEVER", "Demands", "Profiles", "Ranks", "alone", "list_schedule", "profiles_of", "reset"]
 
 
 NEVER = np.iinfo(np.int64).max // 4
@@ -25,13 +24,12 @@ _DISLIKED = 1e6
 """What dislike counts for, against what is free; no more is free on a node than all there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Profiles:
+class Profiles(NamedTuple):
     """What is free when, before anything is planned.
 
     Attributes
     ----------
-    count, first, n_steps : ndarray of int64, shape (C,)
+    sizes, first, n_steps : ndarray of int64, shape (C,)
         Nodes of each class, where they begin in ``members``, and how many steps its profile has.
     times : ndarray of int64, shape (C, S)
         When each step begins: seconds from now, 0 first.
@@ -43,7 +41,7 @@ class Profiles:
         Nodes, class by class.
     """
 
-    count: Ints
+    sizes: Ints
     first: Ints
     n_steps: Ints
     times: Ints
@@ -54,7 +52,54 @@ class Profiles:
     @property
     def n_classes(self) -> int:
         """Number of classes."""
-        return len(self.count)
+        return len(self.sizes)
+
+
+class Demands(NamedTuple):
+    """What waiting jobs ask for, one row a job.
+
+    Attributes
+    ----------
+    units, durations : ndarray of int64, shape (n,)
+        How many units, and for how many seconds.
+    requests : ndarray of int64, shape (n, R)
+        Of one unit.
+    dislike : ndarray of float64, shape (n, K)
+        How little each job should be on nodes of each kind; infinite where it may not be.
+    """
+
+    units: Ints
+    durations: Ints
+    requests: Ints
+    dislike: Floats
+
+
+class Ranks(NamedTuple):
+    """What jobs weigh and how they make way for others, one row a job.
+
+    Attributes
+    ----------
+    weights : ndarray of float64, shape (n,)
+        What a second of waiting costs.
+    keep_free : ndarray of float64, shape (n, R)
+        What must be left free in all, of each type, by a job that starts now.
+    keep_start : ndarray of bool, shape (n,)
+        Whether later jobs of the order make way for a start that is not now. Where they do not, the
+        start given is the one that the job could have at its place in the order.
+    """
+
+    weights: Floats
+    keep_free: Floats
+    keep_start: Mask
+
+
+class _Job(NamedTuple):
+    """What one job asks for."""
+
+    units: int
+    duration: int
+    request: Ints
+    dislike: Floats
 
 
 def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
@@ -71,7 +116,7 @@ def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
     """
     running = instance.running
     amounts = running.request * running.units[:, None]
-    held: NDArray[np.bool_] = amounts.sum(axis=1) > 0
+    held: Mask = amounts.sum(axis=1) > 0
     order = np.lexsort((remaining, running.node))
     order = order[held[order]]
     sizes = np.bincount(running.node[order], minlength=instance.n_nodes)
@@ -119,40 +164,60 @@ def _fill(
         room[n, k - 1] += amounts[box]
 
 
-@kernel
-def _fit(c: int, at: int, duration: int, request: Ints, n_steps: Ints, times: Ints, room: Ints) -> int:
-    """Return how many units fit on one node of a class from ``at`` for a duration."""
-    n = n_steps[c]
+@leaf_kernel
+def _job(row: int, jobs: Demands) -> _Job:
+    return _Job(jobs.units[row], jobs.durations[row], jobs.requests[row], jobs.dislike[row])
+
+
+@leaf_kernel
+def _step_at(c: int, at: int, p: Profiles) -> int:
+    """Return the step of a class's profile that covers a time."""
     k = 0
-    while k + 1 < n and times[c, k + 1] <= at:
+    while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
         k += 1
+    return k
+
+
+@inner_kernel
+def _fit(c: int, at: int, job: _Job, p: Profiles) -> int:
+    """Return how many units of a job fit on one node of a class from ``at`` on."""
+    n = p.n_steps[c]
+    k = _step_at(c, at, p)
     fit = NEVER
-    while k < n and (times[c, k] <= at or times[c, k] < at + duration):
-        for r in range(request.size):
-            if request[r] > 0:
-                fit = min(fit, room[c, k, r] // request[r])
+    while k < n and (p.times[c, k] <= at or p.times[c, k] < at + job.duration):
+        for r in range(len(job.request)):
+            if job.request[r] > 0:
+                fit = min(fit, p.room[c, k, r] // job.request[r])
         if fit <= 0:
             return 0
         k += 1
     return fit
 
 
-@kernel
-def _earliest_of_one(
-    c: int, not_before: int, duration: int, request: Ints, n_steps: Ints, times: Ints, room: Ints, limit: int
-) -> int:
+@inner_kernel
+def _all_fit(at: int, job: _Job, n_classes: int, p: Profiles) -> bool:
+    """Whether all units of a job fit from ``at`` on, on the nodes that it may use."""
+    fit = 0
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            fit += p.sizes[c] * min(job.units, _fit(c, at, job, p))
+            if fit >= job.units:
+                return True
+    return False
+
+
+@inner_kernel
+def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: int) -> int:
     """Return the earliest start of one unit on a node of a class; ``limit`` if not before that."""
-    n = n_steps[c]
+    n = p.n_steps[c]
     start = not_before
-    k = 0
-    while k + 1 < n and times[c, k + 1] <= start:
-        k += 1
+    k = _step_at(c, start, p)
     while start < limit:
         j = k
         good = True
-        while j < n and (j == k or times[c, j] < start + duration):
-            for r in range(request.size):
-                if room[c, j, r] < request[r]:
+        while j < n and (j == k or p.times[c, j] < start + job.duration):
+            for r in range(len(job.request)):
+                if p.room[c, j, r] < job.request[r]:
                     good = False
             if not good:
                 break
@@ -162,272 +227,176 @@ def _earliest_of_one(
         k = j + 1
         if k >= n:
             return limit
-        start = times[c, k]
+        start = p.times[c, k]
     return limit
 
 
-@kernel
-def _earliest(
-    not_before: int,
-    units: int,
-    duration: int,
-    request: Ints,
-    n_classes: int,
-    count: Ints,
-    n_steps: Ints,
-    times: Ints,
-    room: Ints,
-    kind: Ints,
-    dislike: Floats,
-    candidates: Ints,
-) -> int:
-    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use."""
-    if units == 1:
-        best: int = NEVER
-        for c in range(n_classes):
-            if dislike[kind[c]] == np.inf:
-                continue
-            best = _earliest_of_one(c, not_before, duration, request, n_steps, times, room, best)
+@inner_kernel
+def _earliest_of_one(not_before: int, job: _Job, n_classes: int, p: Profiles) -> int:
+    """Return the earliest start of a job of one unit."""
+    best = NEVER
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            best = _earliest_in_class(c, not_before, job, p, best)
             if best == not_before:
                 break
-        return best
-    fit = 0
-    for c in range(n_classes):
-        if dislike[kind[c]] == np.inf:
-            continue
-        fit += count[c] * min(units, _fit(c, not_before, duration, request, n_steps, times, room))
-        if fit >= units:
-            return not_before
-    # The sum of what fits grows only where a step begins.
+    return best
+
+
+@inner_kernel
+def _later_steps(after: int, job: _Job, n_classes: int, p: Profiles, candidates: Ints) -> int:
+    """List in order when steps begin after a time on the nodes that a job may use; return how many."""
     n = 0
     for c in range(n_classes):
-        if dislike[kind[c]] == np.inf:
-            continue
-        for k in range(1, n_steps[c]):
-            if times[c, k] > not_before:
-                candidates[n] = times[c, k]
-                n += 1
+        if job.dislike[p.kind[c]] < np.inf:
+            for k in range(1, p.n_steps[c]):
+                if p.times[c, k] > after:
+                    candidates[n] = p.times[c, k]
+                    n += 1
     candidates[:n].sort()
+    return n
+
+
+@inner_kernel
+def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, candidates: Ints) -> int:
+    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use."""
+    if job.units == 1:
+        return _earliest_of_one(not_before, job, n_classes, p)
+    if _all_fit(not_before, job, n_classes, p):
+        return not_before
+    # The sum of what fits grows only where a step begins.
     before = not_before
-    for i in range(n):
+    for i in range(_later_steps(not_before, job, n_classes, p, candidates)):
         at: int = candidates[i]
-        if at == before:
-            continue
+        if at > before and _all_fit(at, job, n_classes, p):
+            return at
         before = at
-        fit = 0
-        for c in range(n_classes):
-            if dislike[kind[c]] == np.inf:
-                continue
-            fit += count[c] * min(units, _fit(c, at, duration, request, n_steps, times, room))
-            if fit >= units:
-                return at
     return NEVER
 
 
-@kernel
-def _split(
-    c: int,
-    kept: int,
-    n_classes: int,
-    count: Ints,
-    first: Ints,
-    n_steps: Ints,
-    times: Ints,
-    room: Ints,
-    kind: Ints,
-) -> None:
-    """Leave ``kept`` nodes in a class; the others become the class behind the last."""
-    new = n_classes
-    n = n_steps[c]
-    count[new] = count[c] - kept
-    first[new] = first[c] + kept
-    n_steps[new] = n
-    times[new, :n] = times[c, :n]
-    room[new, :n] = room[c, :n]
-    kind[new] = kind[c]
-    count[c] = kept
+@inner_kernel
+def _split(c: int, kept: int, new: int, p: Profiles) -> None:
+    """Leave ``kept`` nodes in a class; the others become the class ``new``, behind the last."""
+    n = p.n_steps[c]
+    p.sizes[new] = p.sizes[c] - kept
+    p.first[new] = p.first[c] + kept
+    p.n_steps[new] = n
+    p.times[new, :n] = p.times[c, :n]
+    p.room[new, :n] = p.room[c, :n]
+    p.kind[new] = p.kind[c]
+    p.sizes[c] = kept
 
 
-@kernel
-def _break_at(c: int, at: int, n_steps: Ints, times: Ints, room: Ints) -> None:
+@inner_kernel
+def _break_at(c: int, at: int, p: Profiles) -> None:
     """Split the step of a class's profile that covers a time, so that one begins there."""
-    n = n_steps[c]
+    n = p.n_steps[c]
     k = n
-    while times[c, k - 1] > at:
+    while p.times[c, k - 1] > at:
         k -= 1
-    if times[c, k - 1] == at:
+    if p.times[c, k - 1] == at:
         return
     for j in range(n, k, -1):
-        times[c, j] = times[c, j - 1]
-        room[c, j] = room[c, j - 1]
-    times[c, k] = at
-    room[c, k] = room[c, k - 1]
-    n_steps[c] = n + 1
+        p.times[c, j] = p.times[c, j - 1]
+        p.room[c, j] = p.room[c, j - 1]
+    p.times[c, k] = at
+    p.room[c, k] = p.room[c, k - 1]
+    p.n_steps[c] = n + 1
 
 
-@kernel
-def _take(
-    c: int, units: int, at: int, duration: int, request: Ints, n_steps: Ints, times: Ints, room: Ints
-) -> None:
-    """Take room for so many units on each node of a class."""
-    _break_at(c, at, n_steps, times, room)
-    _break_at(c, at + duration, n_steps, times, room)
-    for k in range(n_steps[c]):
-        if at <= times[c, k] < at + duration:
-            for r in range(request.size):
-                room[c, k, r] -= units * request[r]
+@inner_kernel
+def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> None:
+    """Take room for ``each`` units on each node of a class; note the nodes, if they are wanted."""
+    end = at + job.duration
+    _break_at(c, at, p)
+    _break_at(c, end, p)
+    for k in range(p.n_steps[c]):
+        if at <= p.times[c, k] < end:
+            for r in range(len(job.request)):
+                p.room[c, k, r] -= each * job.request[r]
+    for j in range(len(nodes)):
+        nodes[j] = p.members[p.first[c] + j // each]
 
 
-@kernel
-def _place(
-    at: int,
-    units: int,
-    duration: int,
-    request: Ints,
-    scarcity: Floats,
-    n_classes: int,
-    count: Ints,
-    first: Ints,
-    n_steps: Ints,
-    times: Ints,
-    room: Ints,
-    kind: Ints,
-    dislike: Floats,
-    members: Ints,
-    nodes: Ints,
-) -> int:
-    """Place a job that fits, least disliked nodes first, then the fullest; return the number of classes."""
-    load = np.full(n_classes, np.inf)
-    fits = np.zeros(n_classes, np.int64)
-    for c in range(n_classes):
-        if dislike[kind[c]] == np.inf:
-            continue
-        fits[c] = min(units, _fit(c, at, duration, request, n_steps, times, room))
-        if fits[c] > 0:
-            k = 0
-            while k + 1 < n_steps[c] and times[c, k + 1] <= at:
-                k += 1
-            load[c] = _DISLIKED * dislike[kind[c]]
-            for r in range(request.size):
-                load[c] += room[c, k, r] * scarcity[r]
-    left = units
-    placed = 0
-    n_before = n_classes
-    while left > 0:
-        c = 0
-        for other in range(1, n_before):
-            if load[other] < load[c]:
-                c = other
+@inner_kernel
+def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits: Ints) -> None:
+    """Find how many units fit on a node of each class, and in which order classes are used."""
+    for c in range(len(load)):
         load[c] = np.inf
-        full = min(count[c], left // fits[c])
-        rest = 0
-        if full < count[c]:
-            rest = min(fits[c], left - full * fits[c])
+        fits[c] = 0
+        if job.dislike[p.kind[c]] < np.inf:
+            fits[c] = min(job.units, _fit(c, at, job, p))
+        if fits[c] > 0:
+            k = _step_at(c, at, p)
+            load[c] = _DISLIKED * job.dislike[p.kind[c]]
+            for r in range(len(job.request)):
+                load[c] += p.room[c, k, r] * scarcity[r]
+
+
+@inner_kernel
+def _place(at: int, job: _Job, scarcity: Floats, n_classes: int, p: Profiles, nodes: Ints) -> int:
+    """Place a job that fits, least disliked nodes first, then the fullest; return the number of classes.
+
+    ``nodes`` receives the node of each unit; it is empty if they are not wanted.
+    """
+    load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
+    _weigh(at, job, scarcity, p, load, fits)
+    left = job.units
+    while left > 0:
+        c = int(np.argmin(load))
+        load[c] = np.inf
+        full = min(p.sizes[c], left // fits[c])
+        rest = min(fits[c], left - full * fits[c]) if full < p.sizes[c] else 0
+        other = c
         if full > 0:
-            if full < count[c]:
-                _split(c, full, n_classes, count, first, n_steps, times, room, kind)
+            if full < p.sizes[c]:
                 other = n_classes
+                _split(c, full, other, p)
                 n_classes += 1
-            else:
-                other = c
-            _take(c, fits[c], at, duration, request, n_steps, times, room)
-            if nodes.size > 0:
-                for j in range(full * fits[c]):
-                    nodes[placed + j] = members[first[c] + j // fits[c]]
-            placed += full * fits[c]
+            placed = len(nodes) - left
+            _take(c, fits[c], at, job, p, nodes[placed : placed + full * fits[c]])
             left -= full * fits[c]
-        else:
-            other = c
         if rest > 0:
-            if count[other] > 1:
-                _split(other, 1, n_classes, count, first, n_steps, times, room, kind)
+            if p.sizes[other] > 1:
+                _split(other, 1, n_classes, p)
                 n_classes += 1
-            _take(other, rest, at, duration, request, n_steps, times, room)
-            if nodes.size > 0:
-                for j in range(rest):
-                    nodes[placed + j] = members[first[other]]
-            placed += rest
+            placed = len(nodes) - left
+            _take(other, rest, at, job, p, nodes[placed : placed + rest])
             left -= rest
     return n_classes
 
 
 @kernel
-def alone(
-    units: Ints,
-    durations: Ints,
-    requests: Ints,
-    count: Ints,
-    n_steps: Ints,
-    times: Ints,
-    room: Ints,
-    kind: Ints,
-    dislike: Floats,
-) -> Ints:
+def alone(jobs: Demands, profiles: Profiles) -> Ints:
     """Return the earliest start of each job if no other job waited."""
-    starts = np.empty(units.size, np.int64)
-    candidates = np.empty(n_steps.sum() + 1, np.int64)
-    for job in range(units.size):
-        starts[job] = _earliest(
-            0,
-            units[job],
-            durations[job],
-            requests[job],
-            count.size,
-            count,
-            n_steps,
-            times,
-            room,
-            kind,
-            dislike[job],
-            candidates,
-        )
+    p = shared(profiles)
+    starts = np.empty(len(jobs.units), np.int64)
+    candidates = np.empty(profiles.n_steps.sum() + 1, np.int64)
+    for row in range(len(starts)):
+        starts[row] = _earliest(0, shared(_job(row, jobs)), len(profiles.sizes), p, candidates)
     return starts
 
 
 @kernel
-def reset(
-    base_count: Ints,
-    base_first: Ints,
-    base_steps: Ints,
-    base_times: Ints,
-    base_room: Ints,
-    base_kind: Ints,
-    count: Ints,
-    first: Ints,
-    n_steps: Ints,
-    times: Ints,
-    room: Ints,
-    kind: Ints,
-) -> None:
-    """Copy the profiles to where they may be changed."""
-    count[:] = 0
-    for c in range(base_count.size):
-        count[c], first[c], n_steps[c] = base_count[c], base_first[c], base_steps[c]
-        kind[c] = base_kind[c]
-        for k in range(base_steps[c]):
-            times[c, k] = base_times[c, k]
-            room[c, k] = base_room[c, k]
+def reset(base: Profiles, work: Profiles) -> None:
+    """Copy profiles to where they may be changed."""
+    work.sizes[:] = 0
+    for c in range(len(base.sizes)):
+        work.sizes[c], work.first[c], work.n_steps[c] = base.sizes[c], base.first[c], base.n_steps[c]
+        work.kind[c] = base.kind[c]
+        for k in range(base.n_steps[c]):
+            work.times[c, k] = base.times[c, k]
+            work.room[c, k] = base.room[c, k]
 
 
 @kernel
 def list_schedule(
     order: Ints,
-    units: Ints,
-    durations: Ints,
-    requests: Ints,
-    weights: Floats,
-    keep_free: Floats,
+    jobs: Demands,
+    ranks: Ranks,
     scarcity: Floats,
-    dislike: Floats,
-    keep_start: NDArray[np.bool_],
     bound: float,
-    count: Ints,
-    first: Ints,
-    n_steps: Ints,
-    times: Ints,
-    room: Ints,
-    kind: Ints,
-    members: Ints,
+    work: Profiles,
     starts: Ints,
     nodes: Ints,
 ) -> float:
@@ -437,20 +406,13 @@ def list_schedule(
     ----------
     order
         Jobs.
-    units, durations, requests, weights
-        Of the jobs.
-    keep_free : ndarray, shape (n, R)
-        What must be left free in all, of each type, by a job that starts now.
+    jobs, ranks
+        What they ask for, and what they weigh.
     scarcity : ndarray, shape (R,)
         How much one of each type counts for best-fit.
-    dislike : ndarray, shape (n, K)
-        How little each job should be on nodes of each kind; infinite where it may not be.
-    keep_start : ndarray of bool, shape (n,)
-        Whether later jobs of the order make way for a start that is not now. Where they do not, the
-        start given is the one that the job could have at its place in the order.
     bound
         Give up as soon as the cost reaches this.
-    count, first, n_steps, times, room, kind, members
+    work
         A copy of the profiles with room for new classes and steps; changed.
     starts
         Receives the start of each job.
@@ -463,68 +425,39 @@ def list_schedule(
     float
         Sum of weight x start, or infinity if it reaches ``bound`` or a job can never start.
     """
-    n_resources = requests.shape[1]
+    p = shared(work)
+    n_resources = jobs.requests.shape[1]
     n_classes = 0
-    while n_classes < count.size and count[n_classes] > 0:
+    while n_classes < len(p.sizes) and p.sizes[n_classes] > 0:
         n_classes += 1
     pool = np.zeros(n_resources)
-    total_steps = 0
     for c in range(n_classes):
-        total_steps += n_steps[c]
         for r in range(n_resources):
-            pool[r] += count[c] * room[c, 0, r]
-    candidates = np.empty((count.size + 2) * times.shape[1], np.int64)
-    nobody = np.empty(0, np.int64)
+            pool[r] += p.sizes[c] * p.room[c, 0, r]
+    candidates = np.empty((len(p.sizes) + 2) * p.times.shape[1], np.int64)
     cost = 0.0
     written = 0
-    for job in order:
+    for row in order:
+        job = shared(_job(row, jobs))
         later = 0
         for r in range(n_resources):
-            if keep_free[job, r] > 0 and pool[r] - units[job] * requests[job, r] < keep_free[job, r]:
+            least = ranks.keep_free[row, r]
+            if least > 0 and pool[r] - job.units * job.request[r] < least:
                 later = 1
-        at = _earliest(
-            later,
-            units[job],
-            durations[job],
-            requests[job],
-            n_classes,
-            count,
-            n_steps,
-            times,
-            room,
-            kind,
-            dislike[job],
-            candidates,
-        )
-        starts[job] = at
-        cost += weights[job] * at
+        at = _earliest(later, job, n_classes, p, candidates)
+        starts[row] = at
+        cost += ranks.weights[row] * at
         if at >= NEVER or cost >= bound:
             return np.inf
-        here = nobody
+        here = nodes[:0]
         if at > 0:
-            if not keep_start[job]:
+            if not ranks.keep_start[row]:
                 continue
         else:
             for r in range(n_resources):
-                pool[r] -= units[job] * requests[job, r]
-            if nodes.size > 0:
-                here = nodes[written : written + units[job]]
-                written += units[job]
-        n_classes = _place(
-            at,
-            units[job],
-            durations[job],
-            requests[job],
-            scarcity,
-            n_classes,
-            count,
-            first,
-            n_steps,
-            times,
-            room,
-            kind,
-            dislike[job],
-            members,
-            here,
-        )
+                pool[r] -= job.units * job.request[r]
+            if len(nodes) > 0:
+                here = nodes[written : written + job.units]
+                written += job.units
+        n_classes = _place(at, job, scarcity, n_classes, p, here)
     return cost
