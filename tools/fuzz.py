@@ -1,4 +1,4 @@
-"""Give mlsim damaged and hostile inputs, and see that it says so and nothing else happens.
+"""Run mlsim on damaged and hostile inputs, and see that it says so and nothing else happens.
 
 Usage: python tools/fuzz.py ROOM N [--seed S] [--from K] [--keep DIR]
 

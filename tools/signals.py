@@ -47,7 +47,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Give a table, and what was wrong."""
+        """Return a table, and what was wrong."""
         names = [number.name for number in SIGNALS]
         table = [f"{'':8}{'inside':>8}{'before':>8}{'after':>8}"]
         table += [f"{n:8}{self.inside[n]:8}{self.before[n]:8}{self.after[n]:8}" for n in names]
@@ -91,7 +91,7 @@ def wait_for_place(directory: Path, process: subprocess.Popen[str]) -> bool:
 
 
 def measure(directory: Path, options: list[str]) -> tuple[float, float]:
-    """Let two runs end, the second with all kernels on disk; give its seconds before and in the place."""
+    """Complete two runs, the second with all kernels on disk; return its seconds before and in the place."""
     for _ in range(2):
         began = time.monotonic()
         process = start(directory, options)

@@ -185,7 +185,7 @@ class BatchSystem:
         while (promised := self.state.next_reservation(self.clock.time)) < math.inf:
             self._wake_at(promised)  # no other event is left
             self.clock.run()
-        self._settle_turned_away()
+        self._reject_turned_away()
         # Nodes that are out of use for good may leave jobs that nothing will ever start.
         stranded = self.state.empty_queue()
         died = [slot for slot in stranded if self._restarts.strand(slot)]
@@ -251,12 +251,12 @@ class BatchSystem:
         """Assign slots to the jobs of a block and reject those that can never fit."""
         # The last jobs of the block before may still wait for their pass.
         self.state.enter_queue(self.clock.time, self._arrivals, self._first_arrival, self._last_arrival)
-        self._settle_turned_away()
+        self._reject_turned_away()
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
         self.pass_times.settle()
-        self.state.occupancy.settle()
+        self.state.occupancy.free_filed()
         slots = table.admit(block, requests.units_of(block))
         self.state.ensure_capacity()
         if self._estimates is not None:
@@ -300,7 +300,7 @@ class BatchSystem:
     def _reject(self, slots: list[int], reason: str) -> None:
         """Reject jobs."""
         self.state.table.ints[STATE, slots] = JobState.REJECTED
-        self._rejections.note(self.state.table.ints[NUMBER, slots], reason)
+        self._rejections.add(self.state.table.ints[NUMBER, slots], reason)
         self._retire(slots)
 
     def rejections(self) -> Rejections:
@@ -329,7 +329,7 @@ class BatchSystem:
         if self._starts_between:
             self.state.allow_backfill(not is_between)
         elif is_between:
-            self.settle()
+            self.free_ended()
             self.state.enter_queue(now, self._arrivals, self._first_arrival, self._last_arrival)
             self._first_arrival = self._last_arrival
             return
@@ -348,7 +348,7 @@ class BatchSystem:
         """Make a pass: jobs end and arrive, then jobs of the queue start."""
         state = self.state
         if self._outages is not None and state.holds_back:
-            self.settle()
+            self.free_ended()
         released = self._releases.released_now() if self._short_first and self._releases else _NOTHING
         waiting = 0 if self._pass_log is None else state.n_waiting + self._last_arrival - self._first_arrival
         began = wall_clock()
@@ -361,7 +361,7 @@ class BatchSystem:
         seconds = wall_clock() - began
         self.pass_times.append(seconds)
         if self._pass_log is not None:
-            self._pass_log.note(now, waiting, n_started, state, seconds)
+            self._pass_log.add(now, waiting, n_started, state, seconds)
         self._first_arrival = self._last_arrival
         if self._ending:
             self._retire(self._ending)
@@ -395,7 +395,7 @@ class BatchSystem:
     def _launch(self, slots: Ints, now: float, seconds: float) -> None:
         """Start the applications of the jobs that a pass of so many seconds has given nodes to."""
         if self._dispatch_times is not None:
-            self._dispatch_times.note(slots, self.state.table, seconds)
+            self._dispatch_times.add(slots, self.state.table, seconds)
         for slot in slots.tolist():
             self.plan(slot, now, self.applications.launch(slot, now))
         if self.state.n_rows > self.state.row_limit:
@@ -415,7 +415,7 @@ class BatchSystem:
         self._turned_away += slots
         return 0
 
-    def _settle_turned_away(self) -> None:
+    def _reject_turned_away(self) -> None:
         """Write the rows of the jobs that passes have rejected."""
         if not self._turned_away:
             return
@@ -444,7 +444,7 @@ class BatchSystem:
 
     def _complete(self, event: Event) -> None:
         if self._negotiator is not None:
-            self._negotiator.learn(event.subject)
+            self._negotiator.record_use(event.subject)
         self._end(event.subject, JobState.COMPLETED)
         self._event_over()
 
@@ -467,7 +467,7 @@ class BatchSystem:
         self._ending.append(slot)
         self._notify_dependants([slot], now, completed=state is JobState.COMPLETED)
 
-    def settle(self) -> None:
+    def free_ended(self) -> None:
         """Free at once what the jobs that end now hold, rather than in the pass."""
         for slot in self._ending:
             self.state.end(slot, self.clock.time)
@@ -513,7 +513,7 @@ class BatchSystem:
         self.state.end(slot, now)
         ints, times = self.state.occupancy.ints[:, rows], self.state.occupancy.floats[:, rows]
         core_seconds = ints[COUNT] * ints[NODE_CORES] * (times[FINISH] - times[BEGIN])
-        self._restarts.note(slot, now, node, busy, float(core_seconds.sum()))
+        self._restarts.record_attempt(slot, now, node, busy, float(core_seconds.sum()))
         self.state.requeue(slot, now)
         self.clock.ask_to_close()
 
@@ -526,5 +526,5 @@ class BatchSystem:
 
     def _flush(self) -> None:
         """Move the rows of ended jobs to the recorder."""
-        self._recorder.take(np.array(self._finished, np.int64))
+        self._recorder.record_ended(np.array(self._finished, np.int64))
         self._finished.clear()

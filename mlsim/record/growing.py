@@ -56,7 +56,7 @@ class GrowingArray:
         return int(self.array.shape[-1])
 
     def reserve(self, needed: int, used: int) -> None:
-        """Make room for ``needed`` rows in all, keeping the first ``used``.
+        """Ensure capacity for ``needed`` rows in all, keeping the first ``used``.
 
         Raises
         ------

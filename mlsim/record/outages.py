@@ -38,7 +38,7 @@ def off_spans(outages: Outages, occupancy: Occupancy, begin: float, end: float) 
 
 
 def _add_ends(last: dict[int, float], rows: Ints, occupancy: Occupancy) -> None:
-    """Note for each node of some occupancy rows when the last of them ends."""
+    """Store for each node of some occupancy rows when the last of them ends."""
     for row in rows.tolist():
         first, end = int(occupancy.node[row]), float(occupancy.end[row])
         for node in range(first, first + int(occupancy.count[row])):

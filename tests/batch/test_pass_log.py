@@ -70,8 +70,8 @@ def test_a_job_waits_for_the_pass_that_starts_it(jobs):
 def test_the_last_start_of_a_job_counts():
     times, table = DispatchTimes(), JobTable(4)
     table.ints[0, :2] = [1, 0]
-    times.note(np.array([0, 1]), table, 2.0)
-    times.note(np.array([1]), table, 3.0)
+    times.add(np.array([0, 1]), table, 2.0)
+    times.add(np.array([1]), table, 3.0)
     jobs = simulate([(0, 5, 5, 1), (1, 5, 5, 1)]).jobs()
     assert times.added_to(jobs).dispatch_time.tolist() == [3.0, 2.0]
 

@@ -64,7 +64,7 @@ class Compiling(event.Listener):
         self._open: list[list[float]] = []  # when it began, and seconds of callees
 
     def on_start(self, event: event.Event) -> None:
-        """Note when a kernel begins to compile."""
+        """Store when a kernel begins to compile."""
         if not self._open:
             self._counts = _name(event.data["dispatcher"].py_func).startswith(self._package)
         self._open.append([time.process_time(), 0.0])

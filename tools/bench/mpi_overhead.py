@@ -44,7 +44,7 @@ def on_ranks(claims: int, techniques: list[str]) -> None:
 
 
 def _measured(comm, window, model: str, technique: str, claims: int) -> list:
-    """Give the figures of a technique: the first quartile of its loops, as others may have had the cores."""
+    """Return figures of a technique: the first quartile of its loops, as others may have had the cores."""
     import numpy as np
     from mpi4py import MPI
 
@@ -59,7 +59,7 @@ def _measured(comm, window, model: str, technique: str, claims: int) -> list:
 
 
 def _loops(comm, window, model: str, technique: str, claims: int) -> list[tuple[int, float, float]]:
-    """Give, of every loop, how often this rank asked, and the seconds of that and of as many bare pairs."""
+    """Return, of every loop, how often this rank asked, and the seconds of that and of as many bare pairs."""
     from mpi4py import MPI
 
     from mlsim.mpi import LoopScheduler

@@ -45,7 +45,7 @@ def walk(path: Path) -> int:
 
 
 def known_logs() -> list[Path]:
-    """Give the compressed SWF logs in the directories of MLSIM_TRACES."""
+    """Return the compressed SWF logs in the directories of MLSIM_TRACES."""
     places = [Path(place) for place in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if place]
     return [log for place in places for log in sorted(place.glob("*.swf.gz"))]
 

@@ -32,7 +32,7 @@ DISPATCHERS = {
 
 
 def best(work: Callable[[], object]) -> tuple[float, float]:
-    """Give the least wall-clock and CPU seconds of three times."""
+    """Return the least wall-clock and CPU seconds of three times."""
     found = []
     for _ in range(3):
         wall, cpu = time.perf_counter(), time.process_time()

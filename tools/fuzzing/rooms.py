@@ -132,7 +132,7 @@ _PLAIN = (
 
 
 def _keys_of(directory: Path) -> set[str]:
-    """Give the dotted keys of all scenarios and of the schema."""
+    """Return the dotted keys of all scenarios and of the schema."""
     from mlsim.scenario import Scenario, dump, loads
 
     keys = {key for section in Scenario.model_fields for key in (section, f"{section}.x")}
@@ -307,7 +307,7 @@ def _plain(draw: Draw) -> object:
 
 
 def _dump(directory: Path) -> Sequence[bytes]:
-    """Give instances as ``mlsim cp dump`` writes them."""
+    """Return instances as ``mlsim cp dump`` writes them."""
     from mlsim.cli.main import app
 
     (directory / "cp.yaml").write_text(

@@ -53,7 +53,7 @@ class _TooLongError(BaseException):
 
 
 def draw_of(room: str, seed: int, number: int) -> np.random.Generator:
-    """Give the random numbers of one case, the same whatever others there are."""
+    """Return the random numbers of one case, the same whatever others there are."""
     return np.random.default_rng([seed, number, *room.encode()])
 
 

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 @leaf_kernel  # it is called for every node
 def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Give how many units of a job fit on a node, at most ``most``; one if nodes are given whole."""
+    """Return how many units of a job fit on a node, at most ``most``; one if nodes are allocated whole."""
     n = min(most, 1) if columns.rules[EXCLUSIVE] else most
     for r in range(free.shape[1]):
         asked = nodes.request[slot, r]
@@ -32,7 +32,7 @@ def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, node
 
 @inner_kernel
 def room_for(slot: int, need: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Give how many units of a job fit on all nodes, at most ``need``."""
+    """Return how many units of a job fit on all nodes, at most ``need``."""
     found = 0
     for node in range(free.shape[0]):
         found += units_on(slot, node, need - found, free, columns, nodes)
@@ -43,7 +43,7 @@ def room_for(slot: int, need: int, free: Ints, columns: Columns, nodes: Nodes) -
 
 @inner_kernel
 def fill_room(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Note for each node how many units of a job fit there, at most all of them; give the sum."""
+    """Count for each node how many units of a job fit there, at most all of them; return the sum."""
     found = 0
     for node in range(free.shape[0]):
         nodes.room[node] = units_on(slot, node, columns.ints[UNITS, slot], free, columns, nodes)
@@ -53,7 +53,7 @@ def fill_room(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
 
 @inner_kernel
 def sums_suffice(slot: int, total: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether a job could fit by the sums over all nodes; quick, and never wrong when it says no."""
+    """Whether a job could fit by the sums over all nodes; quick, and never wrong when it says no."""
     units = columns.ints[UNITS, slot]
     for r in range(len(total)):  # noqa: SIM110  # a kernel knows no generators
         if units * nodes.request[slot, r] > total[r]:
@@ -79,7 +79,7 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 
 @leaf_kernel
 def could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether it makes sense to look for room now; what is free only becomes less during a pass."""
+    """Whether it makes sense to look for room now; what is free only becomes less during a pass."""
     return bool(columns.ints[UNITS, slot] <= columns.counts[FREE]) and _could_fit(slot, now, columns, nodes)
 
 

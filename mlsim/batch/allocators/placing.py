@@ -46,7 +46,7 @@ Ints = NDArray[np.int64]
 
 @inner_kernel
 def place(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Let the scenario's allocator answer for a job."""
+    """Ask the scenario's allocator for the nodes of a job."""
     allocator = nodes.settings[ALLOCATOR]
     if allocator == FIRST_FIT:
         return _first_fit(slot, free, columns, nodes)
@@ -86,7 +86,7 @@ def _first_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def score(slot: int, node: int, units: int, free: Ints, nodes: Nodes) -> float:
-    """Give the score of a node once it holds ``units`` more of a job."""
+    """Return the score of a node once it holds ``units`` more of a job."""
     used, kinds = 0.0, 0
     for r in range(free.shape[1]):
         capacity = nodes.full[node, r]
@@ -98,7 +98,7 @@ def score(slot: int, node: int, units: int, free: Ints, nodes: Nodes) -> float:
 
 @inner_kernel
 def _waste(slot: int, node: int, free: Ints, nodes: Nodes) -> float:
-    """Give what a job that does not ask for them would stand in the way of, on a node.
+    """Return what other jobs could no longer get of a node if a job that does not ask for it were there.
 
     waste(n) = Σ over r that the job does not ask for of scarcity[r] · free[n, r] / capacity[n, r], with
     scarcity[r] = nodes / (nodes that have r) - 1: 0 for what every node has, the more the fewer have it.
@@ -120,7 +120,7 @@ def _mixed(value: np.uint64) -> np.uint64:
 
 @inner_kernel
 def _draw(seed: int, number: int, node: int) -> float:
-    """Give a number in [0, 1) that depends on the seed, the job's number and the node alone."""
+    """Return a number in [0, 1) that depends on the seed, the job's number and the node alone."""
     step = np.uint64(0x9E3779B97F4A7C15)
     mixed = _mixed(_mixed(np.uint64(seed) + step) ^ (np.uint64(number + 1) * step))
     mixed = _mixed(mixed + np.uint64(node + 1) * step)
@@ -204,7 +204,7 @@ def _window(need: int, nodes: Nodes) -> tuple[int, int]:
 
 @inner_kernel
 def has_window(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether a job that waits for neighbouring nodes has them in ``free``; yes if it does not wait."""
+    """Whether a job that waits for neighbouring nodes has them in ``free``; true if it does not wait."""
     if not nodes.settings[STRICT]:
         return True
     fill_room(slot, free, columns, nodes)
@@ -260,7 +260,7 @@ def _topology_aware(slot: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
-    """Give what nodes have, with those that are known to have come back when ``free`` is free."""
+    """Return the capacity of nodes, with those that are known to have come back when ``free`` is free."""
     if nodes.settings[DRAINS] == 0:
         return nodes.capacity
     capacity = nodes.capacity.copy()

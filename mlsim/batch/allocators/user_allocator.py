@@ -18,7 +18,7 @@ _current: list[Answer] = []
 
 @contextmanager
 def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
-    """Let kernels ask this allocator meanwhile."""
+    """Have kernels ask this allocator meanwhile."""
     if allocator is None:
         yield
         return

@@ -120,7 +120,7 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
 
 @in_room
 def _compress(columns: Columns, room: Room) -> None:
-    """Give each job with a reservation its earliest place, given all others, until nothing moves.
+    """Move each reservation to its earliest start, given all others, until nothing moves.
 
     No reservation becomes later, as each job can have its old place. Where the earliest time is the old one,
     it keeps its old nodes. In one round, each job has one try; it may then start at a time at which nothing

@@ -38,7 +38,7 @@ __all__ = ["CompiledBatch"]
 
 Ints = NDArray[np.int64]
 
-_TELL_EVERY = 65536
+_REPORT_EVERY = 65536
 """Passes between two reports of progress."""
 
 
@@ -113,15 +113,15 @@ class CompiledBatch:
         table, requests = self.state.table, self.state.requests
         if table.n_free < len(block.job_id):
             self._flush()
-        self.state.occupancy.settle()
+        self.state.occupancy.free_filed()
         slots = table.admit(block, requests.units_of(block))
         self._ensure_capacity()
         accepted = np.ones(len(slots), np.bool_)
         for reason, unfit in self.state.never_fit(slots, block).items():
             table.ints[STATE, slots[unfit]] = JobState.REJECTED
             table.floats[ESTIMATE, slots[unfit]] = np.nan
-            self._rejections.note(table.ints[NUMBER, slots[unfit]], reason)
-            self._recorder.take(slots[unfit])
+            self._rejections.add(table.ints[NUMBER, slots[unfit]], reason)
+            self._recorder.record_ended(slots[unfit])
             self._n_recorded += int(np.count_nonzero(unfit))
             accepted &= ~unfit
         self._arrivals = slots[accepted]
@@ -141,17 +141,17 @@ class CompiledBatch:
                 self._order,
                 self._finished,
                 self.state.row_limit,
-                (self.n_passes // _TELL_EVERY + 1) * _TELL_EVERY,
+                (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
                 self.state.address,
                 self.state.room.address,
             )
             self.seconds += time.perf_counter() - began
             if wanted == REPORT_DUE:
-                self._tell()
+                self._report_progress()
             elif wanted not in (ARRIVALS_WANTED, OVER):
                 self.state.ensure_capacity()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._report is not None:
             done = self._n_recorded + int(self._progress[FINISHED])
             self._report(Progress(float(self._clock[0]), done, self.state.n_waiting))
@@ -169,6 +169,6 @@ class CompiledBatch:
     def _flush(self) -> None:
         """Move the rows of ended jobs to the recorder."""
         n = int(self._progress[FINISHED])
-        self._recorder.take(self._finished[:n].copy())
+        self._recorder.record_ended(self._finished[:n].copy())
         self._n_recorded += n
         self._progress[FINISHED] = 0

@@ -86,7 +86,7 @@ def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, c
 
 @leaf_kernel
 def _plan(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
-    """Note when the jobs that have started will end, and how."""
+    """Store when the jobs that have started will end, and how."""
     for k in range(n_started):
         slot = columns.started[k]
         end = now + columns.floats[RUN, slot]

@@ -38,22 +38,22 @@ class OccupancyLog:
         self.floats: NDArray[np.float64] = self._floats.array
 
     def reserve(self, used: int, more: int) -> None:
-        """Make room for ``more`` rows behind the ``used`` ones."""
+        """Ensure capacity for ``more`` rows behind the ``used`` ones."""
         self._ints.reserve(used + more, used)
         self._floats.reserve(used + more, used)
         self.ints, self.floats = self._ints.array, self._floats.array
 
-    def settle(self) -> None:
-        """Give back the memory of rows that are kept in files."""
+    def free_filed(self) -> None:
+        """Free the memory of rows that are kept in files."""
         let_go(self.ints, self.floats)
 
     def record(self, used: int) -> Occupancy:
-        """Give the first ``used`` rows as a table of records, which shares the columns."""
+        """Return the first ``used`` rows as a table of records, which shares the columns."""
         released = np.empty(used, np.bool_)
         for first in range(0, used, _BLOCK_ROWS):
             rows = slice(first, min(first + _BLOCK_ROWS, used))
             released[rows] = self.ints[RELEASED, rows]
-            self.settle()
+            self.free_filed()
         return Occupancy(
             job=self.ints[JOB, :used],
             node=self.ints[NODE, :used],
@@ -75,7 +75,7 @@ def write_row(
     rows: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> None:
-    """Note that a job holds ``cores`` cores of a node from ``now`` on."""
+    """Write that a job holds ``cores`` cores of a node from ``now`` on."""
     rows[JOB, row] = job
     rows[NODE, row] = node
     rows[COUNT, row] = 1

@@ -107,7 +107,7 @@ class JobTable:
         return int(self.ints.shape[1])
 
     def column(self, name: str) -> NDArray[Any]:
-        """Give one column by name, as a view."""
+        """Return one column by name, as a view."""
         view: NDArray[Any] = (
             self.ints[_INT_INDEX[name]] if name in _INT_INDEX else self.floats[_FLOAT_INDEX[name]]
         )
@@ -128,7 +128,7 @@ class JobTable:
         NDArray
             Their slots, in the block's order.
         """
-        slots = self._take(len(block.job_id))
+        slots = self._claim_slots(len(block.job_id))
         self.ints[:, slots] = 0
         self.floats[:, slots] = np.nan
         for name in _FROM_BLOCK:
@@ -144,7 +144,7 @@ class JobTable:
         self._arrivals += len(slots)
         return slots
 
-    def give_back(self, slots: NDArray[np.int64]) -> None:
+    def free_slots(self, slots: NDArray[np.int64]) -> None:
         """Free the slots of jobs that have left the system."""
         self._free[self._n_free : self._n_free + len(slots)] = slots[::-1]
         self._n_free += len(slots)
@@ -154,7 +154,7 @@ class JobTable:
         """Number of slots that can be taken without growing."""
         return self._n_free
 
-    def _take(self, count: int) -> NDArray[np.int64]:
+    def _claim_slots(self, count: int) -> NDArray[np.int64]:
         if count > self._n_free:
             self._grow(max(2 * self.capacity, self.capacity + count))
         self._n_free -= count

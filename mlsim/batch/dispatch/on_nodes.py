@@ -147,7 +147,7 @@ def release_row(slot: int, row: int, now: float, columns: int, nodes: int) -> No
 
 @kernel
 def return_node(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
-    """Give a free node back to a job that had released it; return the new occupancy row."""
+    """Return a free node to a job that had released it; return the new occupancy row."""
     return steps.return_node(slot, node, now, columns_at(columns), nodes_at(nodes))
 
 

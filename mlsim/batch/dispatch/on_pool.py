@@ -58,5 +58,5 @@ def release_row(slot: int, row: int, now: float, columns: int, pool: int) -> Non
 
 @kernel
 def return_node(slot: int, node: int, now: float, columns: int, pool: int) -> int:
-    """Give a free node back to a job that had released it; return the new occupancy row."""
+    """Return a free node to a job that had released it; return the new occupancy row."""
     return steps.return_node(slot, node, now, columns_at(columns), pool_at(pool))

@@ -34,7 +34,7 @@ _LABELS = ("user", "group", "executable", "queue", "partition")
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Let nobody write into an array."""
+    """Make an array read-only."""
     array.flags.writeable = False
     return array
 

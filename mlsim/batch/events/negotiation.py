@@ -56,8 +56,8 @@ class ReleaseNegotiator:
             return None
         return cls(system, releases, log, lends=coordination.answer is not AnswerRule.IDLE_ONLY)
 
-    def learn(self, slot: int) -> None:
-        """Note how a job that is about to complete has used its nodes, if its executable is known."""
+    def record_use(self, slot: int) -> None:
+        """Record how a job that is about to complete has used its nodes, if its executable is known."""
         executable = int(self._state.table.ints[EXECUTABLE, slot])
         if executable < 0:
             return
@@ -117,7 +117,7 @@ class ReleaseNegotiator:
 
     def _answer(self, slot: int, asked: Attempt, request: ReleaseRequest) -> Answer:
         now = self._system.clock.time
-        self._system.settle()
+        self._system.free_ended()
         if self._system.attempt(slot) != asked or not self._is_running(slot):
             return ReleaseRejected(request.job, now, "the job has ended")
         answer, forecast = self._system.applications.request_release(slot, now, request)
@@ -130,7 +130,7 @@ class ReleaseNegotiator:
 
     def _missing(self, head: int, attempt: Attempt) -> int:
         """Nodes that the head lacks beyond those that are free or promised."""
-        self._system.settle()
+        self._system.free_ended()
         if self._system.attempt(head) != attempt or not self._state.is_waiting(head, attempt[0]):
             return 0
         if self._state.lacks_shared(head):

@@ -102,7 +102,7 @@ class OutageCalendar:
 
     def _fail(self, node: int) -> int:
         """Fail a node and every job that holds it; return the row of the outage."""
-        self._system.settle()  # what ends at this very time has ended before
+        self._system.free_ended()  # what ends at this very time has ended before
         state = self._system.state
         for slot in sorted(self._holders(node), key=state.number):
             self._system.fail_job(slot, node)
@@ -113,7 +113,7 @@ class OutageCalendar:
     def _drain(self, event: Event) -> None:
         """Take nodes out of use for new jobs; running jobs go on."""
         drain: DrainConfig = event.subject
-        self._system.settle()
+        self._system.free_ended()
         for node in self._plan.nodes_of(drain.nodes):
             row = self._take_down(node, OutageKind.DRAINED)
             if drain.end is not None:
@@ -133,7 +133,7 @@ class OutageCalendar:
     def _begin_announced(self, event: Event) -> None:
         """Take the nodes of an announced drain out of use; what runs there all the same goes on."""
         entry: int = event.subject
-        self._system.settle()
+        self._system.free_ended()
         drain = self._known[entry] = replace(self._known[entry], has_begun=True)
         rows = [self._take_down(node, OutageKind.ANNOUNCED_DRAIN) for node in drain.nodes]
         self._system.state.know_of(list(self._known.values()))
@@ -163,7 +163,7 @@ class OutageCalendar:
 
     def _bring_up(self, row: int) -> None:
         """End the outage of a row."""
-        self._system.settle()
+        self._system.free_ended()
         self._ends[row] = self._system.clock.time
         node = self._nodes[row]
         self._system.state.bring_up(node, self._holders(node))

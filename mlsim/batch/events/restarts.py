@@ -62,8 +62,8 @@ class Restarts:
         """Whether a job that loses a node goes back to the queue."""
         return self._rule is not FailureRule.DIE and self.count(slot) < self._most
 
-    def note(self, slot: int, now: float, node: int, busy: float, core_seconds: float) -> None:
-        """Note the end of an attempt, before the job goes back to the queue.
+    def record_attempt(self, slot: int, now: float, node: int, busy: float, core_seconds: float) -> None:
+        """Record the end of an attempt, before the job goes back to the queue.
 
         Parameters
         ----------

@@ -79,7 +79,7 @@ class System(Protocol):
         """Schedule what a forecast says will happen after ``now``, in place of what was planned."""
         ...
 
-    def settle(self) -> None:
+    def free_ended(self) -> None:
         """Free at once what the jobs that end now hold, rather than in the pass."""
         ...
 

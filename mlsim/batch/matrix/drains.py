@@ -37,13 +37,13 @@ Ints = NDArray[np.int64]
 
 @inner_kernel
 def end_of(drain: int, now: float, nodes: Nodes) -> float:
-    """Give when nodes come back from a drain: after now, if they have not yet."""
+    """Return when nodes come back from a drain: after now, if they have not yet."""
     return float(max(nodes.drain_times[1, drain], np.nextafter(now, np.inf)))
 
 
 @inner_kernel
 def next_change(time: float, now: float, nodes: Nodes) -> float:
-    """Give the first time after ``time`` at which a drain ends; infinity if there is none."""
+    """Return the first time after ``time`` at which a drain ends; infinity if there is none."""
     found = np.inf
     for drain in range(nodes.settings[DRAINS]):
         end = end_of(drain, now, nodes)
@@ -54,7 +54,7 @@ def next_change(time: float, now: float, nodes: Nodes) -> float:
 
 @inner_kernel
 def _open_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes) -> Ints:
-    """Give what is free of nodes on which a job, started now, would run into no announced drain."""
+    """Return what is free of nodes on which a job, started now, would run into no announced drain."""
     n = reach(slot, now, columns, nodes)
     if n == 0:
         return free
@@ -66,19 +66,19 @@ def _open_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes)
 
 @inner_kernel
 def place_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Let the scenario's allocator answer for a job that would start now."""
+    """Ask the scenario's allocator for the nodes of a job that would start now."""
     return place(slot, _open_now(slot, free, now, columns, nodes), columns, nodes)
 
 
 @inner_kernel
 def room_now(slot: int, need: int, now: float, columns: Columns, nodes: Nodes) -> int:
-    """Give how many units of a job could start now, at most ``need``."""
+    """Return how many units of a job could start now, at most ``need``."""
     return int(room_for(slot, need, _open_now(slot, nodes.free, now, columns, nodes), columns, nodes))
 
 
 @inner_kernel
 def drained_from(node: int, end: float, nodes: Nodes) -> float:
-    """Give when the first announced drain of a node begins, if that is before ``end``; else infinity."""
+    """Return when the first announced drain of a node begins, if that is before ``end``; else infinity."""
     for drain in range(nodes.settings[DRAINS]):
         if nodes.drain_times[0, drain] >= end:
             break
@@ -130,7 +130,7 @@ def _take_units(slot: int, node: int, units: int, target: Ints, columns: Columns
 
 @inner_kernel
 def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> bool:
-    """Note on which nodes a job that starts at ``time`` would meet a drain; give whether they are others now.
+    """Mark the nodes on which a job that starts at ``time`` would meet a drain; return whether they changed.
 
     They are marked in ``nodes.shut``; the drains in ``nodes.drain_shuts``.
     """
@@ -151,7 +151,7 @@ def shut(slot: int, time: float, now: float, columns: Columns, nodes: Nodes) -> 
 
 @inner_kernel
 def open_future(nodes: Nodes) -> Ints:
-    """Give what is expected to be free at the head's reservation, of nodes that are open to it."""
+    """Return what is expected to be free at the head's reservation, of nodes that are open to it."""
     if nodes.settings[DRAINS] == 0:
         return nodes.future
     copy_columns(nodes.masked, nodes.future)

@@ -44,7 +44,7 @@ __all__ = [
 def _change_future(
     slot: int, node: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
 ) -> None:
-    """Let a node have more (sign 1) or less (-1) in the future, and count what of the head fits."""
+    """Add (sign 1) or subtract (-1) what a node has in the future, and count what of the head fits."""
     if nodes.back[node] == np.inf:
         return  # it is out of use, nobody knows until when
     nodes.settings[POWER_LATER] += sign * powered_by(slot, units, columns, nodes) * nodes.power[node]
@@ -75,7 +75,7 @@ def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether the head fits in the future."""
+    """Whether the head fits in the future."""
     if nodes.settings[HAVE] < columns.ints[UNITS, head]:
         return False
     if not shared.suffices(head, shared.LATER, nodes.shares, nodes.shared):
@@ -87,7 +87,7 @@ def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether the power cap lets the head start in the future, where the allocator would put it."""
+    """Whether the power cap allows the head to start in the future, where the allocator would place it."""
     if nodes.settings[EVEN]:
         needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
         return bool(needed <= nodes.settings[POWER_LATER])
@@ -114,7 +114,7 @@ def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Let the future be what is free now, and what drained nodes that come back will have."""
+    """Begin the future with what is free now, and what drained nodes that come back will have."""
     nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
     shared.copy(shared.LATER, nodes.shared, shared.NOW, nodes.shared)
     expect_back(nodes.future, columns, nodes)
@@ -185,7 +185,7 @@ def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def power_wanted(slot: int, free: NDArray[np.int64], columns: Columns, nodes: Nodes) -> int:
-    """Give the power that a job would add on the nodes it would get of these, in microwatts; -1: on none."""
+    """Return the power (microwatts) that a job would add on the nodes it would get of these; -1: on none."""
     if not place(slot, free, columns, nodes):
         return -1
     added = power_placed(slot, columns, nodes)

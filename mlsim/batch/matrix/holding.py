@@ -34,19 +34,19 @@ Ints = NDArray[np.int64]
 
 @inner_kernel
 def units_in_row(slot: int, row: int, columns: Columns, nodes: Nodes) -> int:
-    """Give the units that a job holds on each node of an occupancy row."""
+    """Return the units that a job holds on each node of an occupancy row."""
     return 1 if columns.rules[EXCLUSIVE] else columns.rows[NODE_CORES, row] // nodes.request[slot, 0]
 
 
 @inner_kernel
 def powered_by(slot: int, units: int, columns: Columns, nodes: Nodes) -> int:
-    """Give how many nodes, or cores where these are given singly, units of a job on one node are."""
+    """Return how many nodes, or cores where these are allocated singly, units of a job on one node are."""
     return 1 if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0]
 
 
 @inner_kernel
 def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
-    """Give the power that a job would add on the units placed for it, in microwatts."""
+    """Return the power that a job would add on the units placed for it, in microwatts."""
     total = 0
     for node in range(len(nodes.placed)):
         if nodes.placed[node] > 0:
@@ -56,13 +56,13 @@ def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
 
 @inner_kernel
 def has_power(slot: int, columns: Columns, nodes: Nodes) -> bool:
-    """Tell whether the power cap lets a job start on the units placed for it."""
+    """Whether the power cap allows a job to start on the units placed for it."""
     return not nodes.settings[CAPPED] or power_placed(slot, columns, nodes) <= nodes.settings[POWER_LEFT]
 
 
 @inner_kernel
 def _change_free(slot: int, node: int, units: int, sign: int, columns: Columns, nodes: Nodes) -> None:
-    """Give units on a node back (sign 1), or take them (-1); nothing comes back of one that is out of use."""
+    """Free units on a node (sign 1), or allocate them (-1); nothing is freed on one that is out of use."""
     change = sign * powered_by(slot, units, columns, nodes)
     nodes.used[node] -= change
     nodes.settings[POWER_LEFT] += change * nodes.power[node]
@@ -77,7 +77,7 @@ def _change_free(slot: int, node: int, units: int, sign: int, columns: Columns, 
 
 @inner_kernel
 def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Give a job the units that were placed for it, and what it asks of the machine as a whole."""
+    """Allocate to a job the units that were placed for it, and what it asks of the machine as a whole."""
     shared.change(slot, shared.NOW, -1, nodes.shares, nodes.shared)
     first = columns.counts[USED_ROWS]
     row, taken = first, 0
@@ -107,7 +107,7 @@ def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 
 @inner_kernel
 def hold_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes) -> None:
-    """Give a job the units that were placed for it on a part of what is free, which is updated too."""
+    """Allocate to a job the units that were placed for it on a part of what is free, which is updated too."""
     for node in range(len(nodes.placed)):
         if nodes.placed[node] > 0 and columns.rules[EXCLUSIVE]:
             part[node] = 0

@@ -218,7 +218,7 @@ def is_sound(columns: Columns, nodes: Nodes) -> bool:
 
 @inner_kernel
 def keep_plan(slot: int, nodes: Nodes) -> None:
-    """Note what is placed as the job's reservation."""
+    """Store what is placed as the job's reservation."""
     if not nodes.settings[POOLED]:
         copy_ints(nodes.plan[slot], nodes.placed, len(nodes.placed))
         clear_placed(nodes)

@@ -90,5 +90,5 @@ class Accounts:
         return np.array(found, np.float64)
 
     def change(self, account: int, processors: int, now: float) -> None:
-        """Note that a job of this account has started, or with a negative number ended."""
+        """Count that a job of this account has started, or with a negative number ended."""
         change_rate(account, processors, now, self._half_life, self.shares)

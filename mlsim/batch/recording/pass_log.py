@@ -42,7 +42,7 @@ class PassLog:
         self._floats = {name: array("d") for name in ("time", "wall_time")}
         self._ints = {name: array("q") for name in ("queue_length", "started", "running", "free_units")}
 
-    def note(self, now: float, waiting: int, started: int, state: _State, seconds: float) -> None:
+    def add(self, now: float, waiting: int, started: int, state: _State, seconds: float) -> None:
         """Add the pass that has just ended.
 
         Parameters
@@ -81,8 +81,8 @@ class DispatchTimes:
         self._numbers: list[NDArray[np.int64]] = []
         self._seconds = array("d")
 
-    def note(self, slots: NDArray[np.int64], table: JobTable, seconds: float) -> None:
-        """Note a pass that started the jobs in these slots."""
+    def add(self, slots: NDArray[np.int64], table: JobTable, seconds: float) -> None:
+        """Record a pass that started the jobs in these slots."""
         self._numbers.append(table.ints[NUMBER, slots])
         self._seconds.append(seconds)
 

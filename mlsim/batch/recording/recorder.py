@@ -49,7 +49,7 @@ class JobRecorder:
         self._columns = {name: GrowingArray(dtype) for name, dtype in types.items()}
         self._rows = 0
 
-    def take(self, slots: NDArray[np.int64]) -> None:
+    def record_ended(self, slots: NDArray[np.int64]) -> None:
         """Copy the rows of ended jobs and free their slots.
 
         Raises
@@ -69,7 +69,7 @@ class JobRecorder:
             column.array[numbers] = block[name]
             let_go(column.array)
         self._rows = rows
-        self._table.give_back(slots)
+        self._table.free_slots(slots)
         if rows > HELD_ROWS:
             let_go_of_freed()
 
@@ -97,8 +97,8 @@ class RejectionLog:
         self._reasons: dict[str, int] = {}
         self._n_rejected = 0
 
-    def note(self, numbers: NDArray[np.int64], reason: str) -> None:
-        """Note that jobs, each for the first time, were turned away for a reason.
+    def add(self, numbers: NDArray[np.int64], reason: str) -> None:
+        """Record that jobs, each for the first time, were rejected for a reason.
 
         Raises
         ------

@@ -25,7 +25,7 @@ def first_fit(
     rows: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> tuple[int, int, int]:
-    """Give a job its units; the caller has made sure that there are enough.
+    """Allocate the units of a job; the caller has made sure that there are enough.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def forget_found(pool: Pool) -> None:
 
 @leaf_kernel
 def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
-    """Give a job the first free units."""
+    """Allocate the first free units to a job."""
     if columns.rules[NODES]:
         pool.counts[HINT] = _take_nodes(slot, now, pool.counts[HINT], pool.free, columns, pool)
     columns.counts[FREE] -= columns.ints[UNITS, slot]
@@ -84,7 +84,7 @@ def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
 def _take_nodes(
     slot: int, now: float, hint: int, free: NDArray[np.int64], columns: Columns, pool: Pool
 ) -> int:
-    """Give a job the first free cores, none of which are before the node ``hint``; return the new hint."""
+    """Allocate the first free cores to a job, none of them before the node ``hint``; return the new hint."""
     first = columns.counts[USED_ROWS]
     row, taken, hint = first_fit(
         columns.ints[NUMBER, slot],
@@ -160,7 +160,7 @@ def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns:
 
 @inner_kernel
 def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, pool: Pool) -> None:
-    """Give a job the first units of what was released, which is updated too."""
+    """Allocate to a job the first units of what was released, which is updated too."""
     first = columns.counts[USED_ROWS]
     _take_nodes(slot, now, 0, part, columns, pool)
     for row in range(first, columns.counts[USED_ROWS]):
@@ -321,7 +321,7 @@ def is_sound(columns: Columns, _pool: Pool) -> bool:
 
 @leaf_kernel
 def keep_plan(_slot: int, _pool: Pool) -> None:
-    """Note which units a job has reserved; any will do."""
+    """Store which units a job has reserved; any will do."""
 
 
 @leaf_kernel

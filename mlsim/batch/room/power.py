@@ -75,7 +75,7 @@ class PowerCap:
         return most - float(self._power.idle.sum())
 
     def left(self, is_on: NDArray[np.bool_]) -> float:
-        """Give what jobs may add to the power of nodes that are on, in W; below 0 if nothing."""
+        """Return what jobs may add to the power of nodes that are on, in W; below 0 if nothing."""
         return self.watts - float(np.where(is_on, self._power.idle, self._power.off).sum())
 
     @property

@@ -96,20 +96,20 @@ class Requests:
         return self.capacity * self.cores_per_node if self.mapping is Mapping.PACKED else self.capacity
 
     def units(self, processors: Ints) -> Ints:
-        """Give the units for jobs that ask for so many processors and say nothing of units."""
+        """Return the units of jobs that ask for so many processors and say nothing of units."""
         if self.mapping is Mapping.PACKED:
             return -(-processors // self.cores_per_node)
         return processors.copy()
 
     def units_of(self, jobs: JobBlock) -> Ints:
-        """Give the units of jobs."""
+        """Return the units of jobs."""
         units = self.units(jobs.processors)
         if jobs.asked is not None:
             units = np.where(jobs.asked.units > 0, jobs.asked.units, units)
         return units
 
     def per_unit(self, jobs: JobBlock, units: Ints) -> Ints:
-        """Give what one unit of each job asks of each resource.
+        """Return what one unit of each job asks of each resource.
 
         Cores are those that the job's processors fill on a unit; with whole nodes the unit gets the others
         too. Totals of a log that do not divide by the mapping's units are rounded up.
@@ -149,7 +149,7 @@ class Requests:
         return shares
 
     def working(self, processors: Ints, cores: Ints) -> Ints:
-        """Give how many of the cores that jobs hold their processors fill."""
+        """Return how many of the cores that jobs hold their processors fill."""
         if self.mapping is Mapping.NODE:
             return cores.copy()
         return np.minimum(processors * self.cores_per_unit, cores)

@@ -100,7 +100,7 @@ def forget_found(room: Room) -> None:
 
 @by_last_type({Pool: pool.hold, Nodes: holding.hold})
 def hold(slot: int, now: float, columns: Columns, room: Room) -> None:
-    """Give a job the units that were found for it; write its occupancy rows."""
+    """Allocate to a job the units that were found for it; write its occupancy rows."""
 
 
 @by_last_type({Pool: pool.free_all, Nodes: holding.free_all})
@@ -133,7 +133,7 @@ def find_room_in_part(slot: int, part: Ints, now: float, columns: Columns, room:
 
 @by_last_type({Pool: pool.hold_part, Nodes: holding.hold_part})
 def hold_part(slot: int, part: Ints, now: float, columns: Columns, room: Room) -> None:
-    """Give a job the units found in what was released, and take them out of that."""
+    """Allocate to a job the units found in what was released, and take them out of that."""
 
 
 # The head's reservation (EASY)
@@ -267,7 +267,7 @@ def is_sound(columns: Columns, room: Room) -> bool:
 
 @by_last_type({Pool: pool.keep_plan, Nodes: profile.keep_plan})
 def keep_plan(slot: int, room: Room) -> None:
-    """Note the units found for a job as its reservation's."""
+    """Store the units found for a job as its reservation's."""
 
 
 @by_last_type({Pool: pool.bring_plan, Nodes: profile.bring_plan})

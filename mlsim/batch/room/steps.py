@@ -92,7 +92,7 @@ def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -
 
 @in_room
 def return_node(slot: int, node: int, now: float, columns: Columns, room: Room) -> int:
-    """Give a free node back to a job that had released it; return the new occupancy row."""
+    """Return a free node to a job that had released it; return the new occupancy row."""
     row = columns.counts[USED_ROWS]
     cores = take_node(slot, node, columns, room)
     write_row(row, columns.ints[NUMBER, slot], node, cores, now, columns.rows, columns.times)

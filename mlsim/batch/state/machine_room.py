@@ -47,7 +47,7 @@ class MachineRoom(Protocol):
         ...
 
     def return_node(self, slot: int, node: int, now: float, /) -> int:
-        """Give a free node back to a job that had released it; return the new occupancy row."""
+        """Return a free node to a job that had released it; return the new occupancy row."""
         ...
 
     def reservation(self, slot: int, now: float, /) -> float:
@@ -90,7 +90,7 @@ class MachineRoom(Protocol):
         """Prepare for the ends and the arrivals of a time, if something is held back."""
         ...
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back."""
         ...
 

@@ -106,7 +106,7 @@ class NodePasses:
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
-        """Let jobs end and arrive, then make a pass; the slots of those that start are in ``started``."""
+        """End jobs and submit jobs, then make a pass; the slots of those that start are in ``started``."""
         n_ended = len(ended)
         for k in range(n_ended):
             self._jobs.ended[k] = ended[k]
@@ -215,7 +215,7 @@ class NodePasses:
         return self._wakes[0] if self._wakes else math.inf
 
     def solves(self) -> Solves:
-        """Give how the passes of a dispatcher that plans went."""
+        """Return how the passes of a dispatcher that plans went."""
         return Solves.none() if self._planning is None else self._planning.solves()
 
     def _remember_slots(self) -> None:

@@ -156,7 +156,7 @@ class NodesRoom:
         on_nodes.release_row(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node back to a job that had released it; return the new occupancy row."""
+        """Return a free node to a job that had released it; return the new occupancy row."""
         return on_nodes.return_node(slot, node, now, self._jobs.address, self.address)
 
     def reservation(self, slot: int, now: float) -> float:
@@ -166,7 +166,7 @@ class NodesRoom:
     # Jobs that come
 
     def never_fit(self, slots: Ints, block: JobBlock) -> dict[str, NDArray[np.bool_]]:
-        """Note what jobs ask for; return those that no set of nodes could hold, by reason."""
+        """Store what jobs ask for; return those that no set of nodes could hold, by reason."""
         units = self._jobs.table.ints[UNITS, slots]
         self._request[slots] = self._requests.per_unit(block, units)
         self._shares[slots] = self._requests.shares_of(block)
@@ -239,7 +239,7 @@ class NodesRoom:
     def begin_timestamp(self, _now: float) -> None:
         """Prepare for the ends and the arrivals of a time; kernels see to it."""
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Take note that jobs have given something back; kernels see to it."""
 
     def prepare_release(self, _slot: int, _row: int) -> None:
@@ -295,7 +295,7 @@ class NodesRoom:
         self.ensure_capacity()
 
     def _expect_back(self, node: int) -> None:
-        """Note when a node is expected to be in use: known only where announced drains are all there is."""
+        """Store when a node is expected to be in use: known only where announced drains are all there is."""
         reasons, drained = self._down[node], self._drained[node]
         known = self._drained_until[node] if reasons == drained else np.inf
         back = known if reasons > 0 else -np.inf
@@ -304,7 +304,7 @@ class NodesRoom:
         self.arrays.back[node] = back
 
     def _free_units(self, node: int) -> int:
-        """Give what a node in use adds to the free units: one if it is given whole, else its free cores."""
+        """Return what a node in use adds to the free units: one if allocated whole, else its free cores."""
         if self._requests.exclusive:
             return int(self._available[node, 0] == self._capacity[node, 0])
         return int(self._available[node, 0])
@@ -344,7 +344,7 @@ class NodesRoom:
         self.address = self._packed.ctypes.data
 
     def reserve_segments(self) -> None:
-        """Let the profile be long enough: a segment a running job, two a waiting one, and two a drain."""
+        """Ensure the capacity of the profile: a segment a running job, two a waiting one, and two a drain."""
         most = int(self._jobs.counts[RUNNING] + 2 * self._jobs.counts[QUEUED]) + 3 + 2 * len(self._drains)
         if len(self._profile) < most:
             self._profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
@@ -425,7 +425,7 @@ def _drain_arrays(drains: Sequence[AnnouncedDrain]) -> dict[str, Any]:
 
 
 def _distances(machine: Machine, n_nodes: int) -> tuple[Ints, Ints]:
-    """Give all nodes by their distance from each, and links between any two."""
+    """Return all nodes by their distance from each, and links between any two."""
     if n_nodes > _MOST_NODES_IN_PAIRS:
         raise InputError(
             f"batch.allocator: topology-aware looks at every pair of nodes, and there are {n_nodes} nodes; "

@@ -81,7 +81,7 @@ class PoolRoom:
         on_pool.release_row(slot, row, now, self._jobs.address, self.address)
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node back to a job that had released it; return the new occupancy row."""
+        """Return a free node to a job that had released it; return the new occupancy row."""
         return on_pool.return_node(slot, node, now, self._jobs.address, self.address)
 
     def reservation(self, slot: int, now: float) -> float:
@@ -129,9 +129,9 @@ class PoolRoom:
         for slot in self._jobs.running():
             if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
                 self.end(slot, now)
-                self.settle()
+                self.update_free()
 
-    def settle(self) -> None:
+    def update_free(self) -> None:
         """Keep from the next jobs what jobs have left of nodes that are out of use."""
         if len(self._held_back):
             nodes = self._held_back

@@ -262,7 +262,7 @@ class BatchState:
     def end(self, slot: int, now: float) -> None:
         """End a running job without a pass."""
         self.room.end(slot, now)
-        self.room.settle()
+        self.room.update_free()
 
     def requeue(self, slot: int, now: float) -> None:
         """Put a job that has ended back into the queue."""
@@ -279,7 +279,7 @@ class BatchState:
         """Take the nodes of an occupancy row from a job that goes on."""
         self.room.prepare_release(slot, row)
         self.room.release_row(slot, row, now)
-        self.room.settle()
+        self.room.update_free()
 
     def end_returned(self, slot: int, row: int, now: float) -> None:
         """Take back, at its job's end, a node that the job had given up and got back."""
@@ -287,7 +287,7 @@ class BatchState:
         self.occupancy.ints[RELEASED, row] = 0
 
     def return_node(self, slot: int, node: int, now: float) -> int:
-        """Give a free node to a job that had released it; return its occupancy row."""
+        """Return a free node to a job that had released it; return its occupancy row."""
         row = self.room.return_node(slot, node, now)
         self.ensure_capacity()
         return row

@@ -81,8 +81,7 @@ class Built:
     scheduling: Scheduling
     """Its part about time."""
     read: Callable[[Ints], tuple[Ints | None, ...]] | None
-    """Gives the nodes of each job from the values of all variables; None where the model does not place jobs.
-    """
+    """Returns the nodes of each job from the values of all variables; None where it does not place jobs."""
     fixed_search: bool
     """Whether to branch as the model says."""
     scale: float

@@ -33,7 +33,7 @@ class Confident(DataDriven):
         return super().predict(job)
 
     def learn(self, job: SubmittedJob, run_time: float) -> None:
-        """Note the job, and how right its user was."""
+        """Record the job, and how right its user was."""
         super().learn(job, run_time)
         if job.user < 0:
             return
