@@ -236,9 +236,9 @@ def _clash(point: EntryPoint, points: list[EntryPoint], words: tuple[str, ...]) 
 
 
 def _from_package(family: Family, title: str, name: str, find: Find) -> Any:
-    for found, _, trouble in installed_plugins(family, find):
-        if found == name and trouble:
-            raise InputError(f"{title}: {trouble}")
+    for found, _, obstacle in installed_plugins(family, find):
+        if found == name and obstacle:
+            raise InputError(f"{title}: {obstacle}")
     for point in find(group=family.group):
         if point.name == name:
             return point.load()

@@ -30,7 +30,7 @@ def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> 
     -------
     Records
         Those of a run with one job, which is submitted and started at 0 and ends when the last PE has been
-        told that there is no more work.
+        notified that no work is left.
     """
     nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
     end = application.start(0.0, nodes).end

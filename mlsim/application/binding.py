@@ -26,10 +26,10 @@ from mlsim.scenario import (
 )
 
 if TYPE_CHECKING:
-    from mlsim.application.absence import Absence
     from mlsim.application.models.state import Costs, Inputs, PEStats, Rows
     from mlsim.application.perturbation import Perturbation
     from mlsim.application.settings import RuleSettings
+    from mlsim.application.unavailability import Unavailability
 
 __all__ = ["Bound", "Problem", "bind"]
 
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
     intra_latency: float
     perturbation: Perturbation | None
     seed: int
-    absence: Absence | None = None
+    pe_unavailability: Unavailability | None = None
 
 
 class Bound(NamedTuple):
@@ -97,7 +97,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     properties, kernel = _model(execution.model)
     costs = _costs(execution, properties, n, p, problem.seed)
     outside, inside = choices[0], choices[-1]
-    if problem.absence is not None and not properties.releases:
+    if problem.pe_unavailability is not None and not properties.releases:
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
     if properties.nodes:
@@ -108,7 +108,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
         first, near = _ONE_LEVEL, problem.latency
         outer = inner = outside.settings(outside.weights[1:] if costs.dedicated else None)
     comers = len(first) - 1 if properties.nodes else p
-    perturbation, absence = _perturbation(problem, begin), _absence(problem, begin)
+    perturbation, pe_unavailability = _perturbation(problem, begin), _unavailability(problem, begin)
 
     def run(until: float, stats: PEStats, rows: Rows) -> int:
         inputs = Inputs(
@@ -121,7 +121,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
             inner,
             costs,
             perturbation,
-            absence,
+            pe_unavailability,
             until,
             stats,
             rows,
@@ -143,12 +143,13 @@ def _model(model: str) -> tuple[ModelProperties, Callable[[Inputs], int]]:
     return model.properties, import_module(f"mlsim.application.models.{_MODULES[model]}").run
 
 
-def _absence(problem: Problem, begin: float) -> Absence:
-    from mlsim.application.absence import Absence, nobody
+def _unavailability(problem: Problem, begin: float) -> Unavailability:
+    from mlsim.application.unavailability import Unavailability, always_available
 
-    if problem.absence is None:
-        return nobody()
-    return Absence(problem.absence.entries, problem.absence.begin - begin, problem.absence.end - begin)
+    if problem.pe_unavailability is None:
+        return always_available()
+    given = problem.pe_unavailability
+    return Unavailability(given.entries, given.begin - begin, given.end - begin)
 
 
 def _perturbation(problem: Problem, begin: float) -> Perturbation:

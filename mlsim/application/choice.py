@@ -65,6 +65,11 @@ class Choice(NamedTuple):
     parameters: Floats
     weights: Floats
 
+    @property
+    def of_user(self) -> bool:
+        """Whether it is one of the user's own."""
+        return self.code in settings.OF_USER
+
     def settings(self, weights: Floats | None = None) -> RuleSettings:
         """Return the parameters as kernels take them, with other weights (of any sum) if given."""
         column = self.weights if weights is None else scaled(weights)
@@ -73,8 +78,8 @@ class Choice(NamedTuple):
         )
 
     def wrong_size(self, rule: RuleSettings, n: int, p: int) -> InputError:
-        """Say what a technique of the user did wrong, after a kernel stopped because of it."""
-        step, pe, size = rule.trouble.tolist()
+        """Return what a technique of the user did wrong, after a kernel stopped because of it."""
+        step, pe, size = rule.bad_size.tolist()
         did = "raised an exception" if size == settings.RAISED else f"gave a chunk of {size} iterations"
         return InputError(
             f"technique {self.name}: in a loop of {n} iterations on {p} PEs it {did} at step {step} for PE "

@@ -42,19 +42,17 @@ import numpy as np
 
 from mlsim import _jit
 from mlsim.application.event_queue import due_lowest_rank, due_of, move
-from mlsim.application.models.execution import (
-    FAR,
-    NEAR,
-    execute,
-    keep_row,
+from mlsim.application.models.execution import FAR, NEAR, execute, keep_row, message, notify, report, slowed
+from mlsim.application.models.levels import (
+    ask_first,
+    ask_nodes,
+    back_at,
     leave,
-    message,
     next_request,
-    notify,
-    report,
-    slowed,
+    publish_node,
+    refill,
+    take,
 )
-from mlsim.application.models.levels import ask_first, ask_nodes, back_at, publish_node, refill, take
 from mlsim.application.models.master import BAD_SIZE, DONE, REFILL, assign, attend, end_master, spend_serving
 from mlsim.application.models.state import Inputs, State, close_state, open_state
 from mlsim.application.models.window import BAD, CALCULATES, NOBODY, answer_node, claim, enter
@@ -138,8 +136,8 @@ def execution_model(
         a PE asks again, and :func:`ask_first` when PEs ask first; of two levels see :func:`back_at` and
         :func:`leave`.
     hands_out_first
-        Whether PEs are told that no work is left only once all of it has been handed out; what is left when
-        a node is idle is found faster then.
+        Whether PEs are notified that no work is left only once all of it has been handed out; what is left
+        when a node is idle is found faster then.
     adaptive
         Whether techniques that learn within a loop can: the model calls :func:`report` when a PE comes to
         its queue.

@@ -21,9 +21,9 @@ from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
 
 if TYPE_CHECKING:
-    from mlsim.application.absence import Absence
     from mlsim.application.models.state import PEStats, Rows
     from mlsim.application.perturbation import Perturbation
+    from mlsim.application.unavailability import Unavailability
 
 __all__ = ["LoopOutcome", "simulate"]
 
@@ -48,7 +48,7 @@ def simulate(
     intra_latency: float = 0.0,
     perturbation: Perturbation | None = None,
     rows_since: float = -math.inf,
-    absence: Absence | None = None,
+    pe_unavailability: Unavailability | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -76,9 +76,9 @@ def simulate(
     until
         When the loop is ended whatever remains, in s. What happened before stands; a chunk in
         execution ends then, with ``busy`` counted up to then, and so does the waiting for one; a PE
-        that was not told before is told then.
+        that was not notified before is notified then.
     parameters
-        What techniques are told; None: the defaults.
+        What techniques are given; None: the defaults.
     seed
         For RND, and for locks that are polled.
     time_steps
@@ -92,7 +92,7 @@ def simulate(
         Slow-downs of the PEs, in s from the loop's start; None: there are none.
     rows_since
         Chunks that end at this time or before get no row, in s.
-    absence
+    pe_unavailability
         When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
         alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
 
@@ -111,9 +111,9 @@ def simulate(
     if time_steps < 1:
         raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
-    told = ParametersConfig() if parameters is None else parameters
-    choices = choose(technique, speed, prefix, told, execution.first_chunk, min_chunk, seed)
-    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, absence)
+    given = ParametersConfig() if parameters is None else parameters
+    choices = choose(technique, speed, prefix, given, execution.first_chunk, min_chunk, seed)
+    problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
     names = "+".join(choice.name for choice in choices)
     properties = properties_of_model(execution.model)
     for message in wrong_levels(names, execution.model, execution.nowait, properties):

@@ -64,18 +64,18 @@ class LoopOutcome:
         Parallel loop time: the latest ``finish``; 0 if N = 0.
     finish
         float64[P]: when the PE ended its last chunk; 0 if it had none.
-    told
+    notified_at
         float64[P]: when the PE learned that there is no more work.
     busy
         float64[P]: time the PE executed iterations, slow-downs included.
     overhead
         float64[P]: time between asking for a chunk and starting it, summed, with the last request,
-        from asking to being told; and the time a master served others, amid a chunk of its own or as
+        from asking to being notified; and the time a master served others, amid a chunk of its own or as
         its only work.
     idle
         float64[P]: time in which the model let it wait for others though it might have asked: at the
         barriers of MPI+OpenMP, and a dedicated master's time between requests. ``busy + overhead + idle``
-        is ``told``.
+        is ``notified_at``.
     last_start
         float64[P]: when the PE began its last chunk; 0 if it had none.
     chunks
@@ -90,7 +90,7 @@ class LoopOutcome:
     steps: int
     t_loop: float
     finish: Floats
-    told: Floats
+    notified_at: Floats
     busy: Floats
     overhead: Floats
     idle: Floats
@@ -105,16 +105,16 @@ class LoopOutcome:
     ) -> tuple[Ints, Floats]:
         """Return the remaining iterations and work at times when all iterations have been handed out.
 
-        That is so from the first ``told`` on, when every PE has its last chunk or none. Under models of two
-        levels it is not: other nodes may have a queue then. So these need ``rows``, of at least all chunks
-        that end after the first of the times.
+        That is so from the first ``notified_at`` on, when every PE has its last chunk or none. Under models
+        of two levels it is not: other nodes may have a queue then. So these need ``rows``, of at least all
+        chunks that end after the first of the times.
 
         Parameters
         ----------
         prefix, pe_speed, perturbation
             What the loop was simulated with.
         times
-            Rising, in s from the loop's start, none before the first ``told``.
+            Rising, in s from the loop's start, none before the first ``notified_at``.
 
         Returns
         -------

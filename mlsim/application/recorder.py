@@ -93,7 +93,7 @@ def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
         float(finish.max()),
         busy,
         overhead,
-        max(p * float(outcome.told.max()) - busy - overhead, 0.0),  # rounding may leave a trace below 0
+        max(p * float(outcome.notified_at.max()) - busy - overhead, 0.0),  # rounding may leave less than 0
     )
 
 
@@ -103,7 +103,7 @@ def _pe_rows(job: int, began: float, outcome: LoopOutcome) -> PEs:
         job=np.full(p, job, np.int64),
         pe=np.arange(p, dtype=np.int32),
         finish=began + outcome.finish,
-        told=began + outcome.told,
+        told=began + outcome.notified_at,
         busy=outcome.busy,
     )
 

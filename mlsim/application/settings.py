@@ -33,13 +33,14 @@ PARAMETERS = 13
 # Techniques of the user, which are not in the catalogue: one that reads what is left, and one that does not.
 USER = 100
 USER_BY_STEP = 101
+OF_USER = (USER, USER_BY_STEP)
 
 RAISED = -(2**63)
 """The size that stands for an exception in a technique of the user."""
 
 
 class RuleSettings(NamedTuple):
-    """A technique as the kernels take it; arrays but ``trouble`` are read-only."""
+    """A technique as the kernels take it; arrays but ``bad_size`` are read-only."""
 
     code: int
     """Which technique: its code in the catalogue, or ``USER`` or ``USER_BY_STEP``."""
@@ -53,5 +54,5 @@ class RuleSettings(NamedTuple):
     """
     weights: Floats
     """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""
-    trouble: Ints
+    bad_size: Ints
     """int64[3]: receives step, PE and size where a technique of the user gives a size below 1."""

@@ -31,8 +31,8 @@ from mlsim.platform import Machine
 from mlsim.scenario import AnswerRule, ApplicationConfig
 
 if TYPE_CHECKING:
-    from mlsim.application.absence import Absence
     from mlsim.application.perturbation import Perturbation
+    from mlsim.application.unavailability import Unavailability
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 
@@ -161,8 +161,8 @@ class LoopApplication:
         Returns
         -------
         Forecast
-            The end is when the last PE has been told that there is no more work; a node is idle when
-            the last of its PEs has been told.
+            The end is when the last PE has been notified that no work is left; a node is idle when
+            the last of its PEs has been notified.
         """
         self.began, self._nodes = at, nodes
         self.node_of_pe = place_pes(nodes, self._config.pes_per_node)
@@ -255,16 +255,16 @@ class LoopApplication:
         Returns
         -------
         Forecast
-            Nodes that were told idle before stay so.
+            Nodes that were reported idle before stay so.
         """
         if isinstance(change, NodeReturned):
             self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
             self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
             self._simulate_anew()
             return self.forecast
-        told = tuple(message for message in self.forecast.idle if message.time <= at)
+        sent = tuple(message for message in self.forecast.idle if message.time <= at)
         self.outcome = self._simulate(until=at - self.began)
-        self.forecast = Forecast(at, told)
+        self.forecast = Forecast(at, sent)
         return self.forecast
 
     @property
@@ -279,7 +279,7 @@ class LoopApplication:
         self.outcome = self._simulate_to_its_end()
         idle = [*self._earlier_idle, *self._idle_nodes()] if self._tells else []
         idle.sort(key=lambda message: message.time)
-        self.forecast = Forecast(self.began + float(self.outcome.told.max()), tuple(idle))
+        self.forecast = Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
 
     def _last_idle(self) -> list[NodeIdle]:
         """Return the last message about each node, in order of time."""
@@ -287,13 +287,13 @@ class LoopApplication:
         place = {node: k for k, node in enumerate(self._nodes.node.tolist())}
         return sorted(last.values(), key=lambda message: (message.time, place[message.node]))
 
-    def _absence(self) -> Absence | None:
+    def _unavailability(self) -> Unavailability | None:
         if not self._departures:
             return None
-        from mlsim.application.absence import absence_of
+        from mlsim.application.unavailability import unavailability_of
 
         spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
-        return absence_of(self.node_of_pe, spans)
+        return unavailability_of(self.node_of_pe, spans)
 
     def _simulate_to_its_end(self) -> LoopOutcome:
         """Simulate the loop with all slow-downs that it meets.
@@ -311,7 +311,7 @@ class LoopApplication:
                 perturbations, self._nodes, self.node_of_pe, self.began, self.began + reach
             )
             outcome = self._simulate()
-            end = float(outcome.told.max())
+            end = float(outcome.notified_at.max())
             if end <= reach:
                 return outcome
             reach = 2.0 * end
@@ -336,7 +336,7 @@ class LoopApplication:
                 self._machine.network.intra_node_latency,
                 self._perturbation,
                 rows_since,
-                self._absence(),
+                self._unavailability(),
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error
@@ -352,10 +352,10 @@ class LoopApplication:
     def _idle_times(self) -> Floats:
         """Return when each node has run out of work [s from the loop's start].
 
-        A node whose PEs had been told so before it came back is idle as soon as it is there.
+        A node whose PEs had been notified before it came back is idle as soon as it is there.
         """
         first_pe = np.searchsorted(self.node_of_pe, np.arange(len(self._nodes.node)))
-        idle = np.maximum.reduceat(self.outcome.told, first_pe)
+        idle = np.maximum.reduceat(self.outcome.notified_at, first_pe)
         for k, node in enumerate(self._nodes.node.tolist() if self._departures else ()):
             turns = self._departures.get(node, [])
             if len(turns) > 1:

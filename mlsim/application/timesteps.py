@@ -22,7 +22,7 @@ def in_time_steps(
 ) -> LoopOutcome:
     """Simulate a loop that is executed several times.
 
-    A time step begins when all PEs have been told that nothing is left of the one before. Between two,
+    A time step begins when all PEs have been notified that nothing is left of the one before. Between two,
     AWF sets its weights by all steps so far: w_q = P·r_q / Σ r with the rate r_q = Σ s·n_s / Σ s·t_s, where
     PE q executed n_s iterations in t_s seconds in step s, from 1 (Banicescu, Velusamy and Devaprasad 2003).
     PEs without a rate keep their weight, and the others share the rest. Other techniques begin anew.
@@ -58,7 +58,7 @@ def in_time_steps(
         outcome = one_loop(choices, now, record or adaptive)
         done.append(outcome if record else replace(outcome, rows=None))
         begins.append(now)
-        now += float(outcome.told.max())
+        now += float(outcome.notified_at.max())
         if step == time_steps or now >= until:
             break
         if adaptive:
@@ -103,7 +103,7 @@ def learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Float
 
 
 def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) -> LoopOutcome:
-    """Put time steps together, each moved to its begin; waiting at a barrier is idle time."""
+    """Join time steps, each moved to its begin; waiting at a barrier is idle time."""
     last = done[-1]
     finish, start = np.zeros_like(last.finish), np.zeros_like(last.finish)
     first, size = np.zeros_like(last.last_first), np.zeros_like(last.last_size)
@@ -111,14 +111,14 @@ def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) 
         had = outcome.chunks > 0
         finish[had], start[had] = begin + outcome.finish[had], begin + outcome.last_start[had]
         first[had], size[had] = outcome.last_first[had], outcome.last_size[had]
-    at_barriers = [outcome.told.max() - outcome.told for outcome in done[:-1]]
+    at_barriers = [outcome.notified_at.max() - outcome.notified_at for outcome in done[:-1]]
     return replace(
         last,
         iterations=sum(outcome.iterations for outcome in done),
         steps=sum(outcome.steps for outcome in done),
         t_loop=float(finish.max()),
         finish=finish,
-        told=begins[-1] + last.told,
+        notified_at=begins[-1] + last.notified_at,
         busy=np.sum([outcome.busy for outcome in done], axis=0),
         overhead=np.sum([outcome.overhead for outcome in done], axis=0),
         idle=np.sum([*(outcome.idle for outcome in done), *at_barriers], axis=0),

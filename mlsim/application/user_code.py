@@ -37,7 +37,7 @@ def compilable(place: str, value: Any) -> Any:
 
 
 def compiler_message(error: Exception) -> str:
-    """Take what a person needs of a compiler's message."""
+    """Return what a person needs of a compiler's message."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Failed in", "During:", "^", "See "))]
-    return "; ".join(told[:3])
+    found = [line for line in lines if line and not line.startswith(("Failed in", "During:", "^", "See "))]
+    return "; ".join(found[:3])

@@ -150,7 +150,7 @@ def _check_rows(place: str, inputs: Inputs, count: int) -> None:
         inputs.until == math.inf
         and rows.since == -math.inf
         and size.sum() != n
-        and len(inputs.absence.begin) == 0
+        and len(inputs.pe_unavailability.begin) == 0
     ):
         raise InputError(f"{place} executes {size.sum()} of them")
 

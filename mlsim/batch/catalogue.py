@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALLOCATORS", "BACKFILLING", "DISPATCHERS", "POLICIES", "Entry", "PolicyEntry"]
+__all__ = [
+    "ALLOCATORS",
+    "BACKFILLING",
+    "DISPATCHERS",
+    "POLICIES",
+    "AllocatorEntry",
+    "Entry",
+    "PolicyEntry",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,39 +25,62 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """A policy: name, key (smaller goes first), whether the key changes with time, and its meaning."""
+    """A policy.
 
+    Attributes
+    ----------
+    code
+        Its number in the kernels.
+    name, key, meaning
+        The word in a scenario, the key by which it orders (smaller goes first), and in words.
+    live
+        Whether the key changes with time.
+    """
+
+    code: int
     name: str
     key: str
     live: bool
     meaning: str
 
 
-# The order is the policy's code in the kernels: keys fixed at submission first, live ones after.
+@dataclass(frozen=True, slots=True)
+class AllocatorEntry:
+    """An allocator: its number in the kernels, its name, and what it means."""
+
+    code: int
+    name: str
+    meaning: str
+
+
 POLICIES = (
-    PolicyEntry("FCFS", "r", False, "first come, first served"),
-    PolicyEntry("LCFS", "-r", False, "last come, first served"),
-    PolicyEntry("SPF", "p", False, "shortest estimate first (alias SJF)"),
-    PolicyEntry("LPF", "-p", False, "longest estimate first (alias LJF)"),
-    PolicyEntry("SQF", "q", False, "fewest processors first"),
-    PolicyEntry("LQF", "-q", False, "most processors first"),
-    PolicyEntry("SAF", "p q", False, "smallest estimated area first"),
-    PolicyEntry("LAF", "-p q", False, "largest estimated area first"),
-    PolicyEntry("SRF", "p / q", False, "smallest ratio of estimate to processors first"),
-    PolicyEntry("LRF", "-p / q", False, "largest ratio of estimate to processors first"),
-    PolicyEntry("EDF", "r + deadline_factor p", False, "earliest deadline first"),
-    PolicyEntry("F1", "log10(p) q + 870 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
-    PolicyEntry("F2", "sqrt(p) q + 25600 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
-    PolicyEntry("F3", "p q + 6.86e6 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
-    PolicyEntry("F4", "p sqrt(q) + 5.3e5 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
-    PolicyEntry("SEXP", "(w + p) / p", True, "smallest expansion factor first"),
-    PolicyEntry("LEXP", "-(w + p) / p", True, "largest expansion factor first"),
-    PolicyEntry("WFP", "-(w / p)^3 q", True, "waiting, short and wide jobs first"),
-    PolicyEntry("UNICEF", "-w / (log2(q) p)", True, "waiting, short and narrow jobs first"),
+    PolicyEntry(0, "FCFS", "r", False, "first come, first served"),
+    PolicyEntry(1, "LCFS", "-r", False, "last come, first served"),
+    PolicyEntry(2, "SPF", "p", False, "shortest estimate first (alias SJF)"),
+    PolicyEntry(3, "LPF", "-p", False, "longest estimate first (alias LJF)"),
+    PolicyEntry(4, "SQF", "q", False, "fewest processors first"),
+    PolicyEntry(5, "LQF", "-q", False, "most processors first"),
+    PolicyEntry(6, "SAF", "p q", False, "smallest estimated area first"),
+    PolicyEntry(7, "LAF", "-p q", False, "largest estimated area first"),
+    PolicyEntry(8, "SRF", "p / q", False, "smallest ratio of estimate to processors first"),
+    PolicyEntry(9, "LRF", "-p / q", False, "largest ratio of estimate to processors first"),
+    PolicyEntry(10, "EDF", "r + deadline_factor p", False, "earliest deadline first"),
+    PolicyEntry(11, "F1", "log10(p) q + 870 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
+    PolicyEntry(12, "F2", "sqrt(p) q + 25600 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
+    PolicyEntry(13, "F3", "p q + 6.86e6 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
+    PolicyEntry(14, "F4", "p sqrt(q) + 5.3e5 log10(r)", False, "Carastan-Santos and de Camargo 2017"),
+    PolicyEntry(15, "SEXP", "(w + p) / p", True, "smallest expansion factor first"),
+    PolicyEntry(16, "LEXP", "-(w + p) / p", True, "largest expansion factor first"),
+    PolicyEntry(17, "WFP", "-(w / p)^3 q", True, "waiting, short and wide jobs first"),
+    PolicyEntry(18, "UNICEF", "-w / (log2(q) p)", True, "waiting, short and narrow jobs first"),
     PolicyEntry(
-        "linear", "sum of weight x (q, p, -w, p / q, -(w + p) / p, p q)", True, "weighted; see batch.weights"
+        19,
+        "linear",
+        "sum of weight x (q, p, -w, p / q, -(w + p) / p, p q)",
+        True,
+        "weighted; see batch.weights",
     ),
-    PolicyEntry("fairshare", "processor-seconds of the owner", True, "those who used least lately first"),
+    PolicyEntry(20, "fairshare", "processor-seconds of the owner", True, "those who used least lately first"),
 )
 
 BACKFILLING = (
@@ -62,24 +93,28 @@ BACKFILLING = (
 )
 
 ALLOCATORS = (
-    Entry("first-fit", "the first nodes, in the platform's order, that have room"),
-    Entry(
+    AllocatorEntry(0, "first-fit", "the first nodes, in the platform's order, that have room"),
+    AllocatorEntry(
+        1,
         "best-fit",
         "the busiest node first, anew after every unit; busy is the mean used share of what a node has",
     ),
-    Entry("worst-fit", "the least busy node first, anew after every unit (alias balanced)"),
-    Entry(
+    AllocatorEntry(2, "worst-fit", "the least busy node first, anew after every unit (alias balanced)"),
+    AllocatorEntry(
+        3,
         "contiguous",
         "the shortest stretch of neighbouring nodes that holds the job; where there is none, first-fit, or "
         "it waits (contiguity: strict)",
     ),
-    Entry("random", "nodes with room in random order, drawn for each job from the seed"),
-    Entry(
+    AllocatorEntry(4, "random", "nodes with room in random order, drawn for each job from the seed"),
+    AllocatorEntry(
+        5,
         "topology-aware",
         "around the node from which the job's nodes are the fewest links away: smallest radius, then "
         "smallest sum of links",
     ),
-    Entry(
+    AllocatorEntry(
+        6,
         "heterogeneity-aware",
         "where the least of what few nodes have, and the job does not ask for, lies idle; then the busiest",
     ),

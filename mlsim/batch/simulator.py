@@ -219,6 +219,16 @@ class BatchSystem:
         """Return the attempts that failures ended, by job."""
         return self._restarts.record()
 
+    def tables(self) -> dict[str, Any]:
+        """Return the further tables of its records, by the names that :class:`mlsim.record.Records` has."""
+        return {
+            "passes": self.passes(),
+            "outages": self.outage_rows(),
+            "attempts": self.attempt_rows(),
+            "solves": self.state.solves(),
+            "rejections": self.rejections(),
+        }
+
     # Submissions
 
     def _submit_all(self, blocks: Iterable[JobBlock]) -> Generator[simpy.Event, Any, None]:

@@ -60,15 +60,6 @@ def _table(what: Listing) -> Table:
     return table
 
 
-_FORMATS = {
-    "auto": "by the content of the log, after decompression",
-    "swf": "Standard Workload Format, version 2.2",
-    "csv": "columns by name, one line a job",
-    "parquet": "the columns of csv, as numbers or texts; the jobs.parquet of a run is one",
-    "batsim": "JSON of the simulator Batsim",
-}
-
-
 def _short(keys: tuple[str, ...]) -> str:
     """Return keys without the section that they are all in."""
     return ", ".join(key.removeprefix("application.") for key in keys)
@@ -93,8 +84,8 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
     own = "./file.py:function" if family.arguments else "./file.py:Class"
     return [
         *(
-            (name, f"CANNOT BE USED: {trouble}" if trouble else f"installed: {value}")
-            for name, value, trouble in found
+            (name, f"CANNOT BE USED: {obstacle}" if obstacle else f"installed: {value}")
+            for name, value, obstacle in found
         ),
         (own, f"a {family.sort} of your own; see {family.page}"),
     ]
@@ -135,10 +126,14 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *((name, meaning, "") for name, meaning in _plugins("predictor")),
             ]
         case Listing.FORMATS:
+            from mlsim.scenario import WorkloadFormat
+            from mlsim.workload.formats import FORMATS
             from mlsim.workload.user_reader import READERS
 
+            meanings = {word: known.meaning for word, known in FORMATS.items()}
             return ("format", "meaning"), [
-                *((str(word), meaning) for word, meaning in _FORMATS.items()),
+                (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
+                *((word.value, meanings[word]) for word in WorkloadFormat if word in meanings),
                 *_functions(READERS),
             ]
         case Listing.WRITERS:

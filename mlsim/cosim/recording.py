@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mlsim.batch.clock.compiled import CompiledBatch
 from mlsim.batch.recording.message_rows import message_rows
@@ -42,9 +41,8 @@ def records_of(
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
         messages=message_rows(log) if log else empty(Messages),
-        rejections=batch.rejections(),
         shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
-        **({} if isinstance(batch, CompiledBatch) else _of_simulator(batch)),
+        **batch.tables(),
     )
 
 
@@ -57,13 +55,3 @@ def _names(workload: Workload, jobs: Jobs) -> Names:
 def _node_power(scenario: Scenario) -> NodePower | None:
     power = power_of(scenario.platform)
     return None if power is None else NodePower(*power)
-
-
-def _of_simulator(batch: BatchSystem) -> dict[str, Any]:
-    """Return the tables that only a run under SimPy has."""
-    return {
-        "passes": batch.passes(),
-        "outages": batch.outage_rows(),
-        "attempts": batch.attempt_rows(),
-        "solves": batch.state.solves(),
-    }

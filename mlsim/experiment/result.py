@@ -114,6 +114,22 @@ class Result:
         """Attempts that failures ended, as in ``attempts.parquet``."""
         return self._frame("attempts")
 
+    def table(self, name: str) -> pl.DataFrame:
+        """Return one of the tables, by the name of its file without suffix; empty where it has no rows.
+
+        Raises
+        ------
+        InputError
+            If there is no such table.
+        """
+        from mlsim.record.frames import FILES
+
+        if name not in FILES:
+            from mlsim.errors import InputError
+
+            raise InputError(f"table({name!r}): no such table; allowed: {', '.join(FILES)}")
+        return self._frame(name)
+
     def _frame(self, table: str) -> pl.DataFrame:
         from mlsim.record.frames import frame
 

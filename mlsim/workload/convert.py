@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlsim.errors import OutputError
+from mlsim.errors import InputError, OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import CODED, Field
@@ -91,6 +91,8 @@ def convert(
     OutputError
         The target cannot be written.
     """
+    if not FORMATS[to].can_be_written:
+        raise InputError(f"{target}: logs of format {to} are read, and not written")
     found = format_of(source) if config.format is WorkloadFormat.AUTO else config.format
     extras = None
     if as_simulated:
@@ -106,7 +108,7 @@ def convert(
         log = LogBlock.concatenate(list(reader.blocks()))
         header, notes = reader.header, {"broken_lines": reader.broken_lines} if reader.broken_lines else {}
     left_out = _left_out(log, header, FORMATS[to])
-    if FORMATS[to].write is None:
+    if FORMATS[to].numbered:
         _write_swf(target, log, header, extras)
     else:
         _write_named(target, log, header, FORMATS[to], source)
@@ -115,7 +117,7 @@ def convert(
 
 def _is_swf(name: str) -> bool:
     """Whether a format is the one that has numbered fields and directives."""
-    return isinstance(name, WorkloadFormat) and FORMATS[name].write is None
+    return isinstance(name, WorkloadFormat) and FORMATS[name].numbered
 
 
 def _shifted(header: Header, origin: float) -> Header:
@@ -131,7 +133,7 @@ def _shifted(header: Header, origin: float) -> Header:
 
 def _left_out(log: LogBlock, header: Header, to: Format) -> list[str]:
     """Name the columns and the parts of the header that a format cannot hold."""
-    if to.write is None:
+    if to.numbered:
         lost = [name for name in (*_LOOP, "qos") if np.any(getattr(log, name) != -1)]
         lost += [] if log.after is None or not len(log.after.row) else [DEPENDENCIES]
         lost += [] if log.asked is None else list(log.asked.columns())

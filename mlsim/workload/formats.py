@@ -45,15 +45,19 @@ class Format:
 
     Attributes
     ----------
-    word, suffix
-        Its name in scenarios; the suffix of its files, compression aside.
+    word, meaning
+        Its name in scenarios, and what it is.
+    suffix
+        Of its files, compression aside; empty where they have none of their own.
     begins
         Whether the first bytes of a file, decompressed and without blanks, are of this format.
     read
         Reads a log as a whole (path, rates, whether lenient, further columns that are wanted, names of what
         the machine has as a whole); None for SWF, which is read piece by piece.
     write
-        Writes columns with names, and the header; None for SWF, which has numbered fields and directives.
+        Writes columns with names, and the header; None where that is not known, and for SWF.
+    numbered
+        Whether it has numbered fields and directives, as SWF has, and is written as that.
     keeps_header
         Whether a file holds the header, and codes with it; otherwise columns hold the names of codes.
     check
@@ -63,6 +67,7 @@ class Format:
     """
 
     word: WorkloadFormat
+    meaning: str
     suffix: str
     begins: Callable[[bytes], bool]
     read: _Read | None = None
@@ -70,6 +75,12 @@ class Format:
     keeps_header: bool = True
     check: Callable[[LogBlock, Path], None] | None = None
     further: bool = False
+    numbered: bool = False
+
+    @property
+    def can_be_written(self) -> bool:
+        """Whether logs can be converted to it."""
+        return self.numbered or self.write is not None
 
 
 # What reads and writes other formats than SWF brings polars, which takes long to import.
@@ -117,6 +128,19 @@ def _read_csv(
     return read_csv(path, lenient=lenient, own=own, shared=shared)
 
 
+def _read_sacct(
+    path: Path, _: Rates | None, lenient: bool, own: Sequence[str], _shared: Collection[str]
+) -> _WholeLog:
+    from mlsim.workload.sacct import read_sacct
+
+    return read_sacct(path, lenient=lenient, own=own)
+
+
+def _names_jobs(head: bytes) -> bool:
+    """Whether a first line names columns of sacct."""
+    return b"|" in head and b"JobID" in head.partition(b"\n")[0]
+
+
 def _read_by_user(
     name: str, path: Path, _: Rates | None, lenient: bool, own: Sequence[str], shared: Collection[str]
 ) -> _WholeLog:
@@ -142,6 +166,7 @@ FORMATS = {
     for known in (
         Format(
             WorkloadFormat.PARQUET,
+            "the columns of csv, as numbers or texts; the jobs.parquet of a run is one",
             ".parquet",
             lambda head: head.startswith(b"PAR1"),
             _read_parquet,
@@ -150,6 +175,7 @@ FORMATS = {
         ),
         Format(
             WorkloadFormat.BATSIM,
+            "JSON of the simulator Batsim",
             ".json",
             lambda head: head.startswith(b"{"),
             _read_batsim,
@@ -158,6 +184,7 @@ FORMATS = {
         ),
         Format(
             WorkloadFormat.CSV,
+            "columns by name, one line a job",
             ".csv",
             _names_columns,
             _read_csv,
@@ -165,7 +192,21 @@ FORMATS = {
             keeps_header=False,
             further=True,
         ),
-        Format(WorkloadFormat.SWF, ".swf", lambda _: True),
+        Format(
+            WorkloadFormat.SACCT,
+            "what Slurm's accounting prints: sacct --parsable2",
+            "",
+            _names_jobs,
+            _read_sacct,
+            further=True,
+        ),
+        Format(
+            WorkloadFormat.SWF,
+            "Standard Workload Format, version 2.2",
+            ".swf",
+            lambda _: True,
+            numbered=True,
+        ),
     )
 }
 """All formats, in the order in which they are looked for: what is none of the others is taken for SWF."""
@@ -174,7 +215,8 @@ FORMATS = {
 def format_of(path: str | Path) -> WorkloadFormat:
     """Return the format of a log, by its first bytes after decompression.
 
-    Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with a
+    Parquet has a mark of its own, and a brace begins the object of a Batsim workload. A first line with bars
+    and JobID or JobIDRaw names columns of sacct. A first line with a
     comma that does not start with a number or a semicolon names CSV columns; anything else is taken for
     SWF, whose reader says what is wrong with it.
 
@@ -267,7 +309,7 @@ class LogReader:
         if self._own and known is not None and not known.further:
             raise InputError(
                 f"{self.path}: workload.columns: logs of format {known.word} have no columns of one's own; "
-                "those of formats csv and parquet do, and what readers of the user return"
+                "those of formats csv, parquet and sacct do, and what readers of the user return"
             )
 
     @property

@@ -10,5 +10,5 @@ def blocks(inputs):
     s = shared(owned)
     for pe in range(len(s.pes)):
         me = s.pes[pe]
-        me.told = execute(s, me, pe, pe, 100 * pe, 100, 0.0)
+        me.notified_at = execute(s, me, pe, pe, 100 * pe, 100, 0.0)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)

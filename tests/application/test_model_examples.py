@@ -54,7 +54,7 @@ def test_dedicated_master_executes_nothing() -> None:
         (1, 2, 1, 5, 6, 10),
         (2, 3, 1, 6, 7, 11),
     ]
-    assert outcome.told.tolist() == [11, 10, 11]
+    assert outcome.notified_at.tolist() == [11, 10, 11]
     assert outcome.overhead.tolist() == [4, 2, 3]
     assert outcome.idle.tolist() == [7, 0, 0]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.absence import absence_of
 from mlsim.application.perturbation import Perturbation
+from mlsim.application.unavailability import unavailability_of
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, Technique
 from tests.reference import cca, dca, hdca, hmw, openmp, steal
 from tests.reference.loops import Case, Log
@@ -71,7 +71,7 @@ def run(case: Case, model: str, until: float = float("inf")) -> LoopOutcome:
         node_of_pe=np.array(case.node_of_pe) if case.node_of_pe else None,
         intra_latency=case.intra,
         perturbation=perturbation_of(case),
-        absence=absence_of(np.array(case.node_of_pe), case.away) if case.away else None,
+        pe_unavailability=unavailability_of(np.array(case.node_of_pe), case.away) if case.away else None,
     )
 
 
@@ -129,13 +129,14 @@ def assert_same(case: Case, model: str) -> None:
     times = np.array([row[4:] for row in chunks], dtype=float).reshape(len(chunks), 3)
     close = {"rtol": 1e-9, "atol": 1e-12}
     np.testing.assert_allclose(np.array([rows.requested, rows.start, rows.end]).T, times, **close)
-    np.testing.assert_allclose(outcome.told, np.array(expected.told, dtype=float), **close)
+    np.testing.assert_allclose(outcome.notified_at, np.array(expected.told, dtype=float), **close)
     np.testing.assert_allclose(outcome.finish, np.array(expected.finish(), dtype=float), **close)
     np.testing.assert_allclose(outcome.busy, np.array(expected.busy(), dtype=float), **close)
     np.testing.assert_allclose(outcome.overhead, np.array(expected.overhead(), dtype=float), **close)
     np.testing.assert_allclose(outcome.idle, np.array(expected.idle(), dtype=float), **close)
     if not case.away:
-        np.testing.assert_allclose(outcome.busy + outcome.overhead + outcome.idle, outcome.told, **close)
+        spent = outcome.busy + outcome.overhead + outcome.idle
+        np.testing.assert_allclose(spent, outcome.notified_at, **close)
     assert outcome.steps == len(chunks) == outcome.chunks.sum()
 
 
@@ -148,7 +149,7 @@ def assert_ended_same(case: Case, model: str, until: float) -> None:
         (row[0], row[2], row[3], row[5]) for row in chunks
     ]
     np.testing.assert_array_equal(rows.end, [float(min(row[6], until)) for row in chunks])
-    np.testing.assert_array_equal(outcome.told, [float(min(told, until)) for told in expected.told])
+    np.testing.assert_array_equal(outcome.notified_at, [float(min(told, until)) for told in expected.told])
     np.testing.assert_array_equal(outcome.finish, np.array(expected.finish(until), dtype=float))
     np.testing.assert_array_equal(outcome.busy, np.array(expected.busy(until), dtype=float))
     np.testing.assert_array_equal(outcome.overhead, np.array(expected.overhead(until), dtype=float))

@@ -103,8 +103,8 @@ def test_the_forecast_ends_when_the_last_pe_is_told(technique: str, model: str) 
     forecast = application.start(100.0, Setting().node_set())
     outcome = application.outcome
     assert forecast == application.forecast
-    assert forecast.end == 100.0 + outcome.told.max()
-    assert outcome.told.max() >= outcome.finish.max() > 0.0
+    assert forecast.end == 100.0 + outcome.notified_at.max()
+    assert outcome.notified_at.max() >= outcome.finish.max() > 0.0
     times = [message.time for message in forecast.idle]
     assert times == sorted(times)
     assert sorted(message.node for message in forecast.idle) == [1, 3, 6]
@@ -112,7 +112,7 @@ def test_the_forecast_ends_when_the_last_pe_is_told(technique: str, model: str) 
     assert times[-1] == forecast.end
     for message in forecast.idle:
         pes = application.node_of_pe == (1, 3, 6).index(message.node)
-        assert message.time == 100.0 + outcome.told[pes].max()
+        assert message.time == 100.0 + outcome.notified_at[pes].max()
 
 
 def test_pes_have_the_speeds_of_the_nodes_they_are_on() -> None:
@@ -224,7 +224,7 @@ def test_a_kill_leaves_the_past_as_it_was(
     application = Setting(
         technique=technique, perturbations=perturbations, execution={"model": model}
     ).started(100.0)
-    before, rows, told = application.forecast, table(application), application.outcome.told
+    before, rows, told = application.forecast, table(application), application.outcome.notified_at
     at = 100.0 + share * (before.end - 100.0)
     forecast = application.apply_change(at, Kill())
     assert forecast == application.forecast
@@ -235,7 +235,7 @@ def test_a_kill_leaves_the_past_as_it_was(
     assert {row[:6] for row in after} == kept
     ends = {row[:6]: row[6] for row in rows}
     assert all(row[6] == min(ends[row[:6]], at - 100.0) for row in after)
-    assert application.outcome.told.tolist() == np.minimum(told, at - 100.0).tolist()
+    assert application.outcome.notified_at.tolist() == np.minimum(told, at - 100.0).tolist()
 
 
 @settings(deadline=None, max_examples=100)

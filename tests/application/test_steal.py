@@ -27,7 +27,7 @@ def test_a_thief_takes_half_of_what_is_left_from_the_end() -> None:
         (0, 0, 7, 1, 4, 4, 7),
         (1, 2, 6, 1, 6, 6, 9),
     ]
-    assert outcome.told.tolist() == [7, 9]
+    assert outcome.notified_at.tolist() == [7, 9]
     assert run([1.0] * 4 + [3.0] * 4, [1, 1], "STATIC", model="dca").t_loop == 12
 
 
@@ -57,7 +57,7 @@ def test_costs_of_a_thief() -> None:
         (0, 0, 3, 1, 5.5, 8.75, 18.75),
     ]
     # Both ask each other in vain: there and back, and an atomic in between.
-    assert outcome.told.tolist() == [18.75 + 0.5, 11.75 + 0.5]
+    assert outcome.notified_at.tolist() == [18.75 + 0.5, 11.75 + 0.5]
 
 
 def test_a_thief_asks_its_own_node_first_and_the_richest_of_it() -> None:

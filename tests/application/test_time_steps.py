@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate
-from mlsim.application.absence import absence_of
 from mlsim.application.costs import prefix_sums
+from mlsim.application.unavailability import unavailability_of
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig
 from tests.application.test_reference import REFERENCES, coarse_cases, fine_case
@@ -49,8 +49,8 @@ def assert_same(case: loops.Case, model: str, steps: int) -> None:
     times = np.array([row[4:] for row in chunks], dtype=float).reshape(len(chunks), 3)
     close: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
     np.testing.assert_allclose(np.array([rows.requested, rows.start, rows.end]).T, times, **close)
-    np.testing.assert_allclose(outcome.told, np.array(told, dtype=float), **close)
-    np.testing.assert_allclose(outcome.busy + outcome.overhead + outcome.idle, outcome.told, **close)
+    np.testing.assert_allclose(outcome.notified_at, np.array(told, dtype=float), **close)
+    np.testing.assert_allclose(outcome.busy + outcome.overhead + outcome.idle, outcome.notified_at, **close)
     assert (outcome.steps, outcome.iterations) == (len(chunks), steps * case.n)
 
 
@@ -125,7 +125,7 @@ def test_ended_amid_a_time_step() -> None:
     before = whole.rows.start < began + 20.0
     np.testing.assert_array_equal(ended.rows.first, whole.rows.first[before])
     np.testing.assert_array_equal(ended.rows.end, np.minimum(whole.rows.end[before], began + 20.0))
-    assert ended.told.tolist() == [120.0, 120.0]
+    assert ended.notified_at.tolist() == [120.0, 120.0]
 
 
 def test_number_of_time_steps_must_be_positive() -> None:
@@ -147,7 +147,7 @@ def test_every_time_step_is_complete_though_a_node_has_left(model: str, techniqu
         record=True,
         time_steps=3,
         node_of_pe=nodes,
-        absence=absence_of(nodes, [[], [(0.5, math.inf)], [(1.0, 8.0)]]),
+        pe_unavailability=unavailability_of(nodes, [[], [(0.5, math.inf)], [(1.0, 8.0)]]),
     )
     rows = outcome.rows
     assert rows is not None

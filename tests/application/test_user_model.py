@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from mlsim._jit import INTERPRETED
 from mlsim.application import simulate, user_model
-from mlsim.application.absence import Absence
+from mlsim.application.unavailability import Unavailability
 from mlsim.cli.main import app
 from mlsim.errors import InputError
 from mlsim.experiment import loop_from_mapping, run_loop
@@ -83,7 +83,7 @@ def run(model: str, technique: str = "GSS", **more: Any) -> Any:
 
 
 def assert_same(one: Any, other: Any) -> None:
-    for name in ("finish", "told", "busy", "overhead", "idle", "last_start", "chunks", "last_first"):
+    for name in ("finish", "notified_at", "busy", "overhead", "idle", "last_start", "chunks", "last_first"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
     for name in ("pe", "step", "first", "size", "requested", "start", "end"):
         assert getattr(one.rows, name).tobytes() == getattr(other.rows, name).tobytes(), name
@@ -100,8 +100,8 @@ def test_dca_as_a_plugin_gives_the_same_bytes(technique: str, tmp_path: Path) ->
 
 
 def test_it_follows_locks_ends_time_steps_and_nodes_that_leave() -> None:
-    away = Absence(np.array([0, 0, 1, 1, 1, 1, 1, 1]), np.array([0.05]), np.array([math.inf]))
-    for more in ({"lock": "polling"}, {"until": 0.3}, {"time_steps": 3}, {"absence": away}):
+    away = Unavailability(np.array([0, 0, 1, 1, 1, 1, 1, 1]), np.array([0.05]), np.array([math.inf]))
+    for more in ({"lock": "polling"}, {"until": 0.3}, {"time_steps": 3}, {"pe_unavailability": away}):
         for technique in ("SS", "AF", "AWF"):
             assert_same(run("dca", technique, **more), run(OWN, technique, **more))
 
@@ -163,7 +163,7 @@ def test_a_class_in_python_alone_with_parameters(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BLOCKS)
     own = run(CodeName(f"{tmp_path}/mine.py:Blocks", {"wait": 0.5}))
     assert own.chunks.tolist() == [1] * 7
-    assert own.told.tolist() == (0.5 + own.busy).tolist()
+    assert own.notified_at.tolist() == (0.5 + own.busy).tolist()
     assert own.rows.size.sum() == 700
     assert run(f"{tmp_path}/mine.py:Blocks").overhead.max() == 0.0
 
@@ -292,7 +292,7 @@ def test_what_it_is_not_declared_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"GSS\+SS names two, and model .*:Blocks has one level"):
         run(name, "GSS+SS")
     with pytest.raises(InputError, match="its nodes cannot leave a loop; allowed: cca, dca"):
-        run(name, absence=Absence(np.zeros(8, np.int64), np.empty(0), np.empty(0)))
+        run(name, pe_unavailability=Unavailability(np.zeros(8, np.int64), np.empty(0), np.empty(0)))
     scenario = from_mapping(
         {
             "platform": LOOP["platform"],

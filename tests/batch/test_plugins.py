@@ -367,6 +367,26 @@ def test_the_catalogue_names_every_word():
     assert [*(entry.name for entry in catalogue.DISPATCHERS), *MEANINGS] == list(Dispatcher)
 
 
+def test_kernels_know_each_entry_by_a_code_of_its_own():
+    from mlsim.application.catalogue import TECHNIQUES
+    from mlsim.application.settings import OF_USER
+    from mlsim.batch import catalogue
+    from mlsim.batch.allocators.nodes import OWN
+    from mlsim.scenario import Policy, Technique
+
+    assert {entry.name for entry in catalogue.POLICIES} == set(Policy)
+    assert set(TECHNIQUES) == set(Technique)
+    own = {"techniques": OF_USER, "allocators": (OWN,), "policies": ()}
+    entries = {
+        "techniques": TECHNIQUES.values(),
+        "allocators": catalogue.ALLOCATORS,
+        "policies": catalogue.POLICIES,
+    }
+    for family, listed in entries.items():
+        codes = [*(entry.code for entry in listed), *own[family]]
+        assert len(codes) == len(set(codes)), family
+
+
 @pytest.mark.parametrize("execute", [False, True])
 def test_check_looks_for_the_plugins(plugin, tmp_path, execute):
     from mlsim.cosim import survey

@@ -33,6 +33,17 @@ def test_gives_frames_and_writes_nothing(scenario: Path):
     assert len(result.occupancy) >= 4
 
 
+def test_every_table_is_there_by_the_name_of_its_file(scenario: Path):
+    from mlsim.record.frames import FILES
+
+    result = mlsim.run(scenario)
+    assert result.table("jobs").equals(result.jobs)
+    assert all(result.table(name).columns for name in FILES)
+    assert not result.table("attempts").height
+    with pytest.raises(mlsim.InputError, match=r"table\('job'\): no such table; allowed: jobs, nodes"):
+        result.table("job")
+
+
 def test_a_loaded_scenario_runs_too_and_overrides_go_with_files(scenario: Path):
     loaded = mlsim.load(scenario)
     assert mlsim.run(loaded).summary["jobs"]["completed"] == 4

@@ -18,13 +18,7 @@ __all__ = ["run"]
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every PE asks for its first chunk.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; −1 if a technique of the user gave a size below 1.
-    """
+    """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     ask_first(s, s.queues[0])

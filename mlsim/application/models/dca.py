@@ -10,8 +10,8 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, execute, message, next_request, notify, report
-from mlsim.application.models.levels import ask_first
+from mlsim.application.models.execution import FAR, execute, message, notify, report
+from mlsim.application.models.levels import ask_first, next_request
 from mlsim.application.models.state import Inputs, State, close_state, open_state
 from mlsim.application.models.window import BAD, CALCULATES, NOBODY, claim, enter
 
@@ -22,13 +22,7 @@ _BAD_SIZE = -1.0
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every PE asks for its first chunk.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; −1 if a technique of the user gave a size below 1.
-    """
+    """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     window = s.queues[0]

@@ -1,27 +1,15 @@
-"""A PE executes a chunk: how long that takes, what is noted of it, and when the PE asks again."""
+"""A PE executes a chunk: how long that takes, and what is noted of it."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.application.absence import next_asking
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.techniques.at_work import learn_chunk
 
-__all__ = [
-    "FAR",
-    "NEAR",
-    "execute",
-    "keep_row",
-    "leave",
-    "message",
-    "next_request",
-    "notify",
-    "report",
-    "slowed",
-]
+__all__ = ["FAR", "NEAR", "execute", "keep_row", "message", "notify", "report", "slowed"]
 
 NEAR, FAR = False, True
 
@@ -53,9 +41,9 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
     following: float = end
     if end >= s.until:
         end, seconds, following = s.until, s.until - start, np.inf
-    keep_row(s, pe, step, first, size, me.asked, start, end)
-    me.chunks += 1
     me.last_first, me.last_size, me.last_start = first, size, start
+    keep_row(s, me, pe, step, end)
+    me.chunks += 1
     me.busy += seconds
     me.overhead += start - me.since
     me.finish = end
@@ -66,53 +54,24 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
 
 
 @leaf_kernel
-def keep_row(
-    s: State, pe: int, step: int, first: int, size: int, requested: float, start: float, end: float
-) -> None:
-    """Count a chunk's row, and write it if rows are kept."""
+def keep_row(s: State, me: PE, pe: int, step: int, end: float) -> None:
+    """Count the row of a PE's last chunk, and write it if rows are kept."""
     rows = s.rows
     if end > rows.since:
         if len(rows.pe) > 0:
             row = s.written[0]
             rows.pe[row] = pe
-            rows.numbers[0, row], rows.numbers[1, row], rows.numbers[2, row] = step, first, size
-            rows.times[0, row], rows.times[1, row], rows.times[2, row] = requested, start, end
+            numbers, times = rows.numbers, rows.times
+            numbers[0, row], numbers[1, row], numbers[2, row] = step, me.last_first, me.last_size
+            times[0, row], times[1, row], times[2, row] = me.asked, me.last_start, end
         s.written[0] += 1
 
 
 @leaf_kernel
-def next_request(s: State, me: PE, pe: int, end: float) -> float:
-    """Return when a PE whose chunk has ended asks again, in s; infinity: never.
-
-    Under models of two levels it asks its node's queue in any case, and may find that it leaves.
-    """
-    if len(s.absence.begin) == 0 or len(s.queues) > 1:
-        return end
-    asked = next_asking(me.finish, pe, s.absence.entries, s.absence.begin, s.absence.end)
-    if asked >= s.until or end == np.inf:
-        me.told = me.finish
-        return np.inf
-    me.asked, me.since = asked, asked
-    return asked
-
-
-@leaf_kernel
 def notify(s: State, me: PE, at: float) -> None:
-    """Let a PE learn that no work is left."""
-    me.told = min(at, s.until)
-    me.overhead += me.told - me.since
-
-
-@leaf_kernel
-def leave(s: State, me: PE, at: float, back: float) -> float:
-    """Let a PE learn that its node has no work until it is ``back``; return when it asks again, in s."""
-    notify(s, me, at)
-    asked = max(at, back)
-    if asked >= s.until:
-        return np.inf
-    me.told = -1.0  # not yet
-    me.asked, me.since = asked, asked
-    return asked
+    """Note when a PE is notified that no work is left."""
+    me.notified_at = min(at, s.until)
+    me.overhead += me.notified_at - me.since
 
 
 @leaf_kernel

@@ -1,10 +1,8 @@
 """HDCA, hierarchical distributed chunk calculation (MPI+MPI; Eleliemy 2021, ch. 5).
 
-Every node has a queue of its own in shared memory, held by its first PE. A PE takes a sub-chunk from it by
-the inside technique, for which it holds the queue's lock from reading what is left until it has written
-what it took. The PE that finds the queue empty keeps the lock, takes a chunk for the node from the loop's
-queue as under DCA, with the nodes as PEs, and writes it into the node's queue together with what it takes
-of it itself. The others wait for the lock, not for each other.
+A PE takes a sub-chunk from its node's queue, whose lock it holds from reading what is left until it has
+written what it took. The PE that finds the queue empty keeps the lock, takes a chunk for the node from the
+loop's queue as under DCA, and writes what is left of it together with its own first sub-chunk.
 
 Between two refills no node learns anything of another. So the event loop goes from one refill to the next
 by the arrivals at the loop's window, and from there on through all that happens in that node.
@@ -16,8 +14,8 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, NEAR, execute, leave, message, notify, report
-from mlsim.application.models.levels import ask_first, ask_nodes, back_at, refill, take
+from mlsim.application.models.execution import FAR, NEAR, execute, message, notify, report
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave, refill, take
 from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, NOBODY, answer_node, enter
 
@@ -29,21 +27,14 @@ _BAD_SIZE = -1.0
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every PE asks for its first chunk.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; if a technique of the user gave a size below 1: −2 between nodes, −1
-        inside one.
-    """
+    """Simulate one loop; return how many chunks have rows, −1 or −2 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     window = s.queues[0]
     for v in range(window.members):
         q = s.queues[1 + v]
         ask_first(s, q)
-        q.free, q.holder = s.pes[q.first_pe].asked + s.costs.atomic, q.first_pe
+        q.free, q.holder = s.matches[q.tree + 1].time + s.costs.atomic, q.first_pe
     ask_nodes(s, s.costs.atomic)
     while True:
         v = answer_node(s)

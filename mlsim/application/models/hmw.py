@@ -1,10 +1,9 @@
 """Hierarchical master-worker: a global master, a local master on every node, workers (Eleliemy 2021, §4.1).
 
-The first PE of every node is its local master, and PE 0 is the global master besides. Workers ask their
-local master for chunks; a local master whose queue is empty when it serves asks the global master for a
-chunk of the node, and lets the requests wait until it has come. All masters work as under CCA: dedicated, or
-executing chunks of their own with breaks, at which they serve. A reply of the global master is looked at
-before requests; PE 0 serves nodes and its own workers in one queue.
+The first PE of every node is its local master, and PE 0 is the global master besides; all work as under CCA.
+A local master whose queue is empty when it serves asks the global master for a chunk of the node, and lets
+requests wait until it has come. Replies are looked at before requests; PE 0 serves nodes and workers in one
+queue.
 
 Nodes learn of each other by the global master alone. So one master at a time is followed: PE 0, and, when
 it has answered a node, the local master there until it asks again.
@@ -26,20 +25,13 @@ __all__ = ["run"]
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every PE asks for its first chunk.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; if a technique of the user gave a size below 1: −2 between nodes, −1
-        inside one.
-    """
+    """Simulate one loop; return how many chunks have rows, −1 or −2 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     loop = s.queues[0]
     for v in range(loop.members):
         ask_first(s, s.queues[1 + v])
-        loop.exhausted += s.pes[s.queues[1 + v].first_pe].asked == np.inf
+        loop.exhausted += s.pes[s.queues[1 + v].first_pe].notified_at >= 0.0
     ask_nodes(s, np.inf)
     error = _follow_masters(s)
     if error < 0:
@@ -96,7 +88,7 @@ def _follow_masters(s: State) -> int:
 
 @inlined
 def _serve_node(s: State) -> int:
-    """Let the global master answer a node; return which, or −1 if a technique is wrong."""
+    """Answer a node as the global master; return which, or −1 if a technique is wrong."""
     loop, m = s.queues[0], s.queues[1]
     asker = s.matches[loop.tree + 1].rank
     if s.costs.lowest_rank:
@@ -116,7 +108,7 @@ def _serve_node(s: State) -> int:
 
 @inlined
 def _take_reply(s: State, v: int) -> None:
-    """Let a local master put what the global master sent into its queue."""
+    """Fill a local master's queue with what the global master sent."""
     m = s.queues[1 + v]
     m.awaiting = 0
     if m.got == 0:

@@ -1,4 +1,4 @@
-"""Queues of PEs and of nodes: first requests, refills of a node's queue, and what nodes make known."""
+"""Queues of PEs and of nodes: who asks when, refills of a node's queue, and what nodes make known."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inlined, kernel, leaf_kernel
-from mlsim.application.absence import next_asking
-from mlsim.application.event_queue import move, play
-from mlsim.application.models.state import Queue, State
+from mlsim.application.event_queue import due_of, move, play
+from mlsim.application.models.execution import notify
+from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, publish, refill_rule, size_from_rest
 from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.rules import SS, STATIC, constant_size
+from mlsim.application.unavailability import next_asking
 
-__all__ = ["ask_first", "ask_nodes", "back_at", "publish_node", "refill", "take"]
+__all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publish_node", "refill", "take"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,14 +28,10 @@ def ask_first(s: State, q: Queue) -> None:
     """
     for rank in range(q.members):
         pe = q.first_pe + rank
-        me = s.pes[pe]
-        if len(s.absence.begin) > 0 and s.outer.code != STATIC:
-            me.asked = next_asking(0.0, pe, s.absence.entries, s.absence.begin, s.absence.end)
-            if me.asked >= s.until:
-                me.asked, me.told = np.inf, 0.0
-            else:
-                me.since = me.asked
-        s.matches[q.tree + q.width + rank].time = me.asked + me.near
+        me, asked = s.pes[pe], 0.0
+        if len(s.pe_unavailability.begin) > 0 and s.outer.code != STATIC:
+            asked = leave(s, me, 0.0, _back(s, pe, 0.0))
+        s.matches[q.tree + q.width + rank].time = asked + me.near
     play(s.matches, q.tree, q.width, q.members)
     if q.masters > 0:
         move(s.matches, q.tree, q.width, 0, np.inf)
@@ -45,8 +42,9 @@ def ask_nodes(s: State, delay: float) -> None:
     """Schedule the first requests of first PEs to the loop's queue; ``delay`` (s) infinite: later."""
     loop = s.queues[0]
     for v in range(loop.members):
-        me = s.pes[s.queues[1 + v].first_pe]
-        s.matches[loop.tree + loop.width + v].time = me.asked + delay + me.latency
+        q = s.queues[1 + v]
+        asked = due_of(s.matches, q.tree, q.width, 0)
+        s.matches[loop.tree + loop.width + v].time = asked + delay + s.pes[q.first_pe].latency
     play(s.matches, loop.tree, loop.width, loop.members)
 
 
@@ -58,14 +56,44 @@ def back_at(s: State, q: Queue, now: float) -> float:
     """
     if q.exhausted != 0:
         return np.inf
-    if len(s.absence.begin) == 0 or s.seats[q.number - 1].taken == 0:
+    if len(s.pe_unavailability.begin) == 0 or s.seats[q.number - 1].taken == 0:
         return now
-    return next_asking(now, q.first_pe, s.absence.entries, s.absence.begin, s.absence.end)
+    return _back(s, q.first_pe, now)
+
+
+@leaf_kernel
+def _back(s: State, pe: int, now: float) -> float:
+    """Return when a PE whose node may be away is there, in s."""
+    away = s.pe_unavailability
+    return next_asking(now, pe, away.entries, away.begin, away.end)
+
+
+@leaf_kernel
+def next_request(s: State, me: PE, pe: int, end: float) -> float:
+    """Return when a PE whose chunk has ended asks again, in s; infinity: never.
+
+    Under models of two levels it asks its node's queue in any case, and may find that it leaves.
+    """
+    if len(s.pe_unavailability.begin) == 0 or len(s.queues) > 1:
+        return end
+    return leave(s, me, me.finish, max(end, _back(s, pe, me.finish)))
+
+
+@leaf_kernel
+def leave(s: State, me: PE, at: float, back: float) -> float:
+    """Notify a PE to leave until its node is ``back``; return when it asks again, in s; infinity: never."""
+    notify(s, me, at)
+    asked = max(at, back)
+    if asked >= s.until:
+        return np.inf
+    me.notified_at = -1.0  # not yet
+    me.asked, me.since = asked, asked
+    return asked
 
 
 @inlined
 def publish_node(s: State, v: int) -> None:
-    """Make known at the loop's queue what a node has measured until now."""
+    """Publish at the loop's queue what a node has measured until now."""
     t = s.outer
     if t.learns:
         publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
@@ -73,7 +101,7 @@ def publish_node(s: State, v: int) -> None:
 
 @inlined
 def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
-    """Put a chunk, the ``number``-th of a node, into its queue."""
+    """Fill a node's queue with its ``number``-th chunk."""
     t, v = s.inner, q.number - 1
     workers = q.members - q.masters
     q.position, q.end, q.step = first, first + got, 0
@@ -86,7 +114,7 @@ def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
 
 @inlined
 def take(s: State, q: Queue, pe: int) -> int:
-    """Take a chunk for a PE from its node's queue, which is not empty; below 0: a technique is wrong."""
+    """Return the size of a PE's chunk of its node's queue, which is not empty; −1: a technique is wrong."""
     t = s.inner
     q.first = q.position
     size = min(q.constant, q.end - q.first)

@@ -1,10 +1,7 @@
-"""How a lock goes over from one PE to the next: in order of arrival, or by polling.
+"""Polling of a lock: when it is freed with w PEs waiting, each tries again uniformly in the interval r.
 
-Polling: a PE that finds the lock taken tries again after the retry interval, and so do the others,
-out of step with each other. When the lock is freed with w of them waiting, each one's next attempt
-is uniform in the interval; so the first of them comes after r·(1 − (1 − u)^(1/w)), with u uniform in
-[0, 1), and is any PE's with equal probability. Both are drawn from numbers that depend on the seed,
-the lock and the count of draws alone. A PE that comes in the meantime finds the lock free and takes it.
+So the first comes after r·(1 − (1 − u)^(1/w)), with u uniform in [0, 1), and is any PE's with equal
+probability. Both are drawn from numbers that depend on the seed, the lock and the count of draws alone.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ _BITS = 1 << 53
 
 @kernel
 def lock_key(seed_low: int, seed_high: int, number: int) -> int:
-    """Make the key of one lock's random numbers."""
+    """Return the key of one lock's random numbers."""
     return random_key(seed_low, seed_high + ((number + 1) << 32))
 
 

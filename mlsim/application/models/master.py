@@ -13,17 +13,8 @@ import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_lowest_rank, move
-from mlsim.application.models.execution import (
-    NEAR,
-    execute,
-    keep_row,
-    leave,
-    message,
-    next_request,
-    report,
-    slowed,
-)
-from mlsim.application.models.levels import back_at, take
+from mlsim.application.models.execution import NEAR, execute, keep_row, message, report, slowed
+from mlsim.application.models.levels import back_at, leave, next_request, take
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
 from mlsim.application.techniques.rules import STATIC
@@ -118,7 +109,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
 
 @leaf_kernel
 def spend_serving(s: State, m: Queue) -> None:
-    """Let a master calculate and assign a chunk; overhead amid a chunk of its own, or as its only work."""
+    """Spend a master's time on a chunk's size: overhead amid a chunk of its own, or as its only work."""
     me = s.pes[m.first_pe]
     done = m.clock + (me.calculation + s.costs.assignment)
     if m.masters > 0 or m.own_begun != 0:
@@ -131,7 +122,7 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
     """Execute a master's chunk up to the first break at which a request waits, or to its end."""
     me = s.pes[m.first_pe]
     if m.own_begun == 0:
-        m.own_begun, m.own_start, m.own_seconds = 1, m.clock, 0.0
+        m.own_begun, m.own_seconds = 1, 0.0
         me.chunks += 1
         me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
         me.last_start = m.clock
@@ -154,7 +145,7 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
 @leaf_kernel
 def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk, after which it asks at once."""
-    keep_row(s, m.first_pe, m.own_step, me.last_first, me.last_size, me.asked, m.own_start, m.clock)
+    keep_row(s, me, m.first_pe, m.own_step, m.clock)
     seconds = (s.prefix[m.own_end] - s.prefix[me.last_first]) / me.speed
     if len(s.perturbation.slow_time) > 0:
         me.pace = me.speed * (seconds / m.own_seconds) if seconds > 0.0 else me.speed
@@ -171,15 +162,15 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
 
 @leaf_kernel
 def end_master(s: State, m: Queue, ended: bool) -> None:
-    """Close what a master did; ``ended``: the loop was, before it had told all others."""
+    """Close what a master did; ``ended``: the loop was, before it had notified all others."""
     me = s.pes[m.first_pe]
     if m.own_begun != 0:  # amid its own chunk
-        keep_row(s, m.first_pe, m.own_step, me.last_first, me.last_size, me.asked, m.own_start, s.until)
+        keep_row(s, me, m.first_pe, m.own_step, s.until)
         me.busy += m.own_seconds
         me.finish = s.until
         me.asked, me.since = s.until, s.until
     if m.masters > 0:
         for pe in range(m.first_pe + 1, m.first_pe + m.members):
-            ended = ended or s.pes[pe].told < 0.0
-        me.told = s.until if ended else min(m.clock, s.until)
-        me.idle = me.told - me.overhead
+            ended = ended or s.pes[pe].notified_at < 0.0
+        me.notified_at = s.until if ended else min(m.clock, s.until)
+        me.idle = me.notified_at - me.overhead

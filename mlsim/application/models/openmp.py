@@ -1,13 +1,9 @@
 """MPI+OpenMP: one process a node, whose threads share every chunk it obtains (Eleliemy 2021, §5.3).
 
-The process obtains chunks as under DCA, with the nodes as PEs. Its threads execute a chunk under the
-schedule that stands for the inside technique: ``static`` (STATIC) gives every thread one part;
-``dynamic,1`` (SS) and ``guided,1`` (GSS) let threads take iterations from a counter that serves one thread
-at a time, in order of arrival, equal arrivals in order of rank. Then all threads meet at a barrier, and the
-main thread, the first PE of the node, asks for the next chunk.
-
-With ``nowait`` there is no barrier: the thread that comes first asks for the next chunk, and threads that
-come later join.
+The process obtains chunks as under DCA. Under ``static`` (STATIC) every thread executes a part; under
+``dynamic,1`` (SS) and ``guided,1`` (GSS) threads take iterations from a counter that serves one at a time, in
+order of arrival, equal arrivals in order of rank. Then all meet at a barrier, and the first asks for the next
+chunk. With ``nowait`` there is no barrier: the thread that comes first asks, and those that come later join.
 """
 
 from __future__ import annotations
@@ -16,8 +12,8 @@ import numpy as np
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, execute, leave, message, notify, report
-from mlsim.application.models.levels import ask_first, ask_nodes, back_at
+from mlsim.application.models.execution import FAR, execute, message, notify, report
+from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave
 from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, answer_node
 from mlsim.application.techniques.fixed import static_size
@@ -29,14 +25,9 @@ __all__ = ["run"]
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every process asks for its first chunk.
+    """Simulate one loop; return how many chunks have rows, −2 if a technique is wrong.
 
     With ``nowait``, not with an adaptive technique between the nodes and STATIC inside.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; −2 if a technique of the user gave a size below 1.
     """
     owned = open_state(inputs)
     s = shared(owned)
@@ -89,7 +80,7 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
 
 @leaf_kernel
 def _execute_parts(s: State, v: int, answer: float) -> None:
-    """Let every thread execute the part of a chunk that is its own."""
+    """Execute a chunk in parts, one a thread."""
     q = s.queues[1 + v]
     part = max(static_size(q.end - q.position, q.members), s.inner.min_chunk)
     for rank in range(q.members):
@@ -105,7 +96,7 @@ def _execute_parts(s: State, v: int, answer: float) -> None:
 
 @leaf_kernel
 def _count_down(s: State, v: int, got: int, answer: float) -> float:
-    """Let threads take iterations from the counter; return when one asks for more, if it need not wait."""
+    """Execute a chunk by the counter; return when a thread asks for more, if it need not wait."""
     q, guided = s.queues[1 + v], s.inner.code == GSS
     part = s.inner.min_chunk
     goes_ahead = s.costs.nowait  # the thread that obtained the chunk
@@ -145,7 +136,7 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
 def _execute_part(
     s: State, q: Queue, me: PE, rank: int, step: int, first: int, size: int, start: float
 ) -> None:
-    """Let a thread execute what it took, if that is anything, and come back, or go to the barrier."""
+    """Execute what a thread took, if that is anything, after which it comes back, or goes to the barrier."""
     following, ends = start, size == 0
     if size > 0:
         following = np.inf
@@ -176,7 +167,7 @@ def _first_ready(s: State, q: Queue) -> float:
 
 @leaf_kernel
 def _meet(s: State, q: Queue) -> float:
-    """Let the threads wait for the last one at the barrier; return when the first reaches the window next."""
+    """Wait at the barrier for the last thread; return when the first one reaches the window next."""
     for rank in range(q.members):
         me = s.pes[q.first_pe + rank]
         if me.barrier < s.until:

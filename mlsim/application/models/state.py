@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import kernel
-from mlsim.application.absence import Absence
 from mlsim.application.event_queue import MATCH, Match
 from mlsim.application.models.lock import lock_key
 from mlsim.application.perturbation import Perturbation
@@ -20,13 +19,14 @@ from mlsim.application.records import Records, dtype_of
 from mlsim.application.settings import RuleSettings
 from mlsim.application.techniques.at_work import Technique, open_technique
 from mlsim.application.techniques.rules import SS, constant_size
+from mlsim.application.unavailability import Unavailability
 
 __all__ = ["COUNTS", "TIMES", "Costs", "Inputs", "PEStats", "Rows", "State", "close_state", "open_state"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-TIMES = ("finish", "told", "busy", "overhead", "idle", "last_start")
+TIMES = ("finish", "notified_at", "busy", "overhead", "idle", "last_start")
 COUNTS = ("chunks", "last_first", "last_size")
 
 
@@ -107,7 +107,7 @@ class Inputs(NamedTuple):
     inner: RuleSettings
     costs: Costs
     perturbation: Perturbation
-    absence: Absence
+    pe_unavailability: Unavailability
     until: float
     stats: PEStats
     rows: Rows
@@ -137,7 +137,7 @@ class PE:
     took: float
     barrier: float
     finish: float
-    told: float
+    notified_at: float
     busy: float
     overhead: float
     idle: float
@@ -197,7 +197,6 @@ class Queue:
     own_end: int
     own_step: int
     own_begun: int
-    own_start: float
     own_seconds: float
     awaiting: int
     reply_first: int
@@ -219,7 +218,7 @@ class State(NamedTuple):
     inner: Technique
     costs: Costs
     perturbation: Perturbation
-    absence: Absence
+    pe_unavailability: Unavailability
     until: float
     rows: Rows
     written: Ints
@@ -258,7 +257,7 @@ def open_state(inputs: Inputs) -> State:
         inner,
         costs,
         inputs.perturbation,
-        inputs.absence,
+        inputs.pe_unavailability,
         inputs.until,
         inputs.rows,
         np.zeros(1, np.int64),
@@ -268,7 +267,7 @@ def open_state(inputs: Inputs) -> State:
 
 @kernel
 def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
-    """Say who comes to which queue, and where its events and seats are."""
+    """Set who comes to which queue, and where its events and seats are."""
     v_count = len(first) - 1
     tree, seats = 0, 0
     for number in range(1 + v_count):
@@ -291,7 +290,7 @@ def _lay_out(queues: Records[Queue], first: Ints, p: int, costs: Costs) -> None:
 
 @kernel
 def _introduce(pes: Records[PE], inputs: Inputs) -> None:
-    """Enter what each PE is like."""
+    """Set what each PE is like."""
     costs, two_levels = inputs.costs, len(inputs.first) > 1
     for pe in range(len(pes)):
         me = pes[pe]
@@ -302,18 +301,18 @@ def _introduce(pes: Records[PE], inputs: Inputs) -> None:
         me.thinking = 2.0 * me.latency + me.calculation
         if not two_levels:  # added up in this order
             me.thinking = 2.0 * me.latency + costs.calculation / me.speed + costs.delay
-        me.told = -1.0  # not yet
+        me.notified_at = -1.0  # not yet
 
 
 @kernel
 def close_state(pes: Records[PE], written: Ints, until: float, stats: PEStats) -> int:
-    """Tell all PEs that were not told before that the loop is ended; return how many rows there are."""
+    """Notify the PEs that were not before that the loop is ended; return how many rows there are."""
     for pe in range(len(pes)):
         me = pes[pe]
-        if me.told < 0.0:
-            me.told = until
+        if me.notified_at < 0.0:
+            me.notified_at = until
             me.overhead += until - me.since
-        stats.times[0, pe], stats.times[1, pe], stats.times[2, pe] = me.finish, me.told, me.busy
+        stats.times[0, pe], stats.times[1, pe], stats.times[2, pe] = me.finish, me.notified_at, me.busy
         stats.times[3, pe], stats.times[4, pe], stats.times[5, pe] = me.overhead, me.idle, me.last_start
         stats.counts[0, pe], stats.counts[1, pe], stats.counts[2, pe] = (
             me.chunks,

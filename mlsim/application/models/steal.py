@@ -2,7 +2,7 @@
 
 The parts are cut as under STATIC. A PE takes chunks from the front of its own by the technique. A thief asks
 its own node, then the others, each once: from the PE there that has most left it gets half, from the end
-(Hendler and Shavit 2002; Dinan et al. 2009). It is told when nobody had anything left, as under
+(Hendler and Shavit 2002; Dinan et al. 2009). It is notified when nobody had anything left, as under
 ``schedule(static_steal)`` of LLVM's OpenMP.
 
 A part serves one access at a time, in order of arrival, equal arrivals in order of rank. How long an access
@@ -52,13 +52,7 @@ THIEF = dtype_of(Thief)
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop from time 0, when every PE asks for its first chunk.
-
-    Returns
-    -------
-    int
-        How many chunks have rows; −1 if a technique of the user gave a size below 1.
-    """
+    """Simulate one loop; return how many chunks have rows, −1 if a technique is wrong."""
     owned = open_state(_one_queue_each(inputs))
     owned_thieves = np.zeros(len(inputs.speed), THIEF)
     s, thieves, bounds = shared(owned), borrowed(owned_thieves), borrowed(inputs.first)
@@ -93,7 +87,7 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
         inputs.inner,
         inputs.costs,
         inputs.perturbation,
-        inputs.absence,
+        inputs.pe_unavailability,
         inputs.until,
         inputs.stats,
         inputs.rows,
@@ -102,7 +96,7 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
 
 @kernel
 def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
-    """Give every PE its part, and let all ask at 0."""
+    """Cut the loop into parts, one a PE, and schedule all first requests at 0."""
     n, p, events = len(s.prefix) - 1, len(s.pes), s.queues[0]
     size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
     for home in range(len(bounds) - 1):
@@ -118,7 +112,7 @@ def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
 
 @leaf_kernel
 def _own(s: State, pe: int, first: int, size: int) -> None:
-    """Make iterations the part of a PE, for which the technique begins anew."""
+    """Set the part of a PE, for which the technique begins anew."""
     s.seats[pe].taken += 1
     if size > 0:
         refill(s, s.queues[1 + pe], s.seats[pe].taken, first, size)
@@ -170,7 +164,7 @@ def _taking(s: State, me: PE) -> float:
 
 @leaf_kernel
 def _wait(q: Queue, now: float, seconds: float) -> float:
-    """Enter an access to a part; return when it is served."""
+    """Queue an access to a part; return when it is served."""
     begin = max(now, q.free)
     q.free = begin + seconds
     return begin
@@ -178,7 +172,7 @@ def _wait(q: Queue, now: float, seconds: float) -> float:
 
 @leaf_kernel
 def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
-    """Take the next chunk of a PE's own part and execute it; return when it asks again."""
+    """Execute the next chunk of a PE's own part; return when it asks again."""
     q = s.queues[1 + pe]
     step = q.step
     size = take(s, q, pe)

@@ -96,7 +96,7 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
         code,
         settings.min_chunk,
         settings.parameters,
-        settings.trouble,
+        settings.bad_size,
         needs_remaining(code),
         learns,
         counts_overhead(code),
@@ -157,7 +157,7 @@ def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
 def publish(
     own: Floats, own_sums: Floats, measured: Floats, sums: Floats, weights: Floats, node: int
 ) -> None:
-    """Make known to all what a node has measured (``own``) until now."""
+    """Publish what a node has measured (``own``) until now."""
     leaf = sums.shape[1] // 2 + node
     if own_sums[RATE, leaf] > 0.0:
         if sums[RATE, leaf] == 0.0:

@@ -48,7 +48,7 @@ def guided_recursive_size(remaining: int, p: int) -> int:
 
 @kernel
 def new_guide(fraction_words: int) -> Ints:
-    """Make the memory in which GSS follows x_i, so that the next step costs one more division.
+    """Return the memory in which GSS follows x_i, so that the next step costs one more division.
 
     Parameters
     ----------

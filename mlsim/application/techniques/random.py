@@ -25,7 +25,7 @@ def _mixed(state: int) -> int:
 
 @kernel
 def random_key(low: int, high: int) -> int:
-    """Make the key of a loop's random numbers from the lower 32 and the upper bits of the seed."""
+    """Return the key of a loop's random numbers, from the lower 32 and the upper bits of the seed."""
     return _mixed(_mixed(low + 1) ^ high)
 
 

@@ -20,6 +20,7 @@ from mlsim.application.settings import (
     FIRST_NUMERATOR,
     GEOMETRIC,
     MU,
+    OF_USER,
     OVERHEAD,
     SEED_HIGH,
     SEED_LOW,
@@ -139,7 +140,7 @@ def counts_overhead(code: int) -> bool:
 
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
-    """Make the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
+    """Return the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
     return np.zeros(12, np.int64), np.zeros(1)
 
 
@@ -194,7 +195,7 @@ def reset_rule(
         rule[LEFT] = n - rule[SIZE] * p if rule[SIZE] <= n // p else 0
     elif code == AF:
         rule[SIZE] = share_size(n, p, int(parameters[FIRST_NUMERATOR]), int(parameters[FIRST_DENOMINATOR]))
-    elif code >= USER:
+    elif code in OF_USER:
         rule[USERS] = int(parameters[ADDRESS])
     if rule[CONSTANT] != 0:
         rule[SIZE] = min(max(rule[SIZE], min_chunk), max(n, 1))
@@ -334,7 +335,7 @@ def recursive_size(
         size = int(rule[SIZE]) if i < p else guided_recursive_size(remaining, p)
     elif code == AF:
         size = adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
-    elif code >= USER:
+    elif code in OF_USER:
         size = user_size(rule[USERS], n, p, remaining, i, pe)
         if size < 1:
             return size
@@ -377,7 +378,7 @@ def straightforward_size(rule: Ints, reals: Floats, guide: Ints, weights: Floats
             size = weighted_size(size, weights[pe], n)
     elif code == PLS:
         size = int(rule[SIZE]) if i < p else guided_straightforward_size(guide, i - p, int(rule[LEFT]), p)
-    elif code >= USER:
+    elif code in OF_USER:
         size = user_size(rule[USERS], n, p, -1, i, pe)
         if size < 1:
             return size

@@ -49,7 +49,7 @@ def sequence(
     min_chunk
         Least chunk, but for the last one.
     parameters
-        What techniques are told; None: the defaults. PEs count as equally fast.
+        What techniques are given; None: the defaults. PEs count as equally fast.
     seed
         For RND.
 
@@ -67,12 +67,12 @@ def sequence(
     [3, 2, 2, 2, 1]
     """
     _check(n, p, form, min_chunk)
-    told = ParametersConfig() if parameters is None else parameters
-    if told.statistics is Statistics.PROFILED:
+    given = ParametersConfig() if parameters is None else parameters
+    if given.statistics is Statistics.PROFILED:
         raise InputError("statistics: profiled: there are no costs without a loop; give sigma and mu")
     name = _one(technique)
     weighed = p if name in WEIGHTED else 1
-    (choice,) = choose(name, np.ones(weighed), np.zeros(1), told, 0.1, 1, seed)
+    (choice,) = choose(name, np.ones(weighed), np.zeros(1), given, 0.1, 1, seed)
     if is_adaptive(choice.code):
         raise InputError(
             f"technique: {choice.name} sizes chunks by measured iteration times; simulate a loop to see them"
@@ -98,7 +98,7 @@ def _sizes(choice: Choice, n: int, p: int, form: Form, min_chunk: int) -> list[i
         else:
             size = min(straightforward_size(rule, reals, guide, weights, step, pe), remaining)
         if size < 1:
-            settings.trouble[:] = step, pe, size
+            settings.bad_size[:] = step, pe, size
             raise choice.wrong_size(settings, n, p)
         sizes.append(int(size))
         remaining -= size

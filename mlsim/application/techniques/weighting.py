@@ -46,6 +46,6 @@ def learned_weight(measured: Floats, sums: Floats, weights: Floats, pe: int) -> 
 
 @kernel
 def learn_weights(measured: Floats, sums: Floats, weights: Floats) -> None:
-    """Take over all weights measured so far (AWF-B, AWF-D)."""
+    """Adopt all weights measured so far (AWF-B, AWF-D)."""
     for pe in range(len(weights)):
         weights[pe] = learned_weight(measured, sums, weights, pe)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from mlsim.batch.catalogue import ALLOCATORS
 from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, by_address
 
 __all__ = ["N_SETTINGS", "Nodes", "nodes_at"]
 
-# Allocators.
-FIRST_FIT, BEST_FIT, WORST_FIT, CONTIGUOUS, RANDOM, TOPOLOGY, HETEROGENEITY, OWN = range(8)
+CODES = {allocator.name: allocator.code for allocator in ALLOCATORS}
+FIRST_FIT = CODES["first-fit"]
+BEST_FIT = CODES["best-fit"]
+CONTIGUOUS = CODES["contiguous"]
+RANDOM = CODES["random"]
+TOPOLOGY = CODES["topology-aware"]
+HETEROGENEITY = CODES["heterogeneity-aware"]
+OWN = 100
+"""An allocator of the user's own, or of a dispatcher that chooses nodes."""
 
 # Places in the array of settings: the first four are fixed, the others change.
 ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +108,10 @@ class CompiledBatch:
     def occupancy_rows(self) -> Occupancy:
         """Return the occupancy rows: which job held which nodes, in order of start."""
         return self.state.occupancy.record(self.state.n_rows)
+
+    def tables(self) -> dict[str, Any]:
+        """Return the further tables of its records; see :meth:`mlsim.batch.simulator.BatchSystem.tables`."""
+        return {"rejections": self.rejections()}
 
     def _admit(self, block: JobBlock) -> None:
         """Assign slots to the jobs of a block and reject those that can never fit."""

@@ -18,53 +18,62 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["FLOATS", "INTS", "JobTable"]
 
-INTS: Final = (
-    "number",  # order of arrival, from 0
-    "job_id",
-    "processors",
-    "units",  # what it asks of the machine: nodes or cores
-    "cores",  # cores it got
-    "held",  # units it still holds
-    "first_row",  # its rows in the occupancy table
-    "rows",
-    "state",
-    "backfilled",
-    "user",
-    "group",
-    "executable",
-    "queue",
-    "partition",
-    "loop_iterations",  # of its own loop; -1: as the scenario says
-    "loop_limit",
-    "account",  # of fairshare: its owner
-    "qos",
-)
-FLOATS: Final = (
-    "submit_time",
-    "run_time",
-    "estimate",  # what the dispatcher sees: the walltime, or a prediction of at most that
-    "start_time",
-    "end_time",
-    "expected_end",  # start + estimate, or later where the estimate was corrected
-    "key",  # the policy's key; smaller goes first
-    "walk_key",  # the same for the order of backfilling
-    "reserved",  # start that conservative backfilling has promised; NaN for none
-    "planned_end",  # when it will end, as the applications say
-    "walltime",  # what the user asked; the limit of its run time
-)
 
-NUMBER, JOB_ID, PROCESSORS, UNITS, CORES, HELD, FIRST_ROW, ROWS, STATE, BACKFILLED = range(10)
-EXECUTABLE = INTS.index("executable")
-LOOP_ITERATIONS, LOOP_LIMIT = INTS.index("loop_iterations"), INTS.index("loop_limit")
-ACCOUNT = INTS.index("account")
-SUBMIT, RUN, ESTIMATE, START, END, EXPECTED, KEY, WALK_KEY, RESERVED, PLANNED, WALLTIME = range(11)
+class _Columns:
+    """Columns in the order in which they are declared; a kernel knows each by its place."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.of_block: list[str] = []
+
+    def column(self, name: str, *, of_block: bool = False) -> int:
+        """Declare a column, ``of_block`` where a job brings it; return its place."""
+        self.names.append(name)
+        if of_block:
+            self.of_block.append(name)
+        return len(self.names) - 1
+
+
+_ints, _floats = _Columns(), _Columns()
+
+NUMBER = _ints.column("number")  # order of arrival, from 0
+JOB_ID = _ints.column("job_id", of_block=True)
+PROCESSORS = _ints.column("processors", of_block=True)
+UNITS = _ints.column("units")  # what it asks of the machine: nodes or cores
+CORES = _ints.column("cores")  # cores it got
+HELD = _ints.column("held")  # units it still holds
+FIRST_ROW = _ints.column("first_row")  # its rows in the occupancy table
+ROWS = _ints.column("rows")
+STATE = _ints.column("state")
+BACKFILLED = _ints.column("backfilled")
+USER = _ints.column("user", of_block=True)
+GROUP = _ints.column("group", of_block=True)
+EXECUTABLE = _ints.column("executable", of_block=True)
+QUEUE = _ints.column("queue", of_block=True)
+PARTITION = _ints.column("partition", of_block=True)
+LOOP_ITERATIONS = _ints.column("loop_iterations", of_block=True)  # of its own loop; -1: the scenario says
+LOOP_LIMIT = _ints.column("loop_limit", of_block=True)
+ACCOUNT = _ints.column("account")  # of fairshare: its owner
+QOS = _ints.column("qos", of_block=True)
+
+SUBMIT = _floats.column("submit_time")
+RUN = _floats.column("run_time")
+ESTIMATE = _floats.column("estimate")  # what the dispatcher sees: the walltime, or a prediction up to it
+START = _floats.column("start_time")
+END = _floats.column("end_time")
+EXPECTED = _floats.column("expected_end")  # start + estimate, or later where the estimate was corrected
+KEY = _floats.column("key")  # the policy's key; smaller goes first
+WALK_KEY = _floats.column("walk_key")  # the same for the order of backfilling
+RESERVED = _floats.column("reserved")  # start that conservative backfilling has promised; NaN for none
+PLANNED = _floats.column("planned_end")  # when it will end, as the applications say
+WALLTIME = _floats.column("walltime")  # what the user asked; the limit of its run time
+
+INTS: Final = tuple(_ints.names)
+FLOATS: Final = tuple(_floats.names)
 
 _INT_INDEX = {name: i for i, name in enumerate(INTS)}
 _FLOAT_INDEX = {name: i for i, name in enumerate(FLOATS)}
-_FROM_BLOCK = (
-    *("job_id", "processors", "user", "group", "executable", "queue", "partition"),
-    *("loop_iterations", "loop_limit", "qos"),
-)
+_FROM_BLOCK = tuple(_ints.of_block)
 
 
 class Accounts(Protocol):

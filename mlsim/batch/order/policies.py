@@ -24,11 +24,29 @@ from mlsim.scenario import BatchConfig, Policy
 
 __all__ = ["CODES", "is_live", "parameters_of", "policy_key", "policy_keys", "queue_order"]
 
-CODES = {policy.name: code for code, policy in enumerate(POLICIES)}
-_LIVE_FROM = next(code for code, policy in enumerate(POLICIES) if policy.live)
+CODES = {policy.name: policy.code for policy in POLICIES}
+_LIVE = tuple(policy.code for policy in POLICIES if policy.live)
 
-FCFS, LCFS, SPF, LPF, SQF, LQF, SAF, LAF, SRF, LRF, EDF, F1, F2, F3, F4 = range(15)
-SEXP, LEXP, WFP, UNICEF, LINEAR, FAIRSHARE = range(_LIVE_FROM, _LIVE_FROM + 6)
+FCFS = CODES["FCFS"]
+LCFS = CODES["LCFS"]
+SPF = CODES["SPF"]
+LPF = CODES["LPF"]
+SQF = CODES["SQF"]
+LQF = CODES["LQF"]
+SAF = CODES["SAF"]
+LAF = CODES["LAF"]
+SRF = CODES["SRF"]
+LRF = CODES["LRF"]
+F1 = CODES["F1"]
+F2 = CODES["F2"]
+F3 = CODES["F3"]
+F4 = CODES["F4"]
+SEXP = CODES["SEXP"]
+LEXP = CODES["LEXP"]
+WFP = CODES["WFP"]
+LINEAR = CODES["linear"]
+FAIRSHARE = CODES["fairshare"]
+_LEARNED = (F1, F2, F3, F4)
 
 # Places in the array of parameters.
 DEADLINE_FACTOR, THRESHOLD, HALF_LIFE, WEIGHTS = range(4)
@@ -61,7 +79,7 @@ def parameters_of(config: BatchConfig) -> Floats:
 @inner_kernel
 def is_live(policy: int) -> bool:
     """Return whether a policy's keys depend on the current time."""
-    return policy >= _LIVE_FROM
+    return policy in _LIVE
 
 
 @inner_kernel
@@ -124,7 +142,7 @@ def policy_key(
     Parameters
     ----------
     policy
-        Code of the policy, its place in :data:`mlsim.batch.catalogue.POLICIES`.
+        Code of the policy; see :data:`mlsim.batch.catalogue.POLICIES`.
     now, r, p
         Current time, submission time and estimate, in seconds.
     q
@@ -145,7 +163,7 @@ def policy_key(
         return used
     if is_live(policy):
         return _live_key(policy, now - r, p, q)
-    if policy >= F1:
+    if policy in _LEARNED:
         return _learned_key(policy, r, p, q)
     return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
 

@@ -12,7 +12,7 @@ from mlsim.batch.predictors.variants.data_driven import DataDriven
 from mlsim.batch.predictors.variants.easy_plus_plus import EasyPlusPlus
 from mlsim.batch.predictors.variants.last_two import LastTwo
 from mlsim.batch.predictors.variants.walltime import Walltime
-from mlsim.scenario import Predictor as Word
+from mlsim.scenario import Predictor as PredictorName
 
 __all__ = ["PREDICTORS", "PredictorEntry", "make_predictor"]
 
@@ -28,23 +28,25 @@ class PredictorEntry:
 
 
 PREDICTORS = (
-    PredictorEntry(Word.WALLTIME, "what the user asked for (alias W)", "", Walltime),
-    PredictorEntry(Word.ACTUAL, "the run time itself, which nobody can know (alias R)", "", None),
+    PredictorEntry(PredictorName.WALLTIME, "what the user asked for (alias W)", "", Walltime),
+    PredictorEntry(PredictorName.ACTUAL, "the run time itself, which nobody can know (alias R)", "", None),
     PredictorEntry(
-        Word.DATA_DRIVEN,
+        PredictorName.DATA_DRIVEN,
         "last run time of a similar job of the user: by name, queue, walltime and request, then by less",
         "Galleguillos 2020, §4.1",
         DataDriven,
     ),
     PredictorEntry(
-        Word.CONFIDENT,
+        PredictorName.CONFIDENT,
         "the walltime, for users whose last 3 jobs used 80 % of theirs in the mean; D for all others",
         "Galleguillos 2020, §4.2",
         Confident,
     ),
-    PredictorEntry(Word.LAST_TWO, "mean of the user's last two run times", "Tsafrir et al. 2007", LastTwo),
     PredictorEntry(
-        Word.EASY_PLUS_PLUS,
+        PredictorName.LAST_TWO, "mean of the user's last two run times", "Tsafrir et al. 2007", LastTwo
+    ),
+    PredictorEntry(
+        PredictorName.EASY_PLUS_PLUS,
         "L2, raised in steps for jobs that outlive their prediction",
         "Tsafrir et al. 2007",
         EasyPlusPlus,

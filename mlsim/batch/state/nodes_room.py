@@ -41,15 +41,6 @@ __all__ = ["NodesRoom"]
 
 Ints = NDArray[np.int64]
 
-_CODES = {
-    Allocator.FIRST_FIT: at.FIRST_FIT,
-    Allocator.BEST_FIT: at.BEST_FIT,
-    Allocator.WORST_FIT: at.WORST_FIT,
-    Allocator.CONTIGUOUS: at.CONTIGUOUS,
-    Allocator.RANDOM: at.RANDOM,
-    Allocator.TOPOLOGY_AWARE: at.TOPOLOGY,
-    Allocator.HETEROGENEITY_AWARE: at.HETEROGENEITY,
-}
 _MOST_NODES_IN_PAIRS = 4096
 _MICRO = 1e6
 _MOST_POWER = 2.0**62
@@ -121,7 +112,7 @@ class NodesRoom:
             self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
         jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
         # The key may be a name of the user's own, which the codes of the catalogue do not have.
-        self._settings[ALLOCATOR] = _CODES.get(config.allocator, at.OWN)  # type: ignore[call-overload]
+        self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
         # A job is kept off nodes that are drained, and not off others.

@@ -139,7 +139,7 @@ def _format(to: str | None, target: Path) -> WorkloadFormat:
     from mlsim.workload.compression import SUFFIXES
     from mlsim.workload.formats import FORMATS, format_of_name
 
-    formats = [word for word in WorkloadFormat if word is not WorkloadFormat.AUTO]
+    formats = [word for word in WorkloadFormat if word in FORMATS and FORMATS[word].can_be_written]
     if to is not None:
         named = next((word for word in formats if word == to.casefold()), None)
         if named is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice
-from mlsim.application.settings import ADDRESS, USER
+from mlsim.application.settings import ADDRESS
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
     STATIC,
@@ -135,7 +135,7 @@ class RecursiveRule:
         self.choice, self.state = choice, state
         self._n, self._p = n, p
         self._settings = choice.settings()
-        self._is_user = choice.code >= USER
+        self._is_user = choice.of_user
         self._address = int(self._settings.parameters[ADDRESS]) if self._is_user else 0
 
     def begin(self, n: int, p: int, weights: Floats) -> None:
@@ -171,7 +171,7 @@ class RecursiveRule:
             state.rule, state.reals, state.weights, state.measured, state.sums, step, remaining, pe
         )
         if size < 1:
-            self._settings.trouble[:] = step, pe, size
+            self._settings.bad_size[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
         return int(size)
 
@@ -216,7 +216,7 @@ class RecursiveRule:
     def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
         """Raise an error if iterations were left although the technique computed a size below 1."""
         if size < 0 or first < self._n:
-            self._settings.trouble[:] = step, pe, size
+            self._settings.bad_size[:] = step, pe, size
             raise self.choice.wrong_size(self._settings, self._n, self._p)
 
 
@@ -249,7 +249,7 @@ class StraightforwardRule:
         self._sizes: list[int] = []
         self._first = self._stop = 0
         # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
-        self.size = self._known if 2 * p <= _SIZES_AHEAD and choice.code < USER else self._calculated
+        self.size = self._known if 2 * p <= _SIZES_AHEAD and not choice.of_user else self._calculated
 
     def _known(self, step: int) -> int:
         """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
@@ -263,7 +263,7 @@ class StraightforwardRule:
         """Size chunk ``step``."""
         size = straightforward_size(self._rule, self._reals, self._guide, self._weights, step, self._pe)
         if size < 1 and self._n > 0:
-            self._settings.trouble[:] = step, self._pe, size
+            self._settings.bad_size[:] = step, self._pe, size
             raise self._choice.wrong_size(self._settings, self._n, self._p)
         return size
 

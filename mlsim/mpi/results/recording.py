@@ -45,7 +45,7 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
     outcome = _outcome(totals, order, rows)
     recorder = LoopRecorder(keep_pes=True, keep_chunks=True)
     recorder.take(0, 0.0, outcome)
-    end = float(outcome.told.max())
+    end = float(outcome.notified_at.max())
     return Records(
         nodes=_nodes(layout, names),
         jobs=one_job(1, end, comm.size, comm.size),
@@ -106,7 +106,7 @@ def _outcome(totals: LoopTotals, order: Ints, rows: ChunkRows) -> LoopOutcome:
         steps=totals.steps,
         t_loop=totals.t_loop,
         finish=totals.finish[order],
-        told=told,
+        notified_at=told,
         busy=busy,
         overhead=overhead,
         idle=np.maximum(told - busy - overhead, 0.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from pydantic import Field
 from mlsim.scenario.values.amounts import Duration
 from mlsim.scenario.values.field_types import ChoiceType, Count, FieldType, Natural, Number, Switch
 from mlsim.scenario.values.hints import shown
+from mlsim.scenario.values.pairs import Pairs, as_mapping
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Dispatcher, PlanGoal
 
@@ -21,20 +22,8 @@ _OURS = (Dispatcher.CP,)
 _EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
 
 
-@dataclass(frozen=True)
-class QueueWaits(Mapping[int, float]):
+class QueueWaits(Pairs[int, float]):
     """Seconds by number of a submission queue; a mapping that can be hashed."""
-
-    pairs: tuple[tuple[int, float], ...] = ()
-
-    def __getitem__(self, queue: int) -> float:
-        return dict(self.pairs)[queue]
-
-    def __iter__(self) -> Iterator[int]:
-        return (queue for queue, _ in self.pairs)
-
-    def __len__(self) -> int:
-        return len(self.pairs)
 
 
 @dataclass(frozen=True)
@@ -48,10 +37,9 @@ class QueueWaitsKind(FieldType[QueueWaits]):
 
     def parse(self, value: object) -> QueueWaits:
         """Read a mapping."""
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
+        given = as_mapping(value, self.allowed)
         pairs = []
-        for queue, wait in value.items():
+        for queue, wait in given.items():
             try:
                 pair = (int(str(queue)), float(wait))
             except (TypeError, ValueError, OverflowError) as error:

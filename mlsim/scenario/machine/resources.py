@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from mlsim.scenario.values.field_types import FieldType, Whole
 from mlsim.scenario.values.hints import shown
+from mlsim.scenario.values.pairs import Pairs, as_mapping
 
 __all__ = [
     "CORES",
@@ -54,20 +54,8 @@ def resource_name(name: object, allowed: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Amounts(Mapping[str, int]):
+class Amounts(Pairs[str, int]):
     """Amounts by name; a mapping that can be hashed."""
-
-    pairs: tuple[tuple[str, int], ...] = ()
-
-    def __getitem__(self, name: str) -> int:
-        return dict(self.pairs)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self.pairs)
-
-    def __len__(self) -> int:
-        return len(self.pairs)
 
 
 @dataclass(frozen=True)
@@ -81,10 +69,9 @@ class AmountsKind(FieldType[Amounts]):
 
     def parse(self, value: object) -> Amounts:
         """Read a mapping."""
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
+        given = as_mapping(value, self.allowed)
         return Amounts(
-            tuple((resource_name(name, self.allowed), self._amount(name, value[name])) for name in value)
+            tuple((resource_name(name, self.allowed), self._amount(name, given[name])) for name in given)
         )
 
     def show(self, value: Amounts) -> object:

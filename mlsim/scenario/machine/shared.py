@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from mlsim.scenario.machine.resources import RESOURCE_NAME, resource_name
 from mlsim.scenario.values.field_types import FieldType, Whole, literal
 from mlsim.scenario.values.hints import shown
+from mlsim.scenario.values.pairs import Pairs, as_mapping
 from mlsim.scenario.values.units import BANDWIDTH, SIZE, format_value, parse_value
 
 __all__ = ["Share", "SharedAmounts", "SharedShares"]
@@ -46,20 +46,8 @@ class Share(NamedTuple):
         return _COUNTED_IN[self.base]
 
 
-@dataclass(frozen=True)
-class SharedAmounts(Mapping[str, Share]):
+class SharedAmounts(Pairs[str, Share]):
     """Amounts of what a machine has as a whole, by name; a mapping that can be hashed."""
-
-    pairs: tuple[tuple[str, Share], ...] = ()
-
-    def __getitem__(self, name: str) -> Share:
-        return dict(self.pairs)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self.pairs)
-
-    def __len__(self) -> int:
-        return len(self.pairs)
 
 
 @dataclass(frozen=True)
@@ -76,10 +64,9 @@ class SharedKind(FieldType[SharedAmounts]):
 
     def parse(self, value: object) -> SharedAmounts:
         """Read a mapping."""
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{shown(value)} is no mapping; allowed: {self.allowed}")
+        given = as_mapping(value, self.allowed)
         return SharedAmounts(
-            tuple((resource_name(name, self.allowed), _amount(name, value[name])) for name in value)
+            tuple((resource_name(name, self.allowed), _amount(name, given[name])) for name in given)
         )
 
     def show(self, value: SharedAmounts) -> object:

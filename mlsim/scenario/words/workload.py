@@ -15,6 +15,7 @@ class WorkloadFormat(Choice):
     CSV = "csv"
     PARQUET = "parquet"
     BATSIM = "batsim"
+    SACCT = "sacct"
 
 
 # Packed means that nodes are not shared.

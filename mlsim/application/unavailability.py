@@ -10,10 +10,10 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 
-__all__ = ["Absence", "absence_of", "next_asking", "nobody"]
+__all__ = ["Unavailability", "always_available", "next_asking", "unavailability_of"]
 
 
-class Absence(NamedTuple):
+class Unavailability(NamedTuple):
     """Intervals in which PEs request no chunks [s from the loop's start].
 
     A PE that would ask at a time in [begin, end) asks at ``end`` instead; where that is infinity it has
@@ -33,13 +33,13 @@ class Absence(NamedTuple):
     end: Floats
 
 
-def nobody() -> Absence:
-    """Return the absence of no PE: all are there all the time."""
-    return Absence(np.zeros(1, np.int64), np.empty(0), np.empty(0))
+def always_available() -> Unavailability:
+    """Return that every PE is there all the time."""
+    return Unavailability(np.zeros(1, np.int64), np.empty(0), np.empty(0))
 
 
-def absence_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]]) -> Absence:
-    """Return the absence of PEs whose nodes leave and come back at these times.
+def unavailability_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]]) -> Unavailability:
+    """Return the intervals of PEs whose nodes leave and come back at these times.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def absence_of(node_of_pe: Ints, spans: Sequence[Sequence[tuple[float, float]]])
     """
     of_pe = [spans[node] for node in node_of_pe.tolist()]
     flat = [span for own in of_pe for span in own]
-    return Absence(
+    return Unavailability(
         entries=np.cumsum([0, *(len(own) for own in of_pe)], dtype=np.int64),
         begin=np.array([begin for begin, _ in flat], np.float64),
         end=np.array([end for _, end in flat], np.float64),

@@ -1,0 +1,132 @@
+"""Logs that Slurm's accounting printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import mlsim
+from mlsim.cli.main import app
+from mlsim.errors import InputError
+from mlsim.scenario import WorkloadFormat
+from mlsim.workload.formats import LogReader, format_of
+from mlsim.workload.sacct import read_sacct
+
+RAW = """\
+JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|User|Group|Partition|QOS|JobName|ReqMem
+101|2024-03-01T12:00:00|100|5|4|COMPLETED|ada|cs|main|normal|train.sh|4000M
+101.batch|2024-03-01T12:00:10|100||4|COMPLETED|||||batch|
+101.0|2024-03-01T12:00:11|90||4|COMPLETED|||||solve|
+103|2024-03-01T12:01:00|50|UNLIMITED|2|FAILED|bob|cs|main|normal|test.sh|1G
+102|2024-03-01T12:00:30|300|5|8|TIMEOUT|ada|cs|gpu|high|train.sh|
+104|2024-03-01T12:02:00|0|10|1|CANCELLED by 1001|bob|cs|main|normal|test.sh|1G
+"""
+WORDS = """\
+JobID|Submit|Elapsed|Timelimit|AllocCPUS|State|Account|
+7|1709294400|1-02:03:04|2-00:00:00|4|COMPLETED|physics|
+7.extern|1709294400|1-02:03:04||4|COMPLETED|physics|
+8|1709294460|00:01:30.250|Partition_Limit|2|OUT_OF_MEMORY|physics|
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    return path
+
+
+def test_columns_mean_what_sacct_says(tmp_path: Path) -> None:
+    path = written(tmp_path, RAW)
+    assert format_of(path) is WorkloadFormat.SACCT
+    log = read_sacct(path)
+    jobs = log.jobs
+    assert jobs.job_id.tolist() == [101, 103, 102, 104]
+    assert jobs.submit_time.tolist() == [0, 60, 30, 120]
+    assert jobs.run_time.tolist() == [100, 50, 300, 0]
+    assert jobs.requested_time.tolist() == [300, -1, 300, 600]
+    assert jobs.requested_processors.tolist() == [4, 2, 8, 1]
+    assert jobs.status.tolist() == [1, 0, 0, 5]
+    assert jobs.user.tolist() == [1, 2, 1, 2]
+    assert log.header["user_names"] == ["ada", "bob"]
+    assert log.header["executable_names"] == ["train.sh", "test.sh"]
+    assert log.header["partition_names"] == ["main", "gpu"]
+    assert log.header["qos_names"] == ["normal", "high"]
+    assert log.header["UnixStartTime"] == "1709294400"
+    assert log.header["ignored_columns"] == ["ReqMem"]
+
+
+def test_times_in_words_seconds_since_1970_and_a_last_bar(tmp_path: Path) -> None:
+    log = read_sacct(written(tmp_path, WORDS))
+    assert log.jobs.job_id.tolist() == [7, 8]
+    assert log.jobs.submit_time.tolist() == [0, 60]
+    assert log.jobs.run_time.tolist() == [93784, 90]
+    assert log.jobs.requested_time.tolist() == [172800, -1]
+    assert log.header["group_names"] == ["physics"]
+
+
+def test_a_run_reads_it_with_columns_of_ones_own(tmp_path: Path) -> None:
+    written(tmp_path, RAW)
+    (tmp_path / "s.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 1, cores: 8}]}\n"
+        "workload:\n  {path: log.txt, mapping: core, columns: [ReqMem],\n"
+        "  select: {dates: {start: 2024-03-01 12:00:30}}}\n"
+        "output: {pictures: off}\n"
+    )
+    jobs = mlsim.run(tmp_path / "s.yaml").jobs
+    assert jobs["job_id"].to_list() == [102, 103, 104]
+    assert jobs["ReqMem"].to_list() == [None, "1G", "1G"]
+
+
+def test_it_is_converted_from_and_not_to(tmp_path: Path) -> None:
+    path = written(tmp_path, RAW)
+    done = CliRunner().invoke(app, ["workload", "convert", str(path), str(tmp_path / "log.swf")])
+    assert done.exit_code == 0, (done.output, done.exception)
+    reader = LogReader(tmp_path / "log.swf", WorkloadFormat.SWF, lenient=False)
+    assert sum(len(block) for block in reader.blocks()) == 4
+    done = CliRunner().invoke(app, ["workload", "convert", str(path), str(tmp_path / "b"), "--to", "sacct"])
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == "--to sacct; allowed: swf, csv, parquet, batsim"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "103|2024",
+            "103|x2024",
+            "line 5: Submit is 'x2024-03-01T12:01:00'; expected a date and time such as",
+        ),
+        ("|50|", "|50s|", "line 5: ElapsedRaw is '50s'; expected a whole number"),
+        ("\n103|", "\n103_4|", "line 5: JobIDRaw is '103_4'; expected a whole number, which JobIDRaw is for"),
+        ("FAILED", "RUNNING", "line 5: State is 'RUNNING'; expected a job that has ended; sacct --state=CD"),
+        ("|test.sh|1G\n102", "|a|b|1G\n102", "line 5: 13 cells; the first line names 12 columns"),
+        ("UNLIMITED", "5:", "line 5: TimelimitRaw is '5:'; expected a time such as 1-02:30:00"),
+    ],
+)
+def test_broken_lines_are_errors_or_skipped_and_counted(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    path = written(tmp_path, RAW.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        read_sacct(path)
+    assert told in str(caught.value)
+    log = read_sacct(path, lenient=True)
+    assert (len(log.jobs.job_id), log.broken_lines) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            RAW.replace("ElapsedRaw", "Start"),
+            "column ElapsedRaw or Elapsed is missing; found: JobIDRaw, Submit",
+        ),
+        (RAW.replace("QOS", "User"), "column User is there twice"),
+        (RAW.splitlines()[0] + "\n", "holds no job"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_sacct(written(tmp_path, text))
