@@ -268,7 +268,7 @@ HEAD = "from mlsim.application.kit import *\n"
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, told: str) -> None:
-    if INTERPRETED and "compiled" in told:
+    if INTERPRETED and ("compiled" in told or "only kernels" in told):
         pytest.skip("nothing is compiled")
     (tmp_path / "mine.py").write_text(HEAD + text)
     with pytest.raises(InputError, match=rf"^execution model {tmp_path}/mine.py:mine: (.|\n)*{told}"):

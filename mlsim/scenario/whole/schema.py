@@ -239,9 +239,9 @@ class Scenario(Section):
                 counted = f"in {has[name].unit}" if has[name].base else "without unit"
                 message = f"{name}: the platform counts it {counted}; write it so here as well"
                 yield Violation(key, message, ("platform.shared",))
-        if has and isinstance(self.batch.dispatcher, Dispatcher) and self.batch.dispatcher.solves:
+        if has and self.batch.dispatcher is Dispatcher.CP:
             message = (
-                f"{self.batch.dispatcher} plans nodes alone; allowed with platform.shared: the dispatchers "
-                "queue, prb and reject, and plugins"
+                "the lists of dispatcher cp know nodes alone; allowed: every other dispatcher, hcp19, pcp19, "
+                "pcp4, pcp21 and pcp21s among them, and plugins"
             )
             yield Violation("platform.shared", message, ("batch.dispatcher",))

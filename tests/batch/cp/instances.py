@@ -71,7 +71,8 @@ def arrival(number: int, request: list[int]) -> StateView:
 def best_cost(instance: Instance, pooled: bool = False) -> float:
     """Give the least sum of start / duration over all plans of a small instance.
 
-    Some order of the jobs, each then started as early as its nodes allow, is a best plan.
+    Some order of the jobs, each then started as early as its nodes allow, is a best plan. What the
+    machine has as a whole is a node more, of which every job has a part and no unit.
     """
     queued = instance.queued
     capacity, free, node_of = instance.capacity, instance.free, instance.running.node
@@ -84,31 +85,42 @@ def best_cost(instance: Instance, pooled: bool = False) -> float:
             instance.running.remaining, node_of, instance.running.request, instance.running.units, strict=True
         )
     ]
+    shared = instance.shared
+    width, wide = capacity.shape[1], len(shared.names)
+    ends = [(begin, end, node, np.concatenate([amount, np.zeros(wide)])) for begin, end, node, amount in ends]
+    ends += [
+        (0, int(end), len(capacity), np.concatenate([np.zeros(width), held]))
+        for end, held in zip(shared.remaining, shared.held, strict=True)
+    ]
+    whole = np.zeros((len(capacity) + 1, width + wide))
+    whole[:-1, :width], whole[-1, width:] = capacity, shared.capacity
+    capacity, asks = whole, shared.asked_by(len(queued))
     best = np.inf
     assert free.shape == instance.capacity.shape
     for order in permutations(range(len(queued))):
-        best = min(best, _best(order, ends, capacity, queued, 0.0, best))
+        best = min(best, _best(order, ends, capacity, queued, asks, 0.0, best))
     return best
 
 
-def _best(order, boxes, capacity, queued, cost, bound) -> float:
+def _best(order, boxes, capacity, queued, asks, cost, bound) -> float:
     if cost >= bound:
         return np.inf
     if not order:
         return cost
     job, rest = order[0], order[1:]
     duration = int(queued.duration[job])
-    for nodes in combinations_with_replacement(range(len(capacity)), int(queued.units[job])):
+    for nodes in combinations_with_replacement(range(len(capacity) - 1), int(queued.units[job])):
         asked = np.zeros_like(capacity)
         for node in nodes:
-            asked[node] += queued.request[job]
+            asked[node, : queued.request.shape[1]] += queued.request[job]
+        asked[-1, queued.request.shape[1] :] = asks[job]
         if (asked > capacity).any():
             continue
         for start in sorted({0, *(box[1] for box in boxes)}):
             if _fits(start, start + duration, asked, boxes, capacity):
-                more = [(start, start + duration, node, asked[node]) for node in set(nodes)]
+                more = [(start, start + duration, node, asked[node]) for node in {*nodes, len(capacity) - 1}]
                 bound = min(
-                    bound, _best(rest, boxes + more, capacity, queued, cost + start / duration, bound)
+                    bound, _best(rest, boxes + more, capacity, queued, asks, cost + start / duration, bound)
                 )
                 break
     return bound

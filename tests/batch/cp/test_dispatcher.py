@@ -18,14 +18,15 @@ from mlsim.record import SolveStatus
 from mlsim.scenario import CpConfig, Dispatcher, from_mapping
 
 
-def scenario(path: Path, nodes: int = 8, cores: int = 4, **batch):
+def scenario(path: Path, nodes: int = 8, cores: int = 4, keys=None, **batch):
     return from_mapping(
         {
             "name": "t",
             "platform": {"nodes": [{"name": "n", "count": nodes, "cores": cores}]},
             "workload": {"path": str(path), "mapping": batch.pop("mapping", "core")},
             "batch": {"on_overrun": "extend"} | batch,
-        }
+        },
+        overrides=keys,
     )
 
 
@@ -55,6 +56,21 @@ def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
     solves = result.records.solves
     assert (solves.started.sum(), result.summary["cp"]["passes"]) == (30, len(solves.time))
     assert (solves.build_seconds > 0).all()
+
+
+@pytest.mark.parametrize("name", [name for name in MEANINGS if name is not Dispatcher.CP])
+def test_no_more_licences_are_held_than_there_are(jobs: Path, name: Dispatcher):
+    limits = {"time_limit": 0.002, "time_limit_max": 0.002, "jobs": 8}
+    keys = {"platform.shared": {"matlab": 3}, "workload.request.shared": {"matlab": 1}}
+    result = mlsim.run(scenario(jobs, keys=keys, dispatcher=str(name), cp=limits))
+    assert result.summary["jobs"]["completed"] == 30
+    assert result.summary["shared"]["matlab"]["max"] == 3
+
+
+def test_lists_that_know_nodes_alone_refuse_licences(jobs: Path):
+    keys = {"platform.shared": {"matlab": 3}}
+    with pytest.raises(InputError, match=r"platform\.shared: the lists of dispatcher cp know nodes alone"):
+        mlsim.run(scenario(jobs, keys=keys, dispatcher="cp"))
 
 
 def test_the_same_run_twice(jobs: Path):

@@ -16,6 +16,7 @@ from mlsim.batch.cp.problem.filter import reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.learning import Experience
 from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
+from mlsim.batch.cp.problem.shared import SharedPart
 from mlsim.batch.cp.solver.solving import Control, Status, solve
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
@@ -82,6 +83,51 @@ def cost_of(plan: Plan, problem: Instance) -> float:
 
 def only_considered(problem: Instance) -> Instance:
     return problem.with_queued(np.sort(reduce(problem, 100).rows))
+
+
+@st.composite
+def sharing(draw):
+    """The same with one or two amounts that the machine has as a whole."""
+    problem = draw(small)
+    capacity = np.array(draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)))
+
+    def rows(n: int) -> np.ndarray:
+        each = st.tuples(*(st.integers(0, most) for most in capacity.tolist()))
+        return np.array(draw(st.lists(each, min_size=n, max_size=n)), np.int64).reshape(n, len(capacity))
+
+    held = rows(len(problem.running))
+    while (held.sum(axis=0) > capacity).any():
+        held //= 2
+    free, names = capacity - held.sum(axis=0), ("a", "b")[: len(capacity)]
+    asked, remaining = rows(len(problem.queued)), problem.running.remaining
+    return replace(problem, shared=SharedPart(names, capacity, free, asked, held, remaining))
+
+
+KNOW_SHARED = [name for name in EVERY if name is not Dispatcher.CP]
+
+
+@pytest.mark.parametrize("name", [Dispatcher.PCP19, Dispatcher.PCP4])
+@quickly
+@given(sharing())
+def test_objective_with_shared_amounts_is_that_of_exhaustive_search(name: Dispatcher, problem: Instance):
+    problem = only_considered(problem)
+    plan, solve = plan_of(name, problem)
+    if len(problem.queued):
+        assert solve.status is Status.OPTIMAL
+        assert cost_of(plan, problem) == pytest.approx(best_cost(problem))
+
+
+@pytest.mark.parametrize("name", KNOW_SHARED)
+@quickly
+@given(sharing())
+def test_every_plan_keeps_to_shared_amounts(name: Dispatcher, problem: Instance):
+    plan_of(name, problem)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sharing())
+def test_easy_keeps_to_shared_amounts(problem: Instance):
+    assert check_plan(problem, easy(problem)) == []
 
 
 @pytest.mark.parametrize("name", [Dispatcher.PCP19, Dispatcher.PCP4])
@@ -302,6 +348,10 @@ def test_the_checker_finds_what_is_wrong():
 
 def test_json_there_and_back():
     data = worked_example().as_json()
+    assert Instance.from_json(data).as_json() == data
+    row = np.array([[1]])
+    part = SharedPart(("a",), row[0] * 3, row[0] * 2, np.repeat(row, 3, axis=0), row, row[0])
+    data = replace(worked_example(), shared=part).as_json()
     assert Instance.from_json(data).as_json() == data
     with pytest.raises(InputError, match="line 3: no 'running'"):
         Instance.from_json({"now": 1.0, "resources": []}, "line 3")

@@ -62,7 +62,7 @@ class UnitIntervals:
             total = int(instance.capacity[node, r])
             if not demands.any() or demands.sum() + amounts.sum() <= total:
                 continue
-            held = boxes_by_end(instance.running, amounts)
+            held = boxes_by_end(instance.running.remaining, amounts)
             intervals = [cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
             asks = [amount for _, amount in held]
             for (_, interval), demand in zip(here, demands.tolist(), strict=True):

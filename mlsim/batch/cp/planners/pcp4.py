@@ -50,7 +50,7 @@ class _Counts:
             total = int(instance.capacity[node, r])
             if not asks or sum(each * most for _, _, each, most in asks) + amounts.sum() <= total:
                 continue
-            held = boxes_by_end(instance.running, amounts)
+            held = boxes_by_end(instance.running.remaining, amounts)
             intervals = [cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
             demands: list[Any] = [amount for _, amount in held]
             for job, count, each, _ in asks:

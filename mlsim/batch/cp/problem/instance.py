@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim.batch.cp.problem.shared import SharedPart, shared_of
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
 
@@ -111,6 +112,8 @@ class Instance:
         What nobody holds now.
     running, queued
         The jobs.
+    shared
+        What the machine has as a whole.
     """
 
     now: float
@@ -119,6 +122,7 @@ class Instance:
     free: Ints
     running: Running
     queued: Queued
+    shared: SharedPart = field(default_factory=SharedPart)
 
     @property
     def n_nodes(self) -> int:
@@ -140,11 +144,12 @@ class Instance:
             np.ascontiguousarray(self.free[:, kept]),
             replace(self.running, request=np.ascontiguousarray(self.running.request[:, kept])),
             replace(self.queued, request=np.ascontiguousarray(self.queued.request[:, kept])),
+            self.shared,
         )
 
     def with_queued(self, rows: Ints) -> Instance:
         """Keep only some queued jobs, in the order given."""
-        return replace(self, queued=self.queued.take(rows))
+        return replace(self, queued=self.queued.take(rows), shared=self.shared.take(rows))
 
     def as_json(self) -> dict[str, Any]:
         """Return the instance as lists and numbers that :meth:`from_json` reads."""
@@ -155,6 +160,7 @@ class Instance:
             "free": self.free.tolist(),
             "running": {name: getattr(self.running, name).tolist() for name in Running.__slots__},
             "queued": {name: getattr(self.queued, name).tolist() for name in Queued.__slots__},
+            **({"shared": self.shared.as_json()} if self.shared.names else {}),
         }
 
     @classmethod
@@ -189,6 +195,7 @@ class Instance:
                     _column(queued["duration"]),
                     np.asarray(queued["ewt"], np.float64),
                 ),
+                SharedPart.from_json(data["shared"]) if "shared" in data else SharedPart(),
             )
         except KeyError as error:
             raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
@@ -206,6 +213,8 @@ class Instance:
         for name, found in lengths.items():
             if len(found) > 1:
                 raise InputError(f"{place}: columns of {name} have different lengths: {sorted(found)}")
+        if self.shared.names and len(self.shared.asked) != len(self.queued):
+            raise InputError(f"{place}: shared.asked: not a row for each queued job")
         if len(self.running) and not (
             self.running.node.min() >= 0 and self.running.node.max() < self.n_nodes
         ):
@@ -295,4 +304,5 @@ def instance_of(
             np.maximum(np.ceil(waiting.estimate), 1).astype(np.int64),
             np.maximum(waits, 1.0),
         ),
+        shared_of(view, remaining),
     )

@@ -56,7 +56,8 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
     """Say what is wrong with a plan; an empty list if nothing is.
 
     Checks, at every instant at which a job starts: every unit whole on one node that exists, and on every
-    node no more of any resource in use than there is, running jobs included where they are.
+    node no more of any resource in use than there is, running jobs included where they are; nor more of what
+    the machine has as a whole.
     """
     queued = instance.queued
     wrong = []
@@ -95,4 +96,19 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
                 f"after {at} s: node {node}: {used[node, r]} of {instance.capacity[node, r]} "
                 f"{instance.resources[r]}"
             )
+    return wrong + _check_shared(instance, plan)
+
+
+def _check_shared(instance: Instance, plan: Plan) -> list[str]:
+    """Say of what the machine has as a whole a plan takes too much, and when."""
+    shared = instance.shared
+    spans = [(0, int(end), held) for end, held in zip(shared.remaining, shared.held, strict=True)]
+    for k, start in enumerate(plan.start.tolist() if shared.names else ()):
+        if start != LATER:
+            spans.append((start, start + int(instance.queued.duration[k]), shared.asked[k]))
+    wrong = []
+    for at in sorted({begin for begin, _, _ in spans}):
+        used = sum((held for begin, end, held in spans if begin <= at < end), np.zeros_like(shared.capacity))
+        for k in np.flatnonzero(used > shared.capacity).tolist():
+            wrong.append(f"after {at} s: {used[k]} of {shared.capacity[k]} {shared.names[k]}")
     return wrong

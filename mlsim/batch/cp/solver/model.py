@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.cp.problem.instance import Instance, Running
+from mlsim.batch.cp.problem.instance import Instance
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
@@ -37,10 +37,10 @@ def scaled(weights: Floats, horizon: int) -> tuple[Ints, float]:
     return np.maximum(np.rint(weights * scale), 1).astype(np.int64), scale
 
 
-def boxes_by_end(running: Running, amounts: Ints) -> list[tuple[int, int]]:
+def boxes_by_end(remaining: Ints, amounts: Ints) -> list[tuple[int, int]]:
     """Sum what running units hold of one resource by when they end: (remaining, amount)."""
     held = amounts > 0
-    ends, place = np.unique(running.remaining[held], return_inverse=True)
+    ends, place = np.unique(remaining[held], return_inverse=True)
     sums = np.bincount(place, weights=amounts[held], minlength=len(ends)).astype(np.int64)
     return list(zip(ends.tolist(), sums.tolist(), strict=True))
 
@@ -92,18 +92,29 @@ class Scheduling:
         model = cls(instance, cp, starts, intervals, horizon)
         for r in range(len(instance.resources)):
             model._pool(r)
+        for k in range(len(instance.shared.names)):
+            model._share(k)
         return model
 
     def _pool(self, r: int) -> None:
         """Constrain a resource type by its total capacity over all nodes (HCP's relaxation)."""
         running, queued = self.instance.running, self.instance.queued
-        demands = (queued.request[:, r] * queued.units).tolist()
+        held = boxes_by_end(running.remaining, running.request[:, r] * running.units)
+        self._limit(queued.request[:, r] * queued.units, held, int(self.instance.capacity[:, r].sum()))
+
+    def _share(self, k: int) -> None:
+        """Constrain what the machine has as a whole."""
+        shared = self.instance.shared
+        held = boxes_by_end(shared.remaining, shared.held[:, k])
+        self._limit(shared.asked[:, k], held, int(shared.capacity[k]))
+
+    def _limit(self, asked: Ints, held: list[tuple[int, int]], total: int) -> None:
+        """Let jobs, with what running ones hold until their ends, never have more than a total."""
+        demands = asked.tolist()
         intervals = [i for i, demand in zip(self.intervals, demands, strict=True) if demand]
         demands = [demand for demand in demands if demand]
         if not demands:
             return
-        held = boxes_by_end(running, running.request[:, r] * running.units)
-        total = int(self.instance.capacity[:, r].sum())
         if sum(demands) + sum(amount for _, amount in held) <= total:
             return
         fixed = [self.cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
