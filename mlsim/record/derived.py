@@ -93,12 +93,7 @@ def bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
 def per_processor_bounded_slowdown(jobs: Jobs, tau: float = TAU) -> Floats:
     """Return max((wait + p) / (q max(p, τ)), 1) for each job of q processors (Zotkin and Keleher 1999).
 
-    Parameters
-    ----------
-    jobs
-        The jobs.
-    tau
-        The bound τ > 0, in seconds.
+    Parameters are those of :func:`bounded_slowdown`.
     """
     length = run_time(jobs)
     processors = np.maximum(jobs.processors, 1)

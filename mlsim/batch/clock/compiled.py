@@ -48,12 +48,8 @@ class CompiledBatch:
 
     Parameters
     ----------
-    machine
-        The nodes.
-    config
-        Policy, backfilling and what happens at the estimate's end.
-    requests
-        How jobs ask for room.
+    machine, config, requests
+        As of :class:`mlsim.batch.simulator.BatchSystem`.
     report
         Called now and then with the progress.
 

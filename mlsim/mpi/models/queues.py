@@ -20,9 +20,10 @@ from mlsim.mpi.loop.chunk_rules import (
     learns,
     needs_lock,
 )
+from mlsim.mpi.loop.context import Context
 from mlsim.mpi.models.model import Chunk, Setting
 from mlsim.mpi.transport.relay import RELAY_WORDS, relay_on
-from mlsim.mpi.transport.window import PollingLock
+from mlsim.mpi.transport.window import PollingLock, Window
 from mlsim.scenario.words import LockOrder
 
 __all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "loop_queue"]
@@ -32,7 +33,18 @@ Publish = Callable[[RuleState], None]
 _STEP, _POSITION = 0, 1
 
 
-class StepQueue:
+class _InWindow:
+    """A queue whose state is in a window that the context lends."""
+
+    _context: Context
+    _window: Window
+
+    def free(self) -> None:
+        """Return the window to the context."""
+        self._context.put_back(self._window)
+
+
+class StepQueue(_InWindow):
     """For techniques with a straightforward form: two atomics, no lock.
 
     Parameters
@@ -51,10 +63,6 @@ class StepQueue:
         # STATIC: chunk j is PE j's, whenever it claims.
         self._own = pe if is_static(choice) else -1
         self._context = setting.context
-
-    def free(self) -> None:
-        """Return the window to the context."""
-        self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
@@ -80,7 +88,7 @@ class StepQueue:
         return first, (size if first + size <= n else n - first), step
 
 
-class RelayQueue:
+class RelayQueue(_InWindow):
     """For techniques that need the remaining iterations, or measurements of other PEs.
 
     The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`).
@@ -99,10 +107,6 @@ class RelayQueue:
         if setting.layout.comm.rank == 0:
             self._rule.begin(options.n, p, weights)
             self._relay.begin()
-
-    def free(self) -> None:
-        """Return the window to the context."""
-        self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
@@ -144,7 +148,7 @@ class RelayQueue:
         return KNOWN
 
 
-class LockedQueue:
+class LockedQueue(_InWindow):
     """As :class:`RelayQueue`, under a polled lock: the first rank that finds it free acquires it."""
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
@@ -160,10 +164,6 @@ class LockedQueue:
         if comm.rank == 0:
             self._window.write(PollingLock.WORDS, self._state.block)
         self._context = setting.context
-
-    def free(self) -> None:
-        """Return the window to the context."""
-        self._context.put_back(self._window)
 
     # Queues take the same arguments; each reads those that it needs.
     def claim(self, done: Done, publish: Publish | None, had_one: bool) -> Chunk | None:  # noqa: ARG002
