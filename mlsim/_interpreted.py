@@ -14,7 +14,7 @@ from numba.np.numpy_support import carray
 
 from mlsim.errors import InputError
 
-__all__ = ["borrowed", "c_function", "follow_the_error_model", "pointer", "refuse_atomics", "unpacker"]
+__all__ = ["borrowed", "c_function", "follow_the_error_model", "refuse_atomics", "unpacker"]
 
 Array = TypeVar("Array")
 Content = TypeVar("Content", bound=tuple[Any, ...])
@@ -30,20 +30,15 @@ def borrowed(array: Array) -> Array:
     return array
 
 
-def pointer(address: int) -> ctypes.c_void_p:
-    """Make an address a pointer for ``numba.carray``."""
-    return ctypes.c_void_p(int(address))
-
-
 def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Callable[[int], Content]:
     """Make the function that makes a named tuple of arrays whose addresses and shapes are written down."""
 
     def unpack(address: int) -> Content:
-        words = carray(pointer(address), (len(fields), 4), np.int64)
+        words = carray(ctypes.c_void_p(address), (len(fields), 4), np.int64)
         rows = zip(words, fields, strict=True)
         return kind(
             *(
-                carray(pointer(row[0]), tuple(row[1 : 1 + n].tolist()), np.dtype(dtype))
+                carray(ctypes.c_void_p(int(row[0])), tuple(row[1 : 1 + n].tolist()), np.dtype(dtype))
                 for row, (_, dtype, n) in rows
             )
         )

@@ -21,12 +21,15 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, ClassVar, Final, TypeVar, cast, overload
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, event, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.environment import lookup_environment
 from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.npydecl import parse_dtype
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global
@@ -50,7 +53,6 @@ __all__ = [
     "kernel",
     "leaf_kernel",
     "load_acquire",
-    "pointer",
     "quiet",
     "shared",
     "store_release",
@@ -68,14 +70,15 @@ INTERPRETED = bool(_numba.DISABLE_JIT)
 if INTERPRETED:
     _interpreted.follow_the_error_model()
 
+_ENVIRONMENT = "_ZN08NumbaEnv"
+"""How numba names the variables by which kernels find what they need of Python."""
+
 _PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _LEVEL = 2
 """How hard LLVM tries, at most."""
 PACKED_WORDS: Final = 4
 """Numbers by which an array is written down: its address, and lengths of up to three dimensions."""
-_MANY_ARRAYS = 30
-"""Arrays in a named tuple from which on kernels over it take minutes to compile as others are."""
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -187,21 +190,80 @@ _announcer = _Announcer()
 event.register("numba:compile", _announcer)  # type: ignore[no-untyped-call]
 
 
+class _Unused:
+    """Stands for the code generator where a kernel gets no machine code of its own: it has no environment."""
+
+    def set_env(self, _name: str, _environment: Any) -> None:
+        """Set nothing: the kernels that call it do."""
+
+
+class _InnerLibrary(JITCodeLibrary):
+    """What a kernel compiles to that only kernels call: parts of them, and no machine code of its own.
+
+    Numba would optimize each kernel together with all that it calls, and make machine code of it, once for
+    the kernel itself and again for everyone who calls it.
+    """
+
+    codegen = _Unused()
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to the kernels that call it, which are looked at as a whole."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+    def get_pointer_to_function(self, _name: str) -> int:
+        """Return 0: there is nothing that Python could call."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        return 0
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        """Keep what it compiled to, as there is no object code."""
+        return cast(tuple[str, str, bytes], self.serialize_using_bitcode())  # type: ignore[no-untyped-call]
+
+
+class _OuterLibrary(JITCodeLibrary):
+    """What a kernel compiles to that Python calls, with all that it calls and their environments."""
+
+    def _finalize_specific(self) -> None:
+        super()._finalize_specific()  # type: ignore[no-untyped-call]
+        codegen: Any = self._codegen
+        for variable in self._final_module.global_variables:
+            if variable.name.startswith(_ENVIRONMENT):
+                environment = lookup_environment(variable.name)  # type: ignore[no-untyped-call]
+                if environment is not None:
+                    codegen.set_env(variable.name, environment)
+
+
+class _OuterCompiler(Compiler):
+    """Numba's compiler, into a library of ours."""
+
+    library: ClassVar[type] = _OuterLibrary
+
+    def define_pipelines(self) -> Any:
+        state = self.state
+        if state.library is None:
+            state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library.enable_object_caching()
+        return super().define_pipelines()  # type: ignore[no-untyped-call]
+
+
+class _InnerCompiler(_OuterCompiler):
+    library = _InnerLibrary
+
+
 @overload
 def kernel(function: F, /) -> F: ...
 @overload
-def kernel(*, many_arrays: bool = False, **options: Any) -> Callable[[F], F]: ...
-def kernel(
-    function: F | None = None, /, *, many_arrays: bool = False, **options: Any
-) -> F | Callable[[F], F]:
+def kernel(**options: Any) -> Callable[[F], F]: ...
+def kernel(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Compile a function to machine code on its first call and keep the result on disk.
 
     Parameters
     ----------
     function
         A function over numbers and NumPy arrays.
-    many_arrays
-        Whether it makes a named tuple of very many arrays; one that is an argument is noticed.
     **options
         Further options of ``numba.njit``, such as ``inline="always"``.
 
@@ -215,51 +277,89 @@ def kernel(
         if INTERPRETED:
             return body
         _numba.CACHE_DIR = _cache_directory(_room_of(body))  # looked at when a function is decorated
-        compiled = numba.njit(**{**_OPTIONS, **options})(body)
+        compiled = numba.njit(**{**_OPTIONS, "pipeline_class": _OuterCompiler, **options})(body)
+        _take_constants_as_numbers(compiled)
         _forgive_full_disk(compiled)
-        _compile_sparingly(compiled, many_arrays)
+        _compile_sparingly(compiled)
         return cast(F, compiled)
 
     return compile_later if function is None else compile_later(function)
 
 
-def _compile_sparingly(compiled: Any, many_arrays: bool) -> None:
-    """Have a kernel compiled once for all values of an argument, and with less effort than numba's.
+def _compile_sparingly(compiled: Any) -> None:
+    """Have a kernel compiled with less effort than numba's.
 
-    Called with a constant, numba compiles a kernel once more, for this constant. The most that LLVM can do,
-    level 3, takes a sixth longer than level 2, and event loops and passes are not faster for it. And to look
-    along all paths of a kernel for needless counts of references takes minutes where there are very many
-    arrays, which these kernels borrow anyway; so it is done nearby only. To collect garbage while numba's
-    objects grow in number takes a tenth of the time, and finds little before the kernel is ready.
+    The most that LLVM can do, level 3, takes longer than level 2, and event loops and passes are not faster
+    for it. And to collect garbage while numba's objects grow in number takes a tenth of the time, and finds
+    little before the kernel is ready.
     """
     compile_all = compiled.compile
 
     def compile_sparingly(signature: Any) -> Any:
-        kinds = tuple(map(types.unliteral, signature))
-        most = max((len(getattr(kind, "types", ())) for kind in kinds), default=0)
-        options = {"OPT": type(_numba.OPT)(min(_numba.OPT, _LEVEL))}
-        if many_arrays or most >= _MANY_ARRAYS:
-            options["LLVM_REFPRUNE_FLAGS"] = "per_bb,diamond"
-        before = {name: getattr(_numba, name) for name in options}
-        vars(_numba).update(options)
-        collects = gc.isenabled()
+        level, collects = _numba.OPT, gc.isenabled()
+        _numba.OPT = type(level)(min(level, _LEVEL))
         gc.disable()
         try:
-            return compile_all(kinds)
+            return compile_all(signature)
         finally:
-            vars(_numba).update(before)
+            _numba.OPT = level
             if collects:
                 gc.enable()
 
     compiled.compile = compile_sparingly
 
 
-def inner_kernel(function: F) -> F:
-    """Compile a kernel that only kernels call: it lacks the wrappers by which Python calls it.
+def _take_constants_as_numbers(compiled: Any) -> None:
+    """Have a kernel that is called with constants compiled once, not once more for each."""
+    template_for = compiled.get_call_template
 
-    With many arrays as arguments these wrappers take longer to compile than the kernel itself.
-    """
-    return kernel(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    def template_for_numbers(arguments: Any, keywords: Any) -> Any:
+        return template_for(tuple(map(types.unliteral, arguments)), keywords)
+
+    compiled.get_call_template = template_for_numbers
+
+
+def _inner(function: F, **options: Any) -> F:
+    """Compile a kernel that lacks the wrappers by which Python calls it, and machine code."""
+    compiled = kernel(
+        no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=_InnerCompiler, **options
+    )(function)
+    if not INTERPRETED:
+        _load_as_inner(compiled)
+        _refuse_python(compiled)
+    return compiled
+
+
+def _load_as_inner(compiled: Any) -> None:
+    """Have what was kept of a kernel without machine code loaded without making any."""
+    keeper = compiled._cache._impl
+    rebuild = keeper.rebuild
+
+    def rebuild_as_inner(context: Any, kept: Any) -> Any:
+        codegen = context.codegen()
+        usual, codegen._library_class = codegen._library_class, _InnerLibrary
+        try:
+            return rebuild(context, kept)
+        finally:
+            codegen._library_class = usual
+
+    keeper.rebuild = rebuild_as_inner
+
+
+def _refuse_python(compiled: Any) -> None:
+    """Have a kernel that only kernels can call say so; numba would jump to address 0."""
+
+    def refuse(*_arguments: Any, **_options: Any) -> Any:
+        name = compiled.py_func.__name__
+        raise TypeError(f"{name} is called from Python; only kernels can call it: declare yours with @kernel")
+
+    compiled._compile_for_args = refuse
+    compiled._insert = lambda *_arguments, **_options: None  # else Python's calls would find it
+
+
+def inner_kernel(function: F) -> F:
+    """Compile a kernel that only kernels call, and that becomes machine code with them alone."""
+    return _inner(function)
 
 
 def inlined(function: F) -> F:
@@ -269,7 +369,7 @@ def inlined(function: F) -> F:
 
 def leaf_kernel(function: F) -> F:
     """Compile a small kernel whose machine code becomes part of each kernel that calls it."""
-    return kernel(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return _inner(function, forceinline=True)
 
 
 def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]:
@@ -527,22 +627,6 @@ shared: Callable[[Array], Array] = _for_kernels(_shared, _interpreted.borrowed)
 A tuple of many arrays is many arguments, each of several words, and each array's references are counted.
 Fields of what this returns, and of named tuples in it, are read as those of the tuple, and arrays in it
 are borrowed: the caller must go on owning the tuple, and use it once more when all is done.
-"""
-
-
-def _pointer(_typing: Any, address: Any) -> Any:
-
-    def make(_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], _context.get_value_type(signature.return_type))
-
-    return types.voidptr(address), make
-
-
-pointer: Callable[[int], Any] = _for_kernels(_pointer, _interpreted.pointer)
-"""Make an address, for instance an array's ``ctypes.data``, a pointer for ``numba.carray`` inside a kernel.
-
-A call from Python takes 0.1 us for each array. Where that is much, as in a pass over a short queue, a
-kernel takes the addresses of many arrays as one array; the caller must go on owning them.
 """
 
 

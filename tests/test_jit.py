@@ -9,18 +9,26 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from mlsim import _interpreted
-from mlsim._jit import kernel
+from mlsim._jit import kernel, unpacker
 from mlsim.application import simulate as simulate_loop
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig
 from mlsim.workload import Field, read_swf
 from tests.batch.builders import block, simulate
+
+
+class _Two(NamedTuple):
+    """Two arrays."""
+
+    ints: Any
+    floats: Any
+
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -62,6 +70,48 @@ def test_kernels_do_the_same_as_python_functions() -> None:
     expected = outcomes()
     expected.pop("in Python")
     assert found == json.loads(json.dumps(expected))
+
+
+def test_a_named_tuple_is_read_by_address() -> None:
+    names = [("ints", "int64", 1), ("floats", "float64", 2)]
+    ints, floats = np.arange(3), np.arange(6.0).reshape(2, 3)
+    table = np.array([[ints.ctypes.data, 3, 0, 0], [floats.ctypes.data, 2, 3, 0]])
+    in_python = _interpreted.unpacker(_Two, names)(table.ctypes.data)
+    assert in_python.ints.tolist() == ints.tolist()
+    assert in_python.floats.tolist() == floats.tolist()
+    pair_at = unpacker(_Two, names)
+
+    @kernel(cache=False)
+    def move(address: int) -> float:
+        pair = pair_at(address)
+        pair.ints[2] = 7
+        return pair.floats[1, 0] + pair.floats.shape[0] + len(pair.ints)
+
+    assert move(table.ctypes.data) == 3.0 + 2 + 3
+    assert ints.tolist() == [0, 1, 7]
+
+
+def test_kept_inner_kernels_are_used_by_kernels_compiled_later(tmp_path: Path) -> None:
+    program = (
+        "import sys; from tests.batch.builders import block, simulate\n"
+        "from mlsim._jit import compile_seconds\n"
+        "jobs = block([0, 1, 2, 3], [9, 9, 2, 1], [9, 9, 2, 1], [2, 4, 3, 1])\n"
+        "_, done, _ = simulate(jobs, 4, backfill=sys.argv[1], allocator='best-fit')\n"
+        "print(done.start_time.tolist(), compile_seconds() > 0)"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", program, backfill],
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for backfill in ("easy", "conservative", "conservative")
+    ]
+    starts = "[0.0, 9.0, 18.0, 3.0]"
+    assert found == [f"{starts} True", f"{starts} True", f"{starts} False"]
 
 
 def test_a_c_function_is_called_through_its_address() -> None:

@@ -196,23 +196,3 @@ def _compile(function: F, **options: Any) -> F:
     if _jit.INTERPRETED:
         return function
     return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
-
-
-def _refuse_python() -> None:
-    """Have parts that only kernels can call say so, where Python would crash."""
-    for name in __all__:
-        part = globals()[name]
-        if getattr(part, "targetoptions", {}).get("no_cpython_wrapper"):
-            part._compile_for_args = _refusal(name)
-            part._insert = lambda *_arguments, **_options: None
-
-
-def _refusal(name: str) -> Callable[..., Any]:
-    def refuse(*_arguments: Any, **_options: Any) -> Any:
-        raise TypeError(f"{name} is called from Python; only kernels can call it: declare yours with @kernel")
-
-    return refuse
-
-
-if not _jit.INTERPRETED:
-    _refuse_python()

@@ -71,16 +71,23 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     if n == MOST_REFUSED or nodes.settings[ALLOCATOR] == OWN:
         return
     nodes.refused[n, 0] = columns.ints[UNITS, slot]
-    nodes.refused[n, 1:-1] = nodes.request[slot]
+    for r in range(nodes.request.shape[1]):
+        nodes.refused[n, r + 1] = nodes.request[slot, r]
     nodes.refused[n, -1] = reach(slot, now, columns, nodes)
     nodes.settings[REFUSED] = n + 1
 
 
-@inner_kernel
+@leaf_kernel
 def could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether it makes sense to look for room now; what is free only becomes less during a pass."""
+    return bool(columns.ints[UNITS, slot] <= columns.counts[FREE]) and _could_fit(slot, now, columns, nodes)
+
+
+@inner_kernel
+def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
+    """Look closer than by the units that are free."""
     units = columns.ints[UNITS, slot]
-    if units > columns.counts[FREE] or not sums_suffice(slot, nodes.total, columns, nodes):
+    if not sums_suffice(slot, nodes.total, columns, nodes):
         return False
     reached, r_last = reach(slot, now, columns, nodes), nodes.refused.shape[1] - 1
     for k in range(nodes.settings[REFUSED]):

@@ -36,6 +36,7 @@ from mlsim.batch.allocators.nodes import (
     Nodes,
 )
 from mlsim.batch.columns.columns import Columns
+from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.table import NUMBER, UNITS
 
 __all__ = ["clear_placed", "has_window", "place", "score"]
@@ -265,7 +266,7 @@ def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
     capacity = nodes.capacity.copy()
     for node in range(len(capacity)):
         if free[node, 0] > 0:
-            capacity[node] = nodes.full[node]
+            copy_ints(capacity[node], nodes.full[node], capacity.shape[1])
     return capacity
 
 

@@ -193,6 +193,7 @@ class _Memory:
             profile_times=np.empty(2 * longest + 2),
             profile_free=np.empty(2 * longest + 2, np.int64),
             started=np.empty(longest, np.int64),
+            ended=np.empty(0, np.int64),
         )
         no_nodes = np.empty(0, np.int64)
         self.pool = Pool(no_nodes, no_nodes, np.zeros(N_POOL_COUNTS, np.int64))
@@ -245,7 +246,8 @@ def _replay_all(
             counts[:] = 0
             counts[FREE] = units
             progress[:] = 0
-            columns.parameters[:] = parameters[vector]
+            for place in range(len(columns.parameters)):
+                columns.parameters[place] = parameters[vector, place]
             replay(
                 False,
                 arrivals[:fitting],
@@ -267,4 +269,5 @@ def _replay_all(
                     slowdown[k, vector] += response / time
                 bounded[k, vector] += max(response / max(time, tau), 1.0)
             if starts.shape[1] > 0:
-                starts[vector, first : first + n] = floats[START, :n]
+                for slot in range(n):
+                    starts[vector, first + slot] = floats[START, slot]

@@ -54,8 +54,8 @@ class Columns(NamedTuple):
     profile_times : float64
     profile_free : int64
         Units expected to be free from each of these times on.
-    started : int64
-        Receives the slots of the jobs that start, in order.
+    started, ended : int64
+        The first receives the slots of the jobs that start, in order; the other those of the jobs that end.
     """
 
     rules: Ints
@@ -72,6 +72,7 @@ class Columns(NamedTuple):
     profile_times: Floats
     profile_free: Ints
     started: Ints
+    ended: Ints
 
 
 columns_at = by_address(Columns)

@@ -51,17 +51,15 @@ __all__ = [
 def arrive_at_nodes(
     now: float,
     n_ended: int,
-    ended: Ints,
     first: int,
     last: int,
     arrivals: Ints,
     columns: int,
     nodes: int,
 ) -> None:
-    """End jobs, and put those that arrive into the queue; see :func:`make_pass`."""
-    passes.arrive(
-        now, n_ended, borrowed(ended), first, last, borrowed(arrivals), columns_at(columns), nodes_at(nodes)
-    )
+    """End the jobs that the columns name, and put those that arrive into the queue; see :func:`make_pass`."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    passes.arrive(now, n_ended, s.ended, first, last, borrowed(arrivals), s, room)
 
 
 @kernel

@@ -16,6 +16,7 @@ from mlsim.batch.allocators.nodes import DRAINS, RETURNED, Nodes
 from mlsim.batch.allocators.placing import place
 from mlsim.batch.allocators.reach import reach
 from mlsim.batch.columns.columns import EXCLUSIVE, RUNNING, Columns
+from mlsim.batch.columns.copying import copy_columns, copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import ESTIMATE, FIRST_ROW, ROWS
 from mlsim.batch.matrix.holding import units_in_row
@@ -57,7 +58,7 @@ def _open_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes)
     n = reach(slot, now, columns, nodes)
     if n == 0:
         return free
-    nodes.masked[:] = free
+    copy_columns(nodes.masked, free)
     for k in range(nodes.drain_first[n]):
         nodes.masked[nodes.drain_nodes[k]] = 0
     return nodes.masked
@@ -90,13 +91,13 @@ def drained_from(node: int, end: float, nodes: Nodes) -> float:
 @inner_kernel
 def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
     """Fill in what is free, as if nodes that are known to come back from a drain had done so."""
-    target[:] = nodes.free
+    copy_columns(target, nodes.free)
     if nodes.settings[DRAINS] == 0:
         return
     away = False
     for node in range(len(nodes.back)):
         if nodes.capacity[node, 0] == 0 and nodes.back[node] < np.inf:
-            target[node] = nodes.full[node]
+            copy_ints(target[node], nodes.full[node], target.shape[1])
             away = True
     if not away:
         return
@@ -153,7 +154,7 @@ def open_future(nodes: Nodes) -> Ints:
     """Return what is expected to be free at the head's reservation, of nodes that are open to it."""
     if nodes.settings[DRAINS] == 0:
         return nodes.future
-    nodes.masked[:] = nodes.future
+    copy_columns(nodes.masked, nodes.future)
     for node in range(len(nodes.shut)):
         if nodes.shut[node] == 1:
             nodes.masked[node] = 0

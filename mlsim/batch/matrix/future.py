@@ -21,6 +21,7 @@ from mlsim.batch.allocators.nodes import (
 )
 from mlsim.batch.allocators.placing import clear_placed, has_window, place
 from mlsim.batch.columns.columns import EXCLUSIVE, Columns
+from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
 from mlsim.batch.matrix import shared
@@ -90,13 +91,13 @@ def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
     if nodes.settings[EVEN]:
         needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
         return bool(needed <= nodes.settings[POWER_LATER])
-    nodes.aside[:] = nodes.placed  # another job may be placed
+    copy_ints(nodes.aside, nodes.placed, len(nodes.placed))  # another job may be placed
     clear_placed(nodes)
     fits = (
         place(head, open_future(nodes), columns, nodes)
         and power_placed(head, columns, nodes) <= nodes.settings[POWER_LATER]
     )
-    nodes.placed[:] = nodes.aside
+    copy_ints(nodes.placed, nodes.aside, len(nodes.placed))
     return fits
 
 
@@ -117,10 +118,12 @@ def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
     nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
     shared.copy(shared.LATER, nodes.shared, shared.NOW, nodes.shared)
     expect_back(nodes.future, columns, nodes)
-    nodes.future_total[:] = nodes.total
+    copy_ints(nodes.future_total, nodes.total, len(nodes.total))
     if nodes.settings[DRAINS] > 0:
         for r in range(len(nodes.future_total)):
-            nodes.future_total[r] = nodes.future[:, r].sum()
+            nodes.future_total[r] = 0
+            for node in range(nodes.future.shape[0]):
+                nodes.future_total[r] += nodes.future[node, r]
         shut(head, now, now, columns, nodes)
     _count_head(head, columns, nodes)
 

@@ -15,6 +15,7 @@ from mlsim.batch.allocators.nodes import DRAINS, POOLED, RETURNED, Nodes
 from mlsim.batch.allocators.placing import clear_placed, place
 from mlsim.batch.columns import counted
 from mlsim.batch.columns.columns import EXCLUSIVE, SEGMENTS, Columns
+from mlsim.batch.columns.copying import copy_columns, copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
 from mlsim.batch.matrix import shared
@@ -62,7 +63,7 @@ def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> N
     if nodes.settings[POOLED]:
         counted.copy_segment(segment, source, columns)
     else:
-        nodes.profile[segment] = nodes.profile[source]
+        copy_columns(nodes.profile[segment], nodes.profile[source])
 
 
 @inner_kernel
@@ -137,7 +138,7 @@ def open_window(segment: int, nodes: Nodes) -> None:
     """Begin a stretch of the profile; what is free throughout is kept in the window."""
     shared.copy(shared.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if not nodes.settings[POOLED]:
-        nodes.window[:] = nodes.profile[segment]
+        copy_columns(nodes.window, nodes.profile[segment])
 
 
 @inner_kernel
@@ -207,14 +208,19 @@ def is_sound(columns: Columns, nodes: Nodes) -> bool:
         return False
     if nodes.settings[POOLED]:
         return counted.is_sound(columns)
-    return bool(nodes.profile[:n].min() >= 0)
+    for segment in range(n):
+        for node in range(nodes.profile.shape[1]):
+            for r in range(nodes.profile.shape[2]):
+                if nodes.profile[segment, node, r] < 0:
+                    return False
+    return True
 
 
 @inner_kernel
 def keep_plan(slot: int, nodes: Nodes) -> None:
     """Store what is placed as the job's reservation."""
     if not nodes.settings[POOLED]:
-        nodes.plan[slot] = nodes.placed
+        copy_ints(nodes.plan[slot], nodes.placed, len(nodes.placed))
         clear_placed(nodes)
 
 
@@ -222,7 +228,7 @@ def keep_plan(slot: int, nodes: Nodes) -> None:
 def bring_plan(slot: int, nodes: Nodes) -> None:
     """Place a job as its reservation has it."""
     if not nodes.settings[POOLED]:
-        nodes.placed[:] = nodes.plan[slot]
+        copy_ints(nodes.placed, nodes.plan[slot], len(nodes.placed))
 
 
 @inner_kernel

@@ -7,6 +7,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.columns import ORDER, POLICY, QUEUED, Columns
+from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT, WALK_KEY
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
@@ -120,5 +121,5 @@ def _merge_sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, flo
                 else:
                     scratch[k] = slots[b]
                     b += 1
-        slots[:n] = scratch[:n]
+        copy_ints(slots, scratch, n)
         width *= 2

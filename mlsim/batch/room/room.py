@@ -71,7 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def in_room(function: F) -> F:
-    """Compile a function of a room: for a pool into its callers, for nodes, with many arrays, by itself."""
+    """Compile a function of a room: into its callers for a pool; beside them for nodes, with long answers."""
     return by_last_type({Pool: leaf_kernel(function), Nodes: inner_kernel(function)})(function)
 
 

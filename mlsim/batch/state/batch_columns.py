@@ -121,7 +121,7 @@ class BatchColumns:
         self.counts = np.zeros(N_COUNTS, np.int64)
         self._parameters = parameters_of(config)
         self._most_rows = most_rows
-        self.queue = self._running = self.started = np.empty(0, np.int64)
+        self.queue = self._running = self.started = self.ended = np.empty(0, np.int64)
         self._profile = np.empty(0), np.empty(0, np.int64)
         self.ensure_capacity()
 
@@ -164,7 +164,7 @@ class BatchColumns:
             self.queue = _grown(self.queue, capacity)
             self._running = _grown(self._running, capacity)
             self._spare = np.empty(2 * capacity, np.int64)
-            self.started = np.empty(capacity, np.int64)
+            self.started, self.ended = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         # Now, an overdue end, two for each waiting job, one for each running one.
         most = 2 * capacity + 2 + more_segments
         if len(self._profile[0]) < most:
@@ -186,6 +186,7 @@ class BatchColumns:
             profile_times=self._profile[0],
             profile_free=self._profile[1],
             started=self.started,
+            ended=self.ended,
         )
         self._packed = pack_pointers(self.arrays)
         self.address = self._packed.ctypes.data

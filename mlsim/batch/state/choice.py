@@ -37,7 +37,7 @@ def state_on_pool(
     most_rows = requests.capacity + 1
     jobs = BatchColumns(config, requests.exclusive, not nodes_one_by_one, most_rows)
     room = PoolRoom(jobs, machine.cores, requests, cap)
-    return BatchState(jobs, room, PoolPasses(jobs, room, requests.capacity), requests, machine.n_nodes)
+    return BatchState(jobs, room, PoolPasses(jobs, room), requests, machine.n_nodes)
 
 
 def state_on_nodes(

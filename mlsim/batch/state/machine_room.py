@@ -87,7 +87,7 @@ class MachineRoom(Protocol):
         ...
 
     def begin_timestamp(self, now: float, /) -> None:
-        """Prepare for the ends and the arrivals of a time."""
+        """Prepare for the ends and the arrivals of a time, if something is held back."""
         ...
 
     def update_free(self) -> None:

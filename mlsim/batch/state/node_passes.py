@@ -82,7 +82,6 @@ class NodePasses:
         self._wakes: list[float] = []  # a heap of the times at which the dispatcher wants to be asked
         self._idle_wakes = 0
         self._own = OwnOfJobs()
-        self._ended = np.empty(machine.n_cores, np.int64)
         self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
         rules = jobs.rules
         self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1)
@@ -108,11 +107,10 @@ class NodePasses:
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """End jobs and submit jobs, then make a pass; the slots of those that start are in ``started``."""
-        for k, slot in enumerate(ended):
-            self._ended[k] = slot
-        arrive_at_nodes(
-            now, len(ended), self._ended, first, last, arrivals, self._jobs.address, self._room.address
-        )
+        n_ended = len(ended)
+        for k in range(n_ended):
+            self._jobs.ended[k] = ended[k]
+        arrive_at_nodes(now, n_ended, first, last, arrivals, self._jobs.address, self._room.address)
         self._room.measure()
         if self._allocator is None:
             return self._make_pass(now, released)

@@ -25,8 +25,6 @@ class PoolPasses:
     ----------
     jobs, room
         The state.
-    most_ended
-        Jobs that may end at one time.
 
     Attributes
     ----------
@@ -34,19 +32,19 @@ class PoolPasses:
         Slots, with reasons, of jobs that a dispatcher turned away: always empty.
     """
 
-    def __init__(self, jobs: BatchColumns, room: PoolRoom, most_ended: int) -> None:
+    def __init__(self, jobs: BatchColumns, room: PoolRoom) -> None:
         self._jobs, self._room = jobs, room
-        self._ended = np.empty(most_ended, np.int64)
         self.rejected: list[tuple[int, str]] = []
 
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """End jobs, let others arrive, then make a pass; return how many start."""
-        for k, slot in enumerate(ended):
-            self._ended[k] = slot
+        n_ended = len(ended)
+        for k in range(n_ended):
+            self._jobs.ended[k] = ended[k]
         columns, pool = self._jobs.address, self._room.address
-        return process_timestamp(now, len(ended), self._ended, first, last, arrivals, released, columns, pool)
+        return process_timestamp(now, n_ended, first, last, arrivals, released, columns, pool)
 
     def admit(self, block: JobBlock) -> None:
         """Keep what plugins may see of jobs that have come: nothing, as there are none."""

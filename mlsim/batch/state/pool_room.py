@@ -43,6 +43,8 @@ class PoolRoom:
     ----------
     arrays, address
         The pool, and where kernels find it written down.
+    holds_back
+        Whether jobs hold parts of nodes that are out of use, which must not be given on.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class PoolRoom:
         # Cores that jobs still hold of nodes that are out of use.
         self._left_over = np.zeros(len(cores), np.int64)
         self._held_back = np.empty(0, np.int64)
+        self.holds_back = False
         self._cap = cap
         self._withheld = 0  # units that are free, but not counted so, for the power they would take
         self._counts = np.zeros(N_POOL_COUNTS, np.int64)
@@ -64,11 +67,6 @@ class PoolRoom:
         self._packed = pack_pointers(self.arrays)
         self.address = self._packed.ctypes.data
         self._withhold()
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether jobs hold parts of nodes that are out of use, which must not be given on."""
-        return len(self._held_back) > 0
 
     def ensure_capacity(self) -> None:
         """Make the arrays large enough for the next pass."""
@@ -126,7 +124,7 @@ class PoolRoom:
     def begin_timestamp(self, now: float) -> None:
         """Do here what a pass with ties per event does first: it must not use what is held back."""
         rules, floats = self._jobs.rules, self._jobs.table.floats
-        if not self.holds_back or not rules[PER_EVENT] or rules[ENDS_FIRST]:
+        if not rules[PER_EVENT] or rules[ENDS_FIRST]:
             return
         for slot in self._jobs.running():
             if floats[EXPECTED, slot] <= now and floats[PLANNED, slot] == now:
@@ -139,8 +137,7 @@ class PoolRoom:
             nodes = self._held_back
             self._left_over[nodes] -= self._free[nodes]
             self._free[nodes] = 0
-            self._held_back = nodes[self._left_over[nodes] > 0]
-            self._withhold()
+            self._hold_back(nodes[self._left_over[nodes] > 0])
 
     def prepare_release(self, slot: int, row: int) -> None:
         """Count units of a node that is out of use neither with the job nor as free."""
@@ -159,8 +156,7 @@ class PoolRoom:
             self._jobs.counts[FREE] -= self._free_units(node)
             self._free[node] = 0
         self._down[node] += 1
-        self._held_back = np.flatnonzero(self._left_over)
-        self._withhold()
+        self._hold_back(np.flatnonzero(self._left_over))
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use, if there is no other reason for it to be out of use."""
@@ -173,7 +169,11 @@ class PoolRoom:
             self._counts[HINT] = min(int(self._counts[HINT]), node)
             self._jobs.counts[EARLY] = 1
             self._left_over[node] = 0
-        self._held_back = np.flatnonzero(self._left_over)
+        self._hold_back(np.flatnonzero(self._left_over))
+
+    def _hold_back(self, nodes: Ints) -> None:
+        """Note of which nodes jobs hold parts that must not be given on."""
+        self._held_back, self.holds_back = nodes, len(nodes) > 0
         self._withhold()
 
     def know_of(self, _drains: Sequence[AnnouncedDrain]) -> None:

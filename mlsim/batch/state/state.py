@@ -221,7 +221,8 @@ class BatchState:
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints
     ) -> int:
         """End jobs, let others arrive, then make a pass; the slots of those that start are in ``started``."""
-        self.room.begin_timestamp(now)
+        if self.room.holds_back:
+            self.room.begin_timestamp(now)
         return self._passes.advance(now, ended, arrivals, first, last, released)
 
     def allow_backfill(self, allows: bool) -> None:
