@@ -109,7 +109,7 @@ class Scheduling:
         self._limit(shared.asked[:, k], held, int(shared.capacity[k]))
 
     def _limit(self, asked: Ints, held: list[tuple[int, int]], total: int) -> None:
-        """Let jobs, with what running ones hold until their ends, never have more than a total."""
+        """Limit jobs, with what running ones hold until their ends, to a total at every time."""
         demands = asked.tolist()
         intervals = [i for i, demand in zip(self.intervals, demands, strict=True) if demand]
         demands = [demand for demand in demands if demand]
