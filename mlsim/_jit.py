@@ -403,7 +403,7 @@ def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]
 
 
 def _declare(declared: Callable[..., Any], answers: Mapping[type, Callable[..., Any]]) -> None:
-    """Tell numba which kernel stands for a function."""
+    """Register with numba the kernel that stands for a function."""
 
     def chosen(arguments: Any) -> Any:
         return answers[arguments[-1].instance_class]
