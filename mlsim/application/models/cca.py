@@ -1,8 +1,4 @@
-"""CCA, centralized chunk calculation: a master sizes all chunks (Eleliemy 2021, §4.1).
-
-The master is PE 0. If it is dedicated it does nothing else; if not, it executes chunks of its own (see
-``master.py``).
-"""
+"""CCA, centralized chunk calculation: a master, PE 0, sizes all chunks (Eleliemy 2021, §4.1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""DCA, distributed chunk calculation: every PE sizes its own chunks (Eleliemy 2021, §4.3).
-
-PEs claim chunks at a window at the coordinator, PE 0, which executes chunks as all do (see ``window.py``).
-AF, AWF-B to AWF-E and techniques of the user that read what is left hold its lock while they calculate.
-"""
+"""DCA, distributed chunk calculation: every PE sizes its own chunks (Eleliemy 2021, §4.3)."""
 
 from __future__ import annotations
 
@@ -10,14 +6,12 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, execute, message, notify, report
+from mlsim.application.models.execution import FAR, WRONG, execute, message, notify, report
 from mlsim.application.models.levels import ask_first, next_request
 from mlsim.application.models.state import Inputs, State, close_state, open_state
 from mlsim.application.models.window import BAD, CALCULATES, NOBODY, claim, enter
 
 __all__ = ["run"]
-
-_BAD_SIZE = -1.0
 
 
 @kernel
@@ -36,7 +30,7 @@ def run(inputs: Inputs) -> int:
         # An event that leads to another of the same PE at the same moment is followed by that one.
         while following == arrival:
             following = _serve(s, pe, arrival)
-            if following == _BAD_SIZE:
+            if following == WRONG:
                 return -1
         move(s.matches, window.tree, window.width, pe, following)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
@@ -49,7 +43,7 @@ def _serve(s: State, pe: int, arrival: float) -> float:
     report(s, window, me, pe)
     size = claim(s, window, s.outer, seat, pe, arrival, me.thinking)
     if size == BAD:
-        return _BAD_SIZE
+        return WRONG
     if size == CALCULATES:
         return window.free + me.thinking
     start = window.free + message(me, FAR)

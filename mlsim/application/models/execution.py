@@ -9,9 +9,11 @@ from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.techniques.at_work import learn_chunk
 
-__all__ = ["FAR", "NEAR", "execute", "keep_row", "message", "notify", "report", "slowed"]
+__all__ = ["FAR", "NEAR", "WRONG", "execute", "keep_row", "message", "notify", "report", "slowed"]
 
 NEAR, FAR = False, True
+WRONG = -1.0
+"""In place of a time: a technique of the user gave a size below 1."""
 
 
 @leaf_kernel

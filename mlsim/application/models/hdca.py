@@ -1,9 +1,5 @@
 """HDCA, hierarchical distributed chunk calculation (MPI+MPI; Eleliemy 2021, ch. 5).
 
-A PE takes a sub-chunk from its node's queue, whose lock it holds from reading what is left until it has
-written what it took. The PE that finds the queue empty keeps the lock, takes a chunk for the node from the
-loop's queue as under DCA, and writes what is left of it together with its own first sub-chunk.
-
 Between two refills no node learns anything of another. So the event loop goes from one refill to the next
 by the arrivals at the loop's window, and from there on through all that happens in that node.
 """
@@ -14,15 +10,12 @@ import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
 from mlsim.application.event_queue import due_of, move
-from mlsim.application.models.execution import FAR, NEAR, execute, message, notify, report
+from mlsim.application.models.execution import FAR, NEAR, WRONG, execute, message, notify, report
 from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave, refill, take
 from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, NOBODY, answer_node, enter
 
 __all__ = ["run"]
-
-_NO_PE = -1
-_BAD_SIZE = -1.0
 
 
 @kernel
@@ -52,9 +45,9 @@ def run(inputs: Inputs) -> int:
             notify(s, me, answer)
             q.free = answer + message(me, NEAR) + s.costs.atomic
             move(s.matches, q.tree, q.width, q.holder - q.first_pe, np.inf)
-            q.holder = _NO_PE
+            q.holder = NOBODY
         arrival = _follow(s, q, answer)
-        if arrival == _BAD_SIZE:
+        if arrival == WRONG:
             return -1
         move(s.matches, window.tree, window.width, v, arrival)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
@@ -68,7 +61,7 @@ def _follow(s: State, q: Queue, ready: float) -> float:
     """
     while True:
         pe = q.holder
-        if pe == _NO_PE:
+        if pe == NOBODY:
             rank = enter(s, q)
             if rank == NOBODY:
                 return np.inf
@@ -85,11 +78,11 @@ def _follow(s: State, q: Queue, ready: float) -> float:
                     continue
                 q.holder = pe
                 return ready + message(me, FAR)
-        q.holder = _NO_PE
+        q.holder = NOBODY
         me, step = s.pes[pe], q.step
         size = take(s, q, pe)
         if size < 0:
-            return _BAD_SIZE
+            return WRONG
         q.free = ready + me.calculation + message(me, NEAR) + s.costs.atomic + s.costs.assignment
         start = q.free + message(me, NEAR)
         following = np.inf

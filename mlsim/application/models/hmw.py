@@ -1,10 +1,5 @@
 """Hierarchical master-worker: a global master, a local master on every node, workers (Eleliemy 2021, §4.1).
 
-The first PE of every node is its local master, and PE 0 is the global master besides; all work as under CCA.
-A local master whose queue is empty when it serves asks the global master for a chunk of the node, and lets
-requests wait until it has come. Replies are looked at before requests; PE 0 serves nodes and workers in one
-queue.
-
 Nodes learn of each other by the global master alone. So one master at a time is followed: PE 0, and, when
 it has answered a node, the local master there until it asks again.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_of, move, play
@@ -15,9 +14,6 @@ from mlsim.application.techniques.rules import SS, STATIC, constant_size
 from mlsim.application.unavailability import next_asking
 
 __all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publish_node", "refill", "take"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @inner_kernel

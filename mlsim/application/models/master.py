@@ -1,10 +1,6 @@
-"""A master: it serves requests, and executes chunks of its own between two looks for them.
+"""A master: it serves requests and, unless it is dedicated, executes chunks of its own between its breaks.
 
-If it is not dedicated, it looks for requests only at its breaks, which are after every ``break_after``
-iterations of its own chunk, at the chunk's end, and, when it has nothing to execute, at once. At a break it
-serves until no request is waiting. Its own request stands in the same queue, from the moment its chunk ended.
-To serve a request it calculates and assigns a chunk, then sends it; a request that comes when nothing is left
-is answered without a calculation.
+Breaks are after every ``break_after`` iterations, at the chunk's end, and, with nothing to execute, at once.
 """
 
 from __future__ import annotations

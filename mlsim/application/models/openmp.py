@@ -1,9 +1,8 @@
 """MPI+OpenMP: one process a node, whose threads share every chunk it obtains (Eleliemy 2021, §5.3).
 
-The process obtains chunks as under DCA. Under ``static`` (STATIC) every thread executes a part; under
-``dynamic,1`` (SS) and ``guided,1`` (GSS) threads take iterations from a counter that serves one at a time, in
-order of arrival, equal arrivals in order of rank. Then all meet at a barrier, and the first asks for the next
-chunk. With ``nowait`` there is no barrier: the thread that comes first asks, and those that come later join.
+The process obtains chunks as under DCA. STATIC is OpenMP's schedule ``static``, one part a thread; SS and GSS
+are ``dynamic,1`` and ``guided,1``, which take iterations from a counter. With ``nowait``, adaptive techniques
+between the nodes cannot be combined with STATIC.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.application.event_queue import due_of, move
 from mlsim.application.models.execution import FAR, execute, message, notify, report
 from mlsim.application.models.levels import ask_first, ask_nodes, back_at, leave
-from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
+from mlsim.application.models.state import Inputs, Queue, State, close_state, open_state
 from mlsim.application.models.window import BAD, answer_node
 from mlsim.application.techniques.fixed import static_size
 from mlsim.application.techniques.guided import guided_recursive_size
@@ -25,10 +24,7 @@ __all__ = ["run"]
 
 @kernel
 def run(inputs: Inputs) -> int:
-    """Simulate one loop; return how many chunks have rows, −2 if a technique is wrong.
-
-    With ``nowait``, not with an adaptive technique between the nodes and STATIC inside.
-    """
+    """Simulate one loop; return how many chunks have rows, −2 if a technique is wrong."""
     owned = open_state(inputs)
     s = shared(owned)
     window = s.queues[0]
@@ -70,18 +66,17 @@ def _share(s: State, v: int, first: int, got: int, answer: float) -> float:
         for rank in range(q.members):
             move(s.matches, q.tree, q.width, rank, answer)
     if static:
-        _execute_parts(s, v, answer)
+        _execute_parts(s, q, answer)
     else:
-        asks = _count_down(s, v, got, answer)
+        asks = _count_down(s, q, got, answer)
         if nowait:
             return asks
     return _first_ready(s, q) if nowait else _meet(s, q)
 
 
 @leaf_kernel
-def _execute_parts(s: State, v: int, answer: float) -> None:
+def _execute_parts(s: State, q: Queue, answer: float) -> None:
     """Execute a chunk in parts, one a thread."""
-    q = s.queues[1 + v]
     part = max(static_size(q.end - q.position, q.members), s.inner.min_chunk)
     for rank in range(q.members):
         due = max(due_of(s.matches, q.tree, q.width, rank), answer)
@@ -91,14 +86,13 @@ def _execute_parts(s: State, v: int, answer: float) -> None:
         report(s, q, me, rank)
         first = min(q.position + rank * part, q.end)
         size = min(part, q.end - first)
-        _execute_part(s, q, me, rank, rank, first, size, due + me.calculation)
+        _execute_part(s, q, rank, rank, first, size, due + me.calculation)
 
 
 @leaf_kernel
-def _count_down(s: State, v: int, got: int, answer: float) -> float:
+def _count_down(s: State, q: Queue, got: int, answer: float) -> float:
     """Execute a chunk by the counter; return when a thread asks for more, if it need not wait."""
-    q, guided = s.queues[1 + v], s.inner.code == GSS
-    part = s.inner.min_chunk
+    guided, part = s.inner.code == GSS, s.inner.min_chunk
     goes_ahead = s.costs.nowait  # the thread that obtained the chunk
     while True:
         match = s.matches[q.tree + 1]
@@ -129,15 +123,13 @@ def _count_down(s: State, v: int, got: int, answer: float) -> float:
                 return q.free + message(me, FAR)
             move(s.matches, q.tree, q.width, rank, leave(s, me, q.free, back))
             continue
-        _execute_part(s, q, me, rank, q.step, first, size, q.free)
+        _execute_part(s, q, rank, q.step, first, size, q.free)
 
 
 @leaf_kernel
-def _execute_part(
-    s: State, q: Queue, me: PE, rank: int, step: int, first: int, size: int, start: float
-) -> None:
+def _execute_part(s: State, q: Queue, rank: int, step: int, first: int, size: int, start: float) -> None:
     """Execute what a thread took, if that is anything, after which it comes back, or goes to the barrier."""
-    following, ends = start, size == 0
+    me, following, ends = s.pes[q.first_pe + rank], start, size == 0
     if size > 0:
         following = np.inf
         if start < s.until:

@@ -1,8 +1,4 @@
-"""What goes into an event loop, what it keeps while it runs, and what comes out, whatever the model.
-
-Two kinds of queue hand out iterations: the loop's, and under models of two levels one on every node. Who
-comes to a queue, PEs or nodes, has a rank and a seat there.
-"""
+"""What goes into an event loop, what it keeps while it runs, and what comes out, whatever the model."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, kernel, zeros
 from mlsim.application.event_queue import MATCH, Match
 from mlsim.application.models.lock import lock_key
@@ -23,22 +20,16 @@ from mlsim.application.unavailability import Unavailability
 
 __all__ = ["COUNTS", "TIMES", "Costs", "Inputs", "PEStats", "Rows", "State", "close_state", "open_state"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 TIMES = ("finish", "notified_at", "busy", "overhead", "idle", "last_start")
 COUNTS = ("chunks", "last_first", "last_size")
 
 
 class Costs(NamedTuple):
-    """Costs and options of an execution model; times in seconds.
+    """Costs and options of an execution model, as in ``README.md`` under "Costs"; times in seconds.
 
-    ``calculation`` holds at speed 1; ``delay`` is added to each calculation whatever the speed;
-    ``assignment`` and ``atomic`` are times at a queue. ``polling``: whoever finds a lock taken tries again
-    after ``retry``; otherwise it waits in order of arrival. A master executes ``break_after`` iterations of
-    its own between two looks for requests, or none if it is ``dedicated``, and serves the lowest rank or
-    the earliest request first. ``nowait``: threads go on without a barrier. The seed is in two parts: its
-    lower 32 bits, and the others.
+    ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
+    ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
+    lock. ``nowait``: threads go on without a barrier. ``seed_low``: the seed's lower 32 bits.
     """
 
     calculation: float
@@ -76,39 +67,27 @@ class Rows(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What ``run`` of every model takes; arrays but those of ``stats`` and ``rows`` are read-only.
-
-    Attributes
-    ----------
-    prefix
-        float64[N+1], prefix sums of the iteration costs in s at speed 1.
-    speed
-        float64[P], P >= 1: relative speeds.
-    latency
-        float64[P], in s: one-way time of a message to PE 0, 0 for PE 0.
-    first
-        int64[V+1]: node v has the PEs ``first[v]`` to ``first[v + 1] - 1``, one or more. [0] for a model of
-        one level.
-    near
-        float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE.
-    outer, inner
-        Techniques between whoever comes to the loop's queue, and inside a node, where weights sum up to
-        the number of its PEs that execute.
-    until
-        When the loop is ended whatever remains, in s; infinity: never.
-    """
+    """What ``run`` of every model takes; arrays but those of ``stats`` and ``rows`` are read-only."""
 
     prefix: Floats
+    """float64[N+1], prefix sums of the iteration costs in s at speed 1."""
     speed: Floats
+    """float64[P], P >= 1: relative speeds."""
     latency: Floats
+    """float64[P], in s: one-way time of a message to PE 0, 0 for PE 0."""
     first: Ints
+    """int64[V+1]: node v has the PEs ``first[v]`` to ``first[v + 1] - 1``, one or more. [0]: no nodes."""
     near: Floats
+    """float64[P], in s: one-way time of a message to the first PE of its node, 0 for that PE."""
     outer: RuleSettings
+    """The technique between whoever comes to the loop's queue."""
     inner: RuleSettings
+    """The one inside a node, where weights sum up to the number of its PEs that execute."""
     costs: Costs
     perturbation: Perturbation
     pe_unavailability: Unavailability
     until: float
+    """When the loop is ended whatever remains, in s; infinity: never."""
     stats: PEStats
     rows: Rows
 
@@ -149,7 +128,7 @@ class PE:
 
 
 class Seat:
-    """Who comes to a queue: size claimed (0: none) and its step, chunks taken; ``waiter``: see ``Queue``."""
+    """A PE or node at a queue: size claimed (0: none), its step, chunks taken; ``waiter``: see ``enter``."""
 
     claim: int
     step: int
@@ -164,12 +143,9 @@ class Queue:
     and the next scheduling step. ``constant``: the size of chunks if all are equal. ``first``: of the last
     chunk. ``tree``, ``width``, ``seats``: where its events and seats begin. ``first_pe``, ``members``: who
     comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
-    nothing comes any more. ``holder``: PE that refills.
-
-    ``free``: when its lock is. ``waiting``, ``draws``, ``invited``, ``key``: of a polled lock.
-
-    ``clock``: the master's. ``own_...``: what is left of its own chunk. ``awaiting``: it has asked for a
-    chunk of the node, of which ``got`` and ``reply_first`` are the answer.
+    nothing comes any more. ``holder``: PE that refills. ``free``: when its lock is. ``waiting``, ``draws``,
+    ``invited``, ``key``: of a polled lock. ``clock``: the master's. ``own_...``: what is left of its own
+    chunk. ``awaiting``: it has asked for a chunk of the node; ``reply_first``, ``got``: the answer.
     """
 
     number: int
@@ -232,19 +208,17 @@ def open_state(inputs: Inputs) -> State:
     queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
     _lay_out(queues, inputs.first, p, costs)
     loop, last = queues[0], queues[v_count]
-    # Of no constant type: numba would compile what is called with one once more.
-    outer = open_technique(inputs.outer, n, 1 + 0 * n, loop.members - loop.masters, v_count > 0)
+    outer = open_technique(inputs.outer, n, 1, loop.members - loop.masters, v_count > 0)
     inner = outer
     if v_count > 0:
         most = 1
         for v in range(v_count):
             most = max(most, queues[1 + v].members)
-        inner = open_technique(inputs.inner, n, v_count, most, v_count < 0)
+        inner = open_technique(inputs.inner, n, v_count, most, False)
         for v in range(v_count):
             queues[1 + v].constant = inputs.inner.min_chunk if inner.code == SS else 0
     loop.end = n
     loop.constant = constant_size(outer.rules[0])
-    matches = zeros(last.tree + 2 * last.width, MATCH)
     pes = zeros(p, PE_RECORD)
     _introduce(pes, inputs)
     return State(
@@ -252,7 +226,7 @@ def open_state(inputs: Inputs) -> State:
         pes,
         queues,
         zeros(last.seats + last.members, SEAT),
-        matches,
+        zeros(last.tree + 2 * last.width, MATCH),
         outer,
         inner,
         costs,
@@ -307,16 +281,13 @@ def _introduce(pes: Records[PE], inputs: Inputs) -> None:
 @inner_kernel
 def close_state(pes: Records[PE], written: Ints, until: float, stats: PEStats) -> int:
     """Notify the PEs that were not before that the loop is ended; return how many rows there are."""
+    times, counts = stats.times, stats.counts
     for pe in range(len(pes)):
         me = pes[pe]
         if me.notified_at < 0.0:
             me.notified_at = until
             me.overhead += until - me.since
-        stats.times[0, pe], stats.times[1, pe], stats.times[2, pe] = me.finish, me.notified_at, me.busy
-        stats.times[3, pe], stats.times[4, pe], stats.times[5, pe] = me.overhead, me.idle, me.last_start
-        stats.counts[0, pe], stats.counts[1, pe], stats.counts[2, pe] = (
-            me.chunks,
-            me.last_first,
-            me.last_size,
-        )
+        times[0, pe], times[1, pe], times[2, pe] = me.finish, me.notified_at, me.busy
+        times[3, pe], times[4, pe], times[5, pe] = me.overhead, me.idle, me.last_start
+        counts[0, pe], counts[1, pe], counts[2, pe] = me.chunks, me.last_first, me.last_size
     return int(written[0])

@@ -1,31 +1,23 @@
 """Work stealing: every PE has a part of the loop, and who has none left steals half of somebody else's.
 
-The parts are cut as under STATIC. A PE takes chunks from the front of its own by the technique. A thief asks
-its own node, then the others, each once: from the PE there that has most left it gets half, from the end
-(Hendler and Shavit 2002; Dinan et al. 2009). It is notified when nobody had anything left, as under
-``schedule(static_steal)`` of LLVM's OpenMP.
-
-A part serves one access at a time, in order of arrival, equal arrivals in order of rank. How long an access
-takes does not depend on what it finds, so when it is served is known when it arrives.
+Stealing half is Hendler's and Shavit's (2002), and Dinan's et al. (2009). How long an access to a part takes
+does not depend on what it finds, so when it is served is known when it arrives.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel, shared, zeros
 from mlsim.application.event_queue import due_of, move, play
-from mlsim.application.models.execution import execute, notify
+from mlsim.application.models.execution import WRONG, execute, notify
 from mlsim.application.models.levels import refill, take
 from mlsim.application.models.state import PE, Inputs, Queue, State, close_state, open_state
 from mlsim.application.records import Records, dtype_of
 
 __all__ = ["run"]
 
-Ints = NDArray[np.int64]
-
-_BAD_SIZE = -1.0
 ASKS, TAKES, DEPARTS, ARRIVES, STEALS, RETURNS = 0, 1, 2, 3, 4, 5
 
 
@@ -67,7 +59,7 @@ def run(inputs: Inputs) -> int:
         # An event that leads to another of the same PE at the same moment is followed by that one.
         while following == now:
             following = _act(s, thieves, bounds, pe, now)
-            if following == _BAD_SIZE:
+            if following == WRONG:
                 return -1
         move(s.matches, events.tree, events.width, pe, following)
     owned_thieves[0].doing = ASKS  # what was lent must outlive its use
@@ -177,7 +169,7 @@ def _execute_next(s: State, me: PE, pe: int, start: float) -> float:
     step = q.step
     size = take(s, q, pe)
     if size < 0:
-        return _BAD_SIZE
+        return WRONG
     if start >= s.until:
         notify(s, me, start)
         return np.inf

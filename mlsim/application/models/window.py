@@ -1,11 +1,7 @@
 """The loop's shared window: its lock, and claims of chunks by PEs or, for their nodes, by one PE of each.
 
-A chunk takes two atomic operations on the window: fetch-and-increment of the scheduling step i, then, after
-K_i has been computed by who claims, fetch-and-add of K_i to the loop start. Techniques that have no form that
-needs only i hold the window's lock from reading until they have claimed their chunk.
-
-A lock serves one at a time: in order of arrival, equal arrivals in order of rank; or, where it is polled,
-whoever comes when it is free (see ``lock.py``).
+A chunk takes two atomics: fetch-and-increment of the step i and, once K_i is computed, fetch-and-add of K_i;
+or, where the technique needs what is left, the lock is held from reading that until claiming.
 """
 
 from __future__ import annotations
