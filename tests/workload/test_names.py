@@ -178,6 +178,6 @@ def test_classes_of_service_are_kept_from_the_first_job_on_that_has_one(codes):
     slots = table.admit(jobs, np.ones(n, np.int64))
     recorder = JobRecorder(table, Requests.on(machine(2), Mapping.NODE))
     for slot in slots[::-1]:  # jobs leave in another order than they came
-        recorder.take(np.array([slot]))
+        recorder.record_ended(np.array([slot]))
     found = recorder.jobs().qos
     assert (found is None and set(codes) == {-1}) or found.tolist() == codes
