@@ -256,7 +256,6 @@ class LoopScheduler:
 
     def _leave_early(self, chunk: tuple[int, int, int], requested: float, start: float) -> None:
         """Record a chunk that the body left with ``break``; it counts as executed."""
-        self._left_early = True
         end = _now()
         self._times.add(chunk, requested, start, end, end - start)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.columns.columns import RESERVATIONS
-from mlsim.batch.order.fairshare import Accounts
+from mlsim.batch.order.fairshare import Accounts, usage_at
 from mlsim.batch.order.policies import CODES, parameters_of, policy_keys, queue_order
 from mlsim.record import JobState
 from mlsim.scenario import BatchConfig
@@ -368,7 +368,7 @@ def test_usage_halves_in_a_half_life():
     for processors, grown in ((0, 0.0), (4, 4.0 * (10.0 / math.log(2.0)) * 0.5)):
         accounts = Accounts(config)
         accounts.shares[:, 0] = 80.0, processors, 5.0
-        assert accounts.usage(np.array([0]), 15.0) == pytest.approx([40.0 + grown])
+        assert usage_at(0, 15.0, 10.0, accounts.shares) == pytest.approx(40.0 + grown)
 
 
 def test_fairshare_by_group():

@@ -84,11 +84,6 @@ class Accounts:
             self.shares = grown
         return np.array(known, np.int64)[place]
 
-    def usage(self, accounts: Ints, now: float) -> Floats:
-        """Return the decayed usage of accounts, in processor-seconds."""
-        found = [usage_at(account, now, self._half_life, self.shares) for account in accounts.tolist()]
-        return np.array(found, np.float64)
-
     def change(self, account: int, processors: int, now: float) -> None:
         """Count that a job of this account has started, or with a negative number ended."""
         change_rate(account, processors, now, self._half_life, self.shares)

@@ -216,7 +216,7 @@ def queue_order(
     submit, estimate, processors
         Columns of the waiting jobs, in order of (submission time, job id); times in seconds.
     used
-        Decayed usage of each job's owner, from :meth:`mlsim.batch.order.fairshare.Accounts.usage`; needed by
+        Decayed usage of each job's owner, from :func:`mlsim.batch.order.fairshare.usage_at`; needed by
         fairshare only.
     policy
         The policy to order by; default: that of the queue. Give ``config.backfill_order`` for the walk of
