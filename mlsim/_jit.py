@@ -187,7 +187,7 @@ class _Announcer(event.Listener):
 
 
 _announcer = _Announcer()
-event.register("numba:compile", _announcer)  # type: ignore[no-untyped-call]
+event.register("numba:compile", _announcer)
 
 
 class _Unused:
@@ -210,28 +210,28 @@ class _InnerLibrary(JITCodeLibrary):
         """Leave it to the kernels that call it, which are looked at as a whole."""
 
     def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._finalize_dynamic_globals()
         self._finalized = True
 
     def get_pointer_to_function(self, _name: str) -> int:
         """Return 0: there is nothing that Python could call."""
-        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        self._ensure_finalized()
         return 0
 
     def serialize_using_object_code(self) -> tuple[str, str, bytes]:
         """Keep what it compiled to, as there is no object code."""
-        return cast(tuple[str, str, bytes], self.serialize_using_bitcode())  # type: ignore[no-untyped-call]
+        return cast(tuple[str, str, bytes], self.serialize_using_bitcode())
 
 
 class _OuterLibrary(JITCodeLibrary):
     """What a kernel compiles to that Python calls, with all that it calls and their environments."""
 
     def _finalize_specific(self) -> None:
-        super()._finalize_specific()  # type: ignore[no-untyped-call]
+        super()._finalize_specific()
         codegen: Any = self._codegen
         for variable in self._final_module.global_variables:
             if variable.name.startswith(_ENVIRONMENT):
-                environment = lookup_environment(variable.name)  # type: ignore[no-untyped-call]
+                environment = lookup_environment(variable.name)
                 if environment is not None:
                     codegen.set_env(variable.name, environment)
 
@@ -246,7 +246,7 @@ class _OuterCompiler(Compiler):
         if state.library is None:
             state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
-        return super().define_pipelines()  # type: ignore[no-untyped-call]
+        return super().define_pipelines()
 
 
 class _InnerCompiler(_OuterCompiler):
@@ -418,7 +418,7 @@ def _declare(declared: Callable[..., Any], answers: Mapping[type, Callable[..., 
         def get_impl_key(self, sig: Any) -> Any:
             return chosen(sig.args).get_overload(sig.args)
 
-    infer_global(declared, types.Function(Choice))  # type: ignore[no-untyped-call]
+    infer_global(declared, types.Function(Choice))
 
 
 def _forgive_full_disk(compiled: Any) -> None:
@@ -461,7 +461,7 @@ def c_function(result: Any, *parameters: Any) -> Callable[..., int]:
         return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), values)
 
     def declare(_typing: Any, _address: Any, *_arguments: Any) -> Any:
-        together = types.Tuple(parameters)  # type: ignore[no-untyped-call]
+        together = types.Tuple(parameters)
         return result(types.intp, together), make
 
     names = [str(parameter) for parameter in parameters]
@@ -490,6 +490,18 @@ many small kernels share many arrays, that costs more than their work; borrowed 
 """
 
 
+def _read_by_name(kind: type[types.Type]) -> None:
+    """Have kernels read fields of a type that is an address; its ``field(name)`` returns a field's type."""
+    register_model(kind)(models.OpaqueModel)
+
+    @infer_getattr
+    class Fields(AttributeTemplate):
+        key = kind
+
+        def generic_resolve(self, found: Any, name: str) -> Any:  # type: ignore[override]  # of NotImplemented
+            return found.field(name)
+
+
 class _Shared(types.Type):
     """A named tuple that lies in memory, of which kernels are given the address."""
 
@@ -497,25 +509,18 @@ class _Shared(types.Type):
         self.content = content
         super().__init__(f"Shared({content})")
 
-
-@register_model(_Shared)
-class _SharedModel(models.OpaqueModel):
-    pass
-
-
-@infer_getattr
-class _SharedFields(AttributeTemplate):
-    key = _Shared
-
-    def generic_resolve(self, shared: Any, name: str) -> Any:  # type: ignore[override]
-        content = shared.content
-        if name not in content.fields:
+    def field(self, name: str) -> Any:
+        """Return the type of a field, None if there is none; a named tuple inside is an address, too."""
+        if name not in self.content.fields:
             return None
-        field = content.types[content.fields.index(name)]
-        return _Shared(field) if isinstance(field, types.BaseNamedTuple) else field
+        kind = self.content.types[self.content.fields.index(name)]
+        return _Shared(kind) if isinstance(kind, types.BaseNamedTuple) else kind
 
 
-@lower_getattr_generic(_Shared)  # type: ignore[no-untyped-call]
+_read_by_name(_Shared)
+
+
+@lower_getattr_generic(_Shared)
 def _read_field(context: Any, builder: Any, shared: Any, value: Any, name: str) -> Any:
     content = shared.content
     place = content.fields.index(name)
@@ -539,21 +544,15 @@ class _Packed(types.Type):
         self.arrays = dict(arrays)
         super().__init__(f"Packed({instance_class.__module__}.{instance_class.__name__})")
 
-
-@register_model(_Packed)
-class _PackedModel(models.OpaqueModel):
-    pass
-
-
-@infer_getattr
-class _PackedFields(AttributeTemplate):
-    key = _Packed
-
-    def generic_resolve(self, packed: Any, name: str) -> Any:  # type: ignore[override]
-        return packed.arrays.get(name)
+    def field(self, name: str) -> Any:
+        """Return the type of an array, None if there is none."""
+        return self.arrays.get(name)
 
 
-@lower_getattr_generic(_Packed)  # type: ignore[no-untyped-call]
+_read_by_name(_Packed)
+
+
+@lower_getattr_generic(_Packed)
 def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str) -> Any:
     first = PACKED_WORDS * list(packed.arrays).index(name)
     words = builder.bitcast(value, ir.IntType(64).as_pointer())
@@ -571,7 +570,7 @@ def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str
     strides = [ir.IntType(64)(size)]
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
-    populate_array(  # type: ignore[no-untyped-call]
+    populate_array(
         view,
         data=builder.inttoptr(word(0), view.data.type),
         shape=shape,
@@ -615,7 +614,7 @@ def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Cal
 def _shared(_typing: Any, content: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        memory = cgutils.alloca_once_value(builder, arguments[0])  # type: ignore[no-untyped-call]
+        memory = cgutils.alloca_once_value(builder, arguments[0])
         return builder.bitcast(memory, context.get_value_type(signature.return_type))
 
     return _Shared(content)(content), make
@@ -631,18 +630,16 @@ are borrowed: the caller must go on owning the tuple, and use it once more when 
 
 
 def _zeros(_typing: Any, shape: Any, kind: Any) -> Any:
-    array = types.Array(parse_dtype(kind), getattr(shape, "count", 1), "C")  # type: ignore[no-untyped-call]
+    array = types.Array(parse_dtype(kind), getattr(shape, "count", 1), "C")
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lengths = arrayobj._parse_shape(  # type: ignore[no-untyped-call]
-            context, builder, signature.args[0], arguments[0]
-        )
-        made = arrayobj._empty_nd_impl(context, builder, array, lengths)  # type: ignore[no-untyped-call]
+        lengths = arrayobj._parse_shape(context, builder, signature.args[0], arguments[0])
+        made = arrayobj._empty_nd_impl(context, builder, array, lengths)
         size = builder.mul(made.itemsize, made.nitems)
-        cgutils.memset(builder, made.data, size, 0)  # type: ignore[no-untyped-call]
-        return impl_ret_new_ref(context, builder, array, made._getvalue())  # type: ignore[no-untyped-call]
+        cgutils.memset(builder, made.data, size, 0)
+        return impl_ret_new_ref(context, builder, array, made._getvalue())
 
-    return array(types.unliteral(shape), kind), make  # type: ignore[no-untyped-call]
+    return array(types.unliteral(shape), kind), make
 
 
 zeros: Callable[..., Any] = _for_kernels(_zeros, np.zeros)

@@ -116,7 +116,7 @@ def runs_of(room: str) -> Iterator[Run]:
 def measure(room: str, n_kernels: int) -> None:
     """Run what a room has, and print what compiling took."""
     compiling = Compiling("application." if room == "loops" else "batch.")
-    event.register("numba:compile", compiling)  # type: ignore[no-untyped-call]
+    event.register("numba:compile", compiling)
     print(f"{room:24} {'CPU s':>8} {'kernels':>8}")
     for name, scenario, options in runs_of(room):
         seconds, kernels = compiling.seconds, compiling.n_kernels
