@@ -8,13 +8,13 @@ from mlsim.application.recorder import LoopRecorder
 from mlsim.application.simulator import LoopApplication
 from mlsim.coordination import NodeSet
 from mlsim.platform import Machine
-from mlsim.record import Messages, Nodes, Occupancy, Records, empty
+from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.one_job import one_job
 
 __all__ = ["loop_alone"]
 
 
-def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> Records:
+def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore | None) -> Records:
     """Simulate a loop on all nodes of a machine, from time 0.
 
     Parameters
@@ -23,8 +23,8 @@ def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> 
         The loop, not started yet; its job's run time counts only for costs made from one.
     machine
         Where it runs; PE 0, the master or coordinator, is a core of the first node.
-    chunks
-        Whether the application keeps a row for every chunk.
+    store
+        Keeps the application's chunks; None: they are not kept.
 
     Returns
     -------
@@ -34,8 +34,8 @@ def loop_alone(application: LoopApplication, machine: Machine, chunks: bool) -> 
     """
     nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
     end = application.start(0.0, nodes).end
-    recorder = LoopRecorder(keep_pes=True, keep_chunks=chunks)
-    recorder.take(0, 0.0, application.outcome)
+    recorder = LoopRecorder(True, store)
+    recorder.take(0, application)
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
         jobs=one_job(application.job.job_id, end, len(application.node_of_pe), machine.n_cores),

@@ -15,15 +15,17 @@ from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
 from mlsim.application.outcome import ChunkRows, LoopOutcome
+from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
 from mlsim.application.timesteps import in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ParametersConfig, wrong_levels
+from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, wrong_levels
 
 if TYPE_CHECKING:
-    from mlsim.application.models.state import PEStats, Rows
+    from mlsim.application.models.state import PEStats
     from mlsim.application.perturbation import Perturbation
     from mlsim.application.unavailability import Unavailability
+    from mlsim.record import LoopChunks
 
 __all__ = ["LoopOutcome", "simulate"]
 
@@ -49,6 +51,7 @@ def simulate(
     perturbation: Perturbation | None = None,
     rows_since: float = -math.inf,
     pe_unavailability: Unavailability | None = None,
+    chunks: LoopChunks | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -95,6 +98,9 @@ def simulate(
     pe_unavailability
         When PEs ask for no chunks, in s from the loop's start; None: they always do. All PEs of a node
         alike under models of two levels. PE 0 holds the queue and cannot leave; nobody can under ``steal``.
+    chunks
+        Takes the chunks block by block, so that no more than a block of them is in memory, but for what
+        learns over time steps, and execution models of the user's own. None: they are not kept.
 
     Raises
     ------
@@ -121,29 +127,56 @@ def simulate(
     # What learns over time steps does so from all rows.
     learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))
 
+    # Only our own models hand blocks over; those of the user are given room for all rows.
+    in_blocks = isinstance(execution.model, ExecutionModel)
+
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
         since = -math.inf if learns else rows_since - begin
-        return _simulate_once(bind(problem, choices, execution, begin), keep, until - begin, since)
+        bound = bind(problem, choices, execution, begin)
+        if chunks is None:
+            return _simulate_once(bound, keep, until - begin, since)
+        if in_blocks and not keep:
+            return _simulate_in_blocks(bound, until - begin, chunks)
+        outcome = _simulate_once(bound, True, until - begin, -math.inf)
+        _hand_over(outcome, chunks)
+        return outcome if keep else replace(outcome, rows=None)
 
-    outcome = in_time_steps(choices, time_steps, one_loop, record, until)
+    outcome = in_time_steps(choices, time_steps, one_loop, record, until, chunks)
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
 
 
 def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:
-    """Simulate one time step, from 0."""
-    from mlsim.application.models.state import COUNTS, TIMES
-
+    """Simulate one time step, from 0, and keep its rows in memory."""
     stats = _new_stats(bound.p)
     # There are at most as many chunks as iterations; memory that is not written to costs nothing.
     room = bound.n if record and bound.n <= _LAZY_ROWS else 0
-    filled = _new_rows(room, rows_since)
+    filled = new_rows(room, rows_since)
     n_rows = bound.run(until, stats, filled)
     if record and room < n_rows:
-        filled = _new_rows(n_rows, rows_since)
+        filled = new_rows(n_rows, rows_since)
         bound.run(until, _new_stats(bound.p), filled)
-    rows = _in_order(filled, n_rows) if record else None
+    return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:
+    """Simulate one time step, from 0, and hand its chunks over."""
+    stats = _new_stats(bound.p)
+    blocks = RowBlocks(chunks, bound.n)
+    blocks.finish(bound.run(until, stats, blocks.rows))
+    return _outcome(bound, stats, None)
+
+
+def _hand_over(outcome: LoopOutcome, chunks: LoopChunks) -> None:
+    rows = outcome.rows
+    assert rows is not None, "rows are handed over of loops simulated with them"
+    chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
+
+
+def _outcome(bound: Bound, stats: PEStats, rows: ChunkRows | None) -> LoopOutcome:
+    from mlsim.application.models.state import COUNTS, TIMES
+
     columns: dict[str, Any] = {
         **dict(zip(TIMES, stats.times, strict=True)),
         **dict(zip(COUNTS, stats.counts, strict=True)),
@@ -168,23 +201,6 @@ def _new_stats(p: int) -> PEStats:
     from mlsim.application.models.state import COUNTS, TIMES, PEStats
 
     return PEStats(np.zeros((len(TIMES), p)), np.zeros((len(COUNTS), p), np.int64))
-
-
-def _new_rows(n: int, since: float) -> Rows:
-    from mlsim.application.models.state import Rows
-
-    return Rows(np.zeros(n, np.int32), np.zeros((3, n), np.int64), np.zeros((3, n)), since)
-
-
-def _in_order(rows: Rows, n: int) -> ChunkRows:
-    """Sort the first n chunk rows by (start, PE); a PE's rows of equal start stay as they happened."""
-    pe, numbers, times = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]
-    order = np.argsort(times[1], kind="stable")
-    start, sorted_pe = times[1][order], pe[order]
-    if ((start[1:] == start[:-1]) & (sorted_pe[1:] < sorted_pe[:-1])).any():
-        order = np.lexsort((pe, times[1]))
-    numbers, times = numbers[:, order], times[:, order]
-    return ChunkRows(pe[order], numbers[0], numbers[1], numbers[2], times[0], times[1], times[2])
 
 
 def _check_nodes(node_of_pe: Ints | None, p: int, intra_latency: float) -> Ints:

@@ -132,8 +132,9 @@ class LoopOutcome:
         return iterations, work
 
     def _last_chunks(self) -> ChunkRows:
-        """Return the last chunk of every PE that had one."""
+        """Return the last chunk of every PE that had one, in order of (start, PE) as rows are."""
         pe = np.flatnonzero(self.last_size).astype(np.int32)
+        pe = pe[np.argsort(self.last_start[pe], kind="stable")]
         first, size, start = self.last_first[pe], self.last_size[pe], self.last_start[pe]
         return ChunkRows(pe, np.zeros(len(pe), np.int64), first, size, start, start, self.finish[pe])
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.outcome import LoopOutcome
-from mlsim.record import Chunks, Loops, PEs, empty
+from mlsim.application.simulator import LoopApplication
+from mlsim.record import Chunks, ChunkStore, Loops, PEs, empty
 
 __all__ = ["LoopRecorder"]
 
@@ -37,25 +38,25 @@ class LoopRecorder:
     ----------
     keep_pes
         Whether to keep a row for each PE.
-    keep_chunks
-        Whether to keep a row for each chunk.
+    store
+        Keeps a row for each chunk; None: they are not kept.
     """
 
-    def __init__(self, keep_pes: bool, keep_chunks: bool) -> None:
+    def __init__(self, keep_pes: bool, store: ChunkStore | None) -> None:
         self._keep_pes = keep_pes
-        self._keep_chunks = keep_chunks
+        self._store = store
         self._loops: list[tuple[float, ...]] = []
         # With (start, job) in front, which is their order.
         self._pes: list[tuple[float, int, PEs]] = []
-        self._chunks: list[tuple[float, int, Chunks]] = []
 
-    def take(self, job: int, began: float, outcome: LoopOutcome) -> None:
-        """Add the outcome of a job's loop, which started at ``began`` [s]."""
+    def take(self, job: int, application: LoopApplication) -> None:
+        """Add the outcome of a job's loop."""
+        began, outcome = application.began, application.outcome
         self._loops.append(_loop_row(job, outcome))
         if self._keep_pes:
             self._pes.append((began, job, _pe_rows(job, began, outcome)))
-        if self._keep_chunks:
-            self._chunks.append((began, job, _chunk_rows(job, began, outcome)))
+        if self._store is not None:
+            self._store.add(job, began, application.chunks())
 
     def loops(self) -> Loops:
         """Return one row a loop, in order of the jobs' arrival."""
@@ -75,7 +76,7 @@ class LoopRecorder:
 
     def chunks(self) -> Chunks:
         """Return one row a chunk, by job in order of start, then by the chunks' start."""
-        return _joined(Chunks, self._chunks)
+        return empty(Chunks) if self._store is None else self._store.table()
 
 
 def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
@@ -105,21 +106,6 @@ def _pe_rows(job: int, began: float, outcome: LoopOutcome) -> PEs:
         finish=began + outcome.finish,
         told=began + outcome.notified_at,
         busy=outcome.busy,
-    )
-
-
-def _chunk_rows(job: int, began: float, outcome: LoopOutcome) -> Chunks:
-    rows = outcome.rows
-    assert rows is not None, "chunks are kept only of loops simulated with chunk rows"
-    return Chunks(
-        job=np.full(len(rows.pe), job, np.int64),
-        pe=rows.pe,
-        step=rows.step,
-        first=rows.first,
-        size=rows.size,
-        requested=began + rows.requested,
-        start=began + rows.start,
-        end=began + rows.end,
     )
 
 

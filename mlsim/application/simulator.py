@@ -33,6 +33,7 @@ from mlsim.scenario import AnswerRule, ApplicationConfig
 if TYPE_CHECKING:
     from mlsim.application.perturbation import Perturbation
     from mlsim.application.unavailability import Unavailability
+    from mlsim.record import ChunkStore, LoopChunks
 
 __all__ = ["LoopApplication", "LoopJob", "place_pes"]
 
@@ -107,8 +108,8 @@ class LoopApplication:
         Makes the iteration costs.
     machine
         Speeds, network and perturbations.
-    record
-        Whether to keep a row for every chunk.
+    store
+        Keeps its chunks; None: they are not kept.
     seed
         Seed of the scenario; with the job's identifier the key of the loop's own random numbers.
     answers
@@ -123,7 +124,7 @@ class LoopApplication:
         config: ApplicationConfig,
         costs: CostProfiles,
         machine: Machine,
-        record: bool,
+        store: ChunkStore | None,
         seed: int = 0,
         answers: AnswerPolicy = _NEVER_RELEASES,
         tells: bool = True,
@@ -132,7 +133,9 @@ class LoopApplication:
         self._config = config
         self._costs = costs
         self._machine = machine
-        self._record = record
+        self._store = store
+        self._chunks: LoopChunks | None = None  # of the outcome, if they are kept already
+        self._until = math.inf
         self._seed = _job_seed(seed, job.job_id)
         self.began = 0.0
         self._nodes = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -174,7 +177,7 @@ class LoopApplication:
         )
         self._speed = self._machine.speed[nodes.node][self.node_of_pe]
         self._latency = self._latencies()
-        self._simulate_anew()
+        self._simulate_anew(keep=True)
         return self.forecast
 
     def request_release(self, at: float, request: ReleaseRequest) -> Answer:
@@ -226,7 +229,7 @@ class LoopApplication:
 
     def _try_without(self, chosen: tuple[int, ...], at: float, deadline: float) -> tuple[float, ...] | None:
         """Continue without some nodes, if the answer policy accepts it: when each is free [s]; else None."""
-        before = self.forecast, self.outcome, self._departures
+        before = self.forecast, self.outcome, self._departures, self._perturbation, self._chunks
         needed = {message.node: message.time for message in self._last_idle()}
         self._departures = {
             **self._departures,
@@ -237,8 +240,10 @@ class LoopApplication:
         is_of_use = all(free[node] < needed[node] and free[node] <= deadline for node in chosen)
         old, new = before[0].end - self.began, self.forecast.end - self.began
         if is_of_use and self._answers.accepts(old, new):
+            if before[-1] is not None:
+                before[-1].forget()
             return tuple(free[node] for node in chosen)
-        self.forecast, self.outcome, self._departures = before
+        self.forecast, self.outcome, self._departures, self._perturbation, self._chunks = before
         return None
 
     def apply_change(self, at: float, change: Disturbance) -> Forecast:
@@ -257,13 +262,15 @@ class LoopApplication:
         Forecast
             Nodes that were reported idle before stay so.
         """
+        self.forget_chunks()
         if isinstance(change, NodeReturned):
             self._earlier_idle += [message for message in self._last_idle() if message.node == change.node]
             self._departures = {**self._departures, change.node: [*self._departures[change.node], at]}
             self._simulate_anew()
             return self.forecast
         sent = tuple(message for message in self.forecast.idle if message.time <= at)
-        self.outcome = self._simulate(until=at - self.began)
+        self._until = at - self.began
+        self.outcome = self._simulate(self._until, keep=True)
         self.forecast = Forecast(at, sent)
         return self.forecast
 
@@ -274,9 +281,26 @@ class LoopApplication:
         idle = sum(self.forecast.end - message.time for message in self._last_idle())
         return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
 
-    def _simulate_anew(self) -> None:
-        """Simulate the loop anew and make a forecast of it."""
-        self.outcome = self._simulate_to_its_end()
+    def chunks(self) -> LoopChunks:
+        """Return the loop's chunks; where the forecast was changed, they are simulated again for it.
+
+        An answer to a request is often tried and rejected, so that only what stays is worth keeping.
+        """
+        if self._chunks is None:
+            self._simulate(self._until, keep=True)
+        assert self._chunks is not None, "chunks are asked for only where they are kept"
+        return self._chunks
+
+    def forget_chunks(self) -> None:
+        """Forget chunks that nobody will ask for."""
+        if self._chunks is not None:
+            self._chunks.forget()
+            self._chunks = None
+
+    def _simulate_anew(self, keep: bool = False) -> None:
+        """Simulate the loop anew and make a forecast of it; ``keep`` its chunks as well, or do so later."""
+        self._chunks = None
+        self.outcome = self._simulate_to_its_end(keep)
         idle = [*self._earlier_idle, *self._idle_nodes()] if self._tells else []
         idle.sort(key=lambda message: message.time)
         self.forecast = Forecast(self.began + float(self.outcome.notified_at.max()), tuple(idle))
@@ -295,7 +319,7 @@ class LoopApplication:
         spans = [_spans(self._departures.get(node, []), self.began) for node in self._nodes.node.tolist()]
         return unavailability_of(self.node_of_pe, spans)
 
-    def _simulate_to_its_end(self) -> LoopOutcome:
+    def _simulate_to_its_end(self, keep: bool) -> LoopOutcome:
         """Simulate the loop with all slow-downs that it meets.
 
         Where they are random, nobody knows beforehand how many these are: the loop is simulated with those
@@ -303,22 +327,29 @@ class LoopApplication:
         """
         perturbations = self._machine.perturbations
         if not perturbations:
-            return self._simulate()
+            return self._simulate(keep=keep)
         ideal = self._config.time_steps * float(self.prefix[-1] / self._speed.sum())
         reach = max(4.0 * ideal, 1.0) if perturbations.are_random else math.inf
         while True:
             self._perturbation = loop_perturbation(
                 perturbations, self._nodes, self.node_of_pe, self.began, self.began + reach
             )
-            outcome = self._simulate()
+            self.forget_chunks()
+            outcome = self._simulate(keep=keep)
             end = float(outcome.notified_at.max())
             if end <= reach:
                 return outcome
             reach = 2.0 * end
 
     def _simulate(
-        self, until: float = math.inf, record: bool | None = None, rows_since: float = -math.inf
+        self,
+        until: float = math.inf,
+        record: bool = False,
+        rows_since: float = -math.inf,
+        keep: bool = False,
     ) -> LoopOutcome:
+        if keep and self._store is not None:
+            self._chunks = self._store.open()
         try:
             return simulate(
                 self.prefix,
@@ -327,7 +358,7 @@ class LoopApplication:
                 self._config.technique,
                 self._config.execution,
                 self._config.min_chunk,
-                self._record if record is None else record,
+                record,
                 until,
                 self._config.parameters,
                 self._seed,
@@ -337,6 +368,7 @@ class LoopApplication:
                 self._perturbation,
                 rows_since,
                 self._unavailability(),
+                self._chunks if keep else None,
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error
@@ -369,7 +401,7 @@ class LoopApplication:
         outcome = self.outcome
         handed_out = properties_of_model(self._config.execution.model).hands_out_first
         handed_out = handed_out and not self._departures
-        if outcome.rows is None and not handed_out:
+        if not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])
         iterations, work = outcome.remaining(self.prefix, self._speed, idle[order], self._perturbation)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
 from mlsim.application.outcome import ChunkRows, LoopOutcome
+
+if TYPE_CHECKING:
+    from mlsim.record import LoopChunks
 
 __all__ = ["in_time_steps", "learned_weights"]
 
@@ -18,7 +22,12 @@ OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
 
 
 def in_time_steps(
-    choices: tuple[Choice, ...], time_steps: int, one_loop: OneLoop, record: bool, until: float
+    choices: tuple[Choice, ...],
+    time_steps: int,
+    one_loop: OneLoop,
+    record: bool,
+    until: float,
+    chunks: LoopChunks | None = None,
 ) -> LoopOutcome:
     """Simulate a loop that is executed several times.
 
@@ -39,6 +48,8 @@ def in_time_steps(
         Whether to keep chunk rows.
     until
         When everything ends whatever remains, in s.
+    chunks
+        Is told of each time step before ``one_loop`` hands its chunks over; None: nobody takes them.
 
     Returns
     -------
@@ -47,6 +58,7 @@ def in_time_steps(
         last chunk of each PE is one of the last time step, iterations counted within it.
     """
     if time_steps == 1:
+        _begin_step(chunks, 0.0, [])
         return one_loop(choices, 0.0, record)
     first = choices
     adaptive = any(map(is_adaptive_over_steps, choices))
@@ -55,6 +67,7 @@ def in_time_steps(
     now = 0.0
     seconds = iterations = np.zeros(len(choices[0].weights))
     for step in range(1, time_steps + 1):
+        _begin_step(chunks, now, done)
         outcome = one_loop(choices, now, record or adaptive)
         done.append(outcome if record else replace(outcome, rows=None))
         begins.append(now)
@@ -66,6 +79,13 @@ def in_time_steps(
             iterations = iterations + step * _iterations_of_pes(outcome)
             choices = tuple(_learned(choice, seconds, iterations) for choice in first)
     return _joined(done, begins, record)
+
+
+def _begin_step(chunks: LoopChunks | None, begin: float, done: Sequence[LoopOutcome]) -> None:
+    """Tell who takes chunks that a time step begins, after those that are done."""
+    if chunks is not None:
+        steps, iterations = sum(of.steps for of in done), sum(of.iterations for of in done)
+        chunks.begin_step(begin, steps, iterations)
 
 
 def _iterations_of_pes(outcome: LoopOutcome) -> Floats:

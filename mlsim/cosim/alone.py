@@ -12,7 +12,7 @@ from mlsim.application.user_model import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
-from mlsim.record import Records
+from mlsim.record import ChunkStore, Records
 from mlsim.scenario import Calibration, CostProfile, Scenario
 from mlsim.scenario.whole.demand import check_loop as check_loop_demand
 
@@ -40,8 +40,11 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     _check_loop_demand(scenario, machine)
     job = LoopJob(1, _needed_run_time(scenario, run_time))
     costs = cost_profiles(scenario, machine)
-    application = LoopApplication(job, application_of(scenario), costs, machine, chunks, scenario.seed)
-    return loop_alone(application, machine, chunks)
+    store = ChunkStore() if chunks else None
+    application = LoopApplication(
+        job, application_of(scenario), costs, machine, store, scenario.seed, tells=False
+    )
+    return loop_alone(application, machine, store)
 
 
 def check_loop(scenario: Scenario, run_time: float | None = None) -> None:

@@ -27,7 +27,7 @@ from mlsim.coordination import (
 from mlsim.cosim.checks import check_model
 from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.platform import Machine
-from mlsim.record import JobState
+from mlsim.record import ChunkStore, JobState
 from mlsim.scenario import Scenario, TraceLevel
 
 __all__ = ["LoopApplications", "RigidApplications"]
@@ -86,11 +86,11 @@ class LoopApplications:
         self._machine = machine
         self._costs = cost_profiles(scenario, machine)
         level = scenario.output.trace
-        self._record = level is TraceLevel.CHUNKS
+        self._store = ChunkStore() if level is TraceLevel.CHUNKS else None
         self._running: dict[int, LoopApplication] = {}
         self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
         self._log = log
-        self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._record)
+        self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._store)
 
     def launch(self, slot: int, at: float) -> Forecast:
         """Simulate the loop of a job that starts, on the nodes it holds."""
@@ -107,7 +107,7 @@ class LoopApplications:
             self._config,
             self._costs,
             self._machine,
-            self._record,
+            self._store,
             self._seed,
             self._answers,
             tells=self._log is not None,
@@ -115,7 +115,9 @@ class LoopApplications:
         held = self._state.rows_of(slot)
         forecast = application.start(at, _node_set(self._state.occupancy.ints[:, held.start : held.stop]))
         self._running[slot] = application
-        self._abandoned.pop(self._state.number(slot), None)
+        earlier = self._abandoned.pop(self._state.number(slot), None)
+        if earlier is not None:
+            earlier.forget_chunks()
         self.seconds += time.perf_counter() - began
         return forecast
 
@@ -138,7 +140,7 @@ class LoopApplications:
         if state is JobState.KILLED:
             application.apply_change(at, Kill())
         number = self._state.number(slot)
-        self.recorder.take(number, application.began, application.outcome)
+        self.recorder.take(number, application)
         self._send_idle(number, application)
         if self._log is not None and state is JobState.COMPLETED:
             self._log.send(number, JobCompleted(application.job.job_id, at))
@@ -158,7 +160,7 @@ class LoopApplications:
     def record_abandoned(self) -> None:
         """Record the loops of jobs that never started again."""
         for number, application in self._abandoned.items():
-            self.recorder.take(number, application.began, application.outcome)
+            self.recorder.take(number, application)
 
 
 def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:

@@ -1,5 +1,6 @@
 """Records of a run: tables of plain columns, and the writers of files."""
 
+from mlsim.record.chunk_store import ChunkStore, LoopChunks, StoredChunks
 from mlsim.record.codes import JobState, MessageKind, OutageKind, SolveStatus
 from mlsim.record.columns import empty
 from mlsim.record.tables import (
@@ -24,9 +25,11 @@ from mlsim.record.tables import (
 
 __all__ = [
     "Attempts",
+    "ChunkStore",
     "Chunks",
     "JobState",
     "Jobs",
+    "LoopChunks",
     "Loops",
     "MessageKind",
     "Messages",
@@ -44,5 +47,6 @@ __all__ = [
     "Shared",
     "SolveStatus",
     "Solves",
+    "StoredChunks",
     "empty",
 ]

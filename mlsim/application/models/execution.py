@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from mlsim._jit import inner_kernel, leaf_kernel
+import numpy as np
+from numba import types as numba_types
+
+from mlsim._jit import c_function, inner_kernel, leaf_kernel
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.techniques.at_work import learn_chunk
 
 __all__ = ["FAR", "NEAR", "WRONG", "execute", "keep_row", "message", "notify", "report", "slowed"]
 
+types: Any = numba_types  # it is not typed itself
+hand_over = c_function(types.int32, types.int64)
+"""Call the function that takes full blocks of rows."""
 NEAR, FAR = False, True
 WRONG = -1.0
 """In place of a time: a technique of the user gave a size below 1."""
@@ -61,7 +67,11 @@ def keep_row(s: State, me: PE, pe: int, step: int, end: float) -> None:
     rows = s.rows
     if end > rows.since:
         if len(rows.pe) > 0:
-            row = s.written[0]
+            row = s.written[1]
+            if row == len(rows.pe):
+                hand_over(rows.full, row)
+                row = 0
+            s.written[1] = row + 1
             rows.pe[row] = pe
             numbers, times = rows.numbers, rows.times
             numbers[0, row], numbers[1, row], numbers[2, row] = step, me.last_first, me.last_size

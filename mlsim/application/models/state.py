@@ -57,13 +57,16 @@ class Rows(NamedTuple):
     """Chunk rows an event loop fills: as many as there are chunks, or 0 where none are kept.
 
     ``pe`` is int32[n]; ``numbers`` int64[3, n]: step, first, size; ``times`` float64[3, n]: requested, start,
-    end. Chunks that end at ``since`` (s) or before have none.
+    end. Chunks that end at ``since`` (s) or before have none. ``full`` is the address of a C function that is
+    called with n where there is no room for a row: it takes the n rows, and the next ones overwrite them. 0:
+    there is always room.
     """
 
     pe: NDArray[np.int32]
     numbers: Ints
     times: Floats
     since: float
+    full: int
 
 
 class Inputs(NamedTuple):
@@ -198,6 +201,7 @@ class State(NamedTuple):
     until: float
     rows: Rows
     written: Ints
+    """How many rows in all, and how many since there was no room the last time."""
     learns: bool
 
 
@@ -234,7 +238,7 @@ def open_state(inputs: Inputs) -> State:
         inputs.pe_unavailability,
         inputs.until,
         inputs.rows,
-        zeros(1, np.int64),
+        zeros(2, np.int64),
         outer.learns or inner.learns,
     )
 
