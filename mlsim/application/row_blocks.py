@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.application.outcome import ChunkRows
 
 if TYPE_CHECKING:
@@ -38,8 +40,9 @@ class RowBlocks:
         self._chunks = chunks
         self._handed_over = 0
         self._error: BaseException | None = None
-        self._called = _Full(self._full)  # must live as long as the event loop may call it
-        address = ctypes.cast(self._called, ctypes.c_void_p).value or 0
+        self._called: Any = _Full(self._full)  # must live as long as the event loop may call it
+        # Not by ctypes.cast, which makes what it is given refer to itself.
+        address = ctypes.c_void_p.from_buffer(self._called).value or 0
         self.rows = new_rows(min(most, chunks.block_rows), -np.inf, address)
 
     def _full(self, rows: int) -> int:
@@ -66,6 +69,7 @@ class RowBlocks:
         OutputError
             If there was no room for a block.
         """
+        self._called = None  # it refers to this object: none would be freed before a search for garbage
         if self._error is None:
             self._take(rows - self._handed_over)
         if self._error is not None:
@@ -81,10 +85,19 @@ def new_rows(n: int, since: float, full: int = 0) -> Rows:
 
 def in_order(rows: Rows, n: int) -> ChunkRows:
     """Sort the first n chunk rows by (start, PE); a PE's rows of equal start stay as they happened."""
+    from mlsim.application.row_order import break_ties
+
     pe, numbers, times = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]
     order = np.argsort(times[1], kind="stable")
-    start, sorted_pe = times[1][order], pe[order]
-    if ((start[1:] == start[:-1]) & (sorted_pe[1:] < sorted_pe[:-1])).any():
+    start = _taken(times[1], order)
+    if (start[1:] == start[:-1]).any() and not break_ties(order, start, pe):
         order = np.lexsort((pe, times[1]))
-    numbers, times = numbers[:, order], times[:, order]
-    return ChunkRows(pe[order], numbers[0], numbers[1], numbers[2], times[0], times[1], times[2])
+    step, first, size = (_taken(column, order) for column in numbers)
+    return ChunkRows(
+        _taken(pe, order), step, first, size, _taken(times[0], order), start, _taken(times[2], order)
+    )
+
+
+def _taken(column: NDArray[Any], order: Ints) -> NDArray[Any]:
+    """Return a column in an order; ``clip`` is the mode that checks nothing twice."""
+    return np.take(column, order, mode="clip")

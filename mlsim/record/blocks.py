@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
+from mlsim.record.chunk_store import BLOCK_ROWS as CHUNK_ROWS
+from mlsim.record.chunk_store import StoredChunks
 from mlsim.record.growing import let_go, zeros
-from mlsim.record.tables import Attempts, Jobs, Occupancy, Passes, Records, Rejections
+from mlsim.record.tables import Attempts, Chunks, Jobs, Occupancy, Passes, Records, Rejections
 
 __all__ = [
     "BLOCK_ROWS",
     "LONG_ROWS",
     "are_many",
     "blocks_of",
+    "chunk_blocks",
     "copies_of",
     "is_long",
     "let_go_of_table",
@@ -33,7 +36,7 @@ LONG_ROWS = 250_000
 """Longer tables are summed up and written piece by piece."""
 
 Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)
-Long = Jobs | Occupancy | Passes | Attempts
+Long = Jobs | Occupancy | Passes | Attempts | Chunks
 
 
 def is_long(table: Long) -> bool:
@@ -46,8 +49,10 @@ def are_many(values: NDArray[Any]) -> bool:
     return len(values) > LONG_ROWS
 
 
-def n_rows(table: Long) -> int:
-    """Return the number of rows of a table."""
+def n_rows(table: Any) -> int:
+    """Return the number of rows of a table of columns."""
+    if isinstance(table, StoredChunks):
+        return table.n_rows
     return len(getattr(table, fields(table)[0].name))
 
 
@@ -74,6 +79,18 @@ def blocks_of(table: Table) -> Iterator[Table]:
     for first in range(0, n_rows(table), BLOCK_ROWS):
         yield rows_of(table, slice(first, first + BLOCK_ROWS))
         let_go_of_table(table)
+
+
+def chunk_blocks(chunks: Chunks) -> Iterator[Chunks]:
+    """Yield the chunks in order: all at once if they are few, else some at a time."""
+    if isinstance(chunks, StoredChunks):
+        yield from chunks.blocks(CHUNK_ROWS)
+    elif not is_long(chunks):
+        yield chunks
+    else:
+        for first in range(0, n_rows(chunks), CHUNK_ROWS):
+            rows = slice(first, first + CHUNK_ROWS)
+            yield Chunks(**{name: column[rows] for name, column in _columns(chunks).items()})
 
 
 def value_blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -23,9 +23,9 @@ from mlsim.record.tables import Chunks, Int32s
 
 __all__ = ["BLOCK_ROWS", "ChunkStore", "LoopChunks", "StoredChunks"]
 
-HELD_ROWS = 1 << 17
+HELD_ROWS = 1 << 16
 """So many rows are kept in memory."""
-BLOCK_ROWS = 1 << 17
+BLOCK_ROWS = 1 << 16
 """So many rows are simulated, and read, at a time."""
 _LONG_COLUMNS = 6
 """Of 8 bytes a value; the PE has 4."""
@@ -183,7 +183,7 @@ class ChunkStore:
     def _open_file(self) -> IO[bytes]:
         """Open an unnamed file, which is gone with the process, and move what is in memory into it."""
         try:
-            file: IO[bytes] = tempfile.TemporaryFile(prefix="mlsim-")  # noqa: SIM115 - open while the store is
+            file: IO[bytes] = tempfile.TemporaryFile(prefix="mlsim-", buffering=0)  # noqa: SIM115 - open while the store is
         except OSError as error:
             raise _no_room(error) from error
         self._write(file, self._held[: self._used])
@@ -194,8 +194,9 @@ class ChunkStore:
     def _write(file: IO[bytes], *columns: NDArray[Any]) -> None:
         try:
             for values in columns:
-                file.write(np.ascontiguousarray(values).data)
-            file.flush()
+                rest = memoryview(np.ascontiguousarray(values)).cast("B")
+                while rest:  # a disk that fills up takes a part, and refuses the next
+                    rest = rest[file.write(rest) :]
         except OSError as error:
             raise _no_room(error) from error
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
-from numpy.typing import NDArray
 
 from mlsim.errors import OutputError
-from mlsim.record.blocks import copies_of, is_long, record_blocks
+from mlsim.record.blocks import chunk_blocks, copies_of, is_long, n_rows, record_blocks
+from mlsim.record.chunk_store import StoredChunks
 from mlsim.record.frames import ALWAYS, FILES, frame, job_frame
 from mlsim.record.growing import let_go
 from mlsim.record.streaming import FRAME_ROWS, Frames, write_frames
@@ -58,7 +57,7 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
     _make_directory(directory)
     written: list[Path] = []
     for table in FILES:
-        if table not in ALWAYS and not len(_first_column(getattr(records, table))):
+        if table not in ALWAYS and not n_rows(getattr(records, table)):
             continue
         suffixes = (".parquet", ".csv") if csv else (".parquet",)
         paths = [directory / f"{table}{suffix}" for suffix in suffixes]
@@ -67,13 +66,8 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
             rows = frame(table, records, technique)
             written += [_write(rows, path) for path in paths]
         else:
-            written += [_write_parts(parts, path) for path in paths]
+            written += [_write_parts(parts, path, quickly=table == "chunks") for path in paths]
     return written
-
-
-def _first_column(table: Any) -> NDArray[Any]:
-    column: NDArray[Any] = getattr(table, fields(table)[0].name)
-    return column
 
 
 def _parts(
@@ -94,6 +88,12 @@ def _parts(
         for block in copies_of(records.passes, FRAME_ROWS):
             yield frame("passes", replace(records, passes=block), technique)
 
+    def of_chunks() -> Iterator[pl.DataFrame]:
+        for block in chunk_blocks(records.chunks):
+            yield frame("chunks", replace(records, chunks=block), technique)
+
+    if table == "chunks" and (isinstance(records.chunks, StoredChunks) or is_long(records.chunks)):
+        return of_chunks
     if table == "jobs" and is_long(jobs):
         return of_jobs
     if table == "occupancy" and is_long(records.occupancy):
@@ -117,9 +117,9 @@ def _write(rows: pl.DataFrame, path: Path) -> Path:
     return path
 
 
-def _write_parts(parts: Frames, path: Path) -> Path:
+def _write_parts(parts: Frames, path: Path, *, quickly: bool) -> Path:
     with _writing(path):
-        write_frames(parts, path)
+        write_frames(parts, path, quickly=quickly)
     return path
 
 

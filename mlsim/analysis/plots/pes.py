@@ -23,7 +23,8 @@ from mlsim.analysis.plots.style import (
     scale_palette,
     span_axis,
 )
-from mlsim.record import Records
+from mlsim.record import Chunks, Records
+from mlsim.record.blocks import chunk_blocks
 
 __all__ = ["pe_timeline"]
 
@@ -54,8 +55,7 @@ def pe_timeline(records: Records, title: str) -> Figure:
     height = _height(pes)
     axis = span_axis(float(records.jobs.end_time[0]))
     shape = (height, WIDTH - _LEFT - _RIGHT)
-    size = records.chunks.size
-    sizes = (float(size.min()), float(size.max())) if len(size) else (1.0, 1.0)
+    sizes = _size_range(records.chunks)
     with picture_style():
         figure = canvas(_TOP + height + _BOTTOM)
         axes = axes_at(figure, _LEFT, _TOP, shape[1], height)
@@ -68,6 +68,14 @@ def pe_timeline(records: Records, title: str) -> Figure:
         axes.set_title(f"{title}  ({_facts(records)})")
         _draw_scale(figure, sizes, height)
     return figure
+
+
+def _size_range(chunks: Chunks) -> tuple[float, float]:
+    """Return the least and the largest size; 1 without chunks."""
+    ranges = [(block.size.min(), block.size.max()) for block in chunk_blocks(chunks) if len(block.size)]
+    if not ranges:
+        return 1.0, 1.0
+    return float(min(least for least, _ in ranges)), float(max(largest for _, largest in ranges))
 
 
 def _facts(records: Records) -> str:
@@ -91,18 +99,18 @@ def _paint(
     shape: tuple[int, int],
 ) -> None:
     """Paint the chunks as one image that fills the axes pixel by pixel."""
-    chunks = records.chunks
     across, band = shape[1] / axis.end, shape[0] / pes
-    top = chunks.pe.astype(np.float64) * band
     raster = Raster(shape)
-    raster.paint(
-        chunks.start * across,
-        chunks.end * across,
-        top,
-        top + band,
-        np.ones(len(top)),
-        _colours(chunks.size.astype(np.float64), *sizes),
-    )
+    for chunks in chunk_blocks(records.chunks):
+        top = chunks.pe.astype(np.float64) * band
+        raster.paint(
+            chunks.start * across,
+            chunks.end * across,
+            top,
+            top + band,
+            np.ones(len(top)),
+            _colours(chunks.size.astype(np.float64), *sizes),
+        )
     corner = axes.get_window_extent()
     axes.add_artist(Pixels(raster.image(scale_palette()), round(corner.x0), round(corner.y0)))
 

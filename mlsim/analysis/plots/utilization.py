@@ -32,7 +32,7 @@ from mlsim.analysis.plots.style import (
     time_axis,
 )
 from mlsim.record import Records
-from mlsim.record.blocks import BLOCK_ROWS, is_long, record_blocks
+from mlsim.record.blocks import BLOCK_ROWS, chunk_blocks, is_long, record_blocks
 from mlsim.record.derived import waiting_spans
 from mlsim.record.outages import out_of_use_spans
 
@@ -98,13 +98,15 @@ def busy_share(records: Records, axis: TimeAxis, bins: int) -> Floats:
     """
 
     def busy_cores(part: Records) -> Floats:
-        held, chunks, n_jobs = part.occupancy, part.chunks, len(part.jobs.job_id)
+        held, n_jobs = part.occupancy, len(part.jobs.job_id)
         allocated = allocated_seconds(held, n_jobs)
         intensity = np.divide(busy_seconds(part), allocated, out=np.zeros(n_jobs), where=allocated > 0)
-        intensity[chunks.job] = 0.0
+        computing = np.zeros(bins)
+        for chunks in chunk_blocks(part.chunks):
+            intensity[chunks.job] = 0.0
+            computing += _binned(chunks.start, chunks.end, 1.0, axis, bins)
         weight = held.count * held.cores * intensity[held.job]
-        spread = _binned(held.start, held.end, weight, axis, bins)
-        return spread + _binned(chunks.start, chunks.end, 1.0, axis, bins)
+        return _binned(held.start, held.end, weight, axis, bins) + computing
 
     return _share_of_machine(records, busy_cores)
 
