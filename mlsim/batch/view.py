@@ -202,51 +202,34 @@ class StateView:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of a waiting job in this pass.
-
-    Attributes
-    ----------
-    job
-        Row of :attr:`StateView.waiting`.
-    nodes
-        The node of each of its units; None: the scenario's allocator chooses.
-    backfilled
-        Whether the job overtook one that came before it in the dispatcher's order.
-    """
+    """The start of a waiting job in this pass."""
 
     job: int
+    """Row of :attr:`StateView.waiting`."""
     nodes: Sequence[int] | None = None
+    """The node of each of its units; None: the scenario's allocator chooses."""
     backfilled: bool = False
+    """Whether the job overtook one that came before it in the dispatcher's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The rejection of a waiting job.
-
-    Attributes
-    ----------
-    job
-        Row of :attr:`StateView.waiting`.
-    reason
-        Why, in words for the user.
-    """
+    """The rejection of a waiting job."""
 
     job: int
+    """Row of :attr:`StateView.waiting`."""
     reason: str
+    """Why, in words for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Ask for a pass at a time at which perhaps nothing else happens.
-
-    Attributes
-    ----------
-    at
-        When, after now [s from the scenario's start]. Every time that is asked for gets its pass; the
-        dispatcher is asked there if jobs wait.
-    """
+    """Ask for a pass at a time at which perhaps nothing else happens."""
 
     at: float
+    """When, after now [s from the scenario's start]. Every time that is asked for gets its pass; the
+    dispatcher is asked there if jobs wait.
+    """
 
 
 class Dispatcher(Protocol):

@@ -83,27 +83,18 @@ _PLUGINS = ("dispatcher", "policy", "allocator", "predictor")
 
 @dataclass(frozen=True)
 class BatchStudy(CommonStudy):
-    """What is compared with what, of whole runs.
-
-    Attributes
-    ----------
-    repetitions
-        Name of the axis that tables take the mean over, or None.
-    metrics
-        Title to key of the summary.
-    relative
-        Labels of the combination that the first metric is divided by; empty: none.
-    reference
-        What others found: labels of all axes but repetitions, to values by title.
-    pictures
-        What is drawn.
-    """
+    """What is compared with what, of whole runs."""
 
     repetitions: str | None
+    """Name of the axis that tables take the mean over, or None."""
     metrics: Mapping[str, str]
+    """Title to key of the summary."""
     relative: Mapping[str, str]
+    """Labels of the combination that the first metric is divided by; empty: none."""
     reference: Mapping[tuple[str, ...], Mapping[str, float]]
+    """What others found: labels of all axes but repetitions, to values by title."""
     pictures: Sequence[PictureSpec]
+    """What is drawn."""
 
 
 @dataclass(frozen=True)

@@ -46,18 +46,12 @@ KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "refe
 
 @dataclass(frozen=True)
 class Study(CommonStudy):
-    """What is compared with what, of loops.
-
-    Attributes
-    ----------
-    reference
-        What others measured: labels, in order of the axes, to s.
-    timelines
-        Combinations whose PEs are drawn over time.
-    """
+    """What is compared with what, of loops."""
 
     reference: Mapping[tuple[str, ...], float]
+    """What others measured: labels, in order of the axes, to s."""
     timelines: Sequence[Mapping[str, Any]]
+    """Combinations whose PEs are drawn over time."""
 
     def drawn(self, point: Point) -> bool:
         """Return whether the PEs of a combination are drawn."""

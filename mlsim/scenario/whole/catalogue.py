@@ -16,30 +16,20 @@ __all__ = ["Option", "dotted_keys", "options"]
 
 
 class Option(NamedTuple):
-    """One key.
-
-    Attributes
-    ----------
-    key
-        Dotted; ``N`` stands for a place in a list, from 0.
-    allowed
-        What it accepts.
-    default
-        As a scenario file would write it; "needed" if there is none, empty if the description tells it.
-    description
-        Meaning, unit, and the source of the default.
-    named
-        Whether its value is a mapping of names of the user's own.
-    code_key
-        Where it may name code of the user's own, the key of that name beside ``parameters``; else empty.
-    """
+    """One key."""
 
     key: str
+    """Dotted; ``N`` stands for a place in a list, from 0."""
     allowed: str
+    """What it accepts."""
     default: str
+    """As a scenario file would write it; "needed" if there is none, empty if the description tells it."""
     description: str
+    """Meaning, unit, and the source of the default."""
     named: bool = False
+    """Whether its value is a mapping of names of the user's own."""
     code_key: str = ""
+    """Where it may name code of the user's own, the key of that name beside ``parameters``; else empty."""
 
 
 def options() -> list[Option]:
