@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from pydantic.fields import FieldInfo
 
 from mlsim.scenario.values.field_types import FieldType
+from mlsim.scenario.values.meanings import meaning
 from mlsim.scenario.values.plugins import PARAMETERS, CodeKind
-from mlsim.scenario.values.section import Section, field_kind, field_section, fields_by_key
+from mlsim.scenario.values.section import Section, field_kind, field_section
 from mlsim.scenario.whole.schema import Scenario
 
 __all__ = ["Option", "dotted_keys", "options"]
@@ -55,14 +56,15 @@ def dotted_keys() -> list[str]:
 
 
 def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
-    for key, field in fields_by_key(section).items():
+    for name, field in section.model_fields.items():
+        key = field.alias or name
         inner, is_list = field_section(field)
         kind = field_kind(field)
         if kind is not None:
             default = default_text(field, kind)
             named = kind.json().get("type") == "object"
             code_key = kind.key if isinstance(kind, CodeKind) else ""
-            yield Option(prefix + key, kind.allowed, default, field.description or "", named, code_key)
+            yield Option(prefix + key, kind.allowed, default, meaning(section, name), named, code_key)
         elif inner is not None:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}")
 
