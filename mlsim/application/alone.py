@@ -35,7 +35,7 @@ def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore
     nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
     end = application.start(0.0, nodes).end
     recorder = LoopRecorder(True, store)
-    recorder.take(0, application)
+    recorder.take(0, 0.0, application.outcome, application.chunks())
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
         jobs=one_job(application.job.job_id, end, len(application.node_of_pe), machine.n_cores),

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.outcome import LoopOutcome
-from mlsim.application.simulator import LoopApplication
-from mlsim.record import Chunks, ChunkStore, Loops, PEs, empty
+from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, empty
 
 __all__ = ["LoopRecorder"]
 
@@ -48,15 +47,15 @@ class LoopRecorder:
         self._loops: list[tuple[float, ...]] = []
         # With (start, job) in front, which is their order.
         self._pes: list[tuple[float, int, PEs]] = []
+        self._chunks: list[tuple[float, int, LoopChunks]] = []
 
-    def take(self, job: int, application: LoopApplication) -> None:
-        """Add the outcome of a job's loop."""
-        began, outcome = application.began, application.outcome
+    def take(self, job: int, began: float, outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
+        """Add the outcome of a job's loop, which started at ``began`` [s], with its chunks if there are any."""
         self._loops.append(_loop_row(job, outcome))
         if self._keep_pes:
             self._pes.append((began, job, _pe_rows(job, began, outcome)))
-        if self._store is not None:
-            self._store.add(job, began, application.chunks())
+        if chunks is not None:
+            self._chunks.append((began, job, chunks))
 
     def loops(self) -> Loops:
         """Return one row a loop, in order of the jobs' arrival."""
@@ -76,7 +75,7 @@ class LoopRecorder:
 
     def chunks(self) -> Chunks:
         """Return one row a chunk, by job in order of start, then by the chunks' start."""
-        return empty(Chunks) if self._store is None else self._store.table()
+        return empty(Chunks) if self._store is None else self._store.table(self._chunks)
 
 
 def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:

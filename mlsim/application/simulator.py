@@ -275,14 +275,15 @@ class LoopApplication:
         idle = sum(self.forecast.end - message.time for message in self._last_idle())
         return idle / (length * len(self._nodes.node)) if length > 0.0 else 0.0
 
-    def chunks(self) -> LoopChunks:
-        """Return the loop's chunks; where the forecast was changed, they are simulated again for it.
+    def chunks(self) -> LoopChunks | None:
+        """Return the loop's chunks, None if they are not kept.
+
+        Where the forecast was changed, they are simulated again for it.
 
         An answer to a request is often tried and rejected, so that only what stays is worth keeping.
         """
-        if self._chunks is None:
+        if self._chunks is None and self._store is not None:
             self._simulate(self._until, keep=True)
-        assert self._chunks is not None, "chunks are asked for only where they are kept"
         return self._chunks
 
     def forget_chunks(self) -> None:

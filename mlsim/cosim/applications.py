@@ -140,7 +140,7 @@ class LoopApplications:
         if state is JobState.KILLED:
             application.apply_change(at, Kill())
         number = self._state.number(slot)
-        self.recorder.take(number, application)
+        self.recorder.take(number, application.began, application.outcome, application.chunks())
         self._send_idle(number, application)
         if self._log is not None and state is JobState.COMPLETED:
             self._log.send(number, JobCompleted(application.job.job_id, at))
@@ -160,7 +160,7 @@ class LoopApplications:
     def record_abandoned(self) -> None:
         """Record the loops of jobs that never started again."""
         for number, application in self._abandoned.items():
-            self.recorder.take(number, application)
+            self.recorder.take(number, application.began, application.outcome, application.chunks())
 
 
 def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:

@@ -42,9 +42,7 @@ def heap_of(_words: Ints, reals: Floats, halves: Int32s, at: Ints, rows: Ints, r
 
 
 @leaf_kernel
-def _is_before(
-    reals: Floats, halves: Int32s, at: Ints, rows: Ints, read: Ints, one: int, other: int
-) -> bool:
+def _is_before(reals: Floats, halves: Int32s, at: Ints, rows: Ints, read: Ints, one: int, other: int) -> bool:
     """Whether the next row of a run comes before that of another."""
     start, other_start = reals[at[one] + read[one]], reals[at[other] + read[other]]
     if start != other_start:
@@ -57,9 +55,7 @@ def _is_before(
 
 
 @inner_kernel
-def _sift(
-    reals: Floats, halves: Int32s, at: Ints, rows: Ints, read: Ints, heap: Ints, place: int
-) -> None:
+def _sift(reals: Floats, halves: Int32s, at: Ints, rows: Ints, read: Ints, heap: Ints, place: int) -> None:
     """Move a run down the heap to where it belongs."""
     while 2 * place <= heap[0]:
         child = 2 * place

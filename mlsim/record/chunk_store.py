@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -56,10 +56,20 @@ class _Shift(NamedTuple):
 
 
 class LoopChunks:
-    """The chunks of one simulated loop, given in blocks of ``block_rows`` at most."""
+    """The chunks of one simulated loop, given in blocks.
+
+    Attributes
+    ----------
+    store
+        Where they are kept.
+    rows
+        How many there are.
+    block_rows
+        So many are given at a time, at most.
+    """
 
     def __init__(self, store: ChunkStore) -> None:
-        self._store = store
+        self.store = store
         self.runs: list[_Run] = []
         self.shifts: list[_Shift] = []
         self.rows = 0
@@ -91,7 +101,7 @@ class LoopChunks:
             If there is no room for them.
         """
         if len(pe):
-            at = self._store.keep((start, requested, end, step, first, size), pe)
+            at = self.store.keep((start, requested, end, step, first, size), pe)
             self.runs.append(_Run(at, len(pe), len(self.shifts) - 1))
             self.rows += len(pe)
 
@@ -108,8 +118,12 @@ class LoopChunks:
     def forget(self) -> None:
         """Forget all blocks; their room is used again if nothing was kept after them."""
         if self.runs:
-            self._store.release(self.runs[0].at, self.runs[-1].end)
+            self.store.release(self.runs[0].at, self.runs[-1].end)
         self.runs, self.shifts, self.rows = [], [], 0
+
+
+StartedLoop = tuple[float, int, LoopChunks]
+"""When a job's loop started (s), the job, and the chunks."""
 
 
 class ChunkStore:
@@ -130,20 +144,14 @@ class ChunkStore:
         self._file: IO[bytes] | None = None
         self._used = 0
         self._mapped: Ints | None = None
-        self._loops: list[tuple[float, int, LoopChunks]] = []
 
     def open(self) -> LoopChunks:
         """Make room for a loop's chunks."""
         return LoopChunks(self)
 
-    def add(self, job: int, began: float, loop: LoopChunks) -> None:
-        """Add the chunks of a job's loop, which started at ``began`` (s), to the table."""
-        self._loops.append((began, job, loop))
-
-    def table(self) -> Chunks:
-        """Return one row a chunk, by job in order of start, then by the chunks' start."""
-        loops = sorted(self._loops, key=lambda loop: loop[:2])
-        stored = StoredChunks(self, loops)
+    def table(self, loops: Sequence[StartedLoop]) -> Chunks:
+        """Return one row a chunk of loops, by job in order of start, then by the chunks' start."""
+        stored = StoredChunks(self, sorted(loops, key=lambda loop: loop[:2]))
         if stored.n_rows * (_LONG_COLUMNS + 1) > self._most_held:
             return stored
         return next(stored.blocks(max(stored.n_rows, 1)), empty(Chunks))
@@ -194,7 +202,7 @@ class ChunkStore:
     def _write(file: IO[bytes], *columns: NDArray[Any]) -> None:
         try:
             for values in columns:
-                rest = memoryview(np.ascontiguousarray(values)).cast("B")
+                rest = np.ascontiguousarray(values).data.cast("B")
                 while rest:  # a disk that fills up takes a part, and refuses the next
                     rest = rest[file.write(rest) :]
         except OSError as error:
@@ -219,7 +227,9 @@ def _no_room(error: OSError) -> OutputError:
 
 
 class StoredChunks(Chunks):
-    """Chunks that a store keeps. A column is read whole where it is asked for; :meth:`blocks` reads some rows.
+    """Chunks that a store keeps.
+
+    A column is read whole where it is asked for; :meth:`blocks` reads some rows at a time.
 
     Attributes
     ----------
@@ -231,7 +241,7 @@ class StoredChunks(Chunks):
 
     n_rows: int
 
-    def __init__(self, store: ChunkStore, loops: list[tuple[float, int, LoopChunks]]) -> None:
+    def __init__(self, store: ChunkStore, loops: Sequence[StartedLoop]) -> None:
         for name, value in (("_store", store), ("_loops", loops)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "n_rows", sum(loop.rows for _, _, loop in loops))
@@ -313,5 +323,6 @@ class _Merged:
         views = words, words.view(np.float64), words.view(np.int32)
         if self._heap is None:
             self._heap = heap_of(*views, self._at, self._rows, self._read)
-        out = block.pe, block.step, block.first, block.size, block.requested, block.start, block.end
-        merge(*views, self._at, self._rows, self._read, self._heap, *out, filled, count)
+        ints = block.step, block.first, block.size
+        times = block.requested, block.start, block.end
+        merge(*views, self._at, self._rows, self._read, self._heap, block.pe, *ints, *times, filled, count)

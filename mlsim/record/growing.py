@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from mlsim.errors import OutputError
 
-__all__ = ["HELD_ROWS", "GrowingArray", "GrowingTimes", "let_go", "zeros"]
+__all__ = ["HELD_ROWS", "GrowingArray", "GrowingTimes", "column", "let_go", "zeros"]
 
 HELD_ROWS = 100_000
 """Up to so many rows are kept in memory."""
@@ -108,6 +108,11 @@ class GrowingTimes:
 def zeros(rows: int) -> NDArray[np.float64]:
     """Return a column of zeros: in memory, or in a file if they are many."""
     return np.zeros(rows) if rows <= HELD_ROWS else _in_file((rows,), np.dtype(np.float64))
+
+
+def column(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Return an array to be filled in, of so many rows: in memory, or in a file if they are many."""
+    return np.empty(shape, dtype) if shape[0] <= HELD_ROWS else _in_file(shape, np.dtype(dtype))
 
 
 def let_go(*arrays: NDArray[Any]) -> None:

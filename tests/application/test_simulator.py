@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import CostProfiles
-from mlsim.application.outcome import ChunkRows
 from mlsim.application.simulator import LoopApplication, LoopJob, place_pes
 from mlsim.coordination import Kill, NodeSet
 from mlsim.platform import Machine, build_machine
+from mlsim.record import Chunks, ChunkStore, StoredChunks
 from mlsim.scenario import ApplicationConfig, PlatformConfig
 from tests.reference.routes import factor_at, slow_downs
 
@@ -67,7 +67,8 @@ class Setting:
         )
         machine = self.machine()
         costs = CostProfiles(config.costs, config.iterations, machine.reference_speed, self.seed)
-        return LoopApplication(LoopJob(self.job_id, 10.0), config, costs, machine, record, self.seed)
+        store = ChunkStore() if record else None
+        return LoopApplication(LoopJob(self.job_id, 10.0), config, costs, machine, store, self.seed)
 
     def node_set(self) -> NodeSet:
         nodes = np.array(self.nodes, np.int64)
@@ -79,10 +80,10 @@ class Setting:
         return application
 
 
-def rows_of(application: LoopApplication) -> ChunkRows:
-    rows = application.outcome.rows
-    assert rows is not None
-    return rows
+def rows_of(application: LoopApplication) -> Chunks:
+    chunks = application.chunks()
+    assert chunks is not None
+    return next(StoredChunks(chunks.store, [(0.0, 0, chunks)]).blocks(chunks.rows))
 
 
 def table(application: LoopApplication) -> list[tuple[float, ...]]:

@@ -17,7 +17,7 @@ from mlsim.mpi.loop.requests import RequestLog, Requests, iterations_begun
 from mlsim.mpi.results.report import Gathered, LoopTotals
 from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
-from mlsim.record import Messages, Nodes, Occupancy, Records, empty
+from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.one_job import one_job
 
 __all__ = ["gather_records", "gather_requests"]
@@ -43,8 +43,12 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
     order = np.lexsort((np.arange(comm.size), layout.nodes))  # rank of each PE
     rows = _chunk_rows([blocks[rank] for rank in order])
     outcome = _outcome(totals, order, rows)
-    recorder = LoopRecorder(keep_pes=True, keep_chunks=True)
-    recorder.take(0, 0.0, outcome)
+    store = ChunkStore()
+    chunks = store.open()
+    chunks.begin_step(0.0, 0, 0)
+    chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
+    recorder = LoopRecorder(True, store)
+    recorder.take(0, 0.0, outcome, chunks)
     end = float(outcome.notified_at.max())
     return Records(
         nodes=_nodes(layout, names),

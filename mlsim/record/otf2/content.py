@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim.record.otf2.message_events import MessageEvents
 
-__all__ = ["ChunkColumns", "Content", "Intervals", "JobColumns"]
+__all__ = ["CHUNK_FIELDS", "ChunkColumns", "Content", "Intervals", "JobColumns"]
 
 
 class Intervals(NamedTuple):
@@ -35,19 +35,18 @@ class JobColumns(NamedTuple):
     has_loop: NDArray[np.bool_]
 
 
-class ChunkColumns(NamedTuple):
-    """Chunks; those of interval i are ``order[first[i]:first[i + 1]]``, in order of time.
+CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")
+"""What there is of a chunk; times in ns."""
 
-    Where none are shown, ``order`` has no rows, and ``first`` means nothing.
+
+class ChunkColumns(NamedTuple):
+    """Chunks; those of interval i are ``rows[first[i]:first[i + 1]]``, in order of time.
+
+    A row has :data:`CHUNK_FIELDS`. Where none are shown there are no rows, and ``first`` means nothing.
     """
 
     first: Ints
-    order: Ints
-    start: Floats
-    end: Floats
-    first_iteration: Ints
-    size: Ints
-    step: Ints
+    rows: Ints
 
 
 class Content(NamedTuple):

@@ -85,8 +85,10 @@ class _Progress(NamedTuple):
 
 
 @kernel(_nrt=False)
-def write_rows(api: Api, archive: int, attributes: int, content: Content, events: Ints) -> tuple[int, int]:
-    """Write every location of cores or nodes; stop at the first failure.
+def write_rows(
+    api: Api, archive: int, attributes: int, content: Content, events: Ints, low: int, high: int
+) -> tuple[int, int]:
+    """Write some locations of cores or nodes; stop at the first failure.
 
     Parameters
     ----------
@@ -96,13 +98,15 @@ def write_rows(api: Api, archive: int, attributes: int, content: Content, events
         What to write.
     events
         Receives the number of events of each location.
+    low, high
+        The first row to write, and the one after the last.
 
     Returns
     -------
     failed, misplaced
         Not 0 if the library failed; a chunk that lies outside of its job, or -1.
     """
-    for row in range(len(content.intervals.first) - 1):
+    for row in range(low, high):
         location = BATCH_LOCATION + 1 + row
         to = _Target(api, _open_location(api, archive, location), attributes)
         if to.writer == 0:
@@ -159,9 +163,9 @@ def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _
     job, begin, end = intervals.job[row], _ticks(intervals.start[row]), _ticks(intervals.end[row])
     at = _messages_until(to, content.messages, begin, at)
     at = _wrote(at, begin, _enter_job(to, content, job, begin))
-    if len(chunks.order) > 0:
+    if len(chunks.rows) > 0:
         for index in range(chunks.first[interval], chunks.first[interval + 1]):
-            at = _write_chunk(to, content, chunks.order[index], end, at)
+            at = _write_chunk(to, content, index, end, at)
     if len(intervals.told) > 0 and intervals.told[interval] < intervals.end[row]:
         idle = max(at.time, _ticks(intervals.told[interval]))
         if idle < end:
@@ -188,16 +192,17 @@ def _enter_job(to: _Target, content: Content, job: int, time: int) -> int:
 @kernel(_nrt=False)
 def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Progress) -> _Progress:
     """Write one chunk, between the time reached and ``limit``."""
-    chunks = content.chunks
-    start, end = _ticks(chunks.start[chunk]), _ticks(chunks.end[chunk])
+    rows = content.chunks.rows
+    start, end = rows[chunk, 0], rows[chunk, 1]
+    first, size, step = rows[chunk, 2], rows[chunk, 3], rows[chunk, 4]
     begin = max(at.time, min(start, limit))
     stop = max(begin, min(end, limit))
     if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
         return _Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk)
     at = _messages_until(to, content.messages, begin, at)
-    failed = add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, chunks.first_iteration[chunk])
-    failed |= add_uint(to.api.add_uint64, to.attributes, ITERATIONS, chunks.size[chunk])
-    failed |= add_uint(to.api.add_uint64, to.attributes, STEP, chunks.step[chunk])
+    failed = add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, first)
+    failed |= add_uint(to.api.add_uint64, to.attributes, ITERATIONS, size)
+    failed |= add_uint(to.api.add_uint64, to.attributes, STEP, step)
     failed |= enter(to.api.enter, to.writer, to.attributes, begin, CHUNK_REGION)
     at = _messages_until(to, content.messages, stop, _wrote(at, begin, failed))
     return _wrote(at, stop, leave(to.api.leave, to.writer, 0, stop, CHUNK_REGION))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.errors import MlsimError
+from mlsim.record.blocks import n_rows
 from mlsim.record.codes import MessageKind
 from mlsim.record.derived import attempt_of_rows
 from mlsim.record.otf2.grouping import group
@@ -188,7 +189,7 @@ def told_times(records: Records, layout: Layout, places: PePlaces) -> Floats:
     other = stays[np.isneginf(told[stays]) | np.isin(stays, places.earlier[stays])]
     rows = layout.occupancy_row[other]
     told[other] = held.start[rows]
-    if len(other) and not len(records.chunks.job):
+    if len(other) and not n_rows(records.chunks):
         told[other] = _idle_since(records.messages, held, rows, layout.held.node[layout.entry[other]])
     told[np.isneginf(told)] = np.inf
     return told

@@ -12,19 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import MlsimError, OutputError
+from mlsim.record.blocks import n_rows
 from mlsim.record.columns import empty
+from mlsim.record.growing import let_go
 from mlsim.record.otf2.calls import find_api
-from mlsim.record.otf2.content import ChunkColumns, Content, Intervals, JobColumns
+from mlsim.record.otf2.chunk_rows import chunks_by_interval, nth_chunk, row_ranges
+from mlsim.record.otf2.content import CHUNK_FIELDS, ChunkColumns, Content, Intervals, JobColumns
 from mlsim.record.otf2.definitions import Names, write_definitions
 from mlsim.record.otf2.events import write_batch, write_rows
-from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
 from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
 from mlsim.record.otf2.message_events import deliver
 from mlsim.record.otf2.metrics import METRICS, Samples, sample_metrics
-from mlsim.record.otf2.places import place_pes, told_times
+from mlsim.record.otf2.places import PePlaces, place_pes, told_times
 from mlsim.record.otf2.references import BATCH_LOCATION, NESTED_REGIONS, Level
-from mlsim.record.tables import Chunks, Messages, PEs, Records
+from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
 __all__ = ["Level", "TraceInfo", "write_otf2"]
 
@@ -84,13 +86,15 @@ def write_otf2(
     shown = _at_level(records, level)
     per_node = exclusive_nodes and level != "chunks"
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
-    content = _content(shown, layout, level, pes_per_node)
+    has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
+    places = place_pes(shown, layout, pes_per_node) if has_pes else None
+    content = _content(shown, layout, level, places)
     samples = sample_metrics(records)
     length = _length(content, samples)
     # The largest definition lists a location for every node.
     opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
     with failures(directory), opened as archive:
-        events = _write_events(archive, shown, content, samples)
+        events = _write_events(archive, shown, content, samples, places)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -115,9 +119,9 @@ def _at_level(records: Records, level: Level) -> Records:
     return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
 
 
-def _content(records: Records, layout: Layout, level: Level, pes_per_node: int | None) -> Content:
+def _content(records: Records, layout: Layout, level: Level, places: PePlaces | None) -> Content:
     """Arrange the records by location and time."""
-    told, chunks = _inside_jobs(records, layout, pes_per_node)
+    told, chunks = _inside_jobs(records, layout, places)
     held, nested = records.occupancy, len(NESTED_REGIONS[level])
     return Content(
         Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
@@ -141,18 +145,15 @@ def _length(content: Content, samples: Samples) -> int:
 
 
 def _inside_jobs(
-    records: Records, layout: Layout, pes_per_node: int | None
+    records: Records, layout: Layout, places: PePlaces | None
 ) -> tuple[NDArray[np.float64], ChunkColumns]:
     """Arrange what happens inside of jobs: when PEs were told to stop, and chunks."""
-    chunks = records.chunks
-    told, first, order = np.empty(0, np.float64), np.zeros(1, np.int64), np.empty(0, np.int64)
-    if len(records.pes.job) or len(chunks.job):
-        places = place_pes(records, layout, pes_per_node)
-        told = told_times(records, layout, places)
-        if len(chunks.job):
-            stay = places.find(records.jobs, chunks.job, chunks.pe, chunks.start)
-            first, order = group(stay, len(layout.entry))
-    return told, ChunkColumns(first, order, chunks.start, chunks.end, chunks.first, chunks.size, chunks.step)
+    chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
+    if places is None:
+        return np.empty(0, np.float64), chunks
+    if n_rows(records.chunks):
+        chunks = chunks_by_interval(records, places, len(layout.entry))
+    return told_times(records, layout, places), chunks
 
 
 def _job_columns(records: Records, *, first_region: int) -> JobColumns:
@@ -164,7 +165,9 @@ def _job_columns(records: Records, *, first_region: int) -> JobColumns:
     return JobColumns(region, records.jobs.job_id, has_loop)
 
 
-def _write_events(archive: Any, records: Records, content: Content, samples: Samples) -> NDArray[np.int64]:
+def _write_events(
+    archive: Any, records: Records, content: Content, samples: Samples, places: PePlaces | None
+) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location."""
     events = np.zeros(len(content.intervals.first), np.int64)
     _otf2.Archive_OpenDefFiles(archive)
@@ -172,9 +175,15 @@ def _write_events(archive: Any, records: Records, content: Content, samples: Sam
     attributes = _otf2.AttributeList_New()
     library = find_api(), address(archive), address(attributes)
     try:
-        failed, misplaced = write_rows(*library, content, events)
-        if misplaced >= 0:
-            raise MlsimError(_misplaced(records, misplaced))
+        failed = 0
+        for low, high in row_ranges(content.intervals.first, content.chunks):
+            failed, misplaced = write_rows(*library, content, events, low, high)
+            let_go(content.chunks.rows)
+            if misplaced >= 0 and places is not None:
+                chunk = nth_chunk(records, places, content.chunks, misplaced)
+                raise MlsimError(_misplaced(records.jobs, chunk))
+            if failed:
+                break
         if not failed:
             types = np.full(len(METRICS), _otf2.TYPE_UINT64.value, np.uint8)
             pointers = types.ctypes.data, samples.values.ctypes.data
@@ -188,13 +197,12 @@ def _write_events(archive: Any, records: Records, content: Content, samples: Sam
     return events
 
 
-def _misplaced(records: Records, chunk: int) -> str:
-    """Say which chunk cannot be shown."""
-    chunks = records.chunks
-    job, pe = records.jobs.job_id[chunks.job[chunk]], chunks.pe[chunk]
+def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
+    """Say which chunk, a table of one row, cannot be shown."""
     return (
-        f"internal error: a chunk of job {job} on PE {pe}, from {chunks.start[chunk]:.9f} to "
-        f"{chunks.end[chunk]:.9f} s, overlaps another one, or the PE's core was not the job's then"
+        f"internal error: a chunk of job {jobs.job_id[chunk.job[0]]} on PE {chunk.pe[0]}, from "
+        f"{chunk.start[0]:.9f} to {chunk.end[0]:.9f} s, overlaps another one, or the PE's core was not the "
+        "job's then"
     )
 
 
