@@ -51,8 +51,10 @@ __all__ = [
     "inlined",
     "inner_kernel",
     "kernel",
+    "last_bit",
     "leaf_kernel",
     "load_acquire",
+    "next_bit",
     "quiet",
     "shared",
     "store_release",
@@ -648,6 +650,35 @@ zeros: Callable[..., Any] = _for_kernels(_zeros, np.zeros)
 For that, numba compiles three functions for each number of dimensions and each type, a quarter of a second
 of work.
 """
+
+
+def _masked(builder: Any, word: Any, place: Any, above: bool) -> Any:
+    """Return the bits of a word above a place, or all others."""
+    mask = builder.shl(ir.IntType(64)(-2), place)
+    return builder.and_(word, mask if above else builder.not_(mask))
+
+
+def _next_bit(_typing: Any, word: Any, place: Any) -> Any:
+
+    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(_masked(builder, *arguments, above=True), ir.IntType(1)(0))
+
+    return types.int64(word, place), make
+
+
+def _last_bit(_typing: Any, word: Any, place: Any) -> Any:
+
+    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        zeros_before = builder.ctlz(_masked(builder, *arguments, above=False), ir.IntType(1)(0))
+        return builder.sub(ir.IntType(64)(63), zeros_before)
+
+    return types.int64(word, place), make
+
+
+next_bit: Callable[[int, int], int] = _for_kernels(_next_bit, _interpreted.next_bit)
+"""Return the place of the first bit set of an int64 above a place (0 to 63); 64 if there is none."""
+last_bit: Callable[[int, int], int] = _for_kernels(_last_bit, _interpreted.last_bit)
+"""Return the place of the last bit set of an int64 up to a place (0 to 63); -1 if there is none."""
 
 
 def _place(builder: Any, address: Any) -> Any:
