@@ -72,13 +72,14 @@ def _c_type(name: str) -> Any:
 
 def next_bit(word: int, place: int) -> int:
     """Return the place of the first bit set of an int64 above a place; 64 if there is none."""
-    above = (int(word) % 2**64) >> (int(place) + 1)
+    above: int = (int(word) % 2**64) >> (int(place) + 1)
     return int(place) + (above & -above).bit_length() if above else 64
 
 
 def last_bit(word: int, place: int) -> int:
     """Return the place of the last bit set of an int64 up to a place; -1 if there is none."""
-    return (int(word) % 2 ** (int(place) + 1)).bit_length() - 1
+    below: int = int(word) % (1 << int(place) + 1)
+    return below.bit_length() - 1
 
 
 def refuse_atomics(*_arguments: int) -> Any:

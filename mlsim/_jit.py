@@ -661,7 +661,7 @@ def _masked(builder: Any, word: Any, place: Any, above: bool) -> Any:
 def _next_bit(_typing: Any, word: Any, place: Any) -> Any:
 
     def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.cttz(_masked(builder, *arguments, above=True), ir.IntType(1)(0))
+        return builder.cttz(_masked(builder, arguments[0], arguments[1], above=True), ir.IntType(1)(0))
 
     return types.int64(word, place), make
 
@@ -669,7 +669,8 @@ def _next_bit(_typing: Any, word: Any, place: Any) -> Any:
 def _last_bit(_typing: Any, word: Any, place: Any) -> Any:
 
     def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        zeros_before = builder.ctlz(_masked(builder, *arguments, above=False), ir.IntType(1)(0))
+        masked = _masked(builder, arguments[0], arguments[1], above=False)
+        zeros_before = builder.ctlz(masked, ir.IntType(1)(0))
         return builder.sub(ir.IntType(64)(63), zeros_before)
 
     return types.int64(word, place), make

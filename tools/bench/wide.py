@@ -1,11 +1,11 @@
-"""Time jobs of a tenth, of a hundredth and of one node of machines of 10^2 to 10^5 nodes: CPU microseconds a job.
+"""Time jobs of a tenth, a hundredth and one of 10^2 to 10^5 nodes, in CPU microseconds a job.
 
 Usage: python tools/bench/wide.py [--room pool|nodes|all] [--only WORD] [--jobs 20000] [--widest 100000]
 
 For each width a workload at an offered load of 0.9 is simulated, from jobs in memory to the last end: under
 compiled replay where the room is a pool of units, else under SimPy. A line has the least of three times a job
 on each machine, and the exponent of the nodes by which it grows, fitted by least squares over the logarithms.
-The rows that are written for a job's nodes are part of it; ``--records`` also times what is done with them.
+The rows that are written for a job's nodes are part of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ CASES: tuple[tuple[str, str, list[dict[str, Any]], str, dict[str, Any]], ...] = 
 
 def machine_of(groups: list[dict[str, Any]], n_nodes: int) -> Machine:
     named = [
-        {**group, "name": f"g{k}x", "count": round(group["count"] * n_nodes)} for k, group in enumerate(groups)
+        {**group, "name": f"g{k}x", "count": round(group["count"] * n_nodes)}
+        for k, group in enumerate(groups)
     ]
     return build_machine(PlatformConfig.model_validate({"nodes": named}))
 
@@ -78,7 +79,9 @@ def workload(capacity: int, width: float, n_jobs: int) -> list[JobBlock]:
     ]
 
 
-def simulate(machine: Machine, mapping: str, options: dict[str, Any], blocks: list[JobBlock], room: str) -> Any:
+def simulate(
+    machine: Machine, mapping: str, options: dict[str, Any], blocks: list[JobBlock], room: str
+) -> Any:
     config = BatchConfig.model_validate({"policy": "FCFS", **options})
     requests = Requests.on(machine, Mapping(mapping))
     if room == "pool":

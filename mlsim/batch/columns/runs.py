@@ -1,8 +1,9 @@
 """Runs: neighbouring nodes that are alike, so that a wide job costs as much as its nodes differ.
 
-Where a run begins is a bit of its first node. The bits are in words of 64; a bit of the next level says whether
-a word has any, and so on, so that the run of a node and the next one are found in a few steps on machines of any
-size. What the nodes of a run have in common stands at its first node; at others there is anything.
+Where a run begins is a bit of its first node. The bits are in words of 64; a bit of the next level says
+whether a word has any, and so on, so that the run of a node and the next one are found in a few steps on
+machines of any size. What the nodes of a run have in common stands at its first node; at others there is
+anything.
 """
 
 from __future__ import annotations

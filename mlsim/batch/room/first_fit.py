@@ -111,11 +111,7 @@ def _write_rows(
             row += 1
         return row
     last = row - 1
-    if (
-        last >= first_row
-        and rows[NODE, last] + rows[COUNT, last] == node
-        and rows[NODE_CORES, last] == cores
-    ):
+    if last >= first_row and rows[NODE, last] + rows[COUNT, last] == node and rows[NODE_CORES, last] == cores:
         rows[COUNT, last] += count
         return row
     write_row(row, job, node, cores, now, rows, times)
