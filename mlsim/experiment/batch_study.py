@@ -56,7 +56,7 @@ from mlsim.experiment.study_checks import (
     some_points,
 )
 from mlsim.experiment.study_file import entries, file_of, file_text, one_of
-from mlsim.scenario import ApplicationModel, Scenario, load, plain
+from mlsim.scenario import ApplicationModel, Scenario, load
 
 if TYPE_CHECKING:
     from mlsim.experiment.directories import Place
@@ -77,7 +77,7 @@ KEYS = (
 )
 _METRICS = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
 _KINDS = ("runs", "loops")
-_PLUGINS = ("dispatcher", "policy", "allocator", "predictor")
+_PLUGINS = ("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor")
 """Keys of the batch level that may name code of the user's own."""
 
 
@@ -304,13 +304,7 @@ def _check_files(study: BatchStudy) -> None:
     """Read what the scenarios name, before the first is simulated."""
     from mlsim.cosim import survey
 
-    check_scenarios(study.cases, survey, _what_survey_reads)
-
-
-def _what_survey_reads(scenario: Scenario) -> dict[str, Any]:
-    values = plain(scenario)
-    plugins = {key: values.get("batch", {}).get(key) for key in _PLUGINS}
-    return {key: values.get(key) for key in ("platform", "workload", "application")} | plugins
+    check_scenarios(study.cases, survey, ("platform", "workload", "application", *_PLUGINS))
 
 
 def _simulated(

@@ -79,31 +79,22 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One dispatching problem. Times of plans count from ``now``.
-
-    Attributes
-    ----------
-    now
-        Seconds from the scenario's start.
-    resources
-        Names of the R resource types; where nodes are given whole, ``node`` comes first.
-    capacity : ndarray of int64, shape (N, R)
-        What every node has.
-    free : ndarray of int64, shape (N, R)
-        What nobody holds now.
-    running, queued
-        The jobs.
-    shared
-        What the machine has as a whole.
-    """
+    """One dispatching problem. Times of plans count from ``now``."""
 
     now: float
+    """Seconds from the scenario's start."""
     resources: tuple[str, ...]
+    """Names of the R resource types; where nodes are given whole, ``node`` comes first."""
     capacity: Ints
+    """int64[N, R]: what every node has."""
     free: Ints
+    """int64[N, R]: what nobody holds now."""
     running: Running
+    """Boxes that are there already."""
     queued: Queued
+    """Jobs that wait."""
     shared: SharedPart = field(default_factory=SharedPart)
+    """What the machine has as a whole."""
 
     @property
     def n_nodes(self) -> int:
