@@ -50,7 +50,7 @@ class LoopRecorder:
         self._chunks: list[tuple[float, int, LoopChunks]] = []
 
     def take(self, job: int, began: float, outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
-        """Add the outcome of a job's loop, which started at ``began`` [s], with its chunks if there are any."""
+        """Add the outcome of a job's loop, which started at ``began`` [s], with the chunks that are kept."""
         self._loops.append(_loop_row(job, outcome))
         if self._keep_pes:
             self._pes.append((began, job, _pe_rows(job, began, outcome)))
