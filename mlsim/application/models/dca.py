@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inlined, kernel, shared
-from mlsim.application.event_queue import due_of, move
+from mlsim.application.event_queue import move
 from mlsim.application.models.execution import FAR, WRONG, execute, message, notify, report
 from mlsim.application.models.levels import ask_first, next_request
 from mlsim.application.models.state import Inputs, State, close_state, open_state
@@ -25,7 +25,7 @@ def run(inputs: Inputs) -> int:
         pe = enter(s, window)
         if pe == NOBODY:
             break
-        arrival = due_of(s.matches, window.tree, window.width, pe)
+        arrival = s.matches[window.tree + 1].time
         following = arrival
         # An event that leads to another of the same PE at the same moment is followed by that one.
         while following == arrival:
@@ -39,7 +39,8 @@ def run(inputs: Inputs) -> int:
 @inlined
 def _serve(s: State, pe: int, arrival: float) -> float:
     """Serve an atomic of a PE; return when its next one arrives, in s."""
-    window, me, seat = s.queues[0], s.pes[pe], s.seats[pe]
+    place = np.uint64(pe)  # so that compiled code need not ask whether it counts from the end
+    window, me, seat = s.queues[0], s.pes[place], s.seats[place]
     report(s, window, me, pe)
     size = claim(s, window, s.outer, seat, pe, arrival, me.thinking)
     if size == BAD:
