@@ -17,7 +17,7 @@ import numpy as np
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.application.records import Records, dtype_of
 
-__all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play"]
+__all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play", "stays_first"]
 
 
 class Match:
@@ -71,6 +71,20 @@ def move(matches: Records[Match], tree: int, width: int, rank: int, time: float)
         match = matches[begin + node]
         match.time = np.int64(due).view(np.float64)
         match.rank = int(winner)
+
+
+@leaf_kernel
+def stays_first(matches: Records[Match], tree: int, width: int, rank: int, time: float) -> bool:
+    """Whether the PE that is due next would still be that if its event were due at ``time`` (s), not never.
+
+    Ties and times are decided as by :func:`move`, without a branch for each match, too.
+    """
+    begin, node, one = np.uint64(tree), np.uint64(width) + np.uint64(rank), np.uint64(1)
+    due, lost = np.float64(time).view(np.int64), np.int64(0)
+    while node > one:
+        lost |= np.float64(matches[begin + (node ^ one)].time).view(np.int64) - np.int64(node & one) - due
+        node >>= one
+    return bool(lost >= 0)
 
 
 @inner_kernel

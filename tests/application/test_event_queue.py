@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
-from mlsim.application.event_queue import MATCH, due_lowest_rank, due_of, move, play
+from mlsim.application.event_queue import MATCH, due_lowest_rank, due_of, move, play, stays_first
 
 # Few different times, so that many are equal; very small and very large ones; never.
 TIMES = st.one_of(
@@ -38,7 +38,11 @@ def take_events(first: Floats, after: Floats, before: int) -> tuple[Ints, Floats
         lowest = due_lowest_rank(matches, before, width, time)
         if lowest != rank or due_of(matches, before, width, rank) != time:
             return ranks[:0], times[:0]
-        move(matches, before, width, rank, time + after[k] if k < len(after) else np.inf)
+        following = time + after[k] if k < len(after) else np.inf
+        stays = stays_first(matches, before, width, rank, following)
+        move(matches, before, width, rank, following)
+        if following < np.inf and stays != (matches[before + 1].rank == rank):
+            return ranks[:0], times[:0]
     return ranks, times
 
 
