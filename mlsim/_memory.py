@@ -43,9 +43,16 @@ def let_go_of_compiler() -> None:
     They are in memory since kernels were loaded, and are hardly needed after that. Whatever is needed again
     comes back from its file by itself: only what was never written is let go of.
     """
-    libc = _libc()
-    for first, end in _untouched_mappings("libllvmlite"):
-        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
+    if "llvmlite.binding" not in sys.modules:
+        return
+    for first, end in _compiler():
+        _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
+
+
+@cache
+def _compiler() -> list[tuple[int, int]]:
+    """Find the compiler's mappings, once a process: the system takes long to describe them all."""
+    return list(_untouched_mappings("libllvmlite"))
 
 
 def _untouched_mappings(library: str) -> Iterator[tuple[int, int]]:

@@ -13,11 +13,10 @@ so that a node with two idle GPUs and no free core is half used. Ties go in node
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import in_python, inner_kernel, kernel
 from mlsim.batch.allocators import user_allocator as own
 from mlsim.batch.allocators.fit import fill_room, units_on
 from mlsim.batch.allocators.heap import pop, push
@@ -275,6 +274,6 @@ def _own(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Ask the user's allocator."""
     number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
     request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.placed
-    with numba.objmode(found="boolean"):
+    with in_python.objmode(found="boolean"):
         found = own.answer(number, units, request, free, capacity, placed)
     return bool(found)
