@@ -14,7 +14,7 @@ import pytest
 
 from mlsim.record.nodeset import _write_sets
 
-KERNELS = '''
+KERNELS = """
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +67,7 @@ def refuse(limit):
 @kernel
 def halve(value):
     return value / 2
-'''
+"""
 
 CALLS = """
 import json, sys
