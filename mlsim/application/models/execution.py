@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import types as numba_types
 
 from mlsim._jit import c_function, inner_kernel, leaf_kernel
 from mlsim.application.models.state import PE, Queue, State
@@ -14,8 +11,7 @@ from mlsim.application.techniques.at_work import learn_chunk
 
 __all__ = ["FAR", "NEAR", "WRONG", "execute", "keep_row", "message", "notify", "report", "slowed"]
 
-types: Any = numba_types  # it is not typed itself
-hand_over = c_function(types.int32, types.int64)
+hand_over = c_function("int32", "int64")
 """Call the function that takes full blocks of rows."""
 NEAR, FAR = False, True
 WRONG = -1.0
