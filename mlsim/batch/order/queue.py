@@ -12,7 +12,7 @@ from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
 
-__all__ = ["enqueue", "order_queue", "order_walk"]
+__all__ = ["enqueue", "order_queue", "order_walk", "sort_slots"]
 
 
 _MOVES_PER_JOB = 8
@@ -71,7 +71,7 @@ def order_queue(now: float, columns: Columns) -> None:
     if is_live(policy):
         for k in range(n):
             columns.floats[KEY, columns.queue[k]] = key_of(columns.queue[k], policy, now, columns)
-        _sort(n, columns.queue, columns.spare, KEY, columns.ints, columns.floats)
+        sort_slots(n, columns.queue, columns.spare, KEY, columns.ints, columns.floats)
     elif policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
         for k in range(n):
             slot = columns.queue[k]
@@ -87,11 +87,11 @@ def order_walk(n: int, now: float, slots: Ints, scratch: Ints, columns: Columns)
     """Sort ``n`` waiting jobs by the order of backfilling."""
     for k in range(n):
         columns.floats[WALK_KEY, slots[k]] = key_of(slots[k], columns.rules[ORDER], now, columns)
-    _sort(n, slots, scratch, WALK_KEY, columns.ints, columns.floats)
+    sort_slots(n, slots, scratch, WALK_KEY, columns.ints, columns.floats)
 
 
 @inner_kernel
-def _sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
+def sort_slots(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
     """Sort by insertion while that is quick, as it is from one pass to the next; else by merging."""
     moves = 0
     for k in range(1, n):
