@@ -241,7 +241,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
 
     package = Path(mlsim.__file__).parent
     allowed = {
-        "_jit.py": "its own sources",
+        "_jit/cache.py": "its own sources",
         "application/profiles/stored.py": "bytes whose fingerprint is right",
         "scenario/files/dumping.py": "writes",
         "scenario/files/source.py": "takes a text",

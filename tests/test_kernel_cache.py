@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mlsim import _jit
+import mlsim
+from mlsim._jit import cache
 
 SOURCES = {
-    "_jit.py": "",
+    "_jit/kernels.py": "",
     "room/kernels.py": "from mlsim._jit import kernel\nfrom mlsim.room.columns import (\n    START,\n)\n",
     "room/inner/kernels.py": "from mlsim._jit import kernel\nfrom mlsim.other import STEP, codes\n",
     "room/columns.py": "from mlsim.room.base import WIDTH\nSTART, END = 0, WIDTH\n",
@@ -35,7 +36,7 @@ def package(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        "_jit.py",
+        "_jit/kernels.py",
         "room/kernels.py",
         "room/inner/kernels.py",
         "room/columns.py",
@@ -46,21 +47,21 @@ def package(tmp_path: Path) -> Path:
     ],
 )
 def test_whatever_is_compiled_into_kernels_counts(package: Path, name: str) -> None:
-    before = _jit._fingerprint(package, "room")
+    before = cache.fingerprint(package, "room")
     (package / name).write_text(SOURCES[name] + "MORE = 1\n")
-    assert _jit._fingerprint(package, "room") != before
+    assert cache.fingerprint(package, "room") != before
 
 
 @pytest.mark.parametrize("name", ["room/page.py", "other/page.py"])
 def test_what_no_kernel_reads_does_not(package: Path, name: str) -> None:
-    before = _jit._fingerprint(package, "room")
+    before = cache.fingerprint(package, "room")
     (package / name).write_text(SOURCES[name] + "MORE = 1\n")
-    assert _jit._fingerprint(package, "room") == before
+    assert cache.fingerprint(package, "room") == before
 
 
 def test_columns_of_the_batch_level_count() -> None:
     """Places of columns are constants in kernels; the module that names them has no kernel itself."""
-    columns = Path(_jit.__file__).parent / "batch" / "columns" / "table.py"
-    found = set(_jit._made_of(Path(_jit.__file__).parent, "batch"))
+    columns = Path(mlsim.__file__).parent / "batch" / "columns" / "table.py"
+    found = set(cache.made_of(Path(mlsim.__file__).parent, "batch"))
     assert b"mlsim._jit" not in columns.read_bytes()
     assert columns in found

@@ -16,43 +16,30 @@ __all__ = ["MODELS", "PROFILES", "TECHNIQUES", "ModelEntry", "ProfileEntry", "Te
 
 @dataclass(frozen=True, slots=True)
 class TechniqueEntry:
-    """One technique: how it is called and how it sizes chunks.
-
-    Attributes
-    ----------
-    code
-        Number of the technique in the kernels.
-    name
-        The word in a scenario file (upper and lower case are the same there).
-    title
-        Full name.
-    recursive
-        Chunk size from what is left, as CCA computes it. N iterations, P PEs, R remaining, i the
-        scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally min(max(K, min_chunk), R).
-    straightforward
-        Chunk size from i alone, as DCA computes it; empty where there is no such form.
-    options
-        Keys of a scenario file that the technique reads besides ``application.min_chunk``.
-    reference
-        Where it comes from.
-    constant
-        Whether all chunks of a loop have one size.
-    adaptive
-        Whether it learns within a loop from measured times.
-    counts_overhead
-        Whether what it learns from includes the time from the request for a chunk to its start.
-    """
+    """One technique: how it is called and how it sizes chunks."""
 
     code: int
+    """Number of the technique in the kernels."""
     name: str
+    """The word in a scenario file (upper and lower case are the same there)."""
     title: str
+    """Full name."""
     recursive: str
+    """Chunk size from what is left, as CCA computes it. N iterations, P PEs, R remaining, i the scheduling
+    step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally min(max(K, min_chunk), R).
+    """
     straightforward: str
+    """Chunk size from i alone, as DCA computes it; empty where there is no such form."""
     reference: str
+    """Where it comes from."""
     options: tuple[str, ...] = ()
+    """Keys of a scenario file that the technique reads besides ``application.min_chunk``."""
     constant: bool = False
+    """Whether all chunks of a loop have one size."""
     adaptive: bool = False
+    """Whether it learns within a loop from measured times."""
     counts_overhead: bool = False
+    """Whether what it learns from includes the time from the request for a chunk to its start."""
 
 
 _PARAMETERS = "application.parameters."

@@ -22,27 +22,22 @@ _Clock = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """One row a chunk, in order of (start, PE); times in s from the loop's start.
-
-    Attributes
-    ----------
-    pe
-        PE that executed it.
-    step
-        Scheduling step that sized it; with STATIC the number of the chunk, which is the PE's.
-    first, size
-        It executed iterations ``first`` to ``first + size - 1``.
-    requested, start, end
-        When the PE asked for it, when it began and when it ended executing it.
-    """
+    """One row a chunk, in order of (start, PE); times in s from the loop's start."""
 
     pe: NDArray[np.int32]
+    """PE that executed it."""
     step: Ints
+    """Scheduling step that sized it; with STATIC the number of the chunk, which is the PE's."""
     first: Ints
+    """Its first iteration."""
     size: Ints
+    """Iterations: ``first`` to ``first + size - 1``."""
     requested: Floats
+    """When the PE asked for it."""
     start: Floats
+    """When the PE began executing it."""
     end: Floats
+    """When the PE ended executing it."""
 
     def ending_after(self, time: float) -> ChunkRows:
         """Return the rows of chunks that end after a time."""

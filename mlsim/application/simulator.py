@@ -45,22 +45,16 @@ _UNSIGNED = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class LoopJob:
-    """The columns of a job that its application reads.
-
-    Attributes
-    ----------
-    job_id
-        Its identifier.
-    run_time
-        Run time in the log, in s.
-    iterations, limit
-        Of its own loop: number of iterations, and most steps of a pixel; -1 if the scenario decides.
-    """
+    """The columns of a job that its application reads."""
 
     job_id: int
+    """Its identifier."""
     run_time: float
+    """Run time in the log, in s."""
     iterations: int = -1
+    """Iterations of its own loop, -1 if the scenario decides."""
     limit: int = -1
+    """Most steps of a pixel of its own loop, -1 if the scenario decides."""
 
 
 def _job_seed(seed: int, job_id: int) -> int:

@@ -25,23 +25,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """A policy.
-
-    Attributes
-    ----------
-    code
-        Its number in the kernels.
-    name, key, meaning
-        The word in a scenario, the key by which it orders (smaller goes first), and in words.
-    live
-        Whether the key changes with time.
-    """
+    """A policy."""
 
     code: int
+    """Its number in the kernels."""
     name: str
+    """The word in a scenario."""
     key: str
+    """The key by which it orders: smaller goes first."""
     live: bool
+    """Whether the key changes with time."""
     meaning: str
+    """The order in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,91 +162,64 @@ class Drains:
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """The batch level as a dispatcher sees it at one pass.
-
-    Attributes
-    ----------
-    now
-        Seconds from the scenario's start.
-    resources
-        Names of the R resources: ``cores`` first, then ``memory`` (in MB) if the platform says how much
-        there is, then the others in the order in which the platform names them.
-    capacity : ndarray of int64, shape (n_nodes, R)
-        What every node has; rows of 0 for nodes that are out of use.
-    free : ndarray of int64, shape (n_nodes, R)
-        What nobody holds.
-    exclusive
-        Whether nodes are given whole: a unit needs a node of which nothing is held.
-    waiting, running
-        The jobs.
-    drains
-        What is known of nodes that will be out of use, or are and will come back.
-    shared
-        Names of the S amounts that the machine has as a whole (``platform.shared``).
-    shared_capacity, shared_free : ndarray of int64, shape (S,)
-        How much of each there is, and what nobody holds: things, MB, or Mbit/s.
-    """
+    """The batch level as a dispatcher sees it at one pass."""
 
     now: float
+    """Seconds from the scenario's start."""
     resources: tuple[str, ...]
+    """Names of the R resources: ``cores`` first, then ``memory`` (in MB) if the platform says how much there
+    is, then the others in the order in which the platform names them.
+    """
     capacity: Ints
+    """int64[n_nodes, R]: what every node has; rows of 0 for nodes that are out of use."""
     free: Ints
+    """int64[n_nodes, R]: what nobody holds."""
     exclusive: bool
+    """Whether nodes are given whole: a unit needs a node of which nothing is held."""
     waiting: WaitingJobs
+    """The jobs that wait."""
     running: RunningJobs
+    """The jobs that run."""
     drains: Drains = field(default_factory=Drains)
+    """What is known of nodes that will be out of use, or are and will come back."""
     shared: tuple[str, ...] = ()
+    """Names of the S amounts that the machine has as a whole (``platform.shared``)."""
     shared_capacity: Ints = field(default_factory=_none)
+    """int64[S]: how much of each there is: things, MB, or Mbit/s."""
     shared_free: Ints = field(default_factory=_none)
+    """int64[S]: what nobody holds of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of a waiting job in this pass.
-
-    Attributes
-    ----------
-    job
-        Row of :attr:`StateView.waiting`.
-    nodes
-        The node of each of its units; None: the scenario's allocator chooses.
-    backfilled
-        Whether the job overtook one that came before it in the dispatcher's order.
-    """
+    """The start of a waiting job in this pass."""
 
     job: int
+    """Row of :attr:`StateView.waiting`."""
     nodes: Sequence[int] | None = None
+    """The node of each of its units; None: the scenario's allocator chooses."""
     backfilled: bool = False
+    """Whether the job overtook one that came before it in the dispatcher's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The rejection of a waiting job.
-
-    Attributes
-    ----------
-    job
-        Row of :attr:`StateView.waiting`.
-    reason
-        Why, in words for the user.
-    """
+    """The rejection of a waiting job."""
 
     job: int
+    """Row of :attr:`StateView.waiting`."""
     reason: str
+    """Why, in words for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Ask for a pass at a time at which perhaps nothing else happens.
-
-    Attributes
-    ----------
-    at
-        When, after now [s from the scenario's start]. Every time that is asked for gets its pass; the
-        dispatcher is asked there if jobs wait.
-    """
+    """Ask for a pass at a time at which perhaps nothing else happens."""
 
     at: float
+    """When, after now [s from the scenario's start]. Every time that is asked for gets its pass; the
+    dispatcher is asked there if jobs wait.
+    """
 
 
 class Dispatcher(Protocol):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli.options import Overrides
+
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Instance
     from mlsim.scenario import CpConfig, Dispatcher
@@ -21,8 +23,6 @@ cp = typer.Typer(
     no_args_is_help=True,
 )
 
-_Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")]
-
 
 @cp.command("dump")
 def dump(
@@ -31,7 +31,7 @@ def dump(
         Path,
         typer.Option("--out", "-o", metavar="FILE", help="JSON lines to write, .gz too; must not exist."),
     ],
-    set_: _Set = None,
+    set_: Overrides = None,
     every: Annotated[int, typer.Option(min=1, metavar="N", help="Save every N-th instance only.")] = 1,
     most: Annotated[int | None, typer.Option(min=1, metavar="N", help="Save at most N instances.")] = None,
     queued: Annotated[int, typer.Option(min=1, help="Save instances with this many waiting jobs.")] = 1,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from mlsim.cli.options import Overrides, ScenarioFile
 
 __all__ = ["check", "schema"]
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
-    ] = None,
+    file: ScenarioFile,
+    set_: Overrides = None,
     resolved: Annotated[
         bool, typer.Option("--resolved", help="Print the scenario with every default filled in.")
     ] = False,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlsim.cli import streams
+from mlsim.cli.options import Overrides, ScenarioFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,11 +34,8 @@ class RcaChoice(StrEnum):
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario; may be repeated."),
-    ] = None,
+    file: ScenarioFile,
+    set_: Overrides = None,
     out: Annotated[
         Path | None,
         typer.Option(

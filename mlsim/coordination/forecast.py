@@ -21,34 +21,22 @@ __all__ = ["ApplicationSimulator", "Disturbance", "Forecast", "Kill", "NodeFaile
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """The nodes a job holds.
-
-    Attributes
-    ----------
-    node
-        Node numbers, in allocation order.
-    cores
-        Cores held on each.
-    """
+    """The nodes a job holds."""
 
     node: NDArray[np.int64]
+    """Node numbers, in allocation order."""
     cores: NDArray[np.int64]
+    """Cores held on each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The future events of an application that the batch level must handle.
-
-    Attributes
-    ----------
-    end
-        When the job will end, in seconds from the scenario's start.
-    idle
-        Messages that the application will send about its nodes, in order of time.
-    """
+    """The future events of an application that the batch level must handle."""
 
     end: float
+    """When the job will end, in seconds from the scenario's start."""
     idle: tuple[NodeIdle, ...] = ()
+    """Messages that the application will send about its nodes, in order of time."""
 
 
 @dataclass(frozen=True, slots=True)

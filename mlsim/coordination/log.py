@@ -11,21 +11,14 @@ __all__ = ["MessageLog", "Sent"]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message on its way.
-
-    Attributes
-    ----------
-    number
-        Order of arrival of the job whose application sends or receives it.
-    message
-        The message itself.
-    received
-        When it arrives, in seconds from the scenario's start.
-    """
+    """A message on its way."""
 
     number: int
+    """Order of arrival of the job whose application sends or receives it."""
     message: Message
+    """The message itself."""
     received: float
+    """When it arrives, in seconds from the scenario's start."""
 
 
 class MessageLog:

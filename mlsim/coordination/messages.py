@@ -18,27 +18,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NodeIdle:
-    """Application to batch system: all PEs of a node are notified that no chunk is left.
-
-    Attributes
-    ----------
-    job
-        Identifier of the job.
-    node
-        Number of the node on the machine.
-    time
-        When it was sent, in seconds from the scenario's start.
-    remaining_iterations
-        Iterations in chunks that other PEs have not finished.
-    remaining_work
-        What is left of those chunks, in PE-seconds at the reference speed.
-    """
+    """Application to batch system: all PEs of a node are notified that no chunk is left."""
 
     job: int
+    """Identifier of the job."""
     node: int
+    """Number of the node on the machine."""
     time: float
+    """When it was sent, in seconds from the scenario's start."""
     remaining_iterations: int
+    """Iterations in chunks that other PEs have not finished."""
     remaining_work: float
+    """What is left of those chunks, in PE-seconds at the reference speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +42,18 @@ class JobCompleted:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """Batch system to application: release some nodes.
-
-    Attributes
-    ----------
-    job
-        Identifier of the job that is asked.
-    time
-        When it was sent, in seconds from the scenario's start.
-    nodes
-        How many nodes are wanted; which ones is the application's choice.
-    for_job
-        Identifier of the waiting job that lacks them.
-    deadline
-        When that job could start without them, by estimates; infinity if that is not known.
-    """
+    """Batch system to application: release some nodes."""
 
     job: int
+    """Identifier of the job that is asked."""
     time: float
+    """When it was sent, in seconds from the scenario's start."""
     nodes: int
+    """How many nodes are wanted; which ones is the application's choice."""
     for_job: int
+    """Identifier of the waiting job that lacks them."""
     deadline: float
+    """When that job could start without them, by estimates; infinity if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

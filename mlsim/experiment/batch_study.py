@@ -56,7 +56,7 @@ from mlsim.experiment.study_checks import (
     some_points,
 )
 from mlsim.experiment.study_file import entries, file_of, file_text, one_of
-from mlsim.scenario import ApplicationModel, Scenario, load, plain
+from mlsim.scenario import ApplicationModel, Scenario, load
 
 if TYPE_CHECKING:
     from mlsim.experiment.directories import Place
@@ -77,33 +77,24 @@ KEYS = (
 )
 _METRICS = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
 _KINDS = ("runs", "loops")
-_PLUGINS = ("dispatcher", "policy", "allocator", "predictor")
+_PLUGINS = ("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor")
 """Keys of the batch level that may name code of the user's own."""
 
 
 @dataclass(frozen=True)
 class BatchStudy(CommonStudy):
-    """What is compared with what, of whole runs.
-
-    Attributes
-    ----------
-    repetitions
-        Name of the axis that tables take the mean over, or None.
-    metrics
-        Title to key of the summary.
-    relative
-        Labels of the combination that the first metric is divided by; empty: none.
-    reference
-        What others found: labels of all axes but repetitions, to values by title.
-    pictures
-        What is drawn.
-    """
+    """What is compared with what, of whole runs."""
 
     repetitions: str | None
+    """Name of the axis that tables take the mean over, or None."""
     metrics: Mapping[str, str]
+    """Title to key of the summary."""
     relative: Mapping[str, str]
+    """Labels of the combination that the first metric is divided by; empty: none."""
     reference: Mapping[tuple[str, ...], Mapping[str, float]]
+    """What others found: labels of all axes but repetitions, to values by title."""
     pictures: Sequence[PictureSpec]
+    """What is drawn."""
 
 
 @dataclass(frozen=True)
@@ -313,13 +304,7 @@ def _check_files(study: BatchStudy) -> None:
     """Read what the scenarios name, before the first is simulated."""
     from mlsim.cosim import survey
 
-    check_scenarios(study.cases, survey, _what_survey_reads)
-
-
-def _what_survey_reads(scenario: Scenario) -> dict[str, Any]:
-    values = plain(scenario)
-    plugins = {key: values.get("batch", {}).get(key) for key in _PLUGINS}
-    return {key: values.get(key) for key in ("platform", "workload", "application")} | plugins
+    check_scenarios(study.cases, survey, ("platform", "workload", "application", *_PLUGINS))
 
 
 def _simulated(

@@ -17,29 +17,22 @@ __all__ = ["CommonStudy", "StudyFile", "open_study"]
 
 @dataclass(frozen=True)
 class CommonStudy:
-    """What is compared with what.
-
-    Attributes
-    ----------
-    name, description
-        From the file.
-    source, text
-        The file, and its text.
-    axes
-        What varies.
-    cases
-        Every combination, with what it simulates; all of them have been checked.
-    columns
-        Name of the axis that stands side by side.
-    """
+    """What is compared with what."""
 
     name: str
+    """From the file."""
     description: str
+    """From the file."""
     source: Path
+    """The file."""
     text: str
+    """Text of the file."""
     axes: Sequence[Axis]
+    """What varies."""
     cases: Sequence[tuple[Point, Scenario]]
+    """Every combination, with what it simulates; all of them have been checked."""
     columns: str
+    """Name of the axis that stands side by side."""
 
 
 @dataclass(frozen=True)

@@ -22,21 +22,14 @@ __all__ = ["RunComparison", "compare"]
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Runs against the first of them.
-
-    Attributes
-    ----------
-    runs
-        Two or more.
-    tau
-        The bound of bounded slowdowns, in seconds.
-    tolerance
-        Share of the first run's value up to which another is not called better or worse.
-    """
+    """Runs against the first of them."""
 
     runs: tuple[StoredRun, ...]
+    """Two or more."""
     tau: float
+    """The bound of bounded slowdowns, in seconds."""
     tolerance: float = 0.01
+    """Share of the first run's value up to which another is not called better or worse."""
 
     @property
     def labels(self) -> list[str]:

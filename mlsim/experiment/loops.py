@@ -69,24 +69,16 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class LoopResult:
-    """One loop, simulated alone.
-
-    Attributes
-    ----------
-    scenario
-        What was simulated, with every default filled in.
-    facts
-        Its metrics; see :func:`mlsim.analysis.loop_facts`.
-    records
-        Everything that happened, as a run with one job.
-    directory
-        Where it was written; None if it was not.
-    """
+    """One loop, simulated alone."""
 
     scenario: Scenario
+    """What was simulated, with every default filled in."""
     facts: dict[str, Any]
+    """Its metrics; see :func:`mlsim.analysis.loop_facts`."""
     records: Records
+    """Everything that happened, as a run with one job."""
     directory: Path | None = None
+    """Where it was written; None if it was not."""
 
     @property
     def label(self) -> str:

@@ -18,24 +18,16 @@ __all__ = ["Result"]
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one run.
-
-    Attributes
-    ----------
-    scenario
-        What was simulated, with every default filled in.
-    summary
-        The metrics, in the shape of ``summary.json``.
-    records
-        Everything that happened, as NumPy columns.
-    directory
-        Where the run was written; None if it was not.
-    """
+    """The outcome of one run."""
 
     scenario: Scenario
+    """What was simulated, with every default filled in."""
     summary: dict[str, Any]
+    """The metrics, in the shape of ``summary.json``."""
     records: Records
+    """Everything that happened, as NumPy columns."""
     directory: Path | None = None
+    """Where the run was written; None if it was not."""
 
     @cached_property
     def jobs(self) -> pl.DataFrame:

@@ -24,22 +24,16 @@ __all__ = ["Progress", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come.
-
-    Attributes
-    ----------
-    time
-        Simulated seconds.
-    done, total
-        Jobs that have ended, and jobs of the workload.
-    waiting
-        Jobs in the queue.
-    """
+    """How far a run has come."""
 
     time: float
+    """Simulated seconds."""
     done: int
+    """Jobs that have ended."""
     total: int
+    """Jobs of the workload."""
     waiting: int
+    """Jobs in the queue."""
 
 
 def run(

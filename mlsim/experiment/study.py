@@ -34,7 +34,6 @@ from mlsim.experiment.loops import LoopResult, load_loop, run_loop
 from mlsim.experiment.study_checks import check_files, check_scenarios, check_titles, some_points
 from mlsim.experiment.study_file import entries, file_text, one_of
 from mlsim.experiment.study_results import timeline_name
-from mlsim.scenario import Scenario, plain
 
 if TYPE_CHECKING:
     from mlsim.experiment.directories import Place
@@ -46,18 +45,12 @@ KEYS = ("of", "name", "description", "base", "vary", "without", "columns", "refe
 
 @dataclass(frozen=True)
 class Study(CommonStudy):
-    """What is compared with what, of loops.
-
-    Attributes
-    ----------
-    reference
-        What others measured: labels, in order of the axes, to s.
-    timelines
-        Combinations whose PEs are drawn over time.
-    """
+    """What is compared with what, of loops."""
 
     reference: Mapping[tuple[str, ...], float]
+    """What others measured: labels, in order of the axes, to s."""
     timelines: Sequence[Mapping[str, Any]]
+    """Combinations whose PEs are drawn over time."""
 
     def drawn(self, point: Point) -> bool:
         """Return whether the PEs of a combination are drawn."""
@@ -177,12 +170,7 @@ def _check_loops(study: Study) -> None:
     """Read what the loops name, before the first is simulated."""
     from mlsim.cosim import check_loop
 
-    check_scenarios(study.cases, check_loop, _what_loops_read)
-
-
-def _what_loops_read(scenario: Scenario) -> dict[str, Any]:
-    values = plain(scenario)
-    return {key: values.get(key) for key in ("seed", "platform", "application")}
+    check_scenarios(study.cases, check_loop, ("seed", "platform", "application"))
 
 
 def _row(

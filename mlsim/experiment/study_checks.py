@@ -10,7 +10,7 @@ from typing import Any
 from mlsim.errors import InputError
 from mlsim.experiment.grid import Axis, Point
 from mlsim.experiment.study_file import one_of
-from mlsim.scenario import Scenario
+from mlsim.scenario import Scenario, plain
 from mlsim.scenario.values.hints import nearest
 
 __all__ = [
@@ -111,7 +111,7 @@ def some_points(points: Iterable[Point], place: str) -> list[Point]:
 def check_scenarios(
     cases: Sequence[tuple[Point, Scenario]],
     check: Callable[[Scenario], object],
-    reads: Callable[[Scenario], Mapping[str, Any]],
+    reads: Sequence[str],
 ) -> None:
     """Check everything that the scenarios of a study name, such as files; the same only once.
 
@@ -122,7 +122,7 @@ def check_scenarios(
     check
         Raises an InputError if something cannot be used.
     reads
-        What of a scenario ``check`` looks at.
+        Dotted keys of a scenario that ``check`` looks at.
 
     Raises
     ------
@@ -131,7 +131,8 @@ def check_scenarios(
     """
     seen: set[str] = set()
     for point, scenario in cases:
-        key = f"{scenario.directory}\0{reads(scenario)}"
+        values = plain(scenario)
+        key = f"{scenario.directory}\0{[_value_at(values, name) for name in reads]}"
         if key in seen:
             continue
         seen.add(key)
@@ -140,3 +141,9 @@ def check_scenarios(
         except InputError as error:
             labels = ", ".join(f"{name}: {label}" for name, label in point.labels.items())
             raise InputError(f"{error} (combination {labels})") from error
+
+
+def _value_at(values: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a dotted key; None if it is not there."""
+    section, _, name = key.rpartition(".")
+    return (values.get(section) or {}).get(name) if section else values.get(name)

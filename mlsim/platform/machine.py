@@ -18,21 +18,14 @@ __all__ = ["Machine", "SharedResources", "build_machine", "machine_of"]
 
 @dataclass(frozen=True, slots=True)
 class SharedResources:
-    """What the machine has as a whole, and jobs ask for in all.
-
-    Attributes
-    ----------
-    names
-        Of the S resources.
-    units
-        What each is counted in: ``MB``, ``Mbit/s``, or nothing.
-    capacity : ndarray of int64, shape (S,)
-        How much of each there is.
-    """
+    """What the machine has as a whole, and jobs ask for in all."""
 
     names: tuple[str, ...] = ()
+    """Of the S resources."""
     units: tuple[str, ...] = ()
+    """What each is counted in: ``MB``, ``Mbit/s``, or nothing."""
     capacity: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """int64[S]: how much of each there is."""
 
 
 @dataclass(frozen=True, slots=True)

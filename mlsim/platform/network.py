@@ -16,25 +16,18 @@ __all__ = ["Network"]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The links between nodes, and shared memory inside a node.
-
-    Attributes
-    ----------
-    latency
-        Seconds for an empty message over one link.
-    bandwidth
-        bit/s of a link.
-    intra_node_latency
-        Seconds for a message between two PEs of one node, whatever its size.
-    routes
-        Ways between nodes that are not linked directly; None if every pair has a link of its own with the
-        latency and bandwidth above.
-    """
+    """The links between nodes, and shared memory inside a node."""
 
     latency: float
+    """Seconds for an empty message over one link."""
     bandwidth: float
+    """bit/s of a link."""
     intra_node_latency: float
+    """Seconds for a message between two PEs of one node, whatever its size."""
     routes: Routes | None = None
+    """Ways between nodes that are not linked directly; None if every pair has a link of its own with the
+    latency and bandwidth above.
+    """
 
     @classmethod
     def from_config(cls, config: NetworkConfig, names: list[str], edges: Path | None = None) -> Network:

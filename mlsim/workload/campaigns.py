@@ -140,22 +140,15 @@ def _block(
     shape = (first[series.job_class] + series.shape)[row]
     units = np.array([each.units for each in shapes])[shape]
     totals = np.array([(each.cores, each.memory, *each.others) for each in shapes])[shape] * units[:, None]
-    unknown = np.full(row.size, -1, np.int64)
     return JobBlock(
-        job_id=unknown,
+        job_id=np.full(row.size, -1, np.int64),
         submit_time=submit,
         run_time=run_time,
         walltime=walltime,
         processors=totals[:, 0],
         user=scripts.user[series.script[row]],
-        group=unknown,
         executable=code,
         queue=queue,
-        partition=unknown,
-        status=unknown,
-        met=np.zeros(row.size, np.int64),
-        loop_iterations=unknown,
-        loop_limit=unknown,
         asked=ResourceRequests(mix.resources, units, totals[:, 1:]),
     )
 

@@ -150,22 +150,17 @@ def esp(
     row, submit = _arrivals(seed, initial, interval)
     run_time = _run_times(application, fixed_g, calibrate)[row]
     codes, names = _executables(row)
-    unknown = np.full(row.size, -1, np.int64)
     jobs = JobBlock(
         job_id=np.arange(1, row.size + 1),
         submit_time=submit,
         run_time=run_time,
         walltime=run_time * _factors(seed, estimate_factor, row.size),
         processors=np.array([nodes_of(category, nodes) for category in CATEGORIES])[row],
-        user=unknown,
-        group=unknown,
         executable=codes,
-        queue=unknown,
-        partition=unknown,
-        status=unknown,
-        met=np.zeros(row.size, np.int64),
         loop_iterations=_iterations(application)[row],
-        loop_limit=_limits(fixed_g)[row] if application is EspApplication.MANDELBROT else unknown,
+        loop_limit=_limits(fixed_g)[row]
+        if application is EspApplication.MANDELBROT
+        else np.full(row.size, -1),
     )
     return EspWorkload(jobs, {"executable_names": names})
 

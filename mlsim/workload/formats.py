@@ -41,41 +41,30 @@ _Read = Callable[[Path, "Rates | None", bool, Sequence[str], Collection[str]], _
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of workloads: how it is recognized, read and written.
-
-    Attributes
-    ----------
-    word, meaning
-        Its name in scenarios, and what it is.
-    suffix
-        Of its files, compression aside; empty where they have none of their own.
-    begins
-        Whether the first bytes of a file, decompressed and without blanks, are of this format.
-    read
-        Reads a log as a whole (path, rates, whether lenient, further columns that are wanted, names of what
-        the machine has as a whole); None for SWF, which is read piece by piece.
-    write
-        Writes columns with names, and the header; None where that is not known, and for SWF.
-    numbered
-        Whether it has numbered fields and directives, as SWF has, and is written as that.
-    keeps_header
-        Whether a file holds the header, and codes with it; otherwise columns hold the names of codes.
-    check
-        Refuses jobs that the format cannot express (jobs, file they come from).
-    further
-        Whether logs may have further columns, for the user's own code.
-    """
+    """A format of workloads: how it is recognized, read and written."""
 
     word: WorkloadFormat
+    """Its name in scenarios."""
     meaning: str
+    """What it is."""
     suffix: str
+    """Of its files, compression aside; empty where they have none of their own."""
     begins: Callable[[bytes], bool]
+    """Whether the first bytes of a file, decompressed and without blanks, are of this format."""
     read: _Read | None = None
+    """Reads a log as a whole (path, rates, whether lenient, further columns that are wanted, names of what
+    the machine has as a whole); None for SWF, which is read piece by piece.
+    """
     write: Callable[[IO[bytes], NamedColumns, Header], None] | None = None
+    """Writes columns with names, and the header; None where that is not known, and for SWF."""
     keeps_header: bool = True
+    """Whether a file holds the header, and codes with it; otherwise columns hold the names of codes."""
     check: Callable[[LogBlock, Path], None] | None = None
+    """Refuses jobs that the format cannot express (jobs, file they come from)."""
     further: bool = False
+    """Whether logs may have further columns, for the user's own code."""
     numbered: bool = False
+    """Whether it has numbered fields and directives, as SWF has, and is written as that."""
 
     @property
     def can_be_written(self) -> bool:

@@ -23,12 +23,17 @@ _TYPES: dict[str, type[np.generic]] = dict.fromkeys(
 )
 
 
+def _not_given() -> Ints:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class JobBlock:
     """Some jobs in arrival order, that is by (submit_time, job_id); row i of every column is job i.
 
     Every column is C-contiguous and of the same length. In a block that a workload yields, run
-    times are at least 0, walltimes above 0 and processors at least 1.
+    times are at least 0, walltimes above 0 and processors at least 1. Columns after ``processors`` that are
+    not given are not known: -1, and no rule is ``met``.
 
     Attributes
     ----------
@@ -71,26 +76,27 @@ class JobBlock:
     run_time: Floats
     walltime: Floats
     processors: Ints
-    user: Ints
-    group: Ints
-    executable: Ints
-    queue: Ints
-    partition: Ints
-    status: Ints
-    met: Ints
-    loop_iterations: Ints
-    loop_limit: Ints
+    user: Ints = field(default_factory=_not_given)
+    group: Ints = field(default_factory=_not_given)
+    executable: Ints = field(default_factory=_not_given)
+    queue: Ints = field(default_factory=_not_given)
+    partition: Ints = field(default_factory=_not_given)
+    status: Ints = field(default_factory=_not_given)
+    met: Ints = field(default_factory=_not_given)
+    loop_iterations: Ints = field(default_factory=_not_given)
+    loop_limit: Ints = field(default_factory=_not_given)
     log_wait: Floats = field(default_factory=lambda: np.empty(0))
-    qos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    qos: Ints = field(default_factory=_not_given)
     asked: ResourceRequests | None = None
     after: LogDependencies | None = None
     own: OwnColumns | None = None
 
     def __post_init__(self) -> None:
-        if self.log_wait.size != self.job_id.size:
-            object.__setattr__(self, "log_wait", np.full(self.job_id.size, -1.0))
-        if self.qos.size != self.job_id.size:
-            object.__setattr__(self, "qos", np.full(self.job_id.size, -1, np.int64))
+        for name in _NAMES[_NAMES.index("user") :]:
+            column = getattr(self, name)
+            if not column.size and self.job_id.size:
+                unknown = 0 if name == "met" else -1
+                object.__setattr__(self, name, np.full(self.job_id.size, unknown, column.dtype))
 
     def __len__(self) -> int:
         return self.job_id.size

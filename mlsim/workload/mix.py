@@ -53,33 +53,25 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A machine's jobs.
-
-    Attributes
-    ----------
-    jobs, period
-        How many there were, in how many seconds.
-    users, single
-        How many users, and the share of them who submitted one job only.
-    lengths, classes
-        How jobs divide; ``shares`` of all classes add up to 1.
-    resources
-        Names of the resources that requests are about, memory first.
-    queues
-        By limit; a job goes into the first one in which it has room, or a later one.
-    walltime_error
-        Mean absolute error of walltimes [s]; None where it is not published.
-    late
-        Share of jobs that run a little longer than their walltime.
-    """
+    """A machine's jobs."""
 
     jobs: int
+    """How many there were."""
     period: float
+    """In how many seconds."""
     users: int
+    """How many users there were."""
     single: float
+    """Share of the users who submitted one job only."""
     lengths: tuple[Length, ...]
+    """How jobs divide by run time."""
     classes: tuple[JobClass, ...]
+    """How jobs divide by what they ask for; ``shares`` of all classes add up to 1."""
     resources: tuple[str, ...]
+    """Names of the resources that requests are about, memory first."""
     queues: tuple[Queue, ...]
+    """By limit; a job goes into the first one in which it has room, or a later one."""
     walltime_error: float | None
+    """Mean absolute error of walltimes [s]; None where it is not published."""
     late: float
+    """Share of jobs that run a little longer than their walltime."""

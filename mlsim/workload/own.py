@@ -22,16 +22,12 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class OwnColumns:
-    """Further columns of jobs, row by row.
-
-    Attributes
-    ----------
-    of
-        Name -> values: int64 where every job has a whole number; float64 for other numbers, NaN where there
-        is none; else objects, texts or None.
-    """
+    """Further columns of jobs, row by row."""
 
     of: dict[str, NDArray[Any]]
+    """Name -> values: int64 where every job has a whole number; float64 for other numbers, NaN where there is
+    none; else objects, texts or None.
+    """
 
     def select(self, rows: NDArray[Any] | slice) -> OwnColumns:
         """Return the jobs that a mask, an index array or a slice names."""

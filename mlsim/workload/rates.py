@@ -9,15 +9,9 @@ __all__ = ["Rates"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates that convert operations and bytes to seconds.
-
-    Attributes
-    ----------
-    speed
-        FLOP/s of a processor of the log.
-    bandwidth
-        bit/s of the link of a processor.
-    """
+    """Rates that convert operations and bytes to seconds."""
 
     speed: float
+    """FLOP/s of a processor of the log."""
     bandwidth: float
+    """bit/s of the link of a processor."""

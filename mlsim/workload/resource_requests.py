@@ -14,21 +14,14 @@ __all__ = ["ResourceRequests", "join_requests"]
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequests:
-    """Units and totals of jobs, row by row.
-
-    Attributes
-    ----------
-    names
-        The resources of the columns of ``totals``.
-    units : ndarray of int64, shape (n,)
-        Identical units of each job; -1 where the scenario decides.
-    totals : ndarray of int64, shape (n, len(names))
-        What all units together ask for (memory in MB); -1 where the scenario decides.
-    """
+    """Units and totals of jobs, row by row."""
 
     names: tuple[str, ...]
+    """The resources of the columns of ``totals``."""
     units: NDArray[np.int64]
+    """int64[n]: identical units of each job; -1 where the scenario decides."""
     totals: NDArray[np.int64]
+    """int64[n, len(names)]: what all units together ask for (memory in MB); -1 where the scenario decides."""
 
     def select(self, rows: NDArray[Any] | slice) -> ResourceRequests:
         """Return the jobs that a mask, an index array or a slice names."""

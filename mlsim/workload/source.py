@@ -44,30 +44,22 @@ BLOCK_JOBS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The jobs of a scenario.
-
-    Attributes
-    ----------
-    n_jobs
-        How many jobs :meth:`blocks` yields, after cleaning and selection.
-    jobs_in_log
-        How many jobs the log has, broken lines aside.
-    notes
-        What was found in the log, as counts above 0, over the whole log whatever is selected: every
-        cleaning rule and fallback that met a job (:mod:`mlsim.workload.clean`), `out_of_order`
-        (jobs listed right after one that was submitted later), `duplicate_ids` (jobs whose job_id an
-        earlier one has) and `broken_lines` (skipped).
-    header
-        What the log says about itself.
-    origin
-        Submit time of the first job in the log's own time [s].
-    """
+    """The jobs of a scenario."""
 
     n_jobs: int
+    """How many jobs :meth:`blocks` yields, after cleaning and selection."""
     jobs_in_log: int
+    """How many jobs the log has, broken lines aside."""
     notes: dict[str, int]
+    """What was found in the log, as counts above 0, over the whole log whatever is selected: every cleaning
+    rule and fallback that met a job (:mod:`mlsim.workload.clean`), `out_of_order` (jobs listed right after
+    one that was submitted later), `duplicate_ids` (jobs whose job_id an earlier one has) and
+    `broken_lines` (skipped).
+    """
     header: Header
+    """What the log says about itself."""
     origin: float
+    """Submit time of the first job in the log's own time [s]."""
     _open: Callable[[], Iterator[JobBlock]]
     _ids: DuplicateCount
 

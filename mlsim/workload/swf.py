@@ -45,21 +45,14 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class SwfBlock:
-    """Some jobs of a log, in the log's order.
-
-    Attributes
-    ----------
-    columns
-        Shape (18, jobs): the columns of SWF in the order of :class:`Field`.
-    lines
-        Line number of each job in the decompressed file, from 1.
-    extras
-        One tuple of strings a job, the columns after the 18th, if the reader was asked for them.
-    """
+    """Some jobs of a log, in the log's order."""
 
     columns: Floats
+    """Shape (18, jobs): the columns of SWF in the order of :class:`Field`."""
     lines: Ints
+    """Line number of each job in the decompressed file, from 1."""
     extras: list[tuple[str, ...]]
+    """One tuple of strings a job, the columns after the 18th, if the reader was asked for them."""
 
     def __len__(self) -> int:
         return self.lines.size

@@ -367,8 +367,28 @@ def test_usage_halves_in_a_half_life():
     config = BatchConfig.model_validate({"fairshare": {"half_life": 10.0}}).fairshare
     for processors, grown in ((0, 0.0), (4, 4.0 * (10.0 / math.log(2.0)) * 0.5)):
         accounts = Accounts(config)
-        accounts.shares[:, 0] = 80.0, processors, 5.0
+        accounts.shares[:3, 0] = 80.0, processors, 5.0
         assert usage_at(0, 15.0, 10.0, accounts.shares) == pytest.approx(40.0 + grown)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 30.0), st.integers(0, 2), st.integers(0, 3)), max_size=30))
+def test_usage_is_the_integral_however_often_it_is_asked_for(steps):
+    # (seconds since the step before, account, processors that a job starts to use; 0: it is only asked for).
+    config = BatchConfig.model_validate({"fairshare": {"half_life": 10.0}}).fairshare
+    accounts, now, begun = Accounts(config), 0.0, []
+    for gap, account, processors in steps:
+        now += gap
+        if processors:
+            accounts.change(account, processors, now)
+            begun.append((account, processors, now))
+        for other in (account, 0, account):
+            # A job of q processors since t: ∫ q·2^(-(now - s)/10) ds over [t, now].
+            used = sum(
+                q * (10.0 / math.log(2.0)) * (1.0 - 2.0 ** (-(now - t) / 10.0))
+                for a, q, t in begun
+                if a == other
+            )
+            assert usage_at(other, now, 10.0, accounts.shares) == pytest.approx(used, abs=1e-9)
 
 
 def test_fairshare_by_group():

@@ -69,7 +69,7 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     )
     learn_pieces(theirs, their_sums, 0, 7, 3, mean, (sizes * (seconds / sizes - mean) ** 2).sum())
     squares = (seconds**2 / sizes).sum()
-    learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, 7, seconds.sum(), 0.01, squares, 3)
+    learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, (7, seconds.sum(), 0.01, squares, 3))
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_allclose(our_sums, their_sums)
 
@@ -89,8 +89,8 @@ def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(techniqu
     random, turn, done = np.random.default_rng(3), 0, [NOTHING] * p
     while True:
         pe = int(random.integers(p))
-        chunk = takers[1][pe](turn, *done[pe])
-        assert takers[0][pe](DRAW, *done[pe]) == chunk
+        chunk = takers[1][pe](turn, done[pe])
+        assert takers[0][pe](DRAW, done[pe]) == chunk
         turn += 1
         if chunk[1] == 0:
             break
@@ -108,12 +108,12 @@ def test_who_draws_too_early_waits_for_the_turn() -> None:
     first, second = draw_ticket(memory), draw_ticket(memory)
     take = rule.taker(take_shared, memory, 0)
     assert (first, second) == (0, 1)
-    assert take(second, *NOTHING)[:2] == (second, NOT_YET)
-    assert take(DRAW, *NOTHING)[:2] == (2, NOT_YET)
+    assert take(second, NOTHING)[:2] == (second, NOT_YET)
+    assert take(DRAW, NOTHING)[:2] == (2, NOT_YET)
     assert is_turn_shared(memory, first)
-    assert take(first, *NOTHING)[0] == 0
+    assert take(first, NOTHING)[0] == 0
     assert is_turn_shared(memory, second)
-    assert take(second, *NOTHING)[0] > 0
+    assert take(second, NOTHING)[0] > 0
 
 
 def test_iterations_that_a_master_begins_before_it_answers() -> None:

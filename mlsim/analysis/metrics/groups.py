@@ -25,18 +25,12 @@ CLASSES = ("short", "medium", "long")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which group each job is in.
-
-    Attributes
-    ----------
-    labels
-        The groups in their order; each has a job.
-    code
-        Place of each job's group in ``labels``; -1 for jobs that never started, which are in none.
-    """
+    """Which group each job is in."""
 
     labels: list[str]
+    """The groups in their order; each has a job."""
     code: Ints
+    """Place of each job's group in ``labels``; -1 for jobs that never started, which are in none."""
 
 
 def group_jobs(jobs: Jobs, by: str, names: Mapping[int, str] | None = None) -> Groups:

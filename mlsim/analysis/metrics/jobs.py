@@ -26,21 +26,14 @@ __all__ = ["JOB_METRICS", "JobMetric", "backfilled_share"]
 
 @dataclass(frozen=True, slots=True)
 class JobMetric:
-    """A metric that each job has one value of; less is better for all of them.
-
-    Attributes
-    ----------
-    title
-        The metric in words.
-    unit
-        ``s``, or ``1`` for a ratio.
-    values
-        One value a job from the jobs and τ (s); NaN where it is undefined.
-    """
+    """A metric that each job has one value of; less is better for all of them."""
 
     title: str
+    """The metric in words."""
     unit: str
+    """``s``, or ``1`` for a ratio."""
     values: Callable[[Jobs, float], Floats]
+    """One value a job from the jobs and τ (s); NaN where it is undefined."""
 
 
 JOB_METRICS: dict[str, JobMetric] = {

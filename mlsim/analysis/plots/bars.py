@@ -26,24 +26,16 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: bars in groups, one bar of each series in a group.
-
-    Attributes
-    ----------
-    title
-        What all its bars have in common.
-    groups
-        Names of the groups, along the axis.
-    series
-        Name of a series to its values, one a group; NaN where there is none.
-    marks
-        Likewise, values to be marked on the bars; may lack series.
-    """
+    """One panel: bars in groups, one bar of each series in a group."""
 
     title: str
+    """What all its bars have in common."""
     groups: Sequence[str]
+    """Names of the groups, along the axis."""
     series: Mapping[str, Sequence[float]]
+    """Name of a series to its values, one a group; NaN where there is none."""
     marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Likewise, values to be marked on the bars; may lack series."""
 
 
 def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:

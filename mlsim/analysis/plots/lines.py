@@ -24,18 +24,12 @@ _LEGEND_COLUMNS = 7
 
 @dataclass(frozen=True)
 class LinePanel:
-    """One panel.
-
-    Attributes
-    ----------
-    title
-        What its curves have in common.
-    series
-        Name of a curve to its points, x and y of one length; NaN leaves a gap.
-    """
+    """One panel."""
 
     title: str
+    """What its curves have in common."""
     series: Mapping[str, tuple[ArrayLike, ArrayLike]]
+    """Name of a curve to its points, x and y of one length; NaN leaves a gap."""
 
 
 @dataclass(frozen=True)

@@ -9,24 +9,16 @@ __all__ = ["PROFILES", "ProfileEntry"]
 
 @dataclass(frozen=True, slots=True)
 class ProfileEntry:
-    """One profile of iteration costs.
-
-    Attributes
-    ----------
-    name
-        The word in a scenario file.
-    formula
-        Cost c_k of iteration k = 0 … N−1.
-    parameters
-        Its keys of ``application.costs``, besides ``calibrate``, which all but ``job`` have.
-    reference
-        Where it comes from; empty for a plain formula.
-    """
+    """One profile of iteration costs."""
 
     name: str
+    """The word in a scenario file."""
     formula: str
+    """Cost c_k of iteration k = 0 … N−1."""
     parameters: tuple[str, ...]
+    """Its keys of ``application.costs``, besides ``calibrate``, which all but ``job`` have."""
     reference: str = ""
+    """Where it comes from; empty for a plain formula."""
 
 
 PROFILES = (

@@ -13,27 +13,18 @@ __all__ = ["Request"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The costs of one loop's iterations.
-
-    Attributes
-    ----------
-    config
-        Section ``application.costs`` of the scenario.
-    n
-        How many iterations.
-    seed
-        Seed of the scenario.
-    reference_speed
-        FLOP/s that costs in FLOP are divided by.
-    path
-        Where the file of costs was found; None: at ``config.path``.
-    """
+    """The costs of one loop's iterations."""
 
     config: CostsConfig
+    """Section ``application.costs`` of the scenario."""
     n: int
+    """How many iterations."""
     seed: int
+    """Seed of the scenario."""
     reference_speed: float
+    """FLOP/s that costs in FLOP are divided by."""
     path: Path | None = None
+    """Where the file of costs was found; None: at ``config.path``."""
 
     def seconds(self, amount: Quantity | None) -> float:
         """Convert a cost to seconds at the reference speed; 0 for none."""

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim._jit import inner_kernel, kernel, zeros
+from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put"]
@@ -83,6 +83,15 @@ def _merge(measured: Floats, pe: int, size: int, mean: float, spread: float) -> 
     measured[SPREAD, pe] += spread + shift * shift * before * share
 
 
+@leaf_kernel
+def _add_to_sums(measured: Floats, sums: Floats, pe: int, had_none: bool) -> None:
+    """Update the sums over all PEs with the mean and variance of one, the first of its own or not."""
+    if measured[MEAN, pe] > 0.0:
+        sums[0, 0] += 1.0 if had_none else 0.0
+        put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
+        put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+
+
 @kernel
 def learn_iterations(
     measured: Floats, sums: Floats, pe: int, prefix: Floats, speed: float, first: int, size: int
@@ -95,10 +104,7 @@ def learn_iterations(
         spread += deviation * deviation
     had_none = measured[MEAN, pe] == 0.0
     _merge(measured, pe, size, mean / speed, spread / (speed * speed))
-    if measured[MEAN, pe] > 0.0:
-        sums[0, 0] += 1.0 if had_none else 0.0
-        put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
-        put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+    _add_to_sums(measured, sums, pe, had_none)
 
 
 @kernel
@@ -139,10 +145,7 @@ def learn_pieces(
         # so that divided by COUNT - 1 it is the variance
         variance = measured[BETWEEN, pe] / (measured[PIECES, pe] - 1.0)
         measured[SPREAD, pe] = variance * (measured[COUNT, pe] - 1.0)
-    if measured[MEAN, pe] > 0.0:
-        sums[0, 0] += 1.0 if had_none else 0.0
-        put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
-        put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+    _add_to_sums(measured, sums, pe, had_none)
 
 
 @inner_kernel

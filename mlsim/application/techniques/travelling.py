@@ -19,6 +19,8 @@ __all__ = [
     "DRAW",
     "KNOWN",
     "NOT_YET",
+    "Asker",
+    "Done",
     "draw_ticket",
     "is_turn",
     "is_turn_shared",
@@ -28,6 +30,15 @@ __all__ = [
     "take_travelling",
 ]
 
+
+Asker = tuple[int, int, int, int, int]
+"""Who asks for a chunk of what: PEs, technique, iterations, the PE that asks, and the address of a technique
+of the user in its process."""
+
+Done = tuple[int, float, float, float, int]
+"""What an executed chunk took: its size (0: there was none), its seconds, the seconds between asking for it
+and starting it, Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many
+these are."""
 
 TURN, STEP, POSITION, RULE, REALS = 0, 1, 2, 5, 17
 NOT_YET = -(1 << 62)
@@ -75,11 +86,7 @@ def learn_done(
     weights: Floats,
     pe: int,
     share: float,
-    size: int,
-    seconds: float,
-    waited: float,
-    squares: float,
-    pieces: int,
+    done: Done,
 ) -> None:
     """Update an adaptive technique with an executed chunk.
 
@@ -93,14 +100,10 @@ def learn_done(
         Who executed the chunk.
     share
         Part of the seconds that counts.
-    size
-        Iterations; 0: there was no chunk.
-    seconds, waited
-        What it took, and the time between asking for it and starting it.
-    squares, pieces
-        Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds, and how many these are. Less
-        seconds²/size the first is Σ n_j·(x_j − mean)², with x_j = t_j/n_j.
+    done
+        What it took. Less seconds²/size, the sum over its pieces is Σ n_j·(x_j − mean)², with x_j = t_j/n_j.
     """
+    size, seconds, waited, squares, pieces = done
     if size == 0:
         return
     if code == AF:
@@ -115,18 +118,11 @@ def learn_done(
 @kernel(inline="always")
 def _take(
     block: Ints,
-    p: int,
-    code: int,
-    n: int,
-    pe: int,
-    address: int,
-    done_size: int,
-    seconds: float,
-    waited: float,
-    squares: float,
-    pieces: int,
+    asker: Asker,
+    done: Done,
 ) -> tuple[int, int, int]:
     """Take a chunk in one's turn."""
+    p, code, n, pe, address = asker
     step, first = block[STEP], block[POSITION]
     size = 0
     if first < n:
@@ -142,7 +138,7 @@ def _take(
         at += 5 * columns
         sums = reals[at : at + 4 * width].reshape(2, 2 * width)
         if is_adaptive(code):
-            learn_done(code, measured, sums, weights, pe, 1.0, done_size, seconds, waited, squares, pieces)
+            learn_done(code, measured, sums, weights, pe, 1.0, done)
         if address != 0:
             rule[USERS] = address
         size = recursive_size(rule, reals[:1], weights, measured, sums, step, n - first, pe)
@@ -155,17 +151,9 @@ def _take(
 @kernel
 def take_travelling(
     block: Ints,
-    p: int,
-    code: int,
-    n: int,
-    pe: int,
-    address: int,
+    asker: Asker,
     turn: int,
-    done_size: int,
-    seconds: float,
-    waited: float,
-    squares: float,
-    pieces: int,
+    done: Done,
 ) -> tuple[int, int, int]:
     """Take a chunk for a PE, and make the block that of the next turn.
 
@@ -173,14 +161,12 @@ def take_travelling(
     ----------
     block
         Changed, unless it is not that of ``turn``.
-    p, code, n, pe
-        PEs, technique, iterations, and who asks.
-    address
-        Of a technique of the user, in this process.
+    asker
+        Who asks, and of which loop.
     turn
         Whose it has to be, or ``KNOWN``.
-    done_size, seconds, waited, squares, pieces
-        What the PE executed since, as in :func:`learn_done`.
+    done
+        What the PE executed since.
 
     Returns
     -------
@@ -190,7 +176,7 @@ def take_travelling(
     """
     if turn != KNOWN and not is_turn(block, turn):
         return turn, NOT_YET, 0
-    chunk = _take(block, p, code, n, pe, address, done_size, seconds, waited, squares, pieces)
+    chunk = _take(block, asker, done)
     seal(block, block[TURN] + 1)
     return chunk
 
@@ -215,17 +201,9 @@ def is_turn_shared(memory: Ints, turn: int) -> bool:
 @kernel
 def take_shared(
     memory: Ints,
-    p: int,
-    code: int,
-    n: int,
-    pe: int,
-    address: int,
+    asker: Asker,
     turn: int,
-    done_size: int,
-    seconds: float,
-    waited: float,
-    squares: float,
-    pieces: int,
+    done: Done,
 ) -> tuple[int, int, int]:
     """Take a chunk for a PE from a block in shared memory, and let the next turn come.
 
@@ -246,6 +224,6 @@ def take_shared(
             looks += 1
             if looks == _LOOKS:
                 return turn, NOT_YET, 0
-    chunk = _take(memory[1:], p, code, n, pe, address, done_size, seconds, waited, squares, pieces)
+    chunk = _take(memory[1:], asker, done)
     store_release(_turn_in(memory), memory[1 + TURN] + 1)
     return chunk

@@ -47,24 +47,16 @@ class Applications(Protocol):
 
 
 class System(Protocol):
-    """The simulator of the batch level, as far as handlers need it.
-
-    Attributes
-    ----------
-    clock
-        The order of events.
-    state
-        Jobs, queue and nodes at the current time.
-    applications
-        The applications of the running jobs.
-    submissions_first
-        Whether submissions of a time come before its ends.
-    """
+    """The simulator of the batch level, as far as handlers need it."""
 
     clock: Clock
+    """The order of events."""
     state: BatchState
+    """Jobs, queue and nodes at the current time."""
     applications: Applications
+    """The applications of the running jobs."""
     submissions_first: bool
+    """Whether submissions of a time come before its ends."""
 
     @property
     def is_running_out(self) -> bool:

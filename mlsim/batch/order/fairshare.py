@@ -2,7 +2,8 @@
 
 The usage of an owner at time t is the integral of the processors that the owner's running jobs asked for,
 each moment weighted by ``2^(-age / half_life)``. It is kept as (usage, rate, time of both) and advanced by
-the closed form, so it is exact however often it is looked at, and no periodic event is needed.
+the closed form, so it is exact however often it is looked at, and no periodic event is needed. A pass looks
+at an owner once for each waiting job: what was found for a time is kept until another time is asked for.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Accounts", "change_rate", "usage_at"]
 
-USAGE, RATE, AS_OF = range(3)
-N_SHARES: Final = 3
+USAGE, RATE, AS_OF, FOUND, FOUND_AT = range(5)
+N_SHARES: Final = 5
 
 
 @kernel
@@ -36,18 +37,22 @@ def usage_at(account: int, now: float, half_life: float, shares: Floats) -> floa
     half_life
         Seconds after which usage counts half.
     shares
-        Usage, processors in use, and the time of both; shape (3, accounts).
+        See :class:`Accounts`; what is found is written down there.
     """
-    rate = math.log(2.0) / half_life
-    decayed = rate * (now - shares[AS_OF, account])
-    return float(
-        shares[USAGE, account] * math.exp(-decayed) - shares[RATE, account] * math.expm1(-decayed) / rate
-    )
+    if shares[FOUND_AT, account] != now:
+        rate = math.log(2.0) / half_life
+        decayed = rate * (now - shares[AS_OF, account])
+        shares[FOUND, account] = (
+            shares[USAGE, account] * math.exp(-decayed) - shares[RATE, account] * math.expm1(-decayed) / rate
+        )
+        shares[FOUND_AT, account] = now
+    return float(shares[FOUND, account])
 
 
 @kernel
 def change_rate(account: int, processors: int, now: float, half_life: float, shares: Floats) -> None:
     """Raise the processors in use by an account from ``now`` on (lower them, if negative)."""
+    # A new rate changes nothing at the time of the change itself, so what was found for it stays right.
     shares[USAGE, account] = usage_at(account, now, half_life, shares)
     shares[AS_OF, account] = now
     shares[RATE, account] += processors
@@ -63,8 +68,9 @@ class Accounts:
 
     Attributes
     ----------
-    shares : ndarray of float64, shape (3, capacity)
-        Usage [processor-seconds], processors in use, time of both [s]; one column an account.
+    shares : ndarray of float64, shape (5, capacity)
+        Usage [processor-seconds], processors in use, time of both [s]; the usage that was last asked for,
+        and for which time [s]; one column an account.
     """
 
     def __init__(self, config: FairshareConfig) -> None:

@@ -18,40 +18,28 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How jobs ask this machine for room.
-
-    Attributes
-    ----------
-    mapping
-        ``core``: a processor is a unit of one core or more, jobs share nodes. ``node``: a processor is a
-        whole node. ``packed``: a job gets as many whole nodes as its processors fill.
-    capacity
-        Units of the whole machine, for jobs that say nothing of their own.
-    cores_per_node
-        Cores of every node (``packed`` only).
-    cores_per_unit
-        Cores of a unit (``core`` only).
-    resources
-        Names of what a node has; ``cores`` first.
-    defaults
-        What a unit asks of each beside cores where its log does not say it.
-    per_job
-        Whether the log says what its jobs ask for.
-    shared
-        Names of what the machine has as a whole.
-    shared_defaults
-        What a job asks of each, in all, where its log does not say it.
-    """
+    """How jobs ask this machine for room."""
 
     mapping: Mapping
+    """``core``: a processor is a unit of one core or more, jobs share nodes. ``node``: a processor is a whole
+    node. ``packed``: a job gets as many whole nodes as its processors fill.
+    """
     capacity: int
+    """Units of the whole machine, for jobs that say nothing of their own."""
     cores_per_node: int
+    """Cores of every node (``packed`` only)."""
     cores_per_unit: int = 1
+    """Cores of a unit (``core`` only)."""
     resources: tuple[str, ...] = ("cores",)
+    """Names of what a node has; ``cores`` first."""
     defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """What a unit asks of each beside cores where its log does not say it."""
     per_job: bool = False
+    """Whether the log says what its jobs ask for."""
     shared: tuple[str, ...] = ()
+    """Names of what the machine has as a whole."""
     shared_defaults: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """What a job asks of each, in all, where its log does not say it."""
 
     @classmethod
     def on(

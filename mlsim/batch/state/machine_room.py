@@ -130,15 +130,10 @@ class MachineRoom(Protocol):
 
 
 class Passes(Protocol):
-    """Who makes passes over the queue.
-
-    Attributes
-    ----------
-    rejected
-        Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it.
-    """
+    """Who makes passes over the queue."""
 
     rejected: list[tuple[int, str]]
+    """Slots, with reasons, of jobs that a dispatcher turned away; the batch system empties it."""
 
     def advance(
         self, now: float, ended: list[int], arrivals: Ints, first: int, last: int, released: Ints, /

@@ -30,6 +30,8 @@ from mlsim.application.techniques.rules import (
 from mlsim.application.techniques.travelling import (
     KNOWN,
     NOT_YET,
+    Asker,
+    Done,
     draw_ticket,
     is_turn,
     is_turn_shared,
@@ -58,10 +60,6 @@ __all__ = [
 
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
-
-Done = tuple[int, float, float, float, int]
-"""What an executed chunk took: its size, its seconds, the seconds between asking for it and starting it,
-Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many these are."""
 
 NOTHING: Done = (0, 0.0, 0.0, 0.0, 0)
 """No chunk."""
@@ -179,19 +177,8 @@ class RecursiveRule:
         """Update an adaptive technique with an executed chunk, whose time counts by ``share``."""
         state, code = self.state, self.choice.code
         size, seconds, waited, squares, pieces = done
-        learn_done(
-            code,
-            state.measured,
-            state.sums,
-            state.weights,
-            pe,
-            share,
-            int(size),
-            float(seconds),
-            float(waited),
-            float(squares),
-            int(pieces),
-        )
+        took: Done = int(size), float(seconds), float(waited), float(squares), int(pieces)
+        learn_done(code, state.measured, state.sums, state.weights, pe, share, took)
 
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
@@ -207,11 +194,12 @@ class RecursiveRule:
         Returns
         -------
         callable
-            Its arguments are a turn and the numbers of the PE's executed chunk. Pass its result to
+            Its arguments are a turn and what the PE's executed chunk took. Pass its result to
             :meth:`check_nothing` if the size is below 1 and not ``NOT_YET``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
-        return partial(kernel, memory, self._p, self.choice.code, self._n, pe, self._address)
+        asker: Asker = self._p, self.choice.code, self._n, pe, self._address
+        return partial(kernel, memory, asker)
 
     def check_nothing(self, first: int, size: int, step: int, pe: int) -> None:
         """Raise an error if iterations were left although the technique computed a size below 1."""
@@ -310,8 +298,8 @@ def warm_up() -> None:
             publish_node(state, state, 0)
         memory = np.zeros(RuleState.words(2, adaptive) + 3, np.int64)
         block = memory[1:]
-        rule.taker(take_travelling, block, 0)(KNOWN, *NOTHING)
-        rule.taker(take_shared, memory, 0)(KNOWN, *NOTHING)
+        rule.taker(take_travelling, block, 0)(KNOWN, NOTHING)
+        rule.taker(take_shared, memory, 0)(KNOWN, NOTHING)
         is_turn(block, 0)
         is_turn_shared(memory, draw_ticket(memory))
         if not needs_lock(choice):

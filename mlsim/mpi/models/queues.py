@@ -123,12 +123,12 @@ class RelayQueue(_InWindow):
         """
         relay, take = self._relay, self._take
         turn = relay.ask() if publish is None and not self._delay else self._prepare(publish)
-        chunk = take(turn, *done)
+        chunk = take(turn, done)
         tries = 0
         while chunk[1] == NOT_YET:
             relay.wait(chunk[0], tries)
             tries += 1
-            chunk = take(chunk[0], *done)
+            chunk = take(chunk[0], done)
         relay.hand_on()
         if chunk[1] > 0:
             return chunk

@@ -18,41 +18,34 @@ __all__ = ["LoopReport", "LoopTotals", "gather"]
 
 @dataclass(frozen=True)
 class LoopTotals:
-    """The whole loop, in the terms of the simulator; known to rank 0.
-
-    Attributes
-    ----------
-    technique, model
-        What was run.
-    n, steps
-        Iterations, and chunks executed.
-    executed
-        Iterations executed: n, unless ranks left the loop early.
-    t_loop
-        Parallel loop time in s: from the first request to the end of the last chunk.
-    cov
-        Coefficient of variation of the ranks' finish times (Eleliemy 2021, Eq. 2.15); 0 if all are 0.
-    imbalance
-        (1 − mean / max)·100 of them, in percent (Eq. 2.16).
-    chunks
-        int64[P]: chunks of each rank.
-    busy, overhead, finish, told
-        float64[P], in s: as in :class:`LoopReport`, of each rank.
-    """
+    """The whole loop, in the terms of the simulator; known to rank 0."""
 
     technique: str
+    """Technique that was run."""
     model: str
+    """Execution model that was run."""
     n: int
+    """Iterations."""
     steps: int
+    """Chunks executed."""
     executed: int
+    """Iterations executed: n, unless ranks left the loop early."""
     t_loop: float
+    """Parallel loop time in s: from the first request to the end of the last chunk."""
     cov: float
+    """Coefficient of variation of the ranks' finish times (Eleliemy 2021, Eq. 2.15); 0 if all are 0."""
     imbalance: float
+    """(1 − mean / max)·100 of them, in percent (Eq. 2.16)."""
     chunks: Ints
+    """int64[P]: chunks of each rank."""
     busy: Floats
+    """float64[P], in s: as in :class:`LoopReport`, of each rank."""
     overhead: Floats
+    """float64[P], in s: likewise."""
     finish: Floats
+    """float64[P], in s: likewise."""
     told: Floats
+    """float64[P], in s: likewise."""
 
 
 @dataclass(frozen=True)

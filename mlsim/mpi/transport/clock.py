@@ -46,11 +46,6 @@ class Clock:
         result: Floats = readings - (before + (after - before) * share)
         return result
 
-    @property
-    def offsets(self) -> tuple[float, float]:
-        """Offset of the machine to rank 0 at the beginning and at the end, in s."""
-        return self._first[1], self._second[1]
-
 
 def _measure(layout: Layout) -> tuple[float, float]:
     """Return a reading of this machine's clock and its offset to rank 0's clock at that time, in s."""

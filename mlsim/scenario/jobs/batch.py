@@ -12,7 +12,7 @@ from mlsim.scenario.jobs.engine import replay_needs
 from mlsim.scenario.jobs.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
 from mlsim.scenario.machine.power import PowerCaps
 from mlsim.scenario.values.amounts import Duration, Seconds
-from mlsim.scenario.values.field_types import ChoiceType, Count, Natural, Number, Switch
+from mlsim.scenario.values.field_types import Count, Natural, Number, OneOf, Switch
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import (
     Allocator,
@@ -59,14 +59,10 @@ class WeightsConfig(Section):
 class FairshareConfig(Section):
     """Whose usage policy fairshare compares, and how it is forgotten."""
 
-    by: Annotated[ShareOwner, ChoiceType(ShareOwner)] = Field(
-        ShareOwner.USER, description="Whose processor-seconds add up: those of a job's user or group."
-    )
-    half_life: Duration = Field(
-        604800.0,
-        description="Time after which usage counts half (s). Default: 7 days, as Slurm's "
-        "PriorityDecayHalfLife.",
-    )
+    by: OneOf[ShareOwner] = ShareOwner.USER
+    """Whose processor-seconds add up: those of a job's user or group."""
+    half_life: Duration = 604800.0
+    """Time after which usage counts half (s). Default: 7 days, as Slurm's PriorityDecayHalfLife."""
 
 
 _MOST_RESTARTS = 5
@@ -75,141 +71,106 @@ _MOST_RESTARTS = 5
 class BatchConfig(Section):
     """The dispatcher, and what it does to jobs that overrun."""
 
-    dispatcher: DispatcherName = Field(
-        Dispatcher.QUEUE,
-        description="What decides: queue (policy, backfill and allocator do), reject (every job is turned "
-        "away in the pass of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do "
-        "not fit), cp or one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), "
-        "a class in a file, or an installed one; see mlsim/batch/PLUGINS.md.",
-    )
-    cp: CpConfig | None = Field(
-        None,
-        description="How the dispatchers that plan by constraint programming do it. Default: each as it is "
-        "told of here.",
-    )
-    policy: PolicyName = Field(
-        Policy.FCFS,
-        description="Order in which the queue is served; `mlsim list policies` explains each. A class in a "
-        "file may be one, or an installed one.",
-    )
-    weights: WeightsConfig | None = Field(
-        None, description="Weights of policy linear, scaled so that their absolute values sum to 1."
-    )
-    fairshare: FairshareConfig = Field(
-        default_factory=FairshareConfig, description="What policy fairshare compares."
-    )
-    threshold: Duration | None = Field(
-        None,
-        description="Jobs that have waited longer than this (s) go to the head of the queue, first come "
-        "first served among themselves (Zrigui 2021, §4.2). Default: none do.",
-        examples=["20 h"],
-    )
-    backfill: Annotated[Backfill, ChoiceType(Backfill)] = Field(
-        Backfill.NONE,
-        description="Whether jobs may overtake: none (the walk stops at the first job that does not fit), "
-        "greedy (it is skipped), easy (later jobs start if they do not delay the reservation), conservative "
-        "(every waiting job has a reservation that is kept).",
-    )
-    backfill_order: Annotated[Policy, ChoiceType(Policy)] | None = Field(
-        None,
-        description="Policy by which jobs that may overtake are tried, with backfill greedy or easy. "
-        "Default: the order of the queue.",
-        examples=["SAF"],
-    )
-    reservations: Count = Field(
-        1,
-        description="How many jobs that do not fit get a reservation, with backfill easy. Default: one, as "
-        "in EASY.",
-    )
-    easy: Annotated[EasyRule, ChoiceType(EasyRule)] = Field(
-        EasyRule.STANDARD,
-        description="Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a "
-        "published simulator: accasim (nobody is kept from overtaking; the head waits for its reserved "
-        "time), cqsim (jobs are judged by their actual run times), batsched (the reservation is kept; no "
-        "extra processors). accasim and batsched are FCFS. See mlsim/batch/EASY.md.",
-    )
-    compression: Annotated[Compression, ChoiceType(Compression)] = Field(
-        Compression.FIXPOINT,
-        description="With backfill conservative, how often jobs look for an earlier place when something "
-        "comes back early: fixpoint (in the queue's order, until nothing moves) or one-round (each once).",
-    )
-    ties: Annotated[TieOrder, ChoiceType(TieOrder)] = Field(
-        TieOrder.DRAINED,
-        description="What happens at one time: drained (ends, then submissions, then one pass), per-event "
-        "(a pass after every event, submissions before ends, as PYSS does) or ends-first (a pass after every "
-        "event, ends before submissions, as CQSim does); see mlsim/batch/EASY.md.",
-    )
-    engine: Annotated[Engine, ChoiceType(Engine)] = Field(
+    dispatcher: DispatcherName = Dispatcher.QUEUE
+    """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass
+    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp or one of
+    the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or an
+    installed one; see mlsim/batch/PLUGINS.md.
+    """
+    cp: CpConfig | None = None
+    """How the dispatchers that plan by constraint programming do it. Default: each as it is told of here."""
+    policy: PolicyName = Policy.FCFS
+    """Order in which the queue is served; `mlsim list policies` explains each. A class in a file may be one,
+    or an installed one.
+    """
+    weights: WeightsConfig | None = None
+    """Weights of policy linear, scaled so that their absolute values sum to 1."""
+    fairshare: FairshareConfig = Field(default_factory=FairshareConfig)
+    """What policy fairshare compares."""
+    threshold: Duration | None = Field(None, examples=["20 h"])
+    """Jobs that have waited longer than this (s) go to the head of the queue, first come first served among
+    themselves (Zrigui 2021, §4.2). Default: none do.
+    """
+    backfill: OneOf[Backfill] = Backfill.NONE
+    """Whether jobs may overtake: none (the walk stops at the first job that does not fit), greedy (it is
+    skipped), easy (later jobs start if they do not delay the reservation), conservative (every waiting job
+    has a reservation that is kept).
+    """
+    backfill_order: OneOf[Policy] | None = Field(None, examples=["SAF"])
+    """Policy by which jobs that may overtake are tried, with backfill greedy or easy. Default: the order of
+    the queue.
+    """
+    reservations: Count = 1
+    """How many jobs that do not fit get a reservation, with backfill easy. Default: one, as in EASY."""
+    easy: OneOf[EasyRule] = EasyRule.STANDARD
+    """Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a published
+    simulator: accasim (nobody is kept from overtaking; the head waits for its reserved time), cqsim (jobs are
+    judged by their actual run times), batsched (the reservation is kept; no extra processors). accasim and
+    batsched are FCFS. See mlsim/batch/EASY.md.
+    """
+    compression: OneOf[Compression] = Compression.FIXPOINT
+    """With backfill conservative, how often jobs look for an earlier place when something comes back early:
+    fixpoint (in the queue's order, until nothing moves) or one-round (each once).
+    """
+    ties: OneOf[TieOrder] = TieOrder.DRAINED
+    """What happens at one time: drained (ends, then submissions, then one pass), per-event (a pass after
+    every event, submissions before ends, as PYSS does) or ends-first (a pass after every event, ends before
+    submissions, as CQSim does); see mlsim/batch/EASY.md.
+    """
+    engine: OneOf[Engine] = Field(
         Engine.AUTO,
         description="What simulates the batch level: simpy, replay (compiled; the same results) or auto "
         f"(replay where it can). Replay needs {replay_needs()}.",
     )
-    allocator: AllocatorName = Field(
-        Allocator.FIRST_FIT,
-        description="Which free nodes a job gets: first-fit takes them in node order; `mlsim list "
-        "allocators` explains each. A class in a file may be one, or an installed one.",
-    )
-    contiguity: Annotated[Contiguity, ChoiceType(Contiguity)] = Field(
-        Contiguity.PREFER,
-        description="With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer "
-        "(others, by first-fit) or strict (it waits).",
-    )
-    on_overrun: Annotated[OverrunRule, ChoiceType(OverrunRule)] = Field(
-        OverrunRule.KILL,
-        description="What happens to a job at the end of its walltime: kill (as production systems do) or "
-        "extend (it runs on). A job that outlives a shorter prediction goes on in any case.",
-    )
-    predictor: PredictorName = Field(
-        Predictor.WALLTIME,
-        description="What predicts run times for the dispatcher: walltime (what the user asked), actual (an "
-        "oracle), D, D2, L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; "
-        "`mlsim list predictors` explains each.",
-    )
-    pass_interval: Seconds = Field(
-        0.0,
-        description="Passes take place at multiples of this time only (s); 0: whenever something happens.",
-        examples=["10 s"],
-    )
-    backfill_interval: Seconds = Field(
-        0.0,
-        description="Backfilling takes place at multiples of this time only (s); passes at other times start "
-        "jobs from the queue's head up to the first that does not fit. 0: in every pass. Slurm's backfill "
-        "scheduler works in this way, every 30 s (bf_interval).",
-        examples=["30 s"],
-    )
-    deadline_factor: Annotated[float, Number(0, low_belongs=False)] = Field(
-        2.0, description="Deadline of a job = submit time + factor x estimate. Read by policy EDF only."
-    )
-    count_dispatch_time: Switch = Field(
-        False,
-        description="Whether a job's wait includes the wall time of the pass that starts it. Metrics then "
-        "depend on the machine that simulates; the schedule does not.",
-    )
-    power_cap: PowerCaps | None = Field(
-        None,
-        description="No pass starts a job that would push the power of the machine above this (W). A list "
-        "sets it anew from time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) "
-        "add unequal power when held, jobs ask for other resources, or the allocator is not first-fit: only "
-        "with backfill none, greedy, or easy with one reservation. Default: no cap.",
-        examples=["20 kW"],
-    )
-    on_failure: Annotated[FailureRule, ChoiceType(FailureRule)] = Field(
-        FailureRule.DIE,
-        description="What becomes of a job when a node it holds fails: die, restart (it goes back to the "
-        "queue with its own submit time and starts from the beginning) or resume (it goes on where it "
-        "stopped, or at its last checkpoint; not for application.model: loop).",
-    )
-    max_restarts: Natural | None = Field(
-        None,
-        description="How often a job may start again before it dies. For on_failure: restart and resume. "
-        "Default: 5, as in Slurm (MaxBatchRequeue).",
-    )
-    checkpoint: Duration | None = Field(
-        None,
-        description="Run time of an attempt (s) after which its state is saved, again and again; what came "
-        "since is lost. Saving takes no time. For on_failure: resume. Default: nothing is lost.",
-        examples=["10 min"],
-    )
+    allocator: AllocatorName = Allocator.FIRST_FIT
+    """Which free nodes a job gets: first-fit takes them in node order; `mlsim list allocators` explains each.
+    A class in a file may be one, or an installed one.
+    """
+    contiguity: OneOf[Contiguity] = Contiguity.PREFER
+    """With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer (others, by
+    first-fit) or strict (it waits).
+    """
+    on_overrun: OneOf[OverrunRule] = OverrunRule.KILL
+    """What happens to a job at the end of its walltime: kill (as production systems do) or extend (it runs
+    on). A job that outlives a shorter prediction goes on in any case.
+    """
+    predictor: PredictorName = Predictor.WALLTIME
+    """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
+    L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; `mlsim list predictors`
+    explains each.
+    """
+    pass_interval: Seconds = Field(0.0, examples=["10 s"])
+    """Passes take place at multiples of this time only (s); 0: whenever something happens."""
+    backfill_interval: Seconds = Field(0.0, examples=["30 s"])
+    """Backfilling takes place at multiples of this time only (s); passes at other times start jobs from the
+    queue's head up to the first that does not fit. 0: in every pass. Slurm's backfill scheduler works in this
+    way, every 30 s (bf_interval).
+    """
+    deadline_factor: Annotated[float, Number(0, low_belongs=False)] = 2.0
+    """Deadline of a job = submit time + factor x estimate. Read by policy EDF only."""
+    count_dispatch_time: Switch = False
+    """Whether a job's wait includes the wall time of the pass that starts it. Metrics then depend on the
+    machine that simulates; the schedule does not.
+    """
+    power_cap: PowerCaps | None = Field(None, examples=["20 kW"])
+    """No pass starts a job that would push the power of the machine above this (W). A list sets it anew from
+    time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) add unequal power when held,
+    jobs ask for other resources, or the allocator is not first-fit: only with backfill none, greedy, or easy
+    with one reservation. Default: no cap.
+    """
+    on_failure: OneOf[FailureRule] = FailureRule.DIE
+    """What becomes of a job when a node it holds fails: die, restart (it goes back to the queue with its own
+    submit time and starts from the beginning) or resume (it goes on where it stopped, or at its last
+    checkpoint; not for application.model: loop).
+    """
+    max_restarts: Natural | None = None
+    """How often a job may start again before it dies. For on_failure: restart and resume. Default: 5, as in
+    Slurm (MaxBatchRequeue).
+    """
+    checkpoint: Duration | None = Field(None, examples=["10 min"])
+    """Run time of an attempt (s) after which its state is saved, again and again; what came since is lost.
+    Saving takes no time. For on_failure: resume. Default: nothing is lost.
+    """
 
     @property
     def most_restarts(self) -> int:

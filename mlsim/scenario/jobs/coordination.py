@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
-
 from mlsim.scenario.values.amounts import Seconds
-from mlsim.scenario.values.field_types import ChoiceType, Number, Switch
+from mlsim.scenario.values.field_types import Number, OneOf, Switch
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import AnswerRule, ReleasedNodes, RequestRule
 
@@ -18,41 +16,33 @@ __all__ = ["CoordinationConfig"]
 class CoordinationConfig(Section):
     """Whether applications tell the batch level which of their nodes have run out of work."""
 
-    rca: Switch = Field(
-        False,
-        description="Resourceful coordination (Eleliemy 2021, ch. 6): idle nodes of a running job are given "
-        "to waiting jobs. Needs application.model: loop.",
-    )
-    latency: Seconds | None = Field(
-        None,
-        description="Time a message takes between an application and the batch level (s). "
-        "Default: platform.network.latency. Read with rca: on only.",
-    )
-    requests: Annotated[RequestRule, ChoiceType(RequestRule)] = Field(
-        RequestRule.NEVER,
-        description="When the batch level asks running applications for nodes: never, or head-of-queue "
-        "(when the first waiting job lacks some). Needs rca: on, whole nodes (workload.mapping packed or "
-        "node), and an execution model other than steal.",
-    )
-    answer: Annotated[AnswerRule, ChoiceType(AnswerRule)] = Field(
-        AnswerRule.IDLE_ONLY,
-        description="What applications answer: never, idle-only (only nodes that are idle already), "
-        "tolerance (if their own run time grows by at most that share) or always. "
-        "Read with requests: head-of-queue only.",
-    )
-    tolerance: Annotated[float, Number(0)] = Field(
-        0.05, description="Largest growth of an application's run time, as a share. For answer: tolerance."
-    )
-    reclaim: Switch = Field(
-        False,
-        description="Whether a node given up on request goes back to its owner when no job waits. "
-        "Read with requests: head-of-queue only.",
-    )
-    released_nodes: Annotated[ReleasedNodes, ChoiceType(ReleasedNodes)] = Field(
-        ReleasedNodes.ANY,
-        description="Who gets nodes that were released early: any (the usual pass) or short-first (the "
-        "shortest waiting jobs that fit on them, before the usual pass). Needs rca: on.",
-    )
+    rca: Switch = False
+    """Resourceful coordination (Eleliemy 2021, ch. 6): idle nodes of a running job are given to waiting jobs.
+    Needs application.model: loop.
+    """
+    latency: Seconds | None = None
+    """Time a message takes between an application and the batch level (s). Default: platform.network.latency.
+    Read with rca: on only.
+    """
+    requests: OneOf[RequestRule] = RequestRule.NEVER
+    """When the batch level asks running applications for nodes: never, or head-of-queue (when the first
+    waiting job lacks some). Needs rca: on, whole nodes (workload.mapping packed or node), and an execution
+    model other than steal.
+    """
+    answer: OneOf[AnswerRule] = AnswerRule.IDLE_ONLY
+    """What applications answer: never, idle-only (only nodes that are idle already), tolerance (if their own
+    run time grows by at most that share) or always. Read with requests: head-of-queue only.
+    """
+    tolerance: Annotated[float, Number(0)] = 0.05
+    """Largest growth of an application's run time, as a share. For answer: tolerance."""
+    reclaim: Switch = False
+    """Whether a node given up on request goes back to its owner when no job waits. Read with requests:
+    head-of-queue only.
+    """
+    released_nodes: OneOf[ReleasedNodes] = ReleasedNodes.ANY
+    """Who gets nodes that were released early: any (the usual pass) or short-first (the shortest waiting jobs
+    that fit on them, before the usual pass). Needs rca: on.
+    """
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that what needs coordination has it."""

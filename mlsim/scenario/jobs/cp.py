@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from mlsim.scenario.values.amounts import Duration
-from mlsim.scenario.values.field_types import ChoiceType, Count, FieldType, Natural, Number, Switch
+from mlsim.scenario.values.field_types import Count, FieldType, Natural, Number, OneOf, Switch
 from mlsim.scenario.values.hints import shown
 from mlsim.scenario.values.pairs import Pairs, as_mapping
 from mlsim.scenario.values.section import Section, Violation
@@ -65,63 +63,50 @@ class QueueWaitsKind(FieldType[QueueWaits]):
 class CpConfig(Section):
     """How long to solve, how much to plan for, and what is made small."""
 
-    time_limit: Duration | None = Field(
-        None,
-        description="First time limit of a pass (s; deterministic time where deterministic is on). Default: "
-        "1 s as in the sources, 20 ms with dispatcher cp.",
-    )
-    time_limit_max: Duration | None = Field(
-        None,
-        description="Last time limit (s): without a proof the limit doubles up to it. Default: 16 s as in "
-        "the sources, time_limit with dispatcher cp.",
-    )
-    extensions: Count = Field(
-        2, description="Doublings in a row without a better plan after which solving ends (k)."
-    )
-    deterministic: Switch = Field(
-        True,
-        description="One worker, a fixed seed and deterministic time instead of wall-clock time: the same "
-        "results on every machine.",
-    )
-    workers: Count = Field(1, description="Threads of the solver. Read with deterministic off only.")
-    jobs: Count = Field(100, description="Jobs in a model at most (m).")
-    ewt: Annotated[QueueWaits, QueueWaitsKind()] = Field(
-        QueueWaits(),
-        description="Expected waiting time (s) of each submission queue, by its number in the log: the mean "
-        "wait of its jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.",
-    )
-    default_ewt: Duration = Field(
-        3600.0, description="Expected waiting time (s) of the queues that ewt does not name. Read like ewt."
-    )
-    goal: Annotated[PlanGoal, ChoiceType(PlanGoal)] = Field(
-        PlanGoal.SLOWDOWN,
-        description="Mean of what dispatcher cp makes small: slowdown, bounded-slowdown or wait.",
-    )
-    by_size: Switch = Field(
-        False,
-        description="Whether a job counts as much as its share of the scarcest resource it asks for. Read by "
-        "cp.",
-    )
-    headroom: Annotated[float, Number(0, 1)] = Field(
-        0.05,
-        description="Share of the machine that long jobs leave free for jobs 90 times shorter, where such "
-        "arrive and estimates have proved right. Read by cp.",
-    )
-    reserve: Annotated[float, Number(0, 1)] = Field(
-        0.2,
-        description="Of the nodes with a resource that only some have, this share times the share of "
-        "arrivals that ask for it is kept from jobs that ask for no such resource. Read by cp.",
-    )
-    patience: Duration = Field(
-        432000.0,
-        description="Wait (s) after which the job that has waited longest gets the first reservation, so "
-        "that it cannot starve. Default: 5 days. Read by cp.",
-    )
-    solve_jobs: Natural = Field(
-        0,
-        description="CP-SAT is asked, too, where no more jobs than this are planned for; 0: never, as it has "
-        "not made slowdowns smaller (scenarios/studies/cp). Read by cp.",
-    )
+    time_limit: Duration | None = None
+    """First time limit of a pass (s; deterministic time where deterministic is on). Default: 1 s as in the
+    sources, 20 ms with dispatcher cp.
+    """
+    time_limit_max: Duration | None = None
+    """Last time limit (s): without a proof the limit doubles up to it. Default: 16 s as in the sources,
+    time_limit with dispatcher cp.
+    """
+    extensions: Count = 2
+    """Doublings in a row without a better plan after which solving ends (k)."""
+    deterministic: Switch = True
+    """One worker, a fixed seed and deterministic time instead of wall-clock time: the same results on every
+    machine.
+    """
+    workers: Count = 1
+    """Threads of the solver. Read with deterministic off only."""
+    jobs: Count = 100
+    """Jobs in a model at most (m)."""
+    ewt: Annotated[QueueWaits, QueueWaitsKind()] = QueueWaits()
+    """Expected waiting time (s) of each submission queue, by its number in the log: the mean wait of its
+    jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.
+    """
+    default_ewt: Duration = 3600.0
+    """Expected waiting time (s) of the queues that ewt does not name. Read like ewt."""
+    goal: OneOf[PlanGoal] = PlanGoal.SLOWDOWN
+    """Mean of what dispatcher cp makes small: slowdown, bounded-slowdown or wait."""
+    by_size: Switch = False
+    """Whether a job counts as much as its share of the scarcest resource it asks for. Read by cp."""
+    headroom: Annotated[float, Number(0, 1)] = 0.05
+    """Share of the machine that long jobs leave free for jobs 90 times shorter, where such arrive and
+    estimates have proved right. Read by cp.
+    """
+    reserve: Annotated[float, Number(0, 1)] = 0.2
+    """Of the nodes with a resource that only some have, this share times the share of arrivals that ask for
+    it is kept from jobs that ask for no such resource. Read by cp.
+    """
+    patience: Duration = 432000.0
+    """Wait (s) after which the job that has waited longest gets the first reservation, so that it cannot
+    starve. Default: 5 days. Read by cp.
+    """
+    solve_jobs: Natural = 0
+    """CP-SAT is asked, too, where no more jobs than this are planned for; 0: never, as it has not made
+    slowdowns smaller (scenarios/studies/cp). Read by cp.
+    """
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
         """Return the dispatchers that read a key, for keys that not all read."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from mlsim.scenario.machine.request import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.dates import Moment, Users, Weeks
-from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Number, Switch
+from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Number, OneOf, Switch
 from mlsim.scenario.values.lists import ColumnNames
 from mlsim.scenario.values.plugins import PluginKind
 from mlsim.scenario.values.section import Section, Violation
@@ -19,7 +19,7 @@ from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, Workload
 __all__ = ["CleaningConfig", "DatesConfig", "SelectConfig", "WindowConfig", "WorkloadConfig"]
 
 _KEEP, _DROP, _CLAMP = CleaningRule
-Rule = Annotated[CleaningRule, ChoiceType(CleaningRule)]
+Rule = OneOf[CleaningRule]
 KeepOrDrop = Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))]
 DropOrClamp = Annotated[CleaningRule, ChoiceType(CleaningRule, (_DROP, _CLAMP))]
 
@@ -27,14 +27,10 @@ DropOrClamp = Annotated[CleaningRule, ChoiceType(CleaningRule, (_DROP, _CLAMP))]
 class WindowConfig(Section):
     """A stretch of the log."""
 
-    start: Seconds = Field(
-        description="Start of the window (s after the first job's arrival); jobs submitted then are taken.",
-        examples=["0 s"],
-    )
-    end: Duration = Field(
-        description="End of the window (s after the first job's arrival); jobs submitted then are not taken.",
-        examples=["7 d"],
-    )
+    start: Seconds = Field(examples=["0 s"])
+    """Start of the window (s after the first job's arrival); jobs submitted then are taken."""
+    end: Duration = Field(examples=["7 d"])
+    """End of the window (s after the first job's arrival); jobs submitted then are not taken."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the window has a positive length."""
@@ -45,17 +41,12 @@ class WindowConfig(Section):
 class DatesConfig(Section):
     """A stretch of the calendar; the log's header tells its start (UnixStartTime) and time zone."""
 
-    start: Moment | None = Field(
-        None,
-        description="Jobs submitted from this date (0:00) or time on, on the clocks of the log's time zone. "
-        "Default: from the first job.",
-        examples=["2002-08-01"],
-    )
-    end: Moment | None = Field(
-        None,
-        description="Jobs submitted before this date (0:00) or time. Default: to the last job.",
-        examples=["2002-09-01"],
-    )
+    start: Moment | None = Field(None, examples=["2002-08-01"])
+    """Jobs submitted from this date (0:00) or time on, on the clocks of the log's time zone. Default: from
+    the first job.
+    """
+    end: Moment | None = Field(None, examples=["2002-09-01"])
+    """Jobs submitted before this date (0:00) or time. Default: to the last job."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that there is a bound."""
@@ -66,42 +57,30 @@ class DatesConfig(Section):
 class SelectConfig(Section):
     """Which jobs of the log are simulated."""
 
-    warm_up: Duration | None = Field(
-        None,
-        description="Leave out the jobs of the log's first time of this length (s), often tests and not the "
-        "usual workload (Zrigui 2021, §5.2); all else counts from the first job that is left.",
-    )
-    window: WindowConfig | None = Field(
-        None,
-        description="Take the jobs submitted in a window of time. Only one of window, weeks, dates and "
-        "most_intensive.",
-    )
-    weeks: Weeks | None = Field(
-        None,
-        description="Take the jobs submitted in these weeks; week 1 begins with the first job's arrival.",
-        examples=["1-4"],
-    )
-    dates: DatesConfig | None = Field(None, description="Take the jobs submitted between calendar dates.")
-    most_intensive: Duration | None = Field(
-        None,
-        description="Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h).",
-    )
-    week_crossers: Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))] = Field(
-        _KEEP,
-        description="Jobs that in the log started in one week and ended in another; weeks count from the "
-        "first job's arrival (Zrigui 2021, §5.2, drops them).",
-    )
-    user: Users | None = Field(
-        None, description="Take the jobs of this user or of these users.", examples=[4]
-    )
-    first: Count | None = Field(
-        None, description="Take the first so many jobs of what the other keys leave. Default: all."
-    )
-    scale_load: Annotated[float, Number(0, low_belongs=False)] = Field(
-        1.0,
-        description="Factor of the load: the times between arrivals are divided by it, so that 2 lets jobs "
-        "come twice as fast.",
-    )
+    warm_up: Duration | None = None
+    """Leave out the jobs of the log's first time of this length (s), often tests and not the usual workload
+    (Zrigui 2021, §5.2); all else counts from the first job that is left.
+    """
+    window: WindowConfig | None = None
+    """Take the jobs submitted in a window of time. Only one of window, weeks, dates and most_intensive."""
+    weeks: Weeks | None = Field(None, examples=["1-4"])
+    """Take the jobs submitted in these weeks; week 1 begins with the first job's arrival."""
+    dates: DatesConfig | None = None
+    """Take the jobs submitted between calendar dates."""
+    most_intensive: Duration | None = None
+    """Take the window of this length (s) with the most arrivals (Eleliemy 2021, §3.5: 24 h)."""
+    week_crossers: Annotated[CleaningRule, ChoiceType(CleaningRule, (_KEEP, _DROP))] = _KEEP
+    """Jobs that in the log started in one week and ended in another; weeks count from the first job's arrival
+    (Zrigui 2021, §5.2, drops them).
+    """
+    user: Users | None = Field(None, examples=[4])
+    """Take the jobs of this user or of these users."""
+    first: Count | None = None
+    """Take the first so many jobs of what the other keys leave. Default: all."""
+    scale_load: Annotated[float, Number(0, low_belongs=False)] = 1.0
+    """Factor of the load: the times between arrivals are divided by it, so that 2 lets jobs come twice as
+    fast.
+    """
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that there is only one stretch of time."""
@@ -114,83 +93,65 @@ class SelectConfig(Section):
 class CleaningConfig(Section):
     """What happens to odd jobs of the log; how many jobs met each rule is reported."""
 
-    zero_run_time: Rule = Field(
-        _KEEP, description="Jobs that ran for 0 s: keep lets them start and end at once, clamp runs them 1 s."
-    )
-    unknown_run_time: DropOrClamp = Field(
-        _DROP, description="Jobs of unknown run time (-1): clamp runs them for their requested time."
-    )
-    cancelled: KeepOrDrop = Field(_KEEP, description="Jobs the log calls cancelled (status 5).")
-    failed: KeepOrDrop = Field(_KEEP, description="Jobs the log calls failed (status 0).")
-    no_processors: DropOrClamp = Field(
-        _DROP, description="Jobs that neither requested nor got a processor: clamp gives them one."
-    )
-    oversize: Rule = Field(
-        _KEEP,
-        description="Jobs larger than the machine: keep leaves them to the batch level, which rejects and "
-        "lists them; clamp gives them the whole machine for the same run time.",
-    )
-    underestimate: Rule = Field(
-        _KEEP,
-        description="Jobs that ran longer than their estimate: keep leaves them to batch.on_overrun, clamp "
-        "raises the estimate to the run time.",
-    )
+    zero_run_time: Rule = _KEEP
+    """Jobs that ran for 0 s: keep lets them start and end at once, clamp runs them 1 s."""
+    unknown_run_time: DropOrClamp = _DROP
+    """Jobs of unknown run time (-1): clamp runs them for their requested time."""
+    cancelled: KeepOrDrop = _KEEP
+    """Jobs the log calls cancelled (status 5)."""
+    failed: KeepOrDrop = _KEEP
+    """Jobs the log calls failed (status 0)."""
+    no_processors: DropOrClamp = _DROP
+    """Jobs that neither requested nor got a processor: clamp gives them one."""
+    oversize: Rule = _KEEP
+    """Jobs larger than the machine: keep leaves them to the batch level, which rejects and lists them; clamp
+    gives them the whole machine for the same run time.
+    """
+    underestimate: Rule = _KEEP
+    """Jobs that ran longer than their estimate: keep leaves them to batch.on_overrun, clamp raises the
+    estimate to the run time.
+    """
 
 
 class WorkloadConfig(Section):
     """The jobs."""
 
-    path: Line = Field(
-        description="The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, "
-        "in ./traces.",
-        examples=["log.swf"],
-    )
-    format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = Field(
-        WorkloadFormat.AUTO,
-        description="Format of the log; auto tells by its content, after decompression. A function in a file "
-        "may read it, or an installed one; see mlsim/workload/README.md.",
-    )
-    lenient: Switch = Field(
-        False, description="Whether a broken line is skipped and counted; otherwise it is an error."
-    )
-    columns: Annotated[tuple[str, ...], ColumnNames()] | None = Field(
-        None,
-        description="Further columns of the log, with names of your own, that policies and dispatchers of "
-        "your own see (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and "
-        "what a reader of your own returns. Default: none.",
-        examples=[["deadline"]],
-    )
-    mapping: Annotated[Mapping, ChoiceType(Mapping)] = Field(
-        Mapping.PACKED,
-        description="What a processor of the log is: core (one core), node (one whole node), or packed "
-        "(so many whole nodes as have that many cores).",
-    )
-    request: RequestConfig = Field(
-        default_factory=RequestConfig, description="What a unit of a job asks of a node beside its cores."
-    )
-    select: SelectConfig = Field(
-        default_factory=SelectConfig, description="Which jobs of the log are simulated. Default: all."
-    )
-    estimates: Annotated[EstimateSource, ChoiceType(EstimateSource)] = Field(
-        EstimateSource.REQUEST,
-        description="Which run time the dispatcher sees: request (the log's requested time; where there is "
-        "none the actual one, counted) or actual (a perfect estimate).",
-    )
-    dependencies: Switch = Field(
-        False,
-        description="Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and "
-        "think time, fields 17 and 18; other formats: those, and a column dependencies); see "
-        "mlsim/batch/README.md.",
-    )
-    feedback: Switch = Field(
-        False,
-        description="Whether a job that waits for others is submitted when they allow it, however early or "
-        "late, as SWF defines its think time; otherwise not before the log's own submit time either. Needs "
-        "dependencies: on, and holds the workload in memory as a whole.",
-    )
-    cleaning: CleaningConfig = Field(
-        default_factory=CleaningConfig, description="What happens to odd jobs of the log."
-    )
+    path: Line = Field(examples=["log.swf"])
+    """The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, in ./traces."""
+    format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
+    """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
+    an installed one; see mlsim/workload/README.md.
+    """
+    lenient: Switch = False
+    """Whether a broken line is skipped and counted; otherwise it is an error."""
+    columns: Annotated[tuple[str, ...], ColumnNames()] | None = Field(None, examples=[["deadline"]])
+    """Further columns of the log, with names of your own, that policies and dispatchers of your own see
+    (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and what a reader of your
+    own returns. Default: none.
+    """
+    mapping: OneOf[Mapping] = Mapping.PACKED
+    """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
+    as have that many cores).
+    """
+    request: RequestConfig = Field(default_factory=RequestConfig)
+    """What a unit of a job asks of a node beside its cores."""
+    select: SelectConfig = Field(default_factory=SelectConfig)
+    """Which jobs of the log are simulated. Default: all."""
+    estimates: OneOf[EstimateSource] = EstimateSource.REQUEST
+    """Which run time the dispatcher sees: request (the log's requested time; where there is none the actual
+    one, counted) or actual (a perfect estimate).
+    """
+    dependencies: Switch = False
+    """Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and think time,
+    fields 17 and 18; other formats: those, and a column dependencies); see mlsim/batch/README.md.
+    """
+    feedback: Switch = False
+    """Whether a job that waits for others is submitted when they allow it, however early or late, as SWF
+    defines its think time; otherwise not before the log's own submit time either. Needs dependencies: on, and
+    holds the workload in memory as a whole.
+    """
+    cleaning: CleaningConfig = Field(default_factory=CleaningConfig)
+    """What happens to odd jobs of the log."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that feedback has something to go by."""

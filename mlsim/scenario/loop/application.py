@@ -12,7 +12,7 @@ from mlsim.scenario.loop.costs import OWN_LENGTH, CostsConfig
 from mlsim.scenario.loop.levels import wrong_levels
 from mlsim.scenario.loop.techniques import ParametersConfig, TechniqueName, broken_parameters
 from mlsim.scenario.values.amounts import Duration, Seconds, Size
-from mlsim.scenario.values.field_types import ChoiceType, Count, Number, Switch, Whole
+from mlsim.scenario.values.field_types import Count, Number, OneOf, Switch, Whole
 from mlsim.scenario.values.plugins import PluginKind
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import (
@@ -34,12 +34,10 @@ LoopLength = Annotated[int, Whole(1, 1_000_000_000)]
 class IterationsConfig(Section):
     """How long a loop is; exactly one of the two keys."""
 
-    per_pe: LoopLength | None = Field(
-        None, description="Iterations for each PE of the job. Default: 1, unless count is given."
-    )
-    count: LoopLength | None = Field(
-        None, description="Iterations of every job's loop, however many PEs it has."
-    )
+    per_pe: LoopLength | None = None
+    """Iterations for each PE of the job. Default: 1, unless count is given."""
+    count: LoopLength | None = None
+    """Iterations of every job's loop, however many PEs it has."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that exactly one of the two is given."""
@@ -56,65 +54,49 @@ ModelName = Annotated[str, PluginKind(ExecutionModel, "mlsim.models")]
 class ExecutionConfig(Section):
     """Who computes the chunks, and what that costs."""
 
-    model: ModelName = Field(
-        ExecutionModel.DCA,
-        description="Execution model; `mlsim list models` explains each. One level: cca (a master), dca "
-        "(distributed; Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; "
-        "Eleliemy 2021, ch. 5), mpi+openmp. A queue for every PE: steal. Or one of your own, see "
-        "mlsim/application/README.md.",
-    )
-    master: Annotated[MasterRole, ChoiceType(MasterRole)] = Field(
-        MasterRole.NON_DEDICATED,
-        description="Whether masters only serve (dedicated) or execute chunks themselves as well, as in "
-        "LB4MPI (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.",
-    )
-    chunk_calculation: Seconds = Field(
-        0.0,
-        description="Time to compute one chunk size (s), on a PE of the reference speed. Default: nothing is "
-        "charged that was not asked for.",
-    )
-    chunk_assignment: Seconds = Field(
-        0.0, description="Time to assign a chunk at a master or in a queue (s). Default: as above."
-    )
-    atomic_service: Seconds = Field(
-        0.0,
-        description="Time that one atomic operation, or one access under a lock, holds the queue (s). "
-        "Default: as above. For dca, hdca, mpi+openmp and steal.",
-    )
-    injected_delay: Seconds = Field(
-        0.0,
-        description="Time added to every chunk calculation (s); Eleliemy 2021, §7.1.1 uses 0, 10, 100 us.",
-    )
-    message_size: Size = Field(
-        16.0,
-        description="Size of a request, a reply or an atomic operation (B). Default: two numbers of 8 B.",
-    )
-    break_after: Count = Field(
-        1,
-        description="Iterations a master executes before it looks for requests again. Default: the smallest. "
-        "For cca and hmw.",
-    )
-    service_order: Annotated[ServiceOrder, ChoiceType(ServiceOrder)] = Field(
-        ServiceOrder.FIFO,
-        description="Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest "
-        "number; what Eleliemy 2021, §4.4, saw). For cca and hmw.",
-    )
-    lock: Annotated[LockOrder, ChoiceType(LockOrder)] = Field(
-        LockOrder.FIFO,
-        description="How queues go over to the next PE: fifo (in order of arrival) or polling (who finds "
-        "it taken tries again, as Eleliemy 2021, §4.4, saw). For dca, hdca and mpi+openmp.",
-    )
-    lock_retry: Duration = Field(
-        1e-6,
-        description="Time between two attempts of one PE to get a lock (s), messages included. Default: our "
-        "assumption, two messages of 500 ns. For lock: polling.",
-    )
-    nowait: Switch = Field(
-        False, description="Whether threads go on without a barrier after each chunk. For mpi+openmp."
-    )
-    first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = Field(
-        0.1, description="First chunk of each PE, as a share of iterations / PEs. For technique AF."
-    )
+    model: ModelName = ExecutionModel.DCA
+    """Execution model; `mlsim list models` explains each. One level: cca (a master), dca (distributed;
+    Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; Eleliemy 2021, ch. 5),
+    mpi+openmp. A queue for every PE: steal. Or one of your own, see mlsim/application/README.md.
+    """
+    master: OneOf[MasterRole] = MasterRole.NON_DEDICATED
+    """Whether masters only serve (dedicated) or execute chunks themselves as well, as in LB4MPI
+    (non-dedicated; Eleliemy 2021, §4.1). Without workers, a master executes all. For cca, hmw.
+    """
+    chunk_calculation: Seconds = 0.0
+    """Time to compute one chunk size (s), on a PE of the reference speed. Default: nothing is charged that
+    was not asked for.
+    """
+    chunk_assignment: Seconds = 0.0
+    """Time to assign a chunk at a master or in a queue (s). Default: as above."""
+    atomic_service: Seconds = 0.0
+    """Time that one atomic operation, or one access under a lock, holds the queue (s). Default: as above. For
+    dca, hdca, mpi+openmp and steal.
+    """
+    injected_delay: Seconds = 0.0
+    """Time added to every chunk calculation (s); Eleliemy 2021, §7.1.1 uses 0, 10, 100 us."""
+    message_size: Size = 16.0
+    """Size of a request, a reply or an atomic operation (B). Default: two numbers of 8 B."""
+    break_after: Count = 1
+    """Iterations a master executes before it looks for requests again. Default: the smallest. For cca and
+    hmw.
+    """
+    service_order: OneOf[ServiceOrder] = ServiceOrder.FIFO
+    """Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest number; what
+    Eleliemy 2021, §4.4, saw). For cca and hmw.
+    """
+    lock: OneOf[LockOrder] = LockOrder.FIFO
+    """How queues go over to the next PE: fifo (in order of arrival) or polling (who finds it taken tries
+    again, as Eleliemy 2021, §4.4, saw). For dca, hdca and mpi+openmp.
+    """
+    lock_retry: Duration = 1e-6
+    """Time between two attempts of one PE to get a lock (s), messages included. Default: our assumption, two
+    messages of 500 ns. For lock: polling.
+    """
+    nowait: Switch = False
+    """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
+    first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = 0.1
+    """First chunk of each PE, as a share of iterations / PEs. For technique AF."""
 
 
 def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
@@ -125,39 +107,33 @@ def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
 class ApplicationConfig(Section):
     """What a job executes."""
 
-    model: Annotated[ApplicationModel, ChoiceType(ApplicationModel)] = Field(
-        ApplicationModel.RIGID,
-        description="rigid: every job runs for its run time; loop: every job is a self-scheduled loop. "
-        "All other keys of this section are for loop.",
-    )
-    costs: CostsConfig = Field(default_factory=CostsConfig, description="What the iterations cost.")
-    iterations: IterationsConfig | None = Field(
-        default_factory=_default_iterations,
-        description="How many iterations. Default: one a PE. With costs.profile: file the "
-        "length of the file, with mandelbrot its pixels.",
-    )
-    technique: TechniqueName = Field(
-        Technique.STATIC,
-        description="Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a "
-        "file is one as well: function(n, p, remaining, step, pe) gives the size. X+Y under models of two "
-        "levels: X between nodes, Y inside.",
-        examples=["GSS"],
-    )
-    parameters: ParametersConfig = Field(
-        default_factory=ParametersConfig, description="What techniques are told."
-    )
-    min_chunk: Count = Field(1, description="Smallest chunk (iterations), but for the last.")
-    time_steps: Annotated[int, Whole(1, 1_000_000)] = Field(
-        1,
-        description="How often the loop is executed; its PEs meet at a barrier before each time. The run "
-        "time of a job is that of all together. AWF learns its weights from one to the next.",
-    )
-    execution: ExecutionConfig = Field(
-        default_factory=ExecutionConfig, description="Who computes the chunks, and what that costs."
-    )
-    pes_per_node: Count | None = Field(
-        None, description="PEs on each node. Default: one for every core the job holds there."
-    )
+    model: OneOf[ApplicationModel] = ApplicationModel.RIGID
+    """rigid: every job runs for its run time; loop: every job is a self-scheduled loop. All other keys of
+    this section are for loop.
+    """
+    costs: CostsConfig = Field(default_factory=CostsConfig)
+    """What the iterations cost."""
+    iterations: IterationsConfig | None = Field(default_factory=_default_iterations)
+    """How many iterations. Default: one a PE. With costs.profile: file the length of the file, with
+    mandelbrot its pixels.
+    """
+    technique: TechniqueName = Field(Technique.STATIC, examples=["GSS"])
+    """Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a file is one as
+    well: function(n, p, remaining, step, pe) gives the size. X+Y under models of two levels: X between nodes,
+    Y inside.
+    """
+    parameters: ParametersConfig = Field(default_factory=ParametersConfig)
+    """What techniques are told."""
+    min_chunk: Count = 1
+    """Smallest chunk (iterations), but for the last."""
+    time_steps: Annotated[int, Whole(1, 1_000_000)] = 1
+    """How often the loop is executed; its PEs meet at a barrier before each time. The run time of a job is
+    that of all together. AWF learns its weights from one to the next.
+    """
+    execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+    """Who computes the chunks, and what that costs."""
+    pes_per_node: Count | None = None
+    """PEs on each node. Default: one for every core the job holds there."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that a rigid job has no loop, what techniques need, and what says how long the loop is."""

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import PositiveWork, Work
-from mlsim.scenario.values.field_types import ChoiceType, Line, Natural, Number, Whole
+from mlsim.scenario.values.field_types import Line, Natural, Number, OneOf, Whole
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Calibration, CostProfile
 
@@ -21,12 +21,14 @@ Coordinate = Annotated[float, Number(-100, 100)]
 class ImageWindow(Section):
     """The part of the complex plane that an image shows."""
 
-    x_min: Coordinate = Field(-2.0, description="Least real part of c. For mandelbrot; default ours.")
-    x_max: Coordinate = Field(2.0, description="Real part that c stays below. For mandelbrot; default ours.")
-    y_min: Coordinate = Field(-2.0, description="Least imaginary part of c. For mandelbrot; default ours.")
-    y_max: Coordinate = Field(
-        2.0, description="Imaginary part that c stays below. For mandelbrot; default ours."
-    )
+    x_min: Coordinate = -2.0
+    """Least real part of c. For mandelbrot; default ours."""
+    x_max: Coordinate = 2.0
+    """Real part that c stays below. For mandelbrot; default ours."""
+    y_min: Coordinate = -2.0
+    """Least imaginary part of c. For mandelbrot; default ours."""
+    y_max: Coordinate = 2.0
+    """Imaginary part that c stays below. For mandelbrot; default ours."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the window is not empty."""
@@ -39,105 +41,76 @@ class ImageWindow(Section):
 class CostsConfig(Section):
     """What the iterations cost."""
 
-    profile: Annotated[CostProfile, ChoiceType(CostProfile)] = Field(
-        CostProfile.JOB,
-        description="What the iterations cost: job (normal around the job's run time divided by its "
-        "iterations a PE; Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a "
-        "file, or an application: mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains "
-        "each. Never negative.",
-    )
-    variation: Annotated[float, Number(0, 1, high_belongs=False)] = Field(
-        0.0, description="Standard deviation / mean of the profile job (Eleliemy 2021, §3.4). For job only."
-    )
-    mean: PositiveWork | None = Field(
-        None,
-        description="Mean cost of an iteration (s at the reference speed, or FLOP). constant, normal, "
-        "exponential, gamma and lognormal need it; the costs of all others but job are scaled to it. "
-        "Eleliemy 2021, §4.4 has 0.2 s for psia and 20 ms for mandelbrot.",
-        examples=["2 ms"],
-    )
-    std: Work | None = Field(
-        None,
-        description="Standard deviation of the cost, in the unit of mean. For normal, gamma and lognormal, "
-        "which need it, and for bimodal around either mode, 0 by default.",
-        examples=["0.5 ms"],
-    )
-    low: Work | None = Field(
-        None,
-        description="Least cost, in the unit of high. For uniform, increasing and decreasing, 0 by default, "
-        "and for bimodal, which needs it: the lower mode.",
-        examples=["1 ms"],
-    )
-    high: PositiveWork | None = Field(
-        None,
-        description="Largest cost (s at the reference speed, or FLOP). For uniform, increasing and "
-        "decreasing, and for bimodal the upper mode; all need it.",
-        examples=["3 ms"],
-    )
-    share: Annotated[float, Number(0, 1)] = Field(
-        0.5, description="Share of the iterations that cost high. For bimodal."
-    )
-    path: Line | None = Field(
-        None,
-        description="File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, "
-        "which needs it. Looked up like workload.path.",
-        examples=["costs.npy"],
-    )
-    size: Annotated[int, Whole(1, 31_622)] | None = Field(
-        None,
-        description="Width and height of the image (pixels); a pixel is an iteration. For mandelbrot. "
-        "Default: the root of iterations.count if that is given, else 1152 (Eleliemy 2021, Table 4.1).",
-        examples=[1152],
-    )
-    limit: Annotated[int, Whole(1, 1_000_000_000)] = Field(
-        1000,
-        description="Steps of z after which a pixel counts as one of the set. For mandelbrot. Default: "
-        "Eleliemy 2021, Table 4.1.",
-    )
-    exponent: Annotated[int, Whole(2, 64)] = Field(
-        4, description="e of z^e + c. For mandelbrot. Default: Eleliemy 2021, Table 4.1."
-    )
-    window: ImageWindow = Field(
-        default_factory=ImageWindow, description="What the image shows. For mandelbrot."
-    )
-    points: Annotated[int, Whole(1, 10_000_000)] = Field(
-        800_000,
-        description="Oriented points of the cloud. For psia: iteration i makes the image of point i, "
-        "and after the last point begins again. Default: Eleliemy 2021, Table 4.1.",
-    )
-    image_width: Annotated[int, Whole(2, 1000)] = Field(
-        5,
-        description="Width and height of a spin image (bins). For psia. Default: Eleliemy 2021, Table 4.1.",
-    )
-    bin_size: Annotated[float, Number(0, 1, low_belongs=False)] = Field(
-        0.01,
-        description="Width of a bin, as a share of the cloud's largest extent. For psia. Default: Eleliemy "
-        "2021, Table 4.1.",
-    )
-    support_angle: Annotated[float, Number(0, math.pi, low_belongs=False)] = Field(
-        2.0,
-        description="Largest angle between the normals of two points of one image (rad). For psia. Default: "
-        "Eleliemy 2021, Table 4.1.",
-    )
-    cloud_seed: Natural = Field(
-        0, description="Seed of the generated cloud, which does not depend on the scenario's seed. For psia."
-    )
-    scan_cost: Annotated[float, Number(0)] = Field(
-        0.0,
-        description="Cost of looking at one point of the cloud, whether it belongs to the image or not, as a "
-        "share of the cost of counting one that does. For psia.",
-    )
-    unit_cost: PositiveWork | None = Field(
-        None,
-        description="Cost of one step of z (mandelbrot) or of one counted point (psia), as an alternative "
-        "to mean (s at the reference speed, or FLOP).",
-        examples=["1 us"],
-    )
-    calibrate: Annotated[Calibration, ChoiceType(Calibration)] = Field(
-        Calibration.NONE,
-        description="run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the "
-        "run time of the log; none keeps them. Not for job, which is made from the run time.",
-    )
+    profile: OneOf[CostProfile] = CostProfile.JOB
+    """What the iterations cost: job (normal around the job's run time divided by its iterations a PE;
+    Eleliemy 2021, §3.4), a distribution, increasing or decreasing along the loop, a file, or an application:
+    mandelbrot or psia (Eleliemy 2021, §4.4). `mlsim list profiles` explains each. Never negative.
+    """
+    variation: Annotated[float, Number(0, 1, high_belongs=False)] = 0.0
+    """Standard deviation / mean of the profile job (Eleliemy 2021, §3.4). For job only."""
+    mean: PositiveWork | None = Field(None, examples=["2 ms"])
+    """Mean cost of an iteration (s at the reference speed, or FLOP). constant, normal, exponential, gamma and
+    lognormal need it; the costs of all others but job are scaled to it. Eleliemy 2021, §4.4 has 0.2 s for
+    psia and 20 ms for mandelbrot.
+    """
+    std: Work | None = Field(None, examples=["0.5 ms"])
+    """Standard deviation of the cost, in the unit of mean. For normal, gamma and lognormal, which need it,
+    and for bimodal around either mode, 0 by default.
+    """
+    low: Work | None = Field(None, examples=["1 ms"])
+    """Least cost, in the unit of high. For uniform, increasing and decreasing, 0 by default, and for bimodal,
+    which needs it: the lower mode.
+    """
+    high: PositiveWork | None = Field(None, examples=["3 ms"])
+    """Largest cost (s at the reference speed, or FLOP). For uniform, increasing and decreasing, and for
+    bimodal the upper mode; all need it.
+    """
+    share: Annotated[float, Number(0, 1)] = 0.5
+    """Share of the iterations that cost high. For bimodal."""
+    path: Line | None = Field(None, examples=["costs.npy"])
+    """File of costs (s at the reference speed), one an iteration: .npy or .csv. For file, which needs it.
+    Looked up like workload.path.
+    """
+    size: Annotated[int, Whole(1, 31_622)] | None = Field(None, examples=[1152])
+    """Width and height of the image (pixels); a pixel is an iteration. For mandelbrot. Default: the root of
+    iterations.count if that is given, else 1152 (Eleliemy 2021, Table 4.1).
+    """
+    limit: Annotated[int, Whole(1, 1_000_000_000)] = 1000
+    """Steps of z after which a pixel counts as one of the set. For mandelbrot. Default: Eleliemy 2021, Table
+    4.1.
+    """
+    exponent: Annotated[int, Whole(2, 64)] = 4
+    """e of z^e + c. For mandelbrot. Default: Eleliemy 2021, Table 4.1."""
+    window: ImageWindow = Field(default_factory=ImageWindow)
+    """What the image shows. For mandelbrot."""
+    points: Annotated[int, Whole(1, 10_000_000)] = 800_000
+    """Oriented points of the cloud. For psia: iteration i makes the image of point i, and after the last
+    point begins again. Default: Eleliemy 2021, Table 4.1.
+    """
+    image_width: Annotated[int, Whole(2, 1000)] = 5
+    """Width and height of a spin image (bins). For psia. Default: Eleliemy 2021, Table 4.1."""
+    bin_size: Annotated[float, Number(0, 1, low_belongs=False)] = 0.01
+    """Width of a bin, as a share of the cloud's largest extent. For psia. Default: Eleliemy 2021, Table
+    4.1.
+    """
+    support_angle: Annotated[float, Number(0, math.pi, low_belongs=False)] = 2.0
+    """Largest angle between the normals of two points of one image (rad). For psia. Default: Eleliemy 2021,
+    Table 4.1.
+    """
+    cloud_seed: Natural = 0
+    """Seed of the generated cloud, which does not depend on the scenario's seed. For psia."""
+    scan_cost: Annotated[float, Number(0)] = 0.0
+    """Cost of looking at one point of the cloud, whether it belongs to the image or not, as a share of the
+    cost of counting one that does. For psia.
+    """
+    unit_cost: PositiveWork | None = Field(None, examples=["1 us"])
+    """Cost of one step of z (mandelbrot) or of one counted point (psia), as an alternative to mean (s at the
+    reference speed, or FLOP).
+    """
+    calibrate: OneOf[Calibration] = Calibration.NONE
+    """run-time scales the costs so that a perfectly balanced loop on the job's PEs takes the run time of the
+    log; none keeps them. Not for job, which is made from the run time.
+    """
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the profile has the keys it needs and no others, and that they fit together."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Seconds
-from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, Whole
+from mlsim.scenario.values.field_types import ChoiceType, FieldType, Number, OneOf, Whole
 from mlsim.scenario.values.hints import nearest, shown
 from mlsim.scenario.values.plugins import (
     CodeKind,
@@ -151,55 +151,42 @@ class WeightsKind(FieldType["WeightSource | tuple[float, ...]"]):
 class ParametersConfig(Section):
     """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
 
-    statistics: Annotated[Statistics, ChoiceType(Statistics)] = Field(
-        Statistics.GIVEN,
-        description="Where FSC, TAP and FAC know the iteration times from: given (keys sigma and mu) or "
-        "profiled (mean and standard deviation of each loop's own costs, as if it had been measured before).",
-    )
-    sigma: Seconds | None = Field(
-        None,
-        description="Standard deviation of the iteration times (s at the reference speed). For FSC, TAP and "
-        "FAC, which need it unless statistics: profiled; FSC more than 0.",
-        examples=["1 ms"],
-    )
-    mu: Seconds | None = Field(
-        None,
-        description="Mean of the iteration times (s at the reference speed), more than 0. For TAP and FAC, "
-        "which need it unless statistics: profiled.",
-        examples=["5 ms"],
-    )
-    overhead: Seconds | None = Field(
-        None,
-        description="Scheduling overhead h of one chunk (s), more than 0. For FSC, which needs it (Kruskal "
-        "and Weiss 1985).",
-        examples=["10 us"],
-    )
-    alpha: Annotated[float, Number(0)] = Field(
-        1.3, description="Factor of sigma / mu in TAP. Default: Lucco 1992."
-    )
-    batches: Annotated[int, Whole(2, 1_000_000)] | None = Field(
-        None,
-        description="Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form "
-        "(Philip and Das 1997).",
-    )
-    growth: Annotated[Growth, ChoiceType(Growth)] = Field(
-        Growth.CONVERGING,
-        description="How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy "
-        "2021, Eq. 4.7) or geometric (1.5 times in every batch; Eq. 2.11).",
-    )
-    swr: Annotated[float, Number(0, 1)] = Field(
-        0.5,
-        description="Static workload ratio of PLS: the share of the iterations that the first P chunks hold "
-        "(Shih, Yang and Tseng 2007: the shortest over the longest of five iteration times). Default: our "
-        "choice.",
-    )
+    statistics: OneOf[Statistics] = Statistics.GIVEN
+    """Where FSC, TAP and FAC know the iteration times from: given (keys sigma and mu) or profiled (mean and
+    standard deviation of each loop's own costs, as if it had been measured before).
+    """
+    sigma: Seconds | None = Field(None, examples=["1 ms"])
+    """Standard deviation of the iteration times (s at the reference speed). For FSC, TAP and FAC, which need
+    it unless statistics: profiled; FSC more than 0.
+    """
+    mu: Seconds | None = Field(None, examples=["5 ms"])
+    """Mean of the iteration times (s at the reference speed), more than 0. For TAP and FAC, which need it
+    unless statistics: profiled.
+    """
+    overhead: Seconds | None = Field(None, examples=["10 us"])
+    """Scheduling overhead h of one chunk (s), more than 0. For FSC, which needs it (Kruskal and Weiss
+    1985).
+    """
+    alpha: Annotated[float, Number(0)] = 1.3
+    """Factor of sigma / mu in TAP. Default: Lucco 1992."""
+    batches: Annotated[int, Whole(2, 1_000_000)] | None = None
+    """Batches B of FISS and VISS. Default: as many as FAC2 has in its straightforward form (Philip and Das
+    1997).
+    """
+    growth: OneOf[Growth] = Growth.CONVERGING
+    """How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy 2021, Eq. 4.7) or
+    geometric (1.5 times in every batch; Eq. 2.11).
+    """
+    swr: Annotated[float, Number(0, 1)] = 0.5
+    """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
+    Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
+    """
     weights: Annotated[WeightSource | tuple[float, ...], WeightsKind()] | None = Field(
-        None,
-        description="Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one "
-        "number a PE. For WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal "
-        "for the others.",
-        examples=["speed"],
+        None, examples=["speed"]
     )
+    """Weights of the PEs, scaled to the sum P: speed (their relative speeds), equal, or one number a PE. For
+    WF, and for AWF and AWF-B to AWF-E to begin with. Default: speed for WF, equal for the others.
+    """
 
 
 # What each technique needs: the key, what it is, and whether it must be above 0.

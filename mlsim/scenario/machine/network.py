@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mlsim.scenario.values.amounts import Bandwidth, Seconds
-from mlsim.scenario.values.field_types import ChoiceType, FieldType, Line, Whole
+from mlsim.scenario.values.field_types import FieldType, Line, OneOf, Whole
 from mlsim.scenario.values.lists import Torus
 from mlsim.scenario.values.section import Section, Violation, fields_by_key
 from mlsim.scenario.words import Topology
@@ -42,69 +42,51 @@ class Ports(FieldType[int]):
 class EdgeConfig(Section):
     """One link of an edge list; messages take it in both directions."""
 
-    a: Line = Field(
-        alias="from",
-        description="One end: the name of a node (group and number), or any other name for a switch.",
-        examples=["n0"],
-    )
-    b: Line = Field(alias="to", description="The other end.", examples=["switch"])
-    latency: Seconds | None = Field(
-        None, description="Latency of this link (s). Default: platform.network.latency."
-    )
-    bandwidth: Bandwidth | None = Field(
-        None, description="Bandwidth of this link (bit/s). Default: platform.network.bandwidth."
-    )
+    a: Line = Field(alias="from", examples=["n0"])
+    """One end: the name of a node (group and number), or any other name for a switch."""
+    b: Line = Field(alias="to", examples=["switch"])
+    """The other end."""
+    latency: Seconds | None = None
+    """Latency of this link (s). Default: platform.network.latency."""
+    bandwidth: Bandwidth | None = None
+    """Bandwidth of this link (bit/s). Default: platform.network.bandwidth."""
 
 
 class NetworkConfig(Section):
     """What a message between two PEs costs."""
 
-    topology: Annotated[Topology, ChoiceType(Topology)] = Field(
-        Topology.FULLY_CONNECTED,
-        description="How nodes are connected; `mlsim list topologies` explains each. A message takes the "
-        "route with the fewest links.",
-    )
-    bandwidth: Bandwidth = Field(
-        50e9, description="Bandwidth of a link (bit/s). Default: InfiniBand of Eleliemy 2021, §3.5."
-    )
-    latency: Seconds = Field(
-        500e-9,
-        description="Latency of a link (s), with that of the switch it leads to; those of a route add up. "
-        "Default: InfiniBand of Eleliemy 2021, §3.5.",
-    )
-    intra_node_latency: Seconds = Field(
-        100e-9,
-        description="Latency of a message between two PEs of one node (s), whatever its size. "
-        "Default: our assumption for a transfer through shared memory.",
-    )
-    ports: Annotated[int, Ports()] | None = Field(
-        None,
-        description="Ports k of every switch of a fat-tree, which holds k^3/4 nodes. For fat-tree, which "
-        "needs it.",
-        examples=[4],
-    )
-    groups: Annotated[int, Whole(1, 1000)] | None = Field(
-        None, description="Groups of a dragonfly. For dragonfly, which needs it.", examples=[9]
-    )
-    routers: Annotated[int, Whole(1, 64)] | None = Field(
-        None, description="Routers in each group. For dragonfly, which needs it.", examples=[4]
-    )
-    nodes_per_router: Annotated[int, Whole(1, 1000)] | None = Field(
-        None, description="Nodes at each router. For dragonfly, which needs it.", examples=[2]
-    )
-    dimensions: Torus | None = Field(
-        None,
-        description="Lengths of the torus, a node at each place, numbered along the last dimension "
-        "first. For torus, which needs it.",
-        examples=["4x4x2"],
-    )
-    edges: tuple[EdgeConfig, ...] = Field((), description="The links. For edge-list, which needs it or path.")
-    path: Line | None = Field(
-        None,
-        description="File of links, one a line: from,to and, if they differ from this section's, "
-        "latency,bandwidth. For edge-list, instead of edges. Looked up like workload.path.",
-        examples=["links.csv"],
-    )
+    topology: OneOf[Topology] = Topology.FULLY_CONNECTED
+    """How nodes are connected; `mlsim list topologies` explains each. A message takes the route with the
+    fewest links.
+    """
+    bandwidth: Bandwidth = 50e9
+    """Bandwidth of a link (bit/s). Default: InfiniBand of Eleliemy 2021, §3.5."""
+    latency: Seconds = 500e-9
+    """Latency of a link (s), with that of the switch it leads to; those of a route add up. Default:
+    InfiniBand of Eleliemy 2021, §3.5.
+    """
+    intra_node_latency: Seconds = 100e-9
+    """Latency of a message between two PEs of one node (s), whatever its size. Default: our assumption for a
+    transfer through shared memory.
+    """
+    ports: Annotated[int, Ports()] | None = Field(None, examples=[4])
+    """Ports k of every switch of a fat-tree, which holds k^3/4 nodes. For fat-tree, which needs it."""
+    groups: Annotated[int, Whole(1, 1000)] | None = Field(None, examples=[9])
+    """Groups of a dragonfly. For dragonfly, which needs it."""
+    routers: Annotated[int, Whole(1, 64)] | None = Field(None, examples=[4])
+    """Routers in each group. For dragonfly, which needs it."""
+    nodes_per_router: Annotated[int, Whole(1, 1000)] | None = Field(None, examples=[2])
+    """Nodes at each router. For dragonfly, which needs it."""
+    dimensions: Torus | None = Field(None, examples=["4x4x2"])
+    """Lengths of the torus, a node at each place, numbered along the last dimension first. For torus, which
+    needs it.
+    """
+    edges: tuple[EdgeConfig, ...] = ()
+    """The links. For edge-list, which needs it or path."""
+    path: Line | None = Field(None, examples=["links.csv"])
+    """File of links, one a line: from,to and, if they differ from this section's, latency,bandwidth. For
+    edge-list, instead of edges. Looked up like workload.path.
+    """
 
     @property
     def capacity(self) -> float:

@@ -16,30 +16,24 @@ __all__ = ["PerturbationConfig"]
 class PerturbationConfig(Section):
     """A slow-down of some nodes: for one stretch of time, or again and again at random."""
 
-    nodes: NodeChoice | None = Field(
-        None, description="The nodes: numbers such as 0-3 7, or the name of a group. Default: all."
-    )
-    begin: Seconds = Field(0.0, alias="from", description="When it begins (s of simulated time).")
-    end: Duration | None = Field(
-        None, alias="to", description="When it ends (s of simulated time). Default: never."
-    )
-    factor: Factors = Field(
-        description="The nodes' speed is multiplied by this meanwhile; 0.5 is half as fast. Where several "
-        "hold at once, all multiply. A range is for the random process: each of its slow-downs draws one.",
-        examples=[0.5],
-    )
-    mean_time_between: Duration | None = Field(
-        None,
-        description="Makes it a random process, one for each node: mean time (s) from the end of a slow-down "
-        "to the start of the next, exponentially distributed. Not without mean_duration.",
-        examples=["1 h"],
-    )
-    mean_duration: Duration | None = Field(
-        None,
-        description="Mean duration of the random slow-downs (s), exponentially distributed. Not without "
-        "mean_time_between.",
-        examples=["1 min"],
-    )
+    nodes: NodeChoice | None = None
+    """The nodes: numbers such as 0-3 7, or the name of a group. Default: all."""
+    begin: Seconds = Field(0.0, alias="from")
+    """When it begins (s of simulated time)."""
+    end: Duration | None = Field(None, alias="to")
+    """When it ends (s of simulated time). Default: never."""
+    factor: Factors = Field(examples=[0.5])
+    """The nodes' speed is multiplied by this meanwhile; 0.5 is half as fast. Where several hold at once, all
+    multiply. A range is for the random process: each of its slow-downs draws one.
+    """
+    mean_time_between: Duration | None = Field(None, examples=["1 h"])
+    """Makes it a random process, one for each node: mean time (s) from the end of a slow-down to the start of
+    the next, exponentially distributed. Not without mean_duration.
+    """
+    mean_duration: Duration | None = Field(None, examples=["1 min"])
+    """Mean duration of the random slow-downs (s), exponentially distributed. Not without
+    mean_time_between.
+    """
 
     @property
     def is_random(self) -> bool:

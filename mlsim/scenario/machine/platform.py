@@ -33,37 +33,27 @@ def _core_speed(data: dict[str, Any]) -> float:
 class NodeGroup(Section):
     """Nodes of one sort."""
 
-    name: Line = Field(
-        description="Name of the group; its nodes are called name0, name1, ... Unique.", examples=["xeon"]
-    )
-    count: Annotated[int, Whole(1, 10_000_000)] = Field(description="Number of nodes.", examples=[16])
-    cores: Annotated[int, Whole(1, 1_000_000)] = Field(
-        description="Cores a node; a core is a PE.", examples=[20]
-    )
-    node_speed: Speed | None = Field(
-        None, description="Speed of a whole node, as an alternative to speed: node_speed = speed x cores."
-    )
-    speed: Speed = Field(
-        default_factory=_core_speed,
-        description="Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else "
-        "1 GFLOP/s; with one group the value matters only for costs in FLOP.",
-        examples=["1 GFLOP/s"],
-    )
-    memory: Size | None = Field(
-        None,
-        description="Memory a node (B), counted in whole MB. Default: memory is no resource, nobody asks for "
-        "it.",
-        examples=["16 GB"],
-    )
-    resources: ResourceAmounts = Field(
-        default_factory=Amounts,
-        description="Other resources of a node, by names of your own: {gpu: 2}. A group that does not name "
-        "one has none of it.",
-    )
+    name: Line = Field(examples=["xeon"])
+    """Name of the group; its nodes are called name0, name1, ... Unique."""
+    count: Annotated[int, Whole(1, 10_000_000)] = Field(examples=[16])
+    """Number of nodes."""
+    cores: Annotated[int, Whole(1, 1_000_000)] = Field(examples=[20])
+    """Cores a node; a core is a PE."""
+    node_speed: Speed | None = None
+    """Speed of a whole node, as an alternative to speed: node_speed = speed x cores."""
+    speed: Speed = Field(default_factory=_core_speed, examples=["1 GFLOP/s"])
+    """Speed of one core (FLOP/s). Default: node_speed / cores if that is given, else 1 GFLOP/s; with one
+    group the value matters only for costs in FLOP.
+    """
+    memory: Size | None = Field(None, examples=["16 GB"])
+    """Memory a node (B), counted in whole MB. Default: memory is no resource, nobody asks for it."""
+    resources: ResourceAmounts = Field(default_factory=Amounts)
+    """Other resources of a node, by names of your own: {gpu: 2}. A group that does not name one has none of
+    it.
+    """
 
-    power: PowerConfig | None = Field(
-        None, description="Power of a node. Default: unknown, and no energy is computed."
-    )
+    power: PowerConfig | None = None
+    """Power of a node. Default: unknown, and no energy is computed."""
 
     @property
     def core_speed(self) -> float:
@@ -118,44 +108,33 @@ def _first_speed(data: dict[str, Any]) -> float:
 class PlatformConfig(Section):
     """The machine."""
 
-    nodes: tuple[NodeGroup, ...] = Field(
-        description="Node groups, one or more; nodes are numbered and allocated in this order.",
-        json_schema_extra={"minItems": 1},
-    )
-    shared: SharedShares | None = Field(
-        None,
-        description="What the machine has as a whole, by names of your own: licences, a burst buffer, "
-        "bandwidth to a file system. A job asks for an amount in all, whatever its nodes, and holds it until "
-        "it ends. Sizes are counted in whole MB, bandwidths in whole Mbit/s. Default: nothing.",
-        examples=[{"matlab": 20, "burst_buffer": "400 TB"}],
-    )
-    network: NetworkConfig = Field(
-        default_factory=NetworkConfig, description="The network between the nodes."
-    )
-    reference_speed: Speed = Field(
-        default_factory=_first_speed,
-        description="Core speed (FLOP/s) at which run times of the log and costs in seconds hold. "
-        "Default: the speed of the first group.",
-        examples=["1 GFLOP/s"],
-    )
-    perturbations: tuple[PerturbationConfig, ...] = Field(
-        (), description="Slow-downs of nodes while loops run on them. Needs application.model: loop."
-    )
+    nodes: tuple[NodeGroup, ...] = Field(json_schema_extra={"minItems": 1})
+    """Node groups, one or more; nodes are numbered and allocated in this order."""
+    shared: SharedShares | None = Field(None, examples=[{"matlab": 20, "burst_buffer": "400 TB"}])
+    """What the machine has as a whole, by names of your own: licences, a burst buffer, bandwidth to a file
+    system. A job asks for an amount in all, whatever its nodes, and holds it until it ends. Sizes are counted
+    in whole MB, bandwidths in whole Mbit/s. Default: nothing.
+    """
+    network: NetworkConfig = Field(default_factory=NetworkConfig)
+    """The network between the nodes."""
+    reference_speed: Speed = Field(default_factory=_first_speed, examples=["1 GFLOP/s"])
+    """Core speed (FLOP/s) at which run times of the log and costs in seconds hold. Default: the speed of the
+    first group.
+    """
+    perturbations: tuple[PerturbationConfig, ...] = ()
+    """Slow-downs of nodes while loops run on them. Needs application.model: loop."""
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""
         return sum(group.count for group in self.nodes)
 
-    failures: tuple[FailureConfig, ...] = Field(
-        (), description="Nodes that fail, each at a given time; none by default."
-    )
-    random_failures: tuple[RandomFailureConfig, ...] = Field(
-        (), description="Nodes that fail at random; none by default. The scenario's seed decides when."
-    )
-    drains: tuple[DrainConfig, ...] = Field(
-        (), description="Nodes taken out of use for maintenance; none by default."
-    )
+    failures: tuple[FailureConfig, ...] = ()
+    """Nodes that fail, each at a given time; none by default."""
+    random_failures: tuple[RandomFailureConfig, ...] = ()
+    """Nodes that fail at random; none by default. The scenario's seed decides when."""
+    drains: tuple[DrainConfig, ...] = ()
+    """Nodes taken out of use for maintenance; none by default."""
 
     @property
     def shares(self) -> SharedAmounts:

@@ -21,11 +21,12 @@ __all__ = ["PowerCaps", "PowerConfig"]
 class PowerConfig(Section):
     """Power of one node, which grows linearly with the cores that jobs hold."""
 
-    idle: Power = Field(description="Power of a node of which no core is held (W).", examples=["100 W"])
-    busy: Power = Field(description="Power of a node all of whose cores are held (W).", examples=["350 W"])
-    off: Power = Field(
-        0.0, description="Power of a node that is out of use (W): failed, or drained and left by its jobs."
-    )
+    idle: Power = Field(examples=["100 W"])
+    """Power of a node of which no core is held (W)."""
+    busy: Power = Field(examples=["350 W"])
+    """Power of a node all of whose cores are held (W)."""
+    off: Power = 0.0
+    """Power of a node that is out of use (W): failed, or drained and left by its jobs."""
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check the order of the three."""

@@ -22,18 +22,12 @@ _MOST = 1e18
 
 
 class Share(NamedTuple):
-    """An amount of something that the machine has as a whole.
-
-    Attributes
-    ----------
-    value
-        How much.
-    base
-        Of what: ``"B"``, ``"bit/s"``, or nothing, where it is a number of things.
-    """
+    """An amount of something that the machine has as a whole."""
 
     value: float
+    """How much."""
     base: str
+    """Of what: ``"B"``, ``"bit/s"``, or nothing, where it is a number of things."""
 
     @property
     def whole(self) -> int:

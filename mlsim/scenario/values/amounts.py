@@ -66,18 +66,12 @@ class Amount(FieldType[float]):
 
 
 class Quantity(NamedTuple):
-    """An amount of work: a time at the reference speed, or a number of operations.
-
-    Attributes
-    ----------
-    value
-        How much.
-    unit
-        Of what: ``"s"`` or ``"FLOP"``.
-    """
+    """An amount of work: a time at the reference speed, or a number of operations."""
 
     value: float
+    """How much."""
     unit: Literal["s", "FLOP"]
+    """Of what: ``"s"`` or ``"FLOP"``."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -27,6 +27,7 @@ __all__ = [
     "Natural",
     "Number",
     "OnOff",
+    "OneOf",
     "Paragraph",
     "Switch",
     "Text",
@@ -261,6 +262,17 @@ class ChoiceType(FieldType[W]):
         words = [*(word.value for word in self.choices), *self._aliases]
         any_case = "|".join("".join(map(_both_cases, word)) for word in words)
         return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({any_case})$"}]}
+
+
+if TYPE_CHECKING:
+    OneOf = Annotated[W, ChoiceType]
+else:
+
+    class OneOf:
+        """``OneOf[Policy]`` is the kind of a key that takes a word of ``Policy``."""
+
+        def __class_getitem__(cls, words: type[Choice]) -> Any:
+            return Annotated[words, ChoiceType(words)]
 
 
 def _both_cases(letter: str) -> str:

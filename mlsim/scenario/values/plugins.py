@@ -37,14 +37,10 @@ class CodeName(str):
     """The name of code of the user's own, and the parameters that the scenario gives it.
 
     It is a text wherever a name is wanted: in messages, in tables, for who looks up the code.
-
-    Attributes
-    ----------
-    parameters
-        Names and plain values; at least one.
     """
 
     parameters: dict[str, Any]
+    """Names and plain values; at least one."""
 
     def __new__(cls, name: str, parameters: Mapping[str, Any] | None = None) -> CodeName:
         """Join a name and its parameters."""
@@ -163,18 +159,12 @@ class CodeKind(FieldType[str]):
 
 @dataclass(frozen=True)
 class PluginKind(CodeKind):
-    """A word of a catalogue, code in a file, or an entry point of an installed package.
-
-    Attributes
-    ----------
-    words
-        The catalogue; None if there is none.
-    group
-        The group of entry points.
-    """
+    """A word of a catalogue, code in a file, or an entry point of an installed package."""
 
     words: type[Choice] | None
+    """The catalogue; None if there is none."""
     group: str
+    """The group of entry points."""
     key: str = "class"
 
     @property

@@ -8,38 +8,29 @@ from typing import Any, NamedTuple
 from pydantic.fields import FieldInfo
 
 from mlsim.scenario.values.field_types import FieldType
+from mlsim.scenario.values.meanings import meaning
 from mlsim.scenario.values.plugins import PARAMETERS, CodeKind
-from mlsim.scenario.values.section import Section, field_kind, field_section, fields_by_key
+from mlsim.scenario.values.section import Section, field_kind, field_section
 from mlsim.scenario.whole.schema import Scenario
 
 __all__ = ["Option", "dotted_keys", "options"]
 
 
 class Option(NamedTuple):
-    """One key.
-
-    Attributes
-    ----------
-    key
-        Dotted; ``N`` stands for a place in a list, from 0.
-    allowed
-        What it accepts.
-    default
-        As a scenario file would write it; "needed" if there is none, empty if the description tells it.
-    description
-        Meaning, unit, and the source of the default.
-    named
-        Whether its value is a mapping of names of the user's own.
-    code_key
-        Where it may name code of the user's own, the key of that name beside ``parameters``; else empty.
-    """
+    """One key."""
 
     key: str
+    """Dotted; ``N`` stands for a place in a list, from 0."""
     allowed: str
+    """What it accepts."""
     default: str
+    """As a scenario file would write it; "needed" if there is none, empty if the description tells it."""
     description: str
+    """Meaning, unit, and the source of the default."""
     named: bool = False
+    """Whether its value is a mapping of names of the user's own."""
     code_key: str = ""
+    """Where it may name code of the user's own, the key of that name beside ``parameters``; else empty."""
 
 
 def options() -> list[Option]:
@@ -65,14 +56,15 @@ def dotted_keys() -> list[str]:
 
 
 def _walk(section: type[Section], prefix: str) -> Iterator[Option]:
-    for key, field in fields_by_key(section).items():
+    for name, field in section.model_fields.items():
+        key = field.alias or name
         inner, is_list = field_section(field)
         kind = field_kind(field)
         if kind is not None:
             default = default_text(field, kind)
             named = kind.json().get("type") == "object"
             code_key = kind.key if isinstance(kind, CodeKind) else ""
-            yield Option(prefix + key, kind.allowed, default, field.description or "", named, code_key)
+            yield Option(prefix + key, kind.allowed, default, meaning(section, name), named, code_key)
         elif inner is not None:
             yield from _walk(inner, f"{prefix}{key}.{'N.' * is_list}")
 

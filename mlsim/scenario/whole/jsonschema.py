@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from mlsim.scenario.values.section import Section, field_kind, field_section, fields_by_key
+from mlsim.scenario.values.meanings import meaning
+from mlsim.scenario.values.section import Section, field_kind, field_section
 from mlsim.scenario.whole.schema import Scenario
 
 __all__ = ["json_schema"]
@@ -22,8 +23,8 @@ def json_schema() -> dict[str, Any]:
     schema = Scenario.model_json_schema()
     for section in _sections(Scenario):
         part = schema if section is Scenario else schema["$defs"][section.__name__]
-        for key, field in fields_by_key(section).items():
-            _tidy(part["properties"][key], field)
+        for name, field in section.model_fields.items():
+            _tidy(part["properties"][field.alias or name], field, meaning(section, name))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 
 
@@ -35,8 +36,12 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
             yield from _sections(inner)
 
 
-def _tidy(part: dict[str, Any], field: FieldInfo) -> None:
+def _tidy(part: dict[str, Any], field: FieldInfo, description: str) -> None:
     """Write the default as a file would; there is none where the description says what holds."""
+    if description:
+        rest = part | {"description": description}
+        part.clear()
+        part.update(sorted(rest.items()))
     kind = field_kind(field)
     part.pop("title", None)
     default = part.pop("default", None)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mlsim.scenario.values.field_types import ChoiceType, Switch
+from mlsim.scenario.values.field_types import OneOf, Switch
 from mlsim.scenario.values.plugins import PluginList
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import TraceLevel
@@ -17,21 +17,21 @@ __all__ = ["OutputConfig"]
 class OutputConfig(Section):
     """What is written."""
 
-    trace: Annotated[TraceLevel, ChoiceType(TraceLevel)] = Field(
-        TraceLevel.NONE,
-        description="Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does) "
-        "or chunks (also every chunk of every PE).",
-    )
-    pictures: Switch = Field(True, description="Whether pictures are drawn.")
-    csv: Switch = Field(False, description="Whether tables are also written as CSV.")
-    passes: Switch = Field(
-        False,
-        description="Whether every pass of the dispatcher is written (passes.parquet): time, queue length, "
-        "starts, wall time.",
-    )
+    trace: OneOf[TraceLevel] = TraceLevel.NONE
+    """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does) or chunks (also
+    every chunk of every PE).
+    """
+    pictures: Switch = True
+    """Whether pictures are drawn."""
+    csv: Switch = False
+    """Whether tables are also written as CSV."""
+    passes: Switch = False
+    """Whether every pass of the dispatcher is written (passes.parquet): time, queue length, starts, wall
+    time.
+    """
     writers: Annotated[tuple[str, ...], PluginList("mlsim.writers")] | None = Field(
-        None,
-        description="Writers of further files: functions in files, or installed ones, which get the "
-        "run and a directory; see mlsim/record/README.md. Default: none.",
-        examples=[["./mine.py:write"]],
+        None, examples=[["./mine.py:write"]]
     )
+    """Writers of further files: functions in files, or installed ones, which get the run and a directory; see
+    mlsim/record/README.md. Default: none.
+    """

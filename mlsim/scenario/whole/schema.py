@@ -46,21 +46,24 @@ class Origin:
 class Scenario(Section):
     """What to simulate: the content of a scenario file, in SI units."""
 
-    name: Name = Field(
-        "scenario", description="Name of the scenario. Default: the file's name without suffix."
-    )
-    description: Paragraph = Field("", description="What the scenario shows; free text.")
-    seed: Natural = Field(0, description="Seed of every random number of a run.")
-    platform: PlatformConfig = Field(description="The machine.")
-    workload: WorkloadConfig = Field(description="The jobs.")
-    batch: BatchConfig = Field(default_factory=BatchConfig, description="How the queue is served.")
-    application: ApplicationConfig = Field(
-        default_factory=ApplicationConfig, description="What a job executes."
-    )
-    coordination: CoordinationConfig = Field(
-        default_factory=CoordinationConfig, description="Messages between the two levels."
-    )
-    output: OutputConfig = Field(default_factory=OutputConfig, description="What a run writes.")
+    name: Name = "scenario"
+    """Name of the scenario. Default: the file's name without suffix."""
+    description: Paragraph = ""
+    """What the scenario shows; free text."""
+    seed: Natural = 0
+    """Seed of every random number of a run."""
+    platform: PlatformConfig
+    """The machine."""
+    workload: WorkloadConfig
+    """The jobs."""
+    batch: BatchConfig = Field(default_factory=BatchConfig)
+    """How the queue is served."""
+    application: ApplicationConfig = Field(default_factory=ApplicationConfig)
+    """What a job executes."""
+    coordination: CoordinationConfig = Field(default_factory=CoordinationConfig)
+    """Messages between the two levels."""
+    output: OutputConfig = Field(default_factory=OutputConfig)
+    """What a run writes."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 

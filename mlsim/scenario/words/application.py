@@ -104,31 +104,22 @@ class WeightSource(Choice):
 
 
 class ModelProperties(NamedTuple):
-    """What others need to know of an execution model.
-
-    Attributes
-    ----------
-    levels
-        Of techniques: 1, or 2 where X+Y are one between nodes and one inside them.
-    nodes
-        Whether it knows which PEs are on one node.
-    releases
-        Whether nodes can leave a loop, and come back, while it runs: not where each PE has a part of its own.
-    hands_out_first
-        Whether PEs are told that no work is left only once all of it has been handed out.
-    adaptive
-        Whether techniques that learn within a loop can.
-    reads
-        Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of
-        each node, is a master, which may be dedicated.
-    """
+    """What others need to know of an execution model."""
 
     levels: int = 1
+    """Of techniques: 1, or 2 where X+Y are one between nodes and one inside them."""
     nodes: bool = False
+    """Whether it knows which PEs are on one node."""
     releases: bool = False
+    """Whether nodes can leave a loop, and come back, while it runs; not where each PE has its own part."""
     hands_out_first: bool = False
+    """Whether PEs are told that no work is left only once all of it has been handed out."""
     adaptive: bool = True
+    """Whether techniques that learn within a loop can."""
     reads: tuple[str, ...] = ()
+    """Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of each
+    node, is a master, which may be dedicated.
+    """
 
     @property
     def masters(self) -> bool:
@@ -150,15 +141,10 @@ class ExecutionModel(
         "hierarchical": "hdca",
     },
 ):
-    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself.
-
-    Attributes
-    ----------
-    properties
-        What others need to know of the model.
-    """
+    """Who computes the chunks (Eleliemy 2021, ch. 4 and 5): on one level, on two, or each PE for itself."""
 
     properties: ModelProperties
+    """What others need to know of the model."""
 
     def __new__(cls, word: str, properties: ModelProperties) -> Self:
         """Make a word with the properties of what it stands for."""

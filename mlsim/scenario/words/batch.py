@@ -121,15 +121,10 @@ class Contiguity(Choice):
 
 
 class Dispatcher(Choice):
-    """What decides which jobs start, and on which nodes.
-
-    Attributes
-    ----------
-    solves
-        Whether it plans by constraint programming.
-    """
+    """What decides which jobs start, and on which nodes."""
 
     solves: bool
+    """Whether it plans by constraint programming."""
 
     def __new__(cls, word: str, solves: bool = False) -> Self:
         """Make a word that says whether it stands for a dispatcher that plans."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mlsim.batch.cp.planners.planner import Built, Planner
+from mlsim.batch.cp.planners.planner import Built, Planner, ReadNodes
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import Scheduling
 
@@ -19,6 +19,11 @@ class Hcp19(Planner):
     def build(self, instance: Instance) -> Built:
         """Make start variables and one cumulative a resource type."""
         model = Scheduling.of(instance)
+        read = self.place(model)
         scale = model.minimize(self.weights(instance.queued))
         model.search_by_priority()
-        return Built(model, None, True, scale)
+        return Built(model, read, True, scale)
+
+    def place(self, _model: Scheduling) -> ReadNodes | None:
+        """Return None: the model places no job."""
+        return None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim.batch.cp.planners.planner import Built, Planner
-from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.planners.hcp19 import Hcp19
+from mlsim.batch.cp.planners.planner import ReadNodes
 from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
 
 if TYPE_CHECKING:
@@ -76,15 +76,11 @@ class UnitIntervals:
         return tuple(places[values[literals] == 1] for literals, places in self._literals)
 
 
-class Pcp19(Planner):
+class Pcp19(Hcp19):
     """Times and nodes in one model, whose size grows with the number of nodes."""
 
     name: ClassVar[str] = "pcp19"
 
-    def build(self, instance: Instance) -> Built:
-        """Make HCP's model, and an optional interval for each unit on each node that can hold it."""
-        model = Scheduling.of(instance)
-        units = UnitIntervals(model)
-        scale = model.minimize(self.weights(instance.queued))
-        model.search_by_priority()
-        return Built(model, units.read, True, scale)
+    def place(self, model: Scheduling) -> ReadNodes:
+        """Add an optional interval for each unit on each node that can hold it."""
+        return UnitIntervals(model).read

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from mlsim._arrays import Ints
+from mlsim.batch.cp.planners.hcp19 import Hcp19
 from mlsim.batch.cp.planners.pcp19 import most_units
-from mlsim.batch.cp.planners.planner import Built, Planner
-from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.planners.planner import ReadNodes
 from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
 
 if TYPE_CHECKING:
@@ -63,15 +63,11 @@ class _Counts:
         return tuple(np.repeat(places, values[indices]) for indices, places in self._indices)
 
 
-class Pcp4(Planner):
+class Pcp4(Hcp19):
     """Times and nodes in one model; one integer a job and node."""
 
     name: ClassVar[str] = "pcp4"
 
-    def build(self, instance: Instance) -> Built:
-        """Make HCP's model, and counts of units."""
-        model = Scheduling.of(instance)
-        counts = _Counts(model)
-        scale = model.minimize(self.weights(instance.queued))
-        model.search_by_priority()
-        return Built(model, counts.read, True, scale)
+    def place(self, model: Scheduling) -> ReadNodes:
+        """Add counts of units."""
+        return _Counts(model).read

@@ -21,7 +21,10 @@ from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Queued
 
-__all__ = ["AnyPlanner", "Built", "Planner", "Solve", "place_by_best_fit"]
+__all__ = ["AnyPlanner", "Built", "Planner", "ReadNodes", "Solve", "place_by_best_fit"]
+
+ReadNodes = Callable[[Ints], tuple[Ints | None, ...]]
+"""Returns the nodes of each job from the values of all variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ class Built:
 
     scheduling: Scheduling
     """Its part about time."""
-    read: Callable[[Ints], tuple[Ints | None, ...]] | None
-    """Returns the nodes of each job from the values of all variables; None where it does not place jobs."""
+    read: ReadNodes | None
+    """Reads where it places jobs; None where it does not."""
     fixed_search: bool
     """Whether to branch as the model says."""
     scale: float

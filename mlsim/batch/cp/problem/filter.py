@@ -16,21 +16,14 @@ __all__ = ["Reduced", "by_priority", "needed_resources", "reduce"]
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The part of an instance that a model is made for.
-
-    Attributes
-    ----------
-    instance
-        Queued jobs in order of priority, and the resource types that matter to them.
-    rows : ndarray of int64
-        Which queued jobs of the whole instance they are.
-    whole
-        How many queued jobs the whole instance has.
-    """
+    """The part of an instance that a model is made for."""
 
     instance: Instance
+    """Queued jobs in order of priority, and the resource types that matter to them."""
     rows: Ints
+    """Which queued jobs of the whole instance they are."""
     whole: int
+    """How many queued jobs the whole instance has."""
 
     def widen(self, plan: Plan) -> Plan:
         """Make a plan for the whole instance of one for this part."""

@@ -22,33 +22,22 @@ NODE = "node"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Boxes that are already there: one row a (job, node).
-
-    Attributes
-    ----------
-    job_id : ndarray of int64, shape (b,)
-        The job.
-    node : ndarray of int64, shape (b,)
-        Where the units are.
-    units : ndarray of int64, shape (b,)
-        How many of the job's units are on this node.
-    request : ndarray of int64, shape (b, R)
-        What one unit holds.
-    remaining : ndarray of int64, shape (b,)
-        Seconds from now until the expected end, at least 1: less would shrink the horizon.
-    elapsed : ndarray of int64, shape (b,)
-        Seconds since the start.
-    late : ndarray of int64, shape (b,)
-        Seconds since the end that was expected when the job started, 0 before it.
-    """
+    """Boxes that are already there: one row a (job, node)."""
 
     job_id: Ints
+    """int64[b]: the job."""
     node: Ints
+    """int64[b]: where the units are."""
     units: Ints
+    """int64[b]: how many of the job's units are on this node."""
     request: Ints
+    """int64[b, R]: what one unit holds."""
     remaining: Ints
+    """int64[b]: seconds from now until the expected end, at least 1: less would shrink the horizon."""
     elapsed: Ints
+    """int64[b]: seconds since the start."""
     late: Ints
+    """int64[b]: seconds since the end that was expected when the job started, 0 before it."""
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -56,30 +45,22 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Jobs that wait: one row each, in order of arrival.
-
-    Attributes
-    ----------
-    job_id : ndarray of int64, shape (n,)
-        The job.
-    arrival : ndarray of float64, shape (n,)
-        Submission time in seconds.
-    units : ndarray of int64, shape (n,)
-        Identical units.
-    request : ndarray of int64, shape (n, R)
-        What one unit asks for.
-    duration : ndarray of int64, shape (n,)
-        Expected duration in whole seconds, rounded up, at least 1.
-    ewt : ndarray of float64, shape (n,)
-        Expected waiting time of the job's submission queue in seconds, above 0; versions 1 and 2 only.
-    """
+    """Jobs that wait: one row each, in order of arrival."""
 
     job_id: Ints
+    """int64[n]: the job."""
     arrival: Floats
+    """float64[n]: submission time in seconds."""
     units: Ints
+    """int64[n]: identical units."""
     request: Ints
+    """int64[n, R]: what one unit asks for."""
     duration: Ints
+    """int64[n]: expected duration in whole seconds, rounded up, at least 1."""
     ewt: Floats
+    """float64[n]: expected waiting time of the job's submission queue in seconds, above 0; versions 1 and 2
+    only.
+    """
 
     def __len__(self) -> int:
         return self.job_id.size
@@ -98,31 +79,22 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One dispatching problem. Times of plans count from ``now``.
-
-    Attributes
-    ----------
-    now
-        Seconds from the scenario's start.
-    resources
-        Names of the R resource types; where nodes are given whole, ``node`` comes first.
-    capacity : ndarray of int64, shape (N, R)
-        What every node has.
-    free : ndarray of int64, shape (N, R)
-        What nobody holds now.
-    running, queued
-        The jobs.
-    shared
-        What the machine has as a whole.
-    """
+    """One dispatching problem. Times of plans count from ``now``."""
 
     now: float
+    """Seconds from the scenario's start."""
     resources: tuple[str, ...]
+    """Names of the R resource types; where nodes are given whole, ``node`` comes first."""
     capacity: Ints
+    """int64[N, R]: what every node has."""
     free: Ints
+    """int64[N, R]: what nobody holds now."""
     running: Running
+    """Boxes that are there already."""
     queued: Queued
+    """Jobs that wait."""
     shared: SharedPart = field(default_factory=SharedPart)
+    """What the machine has as a whole."""
 
     @property
     def n_nodes(self) -> int:

@@ -22,19 +22,15 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Nodes classified by kind, and how much each job avoids each kind.
-
-    Attributes
-    ----------
-    kind : ndarray of int64, shape (N,)
-        Of each node.
-    dislike : ndarray of float64, shape (n, K)
-        How little each job should be on nodes of each kind: the sum over the types that they have and the
-        job does not ask for of the share of arrivals that ask for them. Infinite where it may not be.
-    """
+    """Nodes classified by kind, and how much each job avoids each kind."""
 
     kind: Ints
+    """int64[N]: of each node."""
     dislike: Floats
+    """float64[n, K]: how little each job should be on nodes of each kind: the sum over the types that they
+    have and the job does not ask for of the share of arrivals that ask for them. Infinite where it may not
+    be.
+    """
 
 
 def kinds_of(instance: Instance, rows: Ints, wanted: Floats, reserve: float, yields: Bools) -> Kinds:

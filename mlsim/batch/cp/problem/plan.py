@@ -18,19 +18,14 @@ LATER = -1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An answer to an instance.
-
-    Attributes
-    ----------
-    start : ndarray of int64, shape (n,)
-        Seconds from now at which each queued job starts, or ``LATER``.
-    nodes : tuple of (ndarray of int64 or None)
-        The node of each unit of each job; None where only the time is planned. Jobs that start now
-        always have nodes.
-    """
+    """An answer to an instance."""
 
     start: Ints
+    """int64[n]: seconds from now at which each queued job starts, or ``LATER``."""
     nodes: tuple[Ints | None, ...]
+    """The node of each unit of each job; None where only the time is planned. Jobs that start now always have
+    nodes.
+    """
 
     @classmethod
     def empty(cls, n: int) -> Plan:

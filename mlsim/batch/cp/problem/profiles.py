@@ -75,22 +75,16 @@ class Demands(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """What jobs weigh and how they make way for others, one row a job.
-
-    Attributes
-    ----------
-    weights : ndarray of float64, shape (n,)
-        What a second of waiting costs.
-    keep_free : ndarray of float64, shape (n, R)
-        What must be left free in all, of each type, by a job that starts now.
-    keep_start : ndarray of bool, shape (n,)
-        Whether later jobs of the order make way for a start that is not now. Where they do not, the
-        start given is the one that the job could have at its place in the order.
-    """
+    """What jobs weigh and how they make way for others, one row a job."""
 
     weights: Floats
+    """float64[n]: what a second of waiting costs."""
     keep_free: Floats
+    """float64[n, R]: what must be left free in all, of each type, by a job that starts now."""
     keep_start: Mask
+    """bool[n]: whether later jobs of the order make way for a start that is not now. Where they do not, the
+    start given is the one that the job could have at its place in the order.
+    """
 
 
 class _Job(NamedTuple):

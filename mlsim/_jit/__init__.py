@@ -1,0 +1,35 @@
+"""Compiled kernels: one decorator, one place that says when a machine compiles them.
+
+With ``NUMBA_DISABLE_JIT=1`` kernels are the Python functions that they were written as: slow, but a
+debugger stops in them, they can print, and a change of one compiles nothing. What Python has no
+equivalent of is then done by :mod:`mlsim._interpreted`.
+"""
+
+from mlsim._jit.announcing import compile_seconds, quiet
+from mlsim._jit.arrays import borrowed, zeros
+from mlsim._jit.atomics import fetch_add, load_acquire, store_release
+from mlsim._jit.c_functions import c_function
+from mlsim._jit.choice import by_last_type
+from mlsim._jit.kernels import inlined, inner_kernel, kernel, leaf_kernel
+from mlsim._jit.mode import INTERPRETED
+from mlsim._jit.named_tuples import PACKED_WORDS, shared, unpacker
+
+__all__ = [
+    "INTERPRETED",
+    "PACKED_WORDS",
+    "borrowed",
+    "by_last_type",
+    "c_function",
+    "compile_seconds",
+    "fetch_add",
+    "inlined",
+    "inner_kernel",
+    "kernel",
+    "leaf_kernel",
+    "load_acquire",
+    "quiet",
+    "shared",
+    "store_release",
+    "unpacker",
+    "zeros",
+]

@@ -1,0 +1,60 @@
+"""Word on standard error that kernels are being compiled, and the time that it took."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from numba.core import event
+
+__all__ = ["cannot_keep", "compile_seconds", "quiet"]
+
+
+class _Announcer(event.Listener):
+    """Announces once per process that kernels are being compiled, and sums up the time spent."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.quiet = False
+        self._depth = 0
+        self._began = 0.0
+        self._told = False
+        self._warned = False
+
+    def on_start(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
+        if self._depth == 0:
+            self._began = time.perf_counter()
+            if not self._told and not self.quiet:
+                self._told = True
+                print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
+        self._depth += 1
+
+    def on_end(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+
+    def cannot_keep(self, error: OSError) -> None:
+        """Warn once that compiled kernels cannot be written to disk."""
+        if not self._warned and not self.quiet:
+            self._warned = True
+            print(
+                f"Compiled kernels cannot be kept ({error.strerror}); the next run compiles again",
+                file=sys.stderr,
+            )
+
+
+_announcer = _Announcer()
+event.register("numba:compile", _announcer)
+
+cannot_keep = _announcer.cannot_keep
+
+
+def compile_seconds() -> float:
+    """Return the wall-clock seconds that this process spent compiling kernels (0: all from the cache)."""
+    return _announcer.seconds
+
+
+def quiet() -> None:
+    """Do not announce compilation on standard error."""
+    _announcer.quiet = True
