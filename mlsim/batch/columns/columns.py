@@ -9,12 +9,12 @@ from mlsim.batch.columns.packing import FloatColumns, Floats, IntColumns, Ints, 
 __all__ = ["N_COUNTS", "N_RULES", "Columns", "columns_at"]
 
 # Places in the array of counts.
-QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
+QUEUED, RUNNING, FREE, USED_ROWS, EARLY, LEAST_UNITS = range(6)
 # Of the profile: whether it is kept since the last pass, its first segment, segments made so far, the first
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
-KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(5, 13)
-N_COUNTS: Final = 13
+KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(6, 14)
+N_COUNTS: Final = 14
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -50,7 +50,8 @@ class Columns(NamedTuple):
         Room for sorting, twice as long as the queue.
     counts : int64
         Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
-        expected since the last pass; and of the profile, as above.
+        expected since the last pass, fewer units than which no waiting job asks for; and of the profile, as
+        above.
     rows, times
         Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
     shares : float64
