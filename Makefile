@@ -23,6 +23,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/read_swf.py
 	$(BIN)/python tools/bench/passes.py
 	$(BIN)/python tools/bench/replay.py
+	$(BIN)/python tools/bench/wide.py --room pool
 	$(BIN)/python tools/bench/loops.py
 	$(BIN)/python tools/bench/first_calls.py
 	$(BIN)/python tools/bench/otf2_writer.py

@@ -14,7 +14,15 @@ from numba.np.numpy_support import carray
 
 from mlsim.errors import InputError
 
-__all__ = ["borrowed", "c_function", "follow_the_error_model", "refuse_atomics", "unpacker"]
+__all__ = [
+    "borrowed",
+    "c_function",
+    "follow_the_error_model",
+    "last_bit",
+    "next_bit",
+    "refuse_atomics",
+    "unpacker",
+]
 
 Array = TypeVar("Array")
 Content = TypeVar("Content", bound=tuple[Any, ...])
@@ -60,6 +68,18 @@ def c_function(result: str, parameters: Sequence[str]) -> Callable[..., int]:
 
 def _c_type(name: str) -> Any:
     return np.ctypeslib.as_ctypes_type(np.dtype(name))
+
+
+def next_bit(word: int, place: int) -> int:
+    """Return the place of the first bit set of an int64 above a place; 64 if there is none."""
+    above: int = (int(word) % 2**64) >> (int(place) + 1)
+    return int(place) + (above & -above).bit_length() if above else 64
+
+
+def last_bit(word: int, place: int) -> int:
+    """Return the place of the last bit set of an int64 up to a place; -1 if there is none."""
+    below: int = int(word) % (1 << int(place) + 1)
+    return below.bit_length() - 1
 
 
 def refuse_atomics(*_arguments: int) -> Any:

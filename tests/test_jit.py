@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mlsim import _interpreted
-from mlsim._jit import kernel, unpacker
+from mlsim._jit import kernel, last_bit, next_bit, unpacker
 from mlsim.application import simulate as simulate_loop
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig
@@ -28,6 +28,11 @@ class _Two(NamedTuple):
 
     ints: Any
     floats: Any
+
+
+@kernel
+def _bits(word: int, place: int) -> tuple[int, int]:
+    return next_bit(word, place), last_bit(word, place)
 
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -125,3 +130,15 @@ def test_a_c_function_is_called_through_its_address() -> None:
 def test_memory_that_ranks_share_needs_compiled_kernels() -> None:
     with pytest.raises(InputError, match="unset NUMBA_DISABLE_JIT"):
         _interpreted.refuse_atomics(0, 1)
+
+
+@pytest.mark.parametrize("word", [0, 1, -1, 5 << 40, -(2**63), 2**63 - 1, -(2**63) + 1])
+@pytest.mark.parametrize("place", [0, 1, 40, 62, 63])
+def test_bits_are_found_in_every_place(word: int, place: int) -> None:
+    bits = [bit for bit in range(64) if (word >> bit) & 1]
+    expected = (
+        next((bit for bit in bits if bit > place), 64),
+        max((b for b in bits if b <= place), default=-1),
+    )
+    assert _bits(word, place) == expected
+    assert (_interpreted.next_bit(word, place), _interpreted.last_bit(word, place)) == expected

@@ -8,6 +8,7 @@ equivalent of is then done by :mod:`mlsim._interpreted`.
 from mlsim._jit.announcing import compile_seconds, quiet
 from mlsim._jit.arrays import borrowed, zeros
 from mlsim._jit.atomics import fetch_add, load_acquire, store_release
+from mlsim._jit.bits import last_bit, next_bit
 from mlsim._jit.c_functions import c_function
 from mlsim._jit.choice import by_last_type
 from mlsim._jit.kernels import inlined, inner_kernel, kernel, leaf_kernel
@@ -25,8 +26,10 @@ __all__ = [
     "inlined",
     "inner_kernel",
     "kernel",
+    "last_bit",
     "leaf_kernel",
     "load_acquire",
+    "next_bit",
     "quiet",
     "shared",
     "store_release",

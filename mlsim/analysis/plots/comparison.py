@@ -22,6 +22,7 @@ from mlsim.analysis.plots.legends import (
     write_title,
 )
 from mlsim.analysis.plots.run_boxes import queue_boxes, slowdown_boxes
+from mlsim.analysis.plots.steps import draw_line
 from mlsim.analysis.plots.style import (
     WIDTH,
     TimeAxis,
@@ -178,7 +179,7 @@ def _common_axis(runs: Runs) -> TimeAxis:
 def _draw_shares(axes: Axes, axis: TimeAxis, shares: list[Floats]) -> None:
     edges = np.linspace(axis.begin, axis.end, _BINS + 1) / axis.seconds
     for place, values in enumerate(shares):
-        axes.stairs(values, edges, color=colour_of(place), linewidth=1.1, baseline=None)
+        draw_line(axes, values, edges, edgecolor=colour_of(place), linewidth=1.1)
     axis.label(axes)
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +15,7 @@ from mlsim.analysis.formatting import number, share
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, machine_cores, queue_length, utilization
 from mlsim.analysis.metrics.shared import shared_spans
 from mlsim.analysis.plots.bins import binned_average
+from mlsim.analysis.plots.steps import draw_area, draw_line
 from mlsim.analysis.plots.style import (
     BLUE,
     GREEN,
@@ -162,14 +162,13 @@ def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
         (busy_share(records, axis, _COLUMNS), f"busy (mean {share(means['busy'])})", BLUE, 0.9),
     )
     for values, label, colour, alpha in layers:
-        axes.stairs(values, edges, fill=True, color=colour, alpha=alpha, linewidth=0, label=label)
+        draw_area(axes, values, edges, facecolor=colour, alpha=alpha, linewidth=0, label=label)
     if len(records.outages.node):
         _draw_capacity(axes, edges, capacity_share(records, axis, _COLUMNS))
     for k, name in enumerate(records.shared.name):
         held = shared_share(records, name, axis, _COLUMNS)
         label = f"{name} (mean {share(float(held.mean()))})"
-        style: dict[str, Any] = {"color": _LINES[k % len(_LINES)], "linewidth": 1.4}
-        axes.stairs(held, edges, baseline=None, label=label, **style)
+        draw_line(axes, held, edges, edgecolor=_LINES[k % len(_LINES)], linewidth=1.4, label=label)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylabel("share" if records.shared.name else "share of cores")
@@ -181,15 +180,11 @@ def _draw_shares(axes: Axes, axis: TimeAxis, records: Records) -> None:
 def _draw_capacity(axes: Axes, edges: Floats, capacity: Floats) -> None:
     """Draw the cores that were in use as a line, and hatch those that were not."""
     label = f"capacity (mean {share(float(capacity.mean()))})"
-    out: dict[str, Any] = {
-        "fill": True,
-        "facecolor": "none",
-        "edgecolor": INK,
-        "hatch": "////",
-        "linewidth": 0.0,
-    }
-    axes.stairs(np.ones_like(capacity), edges, baseline=capacity, alpha=0.5, label="out of use", **out)
-    axes.stairs(capacity, edges, baseline=None, color=INK, linewidth=1.2, label=label)
+    draw_area(
+        axes, np.ones_like(capacity), edges, capacity, facecolor="none", edgecolor=INK, hatch="////",
+        linewidth=0.0, alpha=0.5, label="out of use",
+    )  # fmt: skip
+    draw_line(axes, capacity, edges, edgecolor=INK, linewidth=1.2, label=label)
 
 
 def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
@@ -197,7 +192,7 @@ def _draw_queue(axes: Axes, axis: TimeAxis, records: Records) -> None:
     waiting = np.maximum(waiting_jobs(records, axis, _COLUMNS), 0.0)
     mean = number(queue_length(records.jobs, records.attempts)["mean"])
     label = f"waiting jobs (mean {mean})"
-    axes.stairs(waiting, edges, fill=True, color=VERMILION, alpha=0.85, linewidth=0, label=label)
+    draw_area(axes, waiting, edges, facecolor=VERMILION, alpha=0.85, linewidth=0, label=label)
     axes.set_ylim(0, max(float(waiting.max()) * 1.05, 1.0))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.set_ylabel("queue length (jobs)")

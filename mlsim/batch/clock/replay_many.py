@@ -194,8 +194,9 @@ class _Memory:
             started=np.empty(longest, np.int64),
             ended=np.empty(0, np.int64),
         )
-        no_nodes = np.empty(0, np.int64)
-        self.pool = Pool(no_nodes, no_nodes, np.zeros(N_POOL_COUNTS, np.int64))
+        no_nodes, no_starts = np.empty(0, np.int64), np.empty((0, 0), np.int64)
+        counts = np.zeros(N_POOL_COUNTS, np.int64)
+        self.pool = Pool(no_nodes, no_nodes, no_starts, no_starts, counts)
         self._packed = pack_pointers(self.columns), pack_pointers(self.pool)
         self.addresses = tuple(int(packed.ctypes.data) for packed in self._packed)
 

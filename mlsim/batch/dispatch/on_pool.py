@@ -12,9 +12,18 @@ from mlsim.batch.columns.columns import columns_at
 from mlsim.batch.columns.packing import Ints
 from mlsim.batch.dispatch import passes
 from mlsim.batch.room import steps
+from mlsim.batch.room.first_fit import add_free, free_of
 from mlsim.batch.room.pool import pool_at
 
-__all__ = ["end_job", "process_timestamp", "release_row", "reserve", "return_node"]
+__all__ = [
+    "add_cores",
+    "end_job",
+    "free_cores",
+    "process_timestamp",
+    "release_row",
+    "reserve",
+    "return_node",
+]
 
 
 @kernel
@@ -60,3 +69,17 @@ def release_row(slot: int, row: int, now: float, columns: int, pool: int) -> Non
 def return_node(slot: int, node: int, now: float, columns: int, pool: int) -> int:
     """Return a free node to a job that had released it; return the new occupancy row."""
     return steps.return_node(slot, node, now, columns_at(columns), pool_at(pool))
+
+
+@kernel
+def free_cores(node: int, pool: int) -> int:
+    """Return the free cores of a node."""
+    room = pool_at(pool)
+    return free_of(node, room.free, room.starts)
+
+
+@kernel
+def add_cores(node: int, more: int, pool: int) -> None:
+    """Have more free cores on a node, or fewer if that is negative; free units are not counted."""
+    room = pool_at(pool)
+    add_free(node, 1, more, room.free, room.cores, room.starts)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import leaf_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_row
+from mlsim.batch.columns.runs import begin_run, join_run, next_run, run_of
 
-__all__ = ["first_fit", "take_back"]
+__all__ = ["add_free", "first_fit", "free_of", "take_back"]
+
+Ints = NDArray[np.int64]
 
 
 @leaf_kernel
@@ -20,9 +23,10 @@ def first_fit(
     now: float,
     first_row: int,
     hint: int,
-    free: NDArray[np.int64],
-    cores: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    free: Ints,
+    cores: Ints,
+    starts: Ints,
+    rows: Ints,
     times: NDArray[np.float64],
 ) -> tuple[int, int, int]:
     """Allocate the units of a job; the caller has made sure that there are enough.
@@ -44,52 +48,123 @@ def first_fit(
         Where to write occupancy rows.
     hint
         No node before this one has room.
-    free, cores
-        Free and all cores of each node; ``free`` is updated.
+    free, cores, starts
+        Free and all cores of each run of nodes, and where these begin; they are updated. Without ``starts``
+        each node is a run.
 
     Returns
     -------
     row, taken, hint
         One past the last row written, cores taken, and the new hint.
     """
-    row, taken, node = first_row, 0, hint
+    row, taken, node = first_row, 0, _run(hint, len(free), starts)
     while units > 0:
-        available = free[node]
+        available, end = free[node], _next(node, len(free), starts)
         if available == 0 or (exclusive and available < cores[node]):
-            node += 1
+            node = end
             continue
-        take = available if exclusive else min(available, units)
-        free[node] -= take
-        units -= 1 if exclusive else take
-        taken += take
-        last = row - 1
-        if (
-            merge
-            and last >= first_row
-            and rows[NODE, last] + rows[COUNT, last] == node
-            and rows[NODE_CORES, last] == take
-        ):
-            rows[COUNT, last] += 1
+        take, count = available, min(end - node, units)
+        if not exclusive:
+            take = min(available, units)
+            count = min(end - node, units // take)
+        units -= count if exclusive else take * count
+        taken += take * count
+        row = _write_rows(row, first_row, merge, job, node, count, take, now, rows, times)
+        if starts.shape[1] > 0:
+            add_free(node, count, -take, free, cores, starts)
         else:
-            write_row(row, job, node, take, now, rows, times)
-            row += 1
-        node += 1
+            free[node] -= take
+        node += count
+    hint = _run(hint, len(free), starts)
     while hint < len(free) and free[hint] == 0:
-        hint += 1
+        hint = _next(hint, len(free), starts)
     return row, taken, hint
 
 
 @leaf_kernel
-def take_back(
+def _run(node: int, n_nodes: int, starts: Ints) -> int:
+    return run_of(node, starts) if starts.shape[1] > 0 and node < n_nodes else node
+
+
+@leaf_kernel
+def _next(node: int, n_nodes: int, starts: Ints) -> int:
+    return next_run(node, n_nodes, starts) if starts.shape[1] > 0 else node + 1
+
+
+@inner_kernel
+def _write_rows(
     row: int,
+    first_row: int,
+    merge: bool,
+    job: int,
+    node: int,
+    count: int,
+    cores: int,
     now: float,
-    free: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    rows: Ints,
     times: NDArray[np.float64],
+) -> int:
+    """Write that a job holds cores of each of some nodes; return one past the last row."""
+    if not merge:
+        for each in range(node, node + count):
+            write_row(row, job, each, cores, now, rows, times)
+            row += 1
+        return row
+    last = row - 1
+    if last >= first_row and rows[NODE, last] + rows[COUNT, last] == node and rows[NODE_CORES, last] == cores:
+        rows[COUNT, last] += count
+        return row
+    write_row(row, job, node, cores, now, rows, times)
+    rows[COUNT, row] = count
+    return row + 1
+
+
+@inner_kernel
+def free_of(node: int, free: Ints, starts: Ints) -> int:
+    """Return the free cores of a node."""
+    return int(free[run_of(node, starts)])
+
+
+@inner_kernel
+def add_free(node: int, count: int, more: int, free: Ints, cores: Ints, starts: Ints) -> None:
+    """Have ``more`` cores free on each of some nodes, fewer if that is negative."""
+    end = node + count
+    _split(node, free, starts)
+    if end < len(free):
+        _split(end, free, starts)
+    run = node
+    while run < end:
+        free[run] += more
+        run = next_run(run, len(free), starts)
+    if end < len(free):
+        _join(end, free, cores, starts)
+    if node > 0:
+        _join(node, free, cores, starts)
+
+
+@inner_kernel
+def _split(node: int, free: Ints, starts: Ints) -> None:
+    """Have a run begin at a node."""
+    run = run_of(node, starts)
+    if run != node:
+        begin_run(node, starts)
+        free[node] = free[run]
+
+
+@inner_kernel
+def _join(node: int, free: Ints, cores: Ints, starts: Ints) -> None:
+    """Have the run that begins at a node go on the one before it, if they are alike."""
+    before = run_of(node - 1, starts)
+    if free[before] == free[node] and cores[before] == cores[node]:
+        join_run(node, starts)
+
+
+@leaf_kernel
+def take_back(
+    row: int, now: float, free: Ints, cores: Ints, starts: Ints, rows: Ints, times: NDArray[np.float64]
 ) -> int:
     """End one occupancy row and free its nodes; give the number of cores that came back."""
     times[FINISH, row] = now
-    held = rows[NODE_CORES, row]
-    for node in range(rows[NODE, row], rows[NODE, row] + rows[COUNT, row]):
-        free[node] += held
-    return int(held * rows[COUNT, row])
+    held, count = rows[NODE_CORES, row], rows[COUNT, row]
+    add_free(rows[NODE, row], count, held, free, cores, starts)
+    return int(held * count)

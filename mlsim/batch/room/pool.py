@@ -14,9 +14,9 @@ from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns import counted
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, NODES, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
-from mlsim.batch.columns.packing import Ints, by_address
+from mlsim.batch.columns.packing import IntColumns, Ints, by_address
 from mlsim.batch.columns.table import CORES, FIRST_ROW, HELD, NUMBER, ROWS, UNITS
-from mlsim.batch.room.first_fit import first_fit, take_back
+from mlsim.batch.room.first_fit import add_free, first_fit, free_of, take_back
 
 __all__ = ["N_POOL_COUNTS", "Pool", "pool_at"]
 
@@ -33,7 +33,12 @@ class Pool(NamedTuple):
     Attributes
     ----------
     free, cores : int64
-        Free and all cores of each node.
+        Free cores of the nodes of each run, at its first node; all cores of each node.
+    starts : int64, shape (3, any)
+        Where runs of nodes begin that have as many cores, free and in all;
+        :mod:`mlsim.batch.columns.runs`.
+    no_starts : int64, shape (3, 0)
+        Each node by itself, as what was released is counted.
     counts : int64
         The first node that may have room; units free at the head's reservation beyond those that it needs;
         units left of what was released since the last pass.
@@ -41,6 +46,8 @@ class Pool(NamedTuple):
 
     free: Ints
     cores: Ints
+    starts: IntColumns
+    no_starts: IntColumns
     counts: Ints
 
 
@@ -76,13 +83,19 @@ def forget_found(pool: Pool) -> None:
 def hold(slot: int, now: float, columns: Columns, pool: Pool) -> None:
     """Allocate the first free units to a job."""
     if columns.rules[NODES]:
-        pool.counts[HINT] = _take_nodes(slot, now, pool.counts[HINT], pool.free, columns, pool)
+        pool.counts[HINT] = _take_nodes(slot, now, pool.counts[HINT], pool.free, pool.starts, columns, pool)
     columns.counts[FREE] -= columns.ints[UNITS, slot]
 
 
 @leaf_kernel
 def _take_nodes(
-    slot: int, now: float, hint: int, free: NDArray[np.int64], columns: Columns, pool: Pool
+    slot: int,
+    now: float,
+    hint: int,
+    free: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    columns: Columns,
+    pool: Pool,
 ) -> int:
     """Allocate the first free cores to a job, none of them before the node ``hint``; return the new hint."""
     first = columns.counts[USED_ROWS]
@@ -96,6 +109,7 @@ def _take_nodes(
         hint,
         free,
         pool.cores,
+        starts,
         columns.rows,
         columns.times,
     )
@@ -115,7 +129,7 @@ def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
         first = columns.ints[FIRST_ROW, slot]
         for row in range(first, first + columns.ints[ROWS, slot]):
             if np.isnan(columns.times[FINISH, row]):
-                take_back(row, now, pool.free, columns.rows, columns.times)
+                take_back(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
                 pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
     columns.counts[FREE] += columns.ints[HELD, slot]
 
@@ -123,7 +137,7 @@ def free_all(slot: int, now: float, columns: Columns, pool: Pool) -> None:
 @leaf_kernel
 def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> int:
     """Free the nodes of one occupancy row; return the units."""
-    cores = take_back(row, now, pool.free, columns.rows, columns.times)
+    cores = take_back(row, now, pool.free, pool.cores, pool.starts, columns.rows, columns.times)
     units = columns.rows[COUNT, row] if columns.rules[EXCLUSIVE] else cores
     columns.counts[FREE] += units
     pool.counts[HINT] = min(pool.counts[HINT], columns.rows[NODE, row])
@@ -133,8 +147,8 @@ def free_row(_slot: int, row: int, now: float, columns: Columns, pool: Pool) -> 
 @leaf_kernel
 def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
     """Take a free node; return its cores."""
-    cores = pool.free[node]
-    pool.free[node] = 0
+    cores = free_of(node, pool.free, pool.starts)
+    add_free(node, 1, -cores, pool.free, pool.cores, pool.starts)
     columns.counts[FREE] -= 1
     return int(cores)
 
@@ -147,7 +161,8 @@ def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
     """Count the units of what was released; what failed in the meantime is gone."""
     units = 0
     for node in range(len(part)):
-        part[node] = min(part[node], pool.free[node])
+        if part[node] > 0:
+            part[node] = min(part[node], free_of(node, pool.free, pool.starts))
         units += int(part[node] > 0) if columns.rules[EXCLUSIVE] else part[node]
     pool.counts[PART] = units
 
@@ -162,10 +177,10 @@ def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns:
 def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, pool: Pool) -> None:
     """Allocate to a job the first units of what was released, which is updated too."""
     first = columns.counts[USED_ROWS]
-    _take_nodes(slot, now, 0, part, columns, pool)
+    _take_nodes(slot, now, 0, part, pool.no_starts, columns, pool)
     for row in range(first, columns.counts[USED_ROWS]):
-        for node in range(columns.rows[NODE, row], columns.rows[NODE, row] + columns.rows[COUNT, row]):
-            pool.free[node] -= columns.rows[NODE_CORES, row]
+        node, count = columns.rows[NODE, row], columns.rows[COUNT, row]
+        add_free(node, count, -columns.rows[NODE_CORES, row], pool.free, pool.cores, pool.starts)
     columns.counts[FREE] -= columns.ints[UNITS, slot]
     pool.counts[PART] -= columns.ints[UNITS, slot]
 

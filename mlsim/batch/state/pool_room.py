@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mlsim.batch.columns.columns import EARLY, ENDS_FIRST, FREE, KEPT, PER_EVENT
 from mlsim.batch.columns.occupancy import NODE, NODE_CORES
 from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.runs import runs_of
 from mlsim.batch.columns.table import EXPECTED, HELD, PLANNED, UNITS
 from mlsim.batch.dispatch import on_pool
 from mlsim.batch.room.announced import AnnouncedDrain
@@ -53,7 +54,6 @@ class PoolRoom:
         self._jobs = jobs
         self._requests = requests
         self._cores = cores
-        self._free = cores.copy()
         self._down = np.zeros(len(cores), np.int64)
         # Cores that jobs still hold of nodes that are out of use.
         self._left_over = np.zeros(len(cores), np.int64)
@@ -63,7 +63,8 @@ class PoolRoom:
         self._withheld = 0  # units that are free, but not counted so, for the power they would take
         self._counts = np.zeros(N_POOL_COUNTS, np.int64)
         jobs.counts[FREE] = requests.capacity
-        self.arrays = Pool(self._free, self._cores, self._counts)
+        no_starts = np.empty((0, 0), np.int64)
+        self.arrays = Pool(cores.copy(), self._cores, runs_of(cores), no_starts, self._counts)
         self._packed = pack_pointers(self.arrays)
         self.address = self._packed.ctypes.data
         self._withhold()
@@ -103,7 +104,7 @@ class PoolRoom:
 
     def is_free(self, node: int) -> bool:
         """Whether nobody holds any part of a node and it is in use."""
-        return bool(self._free[node] == self._cores[node] and not self._down[node])
+        return bool(self._free(node) == self._cores[node] and not self._down[node])
 
     def lacks_shared(self, _slot: int) -> bool:
         """Whether a job waits for what the machine has as a whole; with a pool that is nothing."""
@@ -135,8 +136,9 @@ class PoolRoom:
         """Keep from the next jobs what jobs have left of nodes that are out of use."""
         if len(self._held_back):
             nodes = self._held_back
-            self._left_over[nodes] -= self._free[nodes]
-            self._free[nodes] = 0
+            for node in nodes.tolist():
+                self._left_over[node] -= self._free(node)
+                self._set_free(node, 0)
             self._hold_back(nodes[self._left_over[nodes] > 0])
 
     def prepare_release(self, slot: int, row: int) -> None:
@@ -152,9 +154,9 @@ class PoolRoom:
         if self._down[node] == 0:
             for slot, units in holders.items():
                 self._jobs.table.ints[HELD, slot] -= units
-            self._left_over[node] = self._cores[node] - self._free[node]
+            self._left_over[node] = self._cores[node] - self._free(node)
             self._jobs.counts[FREE] -= self._free_units(node)
-            self._free[node] = 0
+            self._set_free(node, 0)
         self._down[node] += 1
         self._jobs.counts[KEPT] = 0
         self._hold_back(np.flatnonzero(self._left_over))
@@ -166,7 +168,7 @@ class PoolRoom:
         if self._down[node] == 0:
             for slot, units in holders.items():
                 self._jobs.table.ints[HELD, slot] += units
-            self._free[node] = self._cores[node] - self._left_over[node]
+            self._set_free(node, int(self._cores[node] - self._left_over[node]))
             self._jobs.counts[FREE] += self._free_units(node)
             self._counts[HINT] = min(int(self._counts[HINT]), node)
             self._jobs.counts[EARLY] = 1
@@ -191,8 +193,16 @@ class PoolRoom:
     def _free_units(self, node: int) -> int:
         """Units of a node in use that nobody holds."""
         if self._requests.exclusive:
-            return int(self._free[node] == self._cores[node])
-        return int(self._free[node])
+            return int(self._free(node) == self._cores[node])
+        return self._free(node)
+
+    def _free(self, node: int) -> int:
+        """Cores of a node that nobody holds."""
+        return int(on_pool.free_cores(node, self.address))
+
+    def _set_free(self, node: int, cores: int) -> None:
+        """Have so many free cores on a node; free units are not counted."""
+        on_pool.add_cores(node, cores - self._free(node), self.address)
 
     def _withhold(self) -> None:
         """Count as free no more units than the power cap leaves; below 0 where jobs hold more than that."""
