@@ -19,10 +19,12 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n auto --dist worksteal
 
 bench: $(VENV)/.installed-dev
+	$(BIN)/python tools/bench/against_release.py
 	$(BIN)/python tools/bench/run_hpc2n.py
 	$(BIN)/python tools/bench/read_swf.py
 	$(BIN)/python tools/bench/passes.py
 	$(BIN)/python tools/bench/replay.py
+	$(BIN)/python tools/bench/growth.py
 	$(BIN)/python tools/bench/wide.py --room pool
 	$(BIN)/python tools/bench/loops.py
 	$(BIN)/python tools/bench/first_calls.py

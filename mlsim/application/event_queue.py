@@ -17,7 +17,7 @@ import numpy as np
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.application.records import Records, dtype_of
 
-__all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play"]
+__all__ = ["MATCH", "Match", "due_lowest_rank", "due_of", "move", "play", "stays_first"]
 
 
 class Match:
@@ -53,21 +53,38 @@ def due_of(matches: Records[Match], tree: int, width: int, rank: int) -> float:
 
 @leaf_kernel
 def move(matches: Records[Match], tree: int, width: int, rank: int, time: float) -> None:
-    """Set when the next event of a PE is due, in s; infinity: never."""
+    """Set when the next event of a PE is due, in s from the start of the loop, 0 or more; infinity: never."""
     # Unsigned, so that compiled code need not ask whether an index counts from the end.
     begin, node, one = np.uint64(tree), np.uint64(width) + np.uint64(rank), np.uint64(1)
     matches[begin + node].time = time
+    # Who wins is as good as random, so nothing may branch on it: times, which are not negative, are in the
+    # order of their bits, and a mask of ones or zeros, rather than a condition, which may become a branch,
+    # takes over the opponent. Ranks rise from the left, so the left one wins at equal times.
+    due, winner = np.float64(time).view(np.int64), np.int64(rank)
     while node > one:
         opponent = matches[begin + (node ^ one)]
-        other, rival = opponent.time, opponent.rank
-        # One comparison that the processor can foresee or not, rather than two.
-        loses = (other < time) | ((other == time) & (rival < rank))
-        time = other if loses else time
-        rank = rival if loses else rank
+        other = np.float64(opponent.time).view(np.int64)
+        loses = (other - np.int64(node & one) - due) >> 63
+        due ^= (due ^ other) & loses
+        winner ^= (winner ^ opponent.rank) & loses
         node >>= one
         match = matches[begin + node]
-        match.time = time
-        match.rank = rank
+        match.time = np.int64(due).view(np.float64)
+        match.rank = int(winner)
+
+
+@leaf_kernel
+def stays_first(matches: Records[Match], tree: int, width: int, rank: int, time: float) -> bool:
+    """Whether the PE that is due next would still be that if its event were due at ``time`` (s), not never.
+
+    Ties and times are decided as by :func:`move`, without a branch for each match, too.
+    """
+    begin, node, one = np.uint64(tree), np.uint64(width) + np.uint64(rank), np.uint64(1)
+    due, lost = np.float64(time).view(np.int64), np.int64(0)
+    while node > one:
+        lost |= np.float64(matches[begin + (node ^ one)].time).view(np.int64) - np.int64(node & one) - due
+        node >>= one
+    return bool(lost >= 0)
 
 
 @inner_kernel

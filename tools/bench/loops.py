@@ -3,7 +3,9 @@
 ``python tools/bench/loops.py`` prints a table; a figure is the best of some runs of one loop of 262,144
 iterations with all costs above zero, in million chunks a second. ``--records`` keeps a row for every chunk,
 ``--free`` sets all costs to zero, ``--models``, ``--techniques`` and ``--pes`` choose. Loops of few chunks
-take the time of the call, some 0.1 ms, whatever they do. Instead of the table,
+take the time of the call, some 0.1 ms, whatever they do. Where there is a C compiler, a second table compares
+DCA with SS, by CPU time, with the least that gives the same finish times: a heap in C (``dca_heap.c``).
+Instead of the tables,
 
 - ``--reference`` compares with the slow simulations of ``tests/reference`` on a small loop,
 - ``--long`` simulates 10^8 SS chunks on 4,096 PEs and says how much memory that took,
@@ -23,8 +25,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import dca_heap
 import numpy as np
 
+from mlsim._arrays import Floats
 from mlsim.application import TECHNIQUES, LoopOutcome, simulate
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig
@@ -44,12 +48,17 @@ MODELS = [model.value for model in ExecutionModel]
 PAIRS = ["STATIC+SS", "GSS+STATIC", "GSS+SS", "GSS+GSS", "FAC2+SS"]
 
 
-def loop(model: str, technique: str, pes: int, n: int, free: bool = False) -> Callable[[bool], LoopOutcome]:
-    """Prepare a loop; what is given simulates it, with chunk rows or without."""
+def costs_of(pes: int, n: int, free: bool) -> tuple[Floats, Floats]:
+    """Return the prefix sums of iteration costs, and the latency of each PE, in s."""
     cost = np.random.default_rng(1).exponential(1e-3, n)
-    prefix = np.concatenate([[0.0], np.cumsum(cost)])
     latency = np.full(pes, 0.0 if free else LATENCY)
     latency[0] = 0.0
+    return np.concatenate([[0.0], np.cumsum(cost)]), latency
+
+
+def loop(model: str, technique: str, pes: int, n: int, free: bool = False) -> Callable[[bool], LoopOutcome]:
+    """Prepare a loop; what is given simulates it, with chunk rows or without."""
+    prefix, latency = costs_of(pes, n, free)
     execution = ExecutionConfig(model=ExecutionModel(model), **({} if free else COSTLY))
     parameters = ParametersConfig(sigma=1e-3, mu=1e-3, overhead=2e-6)
     speed, node = np.ones(pes), np.arange(pes) // PES_A_NODE
@@ -100,6 +109,22 @@ def _rate(model: str, technique: str, pes: int, record: bool, free: bool) -> str
     except InputError:
         return "-"  # the model does not have this technique
     return f"{outcome.steps / seconds / 1e6:.2f}"
+
+
+def heap_table(pes: list[int], free: bool) -> None:
+    """Print how fast DCA with SS is compared with a heap in C, by PEs."""
+    with tempfile.TemporaryDirectory() as directory:
+        simulate = dca_heap.compiled(Path(directory))
+        if simulate is None:
+            print("no cc, so no comparison with a heap in C")
+            return
+        print("DCA with SS: million chunks a second of CPU time")
+        for count in pes:
+            prefix, latency = costs_of(count, ITERATIONS, free)
+            heap = dca_heap.rival(simulate, prefix, latency, {} if free else COSTLY)
+            ours, theirs = dca_heap.compare(loop("dca", "SS", count, ITERATIONS, free), heap)
+            rates = f"mlsim {ITERATIONS / ours / 1e6:6.2f}, heap in C {ITERATIONS / theirs / 1e6:6.2f}"
+            print(f"{count:>6,d} PEs: {rates}, {theirs / ours:.2f} times as fast", flush=True)
 
 
 def reference(models: list[str], n: int = 2_000, pes: int = 16) -> None:
@@ -185,6 +210,7 @@ def main() -> None:
     else:
         counts = [int(count) for count in chosen.pes.split(",")]
         table(models, chosen.techniques.split(","), counts, chosen.records, chosen.free)
+        heap_table(counts, chosen.free)
 
 
 if __name__ == "__main__":

@@ -36,9 +36,10 @@ def slowed(s: State, seconds: float, start: float, pe: int) -> float:
 @leaf_kernel
 def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
     """Execute a chunk; return when it ends, infinity if the loop is ended before."""
-    work = (s.prefix[first + size] - s.prefix[first]) / me.speed
+    # Unsigned, so that compiled code need not ask whether an index counts from the end.
+    work = (s.prefix[np.uint64(first + size)] - s.prefix[np.uint64(first)]) / me.speed
     seconds = slowed(s, work, start, pe)
-    me.pace = me.speed if seconds == work else me.speed * (work / seconds)
+    took = seconds
     end = start + seconds
     following: float = end
     if end >= s.until:
@@ -49,8 +50,10 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
     me.busy += seconds
     me.overhead += start - me.since
     me.finish = end
-    me.spent, me.waited, me.took = seconds, start - me.since, end - me.since
-    me.unreported = 1
+    if s.learns:
+        me.pace = me.speed if took == work else me.speed * (work / took)
+        me.spent, me.waited, me.took = seconds, start - me.since, end - me.since
+        me.unreported = 1
     me.asked, me.since = end, end
     return following
 
