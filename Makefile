@@ -25,6 +25,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/passes.py
 	$(BIN)/python tools/bench/replay.py
 	$(BIN)/python tools/bench/growth.py
+	$(BIN)/python tools/bench/peers.py
 	$(BIN)/python tools/bench/wide.py --room pool
 	$(BIN)/python tools/bench/loops.py
 	$(BIN)/python tools/bench/first_calls.py

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numba.np.numpy_support import carray
 
 from mlsim.errors import InputError
 
@@ -42,6 +41,8 @@ def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Cal
     """Make the function that makes a named tuple of arrays whose addresses and shapes are written down."""
 
     def unpack(address: int) -> Content:
+        from numba.np.numpy_support import carray  # here, as compiled kernels can do without numba
+
         words = carray(ctypes.c_void_p(address), (len(fields), 4), np.int64)
         rows = zip(words, fields, strict=True)
         return kind(

@@ -9,11 +9,27 @@ import mmap
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["give_back", "keep_little", "let_go_of_compiler", "let_go_of_freed", "load_for_good"]
+__all__ = ["give_back", "importing", "keep_little", "let_go_of_compiler", "let_go_of_freed", "load_for_good"]
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Collect no garbage in this block, which imports: modules make little, and looking takes long.
+
+    To look for it takes a seventh of the time of a short run.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def load_for_good(*modules: str) -> None:
@@ -22,10 +38,11 @@ def load_for_good(*modules: str) -> None:
     For commands: what modules leave (140,000 objects with a simulation's) stays to the end of the process,
     and looking through it takes 0.1 s each time, of which a run has a handful.
     """
-    for module in modules:
-        importlib.import_module(module)
-    if not gc.get_freeze_count():  # once a process: garbage of earlier runs would be kept as well
-        gc.freeze()
+    with importing():
+        for module in modules:
+            importlib.import_module(module)
+        if not gc.get_freeze_count():  # once a process: garbage of earlier runs would be kept as well
+            gc.freeze()
 
 
 def keep_little() -> None:
@@ -43,9 +60,16 @@ def let_go_of_compiler() -> None:
     They are in memory since kernels were loaded, and are hardly needed after that. Whatever is needed again
     comes back from its file by itself: only what was never written is let go of.
     """
-    libc = _libc()
-    for first, end in _untouched_mappings("libllvmlite"):
-        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
+    if "llvmlite.binding" not in sys.modules:
+        return
+    for first, end in _compiler():
+        _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)
+
+
+@cache
+def _compiler() -> list[tuple[int, int]]:
+    """Find the compiler's mappings, once a process: the system takes long to describe them all."""
+    return list(_untouched_mappings("libllvmlite"))
 
 
 def _untouched_mappings(library: str) -> Iterator[tuple[int, int]]:

@@ -242,6 +242,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
     package = Path(mlsim.__file__).parent
     allowed = {
         "_jit/cache.py": "its own sources",
+        "_jit/kept.py": "what it has written, with a checksum; a file of numba's",
         "application/profiles/stored.py": "bytes whose fingerprint is right",
         "scenario/files/dumping.py": "writes",
         "scenario/files/source.py": "takes a text",

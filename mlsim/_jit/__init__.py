@@ -11,8 +11,9 @@ from mlsim._jit.atomics import fetch_add, load_acquire, store_release
 from mlsim._jit.bits import last_bit, next_bit
 from mlsim._jit.c_functions import c_function
 from mlsim._jit.choice import by_last_type
+from mlsim._jit.kept import by_numba
 from mlsim._jit.kernels import inlined, inner_kernel, kernel, leaf_kernel
-from mlsim._jit.mode import INTERPRETED
+from mlsim._jit.mode import INTERPRETED, in_python
 from mlsim._jit.named_tuples import PACKED_WORDS, shared, unpacker
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "PACKED_WORDS",
     "borrowed",
     "by_last_type",
+    "by_numba",
     "c_function",
     "compile_seconds",
     "fetch_add",
+    "in_python",
     "inlined",
     "inner_kernel",
     "kernel",

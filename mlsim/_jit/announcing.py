@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from numba.core import event
-
-__all__ = ["cannot_keep", "compile_seconds", "quiet"]
+__all__ = ["announcer", "compile_seconds", "quiet"]
 
 
-class _Announcer(event.Listener):
+class _Announcer:
     """Announces once per process that kernels are being compiled, and sums up the time spent."""
 
     def __init__(self) -> None:
@@ -21,7 +19,8 @@ class _Announcer(event.Listener):
         self._told = False
         self._warned = False
 
-    def on_start(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
+    def begin(self) -> None:
+        """Note that the compiler begins with a kernel, or with one that a kernel calls."""
         if self._depth == 0:
             self._began = time.perf_counter()
             if not self._told and not self.quiet:
@@ -29,7 +28,8 @@ class _Announcer(event.Listener):
                 print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
         self._depth += 1
 
-    def on_end(self, event: event.Event) -> None:  # noqa: ARG002 - the listener's signature
+    def end(self) -> None:
+        """Note that it has ended."""
         self._depth -= 1
         if self._depth == 0:
             self.seconds += time.perf_counter() - self._began
@@ -44,17 +44,14 @@ class _Announcer(event.Listener):
             )
 
 
-_announcer = _Announcer()
-event.register("numba:compile", _announcer)
-
-cannot_keep = _announcer.cannot_keep
+announcer = _Announcer()
 
 
 def compile_seconds() -> float:
     """Return the wall-clock seconds that this process spent compiling kernels (0: all from the cache)."""
-    return _announcer.seconds
+    return announcer.seconds
 
 
 def quiet() -> None:
     """Do not announce compilation on standard error."""
-    _announcer.quiet = True
+    announcer.quiet = True

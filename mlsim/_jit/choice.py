@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from numba.core import types
-from numba.core.typing.templates import AbstractTemplate, infer_global
-
-from mlsim._jit.mode import INTERPRETED
+from mlsim._jit.mode import INTERPRETED, Late
 
 __all__ = ["by_last_type"]
 
@@ -40,26 +38,10 @@ def by_last_type(answers: Mapping[type, Callable[..., Any]]) -> Callable[[F], F]
                 return answers[type(arguments[-1])](*arguments)
 
             return cast(F, ask)
-        _declare(declared, answers)
-        return declared
+
+        def register() -> Any:
+            return import_module("mlsim._jit.compiler.choice").type_of_choice(declared, answers)
+
+        return cast(F, Late(register))
 
     return declare
-
-
-def _declare(declared: Callable[..., Any], answers: Mapping[type, Callable[..., Any]]) -> None:
-    """Register with numba the kernel that stands for a function."""
-
-    def chosen(arguments: Any) -> Any:
-        return answers[arguments[-1].instance_class]
-
-    class Choice(AbstractTemplate):
-        key = declared
-
-        def generic(self, args: Any, kws: Any) -> Any:
-            assert not kws, "by position only"
-            return types.Dispatcher(chosen(args)).get_call_type(self.context, args, kws)
-
-        def get_impl_key(self, sig: Any) -> Any:
-            return chosen(sig.args).get_overload(sig.args)
-
-    infer_global(declared, types.Function(Choice))

@@ -2,24 +2,101 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
-
-from numba.core import config
-from numba.extending import intrinsic
 
 from mlsim import _interpreted
 
-__all__ = ["INTERPRETED", "for_kernels", "numba_config"]
+__all__ = ["INTERPRETED", "Late", "for_kernels", "in_python", "is_usual"]
 
-numba_config: Any = config
-"""Settings of numba; mypy does not see the names that numba fills in later."""
-INTERPRETED = bool(numba_config.DISABLE_JIT)
+_HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"}
+_COMPILER = "mlsim._jit.compiler"
+
+
+def is_usual() -> bool:
+    """Whether nothing tells numba to compile otherwise than it does by itself: no variable and no file."""
+    told = {name for name in os.environ if name.startswith("NUMBA_")} - _HARMLESS
+    return not told and not Path(".numba_config.yaml").exists()
+
+
+def _is_interpreted() -> bool:
+    if is_usual() and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("0", "1"):
+        return os.environ.get("NUMBA_DISABLE_JIT") == "1"
+    from numba.core import config  # it reads its settings in ways of its own
+
+    settings: Any = config
+    return bool(settings.DISABLE_JIT)
+
+
+INTERPRETED = _is_interpreted()
 """Whether kernels run as Python functions, for ``NUMBA_DISABLE_JIT=1``."""
 if INTERPRETED:
     _interpreted.follow_the_error_model()
 
 
-def for_kernels(typed: Callable[..., Any], in_python: Callable[..., Any]) -> Any:
-    """Make an intrinsic: numba's stubs know it as the function that types it, not as what kernels call."""
-    return in_python if INTERPRETED else intrinsic(typed)
+class Late:
+    """Stands for what numba gets to know when the first kernel is compiled that names it.
+
+    Numba asks a value that it does not know for its type.
+    """
+
+    def __init__(self, register: Callable[[], Any]) -> None:
+        self._register = register
+        self._type: Any = None
+
+    @property
+    def _numba_type_(self) -> Any:
+        if self._type is None:
+            self._type = self._register()
+        return self._type
+
+    def __call__(self, *_arguments: Any, **_options: Any) -> Any:
+        """Refuse: only kernels can call it."""
+        raise NotImplementedError("only kernels can call this")
+
+
+def for_kernels(place: str, in_python: Callable[..., Any], *given: Any) -> Any:
+    """Make a function that kernels call and numba does not know.
+
+    Parameters
+    ----------
+    place
+        ``MODULE.FUNCTION`` of :mod:`mlsim._jit.compiler`: the function by which numba types the call.
+    in_python
+        What stands for it where kernels are Python functions.
+    *given
+        If there are any, the function makes the one that types from them.
+    """
+    if INTERPRETED:
+        return in_python
+
+    def register() -> Any:
+        module, _, name = place.partition(".")
+        typed = getattr(import_module(f"{_COMPILER}.{module}"), name)
+        return import_module(f"{_COMPILER}.dispatchers").type_of_intrinsic(typed(*given) if given else typed)
+
+    return Late(register)
+
+
+class _InPython:
+    """Stands for the module numba in a kernel, ``with in_python.objmode(answer="boolean"): ...``."""
+
+    @property
+    def _numba_type_(self) -> Any:
+        import numba
+
+        return numba.types.Module(numba)
+
+    @property
+    def objmode(self) -> Any:
+        """What marks statements of a kernel that Python runs, and names the types of what they set."""
+        import numba
+
+        return numba.objmode
+
+
+in_python = _InPython()
+"""Marks statements of a kernel that Python runs: ``with in_python.objmode(answer="boolean")``."""

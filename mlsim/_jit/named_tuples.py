@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
-import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
-from numba.np.arrayobj import populate_array
-from numba.np.numpy_support import from_dtype
-
 from mlsim import _interpreted
-from mlsim._jit.arrays import without_owner
 from mlsim._jit.mode import for_kernels
 
 __all__ = ["PACKED_WORDS", "shared", "unpacker"]
@@ -23,97 +14,6 @@ Content = TypeVar("Content", bound=tuple[Any, ...])
 
 PACKED_WORDS: Final = 4
 """Numbers by which an array is written down: its address, and lengths of up to three dimensions."""
-
-
-def _read_by_name(kind: type[types.Type]) -> None:
-    """Have kernels read fields of a type that is an address; its ``field(name)`` returns a field's type."""
-    register_model(kind)(models.OpaqueModel)
-
-    @infer_getattr
-    class Fields(AttributeTemplate):
-        key = kind
-
-        def generic_resolve(self, found: Any, name: str) -> Any:  # type: ignore[override]  # of NotImplemented
-            return found.field(name)
-
-
-class _Shared(types.Type):
-    """A named tuple that lies in memory, of which kernels are given the address."""
-
-    def __init__(self, content: Any) -> None:
-        self.content = content
-        super().__init__(f"Shared({content})")
-
-    def field(self, name: str) -> Any:
-        """Return the type of a field, None if there is none; a named tuple inside is an address, too."""
-        if name not in self.content.fields:
-            return None
-        kind = self.content.types[self.content.fields.index(name)]
-        return _Shared(kind) if isinstance(kind, types.BaseNamedTuple) else kind
-
-
-_read_by_name(_Shared)
-
-
-@lower_getattr_generic(_Shared)
-def _read_field(context: Any, builder: Any, shared: Any, value: Any, name: str) -> Any:
-    content = shared.content
-    place = content.fields.index(name)
-    kind = content.types[place]
-    memory = builder.bitcast(value, context.get_value_type(content).as_pointer())
-    field = builder.gep(memory, [ir.IntType(32)(0), ir.IntType(32)(place)], inbounds=True)
-    if isinstance(kind, types.BaseNamedTuple):
-        return builder.bitcast(field, context.get_value_type(shared))
-    loaded = builder.load(field)
-    return without_owner(context, builder, kind, loaded) if isinstance(kind, types.Array) else loaded
-
-
-class _Packed(types.Type):
-    """A named tuple of arrays, of which kernels are given where it is written down where these are.
-
-    ``instance_class`` is called as that of numba's own types of named tuples.
-    """
-
-    def __init__(self, instance_class: type, arrays: Mapping[str, Any]) -> None:
-        self.instance_class = instance_class
-        self.arrays = dict(arrays)
-        super().__init__(f"Packed({instance_class.__module__}.{instance_class.__name__})")
-
-    def field(self, name: str) -> Any:
-        """Return the type of an array, None if there is none."""
-        return self.arrays.get(name)
-
-
-_read_by_name(_Packed)
-
-
-@lower_getattr_generic(_Packed)
-def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str) -> Any:
-    first = PACKED_WORDS * list(packed.arrays).index(name)
-    words = builder.bitcast(value, ir.IntType(64).as_pointer())
-    never_changes = builder.module.add_metadata([])
-
-    def word(place: int) -> Any:
-        found = builder.load(builder.gep(words, [ir.IntType(32)(first + place)], inbounds=True))
-        found.set_metadata("invariant.load", never_changes)  # so that it is read once, whatever is written
-        return found
-
-    kind = packed.arrays[name]
-    view = context.make_array(kind)(context, builder)
-    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    shape = [word(1 + axis) for axis in range(kind.ndim)]
-    strides = [ir.IntType(64)(size)]
-    for length in shape[:0:-1]:
-        strides.insert(0, builder.mul(strides[0], length))
-    populate_array(
-        view,
-        data=builder.inttoptr(word(0), view.data.type),
-        shape=shape,
-        strides=strides,
-        itemsize=ir.IntType(64)(size),
-        meminfo=None,
-    )
-    return view._getvalue()
 
 
 def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Callable[[int], Content]:
@@ -134,28 +34,11 @@ def unpacker(kind: type[Content], fields: Sequence[tuple[str, str, int]]) -> Cal
     callable
         It takes the address of ``int64[len(fields), PACKED_WORDS]``: each array's address and shape.
     """
-    arrays = {name: types.Array(from_dtype(np.dtype(dtype)), n, "C") for name, dtype, n in fields}
-    packed = _Packed(kind, arrays)
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    def typed(_typing: Any, address: Any) -> Any:
-        return packed(address), make
-
-    return cast(Callable[[int], Content], for_kernels(typed, _interpreted.unpacker(kind, fields)))
+    in_python = _interpreted.unpacker(kind, fields)
+    return cast(Callable[[int], Content], for_kernels("named_tuples.unpacker", in_python, kind, fields))
 
 
-def _shared(_typing: Any, content: Any) -> Any:
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        memory = cgutils.alloca_once_value(builder, arguments[0])
-        return builder.bitcast(memory, context.get_value_type(signature.return_type))
-
-    return _Shared(content)(content), make
-
-
-shared: Callable[[Content], Content] = for_kernels(_shared, _interpreted.borrowed)
+shared: Callable[[Content], Content] = for_kernels("named_tuples.shared", _interpreted.borrowed)
 """Put a named tuple inside a kernel where kernels that it calls find it, by one address.
 
 A tuple of many arrays is many arguments, each of several words, and each array's references are counted.

@@ -28,10 +28,13 @@ def progress_bar(name: str, shown: bool) -> Iterator[Callable[[Progress], None] 
     callable or None
         To be called with each :class:`mlsim.experiment.Progress`.
     """
+    if not shown:
+        yield None
+        return
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not shown or not console.is_terminal:
+    if not console.is_terminal:
         yield None
         return
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn

@@ -54,11 +54,14 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Simulate FILE and write its results."""
-    from mlsim._memory import keep_little, load_for_good
-    from mlsim.cli.progress import progress_bar
-    from mlsim.experiment import run as run_scenario
-    from mlsim.experiment.directories import NextFree
-    from mlsim.scenario import load, parse_overrides, warnings_of
+    from mlsim._memory import importing, keep_little, load_for_good
+
+    keep_little()
+    with importing():
+        from mlsim.cli.progress import progress_bar
+        from mlsim.experiment import run as run_scenario
+        from mlsim.experiment.directories import NextFree
+        from mlsim.scenario import load, parse_overrides, warnings_of
 
     if quiet or json_:
         streams.quiet()
@@ -69,8 +72,7 @@ def run(
     if not (quiet or json_):
         for warning in warnings_of(scenario):
             print(f"mlsim: note: {warning}", file=sys.stderr)
-    keep_little()
-    load_for_good("mlsim.cosim")
+    load_for_good("mlsim.cosim", "mlsim.analysis")
     target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         _run_both(scenario, target, json_, quiet)

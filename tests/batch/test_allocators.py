@@ -18,6 +18,7 @@ from mlsim.platform.edges import edges_of
 from mlsim.platform.topologies import build_graph
 from mlsim.scenario import BatchConfig, Mapping, NetworkConfig
 from tests.batch.hardware import jobs_with_requests, machine, simulate
+from tests.effort import examples
 from tests.reference import allocators
 from tests.reference.allocators import Nodes, as_rows
 
@@ -137,6 +138,28 @@ def test_node_sets_are_those_of_the_reference(allocator, contiguity, case):
         allocator=allocator,
         contiguity=contiguity,
     )
+    assert found == (None if expected is None else sorted(expected))
+
+
+LONG = machine((9, 4, 8, {"gpu": 2}), (14, 4, 4, {"mic": 1}), (17, 4, 8, {"gpu": 2}))
+IN_ANY_RUN = ["first-fit", "best-fit", "worst-fit", "contiguous", "random", "heterogeneity-aware"]
+
+
+@pytest.mark.parametrize("allocator", IN_ANY_RUN)
+@settings(deadline=None, max_examples=examples(30))
+@given(case=st.integers(0, 2**32))
+def test_neighbours_that_are_alike_are_taken_as_if_they_differed(allocator, case):
+    rng = np.random.default_rng(case)
+    exclusive = bool(rng.random() < 0.3)
+    source = np.cumsum(rng.random(len(LONG.capacity)) < 0.25)  # nodes of a stretch have as large a share free
+    shares = rng.choice([0, 1] if exclusive else [0, 1, 2, 3, 4, 4], size=source[-1] + 1)[source]
+    free = as_rows(np.array(LONG.capacity) * shares[:, None] // (1 if exclusive else 4))
+    units, seed = int(rng.integers(1, 40)), int(rng.integers(2**40))
+    request = tuple(int(rng.choice(few)) for few in ([1, 1, 2], [0, 1, 2], [0, 0, 0, 1], [0, 0, 0, 1]))
+    twin = allocators.random_order(seed) if allocator == "random" else TWINS[allocator, "prefer"]
+    expected = twin(Nodes(LONG.capacity, exclusive), units, request, free, 0)
+    options = {"exclusive": exclusive, "seed": seed, "allocator": allocator}
+    found = chosen(LONG, units, request, free, **options)
     assert found == (None if expected is None else sorted(expected))
 
 

@@ -4,6 +4,7 @@ import math
 import re
 from decimal import Decimal
 
+import pint
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,9 @@ from mlsim.scenario.values.units import (
     format_value,
     parse_value,
 )
+
+PINT_SPELLINGS = {"B": "byte", "b": "bit", "d": "day", "w": "week", "s": "second"}
+"""Of units that pint spells otherwise, or reads as another one."""
 
 finite = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 
@@ -207,3 +211,26 @@ def test_near_misses() -> None:
     assert nearest("polcy", ["policy", "backfill"]) == " did you mean 'policy'?"
     assert nearest("POLICY", ["policy"]) == " did you mean 'policy'?"
     assert nearest("xyz", ["policy"]) == ""
+
+
+def _in_pint(unit: str) -> str:
+    """Spell a unit as pint does; operations are counted in a unit of our own."""
+    stem, per_second = unit.removesuffix("/s"), unit.endswith("/s")
+    for ending, meant in (("bps", "bit/second"), ("FLOPS", "FLOP/second"), ("bit", "bit"), ("FLOP", "FLOP")):
+        if stem.endswith(ending):
+            return stem.removesuffix(ending) + meant + ("/second" if per_second else "")
+    for ending in ("B", "b"):
+        if stem.endswith(ending):
+            return stem.removesuffix(ending) + PINT_SPELLINGS[ending] + ("/second" if per_second else "")
+    return PINT_SPELLINGS.get(unit, unit)
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS, ids=lambda dimension: dimension.base)
+def test_units_are_those_of_pint(dimension: Dimension) -> None:
+    registry = pint.UnitRegistry(non_int_type=Decimal)
+    registry.define("FLOP = [operations]")
+    one = registry(_in_pint(dimension.base))
+    for unit in dimension.spellings:
+        value, _ = parse_value(f"1 {unit}", dimension)
+        spelt = {"secs": "second", "mins": "minute", "hrs": "hour"}.get(unit, _in_pint(unit))
+        assert value == float((registry(spelt) / one).to("").magnitude), unit

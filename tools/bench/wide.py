@@ -1,6 +1,6 @@
 """Time jobs of a tenth, a hundredth and one of 10^2 to 10^5 nodes, in CPU microseconds a job.
 
-Usage: python tools/bench/wide.py [--room pool|nodes|all] [--only WORD] [--jobs 20000] [--widest 100000]
+Usage: python tools/bench/wide.py [--room pool|nodes|all] [--only WORD] [--width 1/10] [--jobs 20000]
 
 For each width a workload at an offered load of 0.9 is simulated, from jobs in memory to the last end: under
 compiled replay where the room is a pool of units, else under SimPy. A line has the least of three times a job
@@ -44,6 +44,7 @@ CASES: tuple[tuple[str, str, list[dict[str, Any]], str, dict[str, Any]], ...] = 
     ("FCFS best-fit", "nodes", ONE, "node", {**_FCFS, "allocator": "best-fit"}),
     ("EASY first-fit", "nodes", _MEMORY, "node", _EASY),
     ("EASY best-fit", "nodes", ONE, "node", {**_EASY, "allocator": "best-fit"}),
+    ("FCFS worst-fit", "nodes", ONE, "node", {**_FCFS, "allocator": "worst-fit"}),
     ("EASY worst-fit", "nodes", ONE, "node", {**_EASY, "allocator": "worst-fit"}),
     ("EASY contiguous", "nodes", ONE, "node", {**_EASY, "allocator": "contiguous"}),
     ("EASY random", "nodes", ONE, "node", {**_EASY, "allocator": "random"}),
@@ -116,7 +117,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--room", choices=("pool", "nodes", "all"), default="all")
     parser.add_argument("--only", default="", metavar="WORD", help="of a line's name")
-    parser.add_argument("--width", default="", metavar="WORD", help="of a width's name")
+    parser.add_argument("--width", choices=tuple(WIDTHS))
     parser.add_argument("--jobs", type=int, default=20_000, metavar="N")
     parser.add_argument("--widest", type=int, default=NODES[-1], metavar="NODES")
     parser.add_argument("--repeat", type=int, default=3, metavar="N")
@@ -128,13 +129,15 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     nodes = [n for n in NODES if n <= chosen.widest]
-    print(f"{'us a job':26} {'width':8}" + "".join(f"{n:>10,}" for n in nodes) + f"{'exponent':>10}")
+    print(
+        f"{'us a job':26} {'width':8}" + "".join(f"{n:>10,}" for n in nodes) + f"{'exponent':>10}", flush=True
+    )
     for case in CASES:
         if chosen.only not in case[0] or chosen.room not in ("all", case[1]):
             continue
         seconds_a_job(case, NODES[0], 0.1, 100, 1)  # compiles
         for name, width in WIDTHS.items():
-            if chosen.width not in name:
+            if chosen.width not in (None, name):
                 continue
             took = [seconds_a_job(case, n, width, chosen.jobs, chosen.repeat) for n in nodes]
             figures = "".join(f"{1e6 * each:10.2f}" for each in took)

@@ -6,17 +6,11 @@ function lies elsewhere in every process.
 
 from __future__ import annotations
 
-from typing import Any
-
-from numba import types as numba_types
-
 from mlsim._jit import c_function, inner_kernel
 
 __all__ = ["user_size"]
 
-types: Any = numba_types  # it is not typed itself
-
-_call = c_function(types.int64, *[types.int64] * 5)
+_call = c_function("int64", *["int64"] * 5)
 
 
 @inner_kernel

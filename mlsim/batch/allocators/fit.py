@@ -43,12 +43,31 @@ def room_for(slot: int, need: int, free: Ints, columns: Columns, nodes: Nodes) -
 
 @inner_kernel
 def fill_room(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Count for each node how many units of a job fit there, at most all of them; return the sum."""
-    found = 0
-    for node in range(free.shape[0]):
-        nodes.room[node] = units_on(slot, node, columns.ints[UNITS, slot], free, columns, nodes)
-        found += nodes.room[node]
+    """Count for each node how many units of a job fit there, at most all of them; return the sum.
+
+    Neighbours that have as much, free and in all, are a *run*; where it ends is noted for its first node.
+    """
+    found, first, n_nodes = 0, 0, free.shape[0]
+    while first < n_nodes:
+        units = units_on(slot, first, columns.ints[UNITS, slot], free, columns, nodes)
+        node = first
+        while True:
+            nodes.room[node] = units
+            node += 1
+            if node == n_nodes or not _are_alike(first, node, free, nodes.full):
+                break
+        nodes.run_end[first] = node
+        found += units * (node - first)
+        first = node
     return found
+
+
+@leaf_kernel
+def _are_alike(node: int, other: int, free: Ints, full: Ints) -> bool:
+    for r in range(free.shape[1]):  # a kernel knows no generators
+        if free[node, r] != free[other, r] or full[node, r] != full[other, r]:
+            return False
+    return True
 
 
 @inner_kernel

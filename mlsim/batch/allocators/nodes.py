@@ -52,8 +52,9 @@ class Nodes(NamedTuple):
         Sums of ``free``.
     placed : int64, shape (nodes,)
         Units on each node, as the allocator last answered; 0 when nobody uses it.
-    room, heap_nodes : int64, heap_keys : float64, shapes (nodes,), (2, nodes)
-        Scratch of the allocators.
+    room, run_end, heap_nodes : int64, heap_keys : float64, shapes (nodes,), (2, nodes)
+        Scratch of the allocators: units that fit on each node; of the first node of each run of nodes that
+        are alike, where it ends; and a heap of such runs.
     future, future_total : int64, shapes (nodes, R), (R,)
         What is expected to be free at the head's reservation, and its sums.
     refused : int64, shape (16, R + 2)
@@ -110,6 +111,7 @@ class Nodes(NamedTuple):
     total: Ints
     placed: Ints
     room: Ints
+    run_end: Ints
     heap_nodes: Ints
     heap_keys: FloatColumns
     future: IntColumns

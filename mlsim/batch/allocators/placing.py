@@ -13,11 +13,10 @@ so that a node with two idle GPUs and no free core is half used. Ties go in node
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import in_python, inner_kernel, kernel
 from mlsim.batch.allocators import user_allocator as own
 from mlsim.batch.allocators.fit import fill_room, units_on
 from mlsim.batch.allocators.heap import pop, push
@@ -135,49 +134,75 @@ def _in_order_of_keys(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> 
       that got one has become busier yet.
     - ``heterogeneity-aware``: the least waste first, then the highest score.
     - ``random``: by numbers drawn for (seed, job, node).
+
+    Nodes of a run have the same keys but for ``random``, so that they follow each other.
     """
-    allocator, n = nodes.settings[ALLOCATOR], 0
-    for node in range(free.shape[0]):
-        if nodes.room[node] == 0:
+    allocator, n, node = nodes.settings[ALLOCATOR], 0, 0
+    while node < free.shape[0]:
+        run, end = node, nodes.run_end[node]
+        node = end
+        if nodes.room[run] == 0:
             continue
-        first, second = 0.0, 0.0
         if allocator == RANDOM:
-            first = _draw(nodes.settings[SEED], columns.ints[NUMBER, slot], node)
-        else:
-            second = -score(slot, node, 0, free, nodes)
-        if allocator == HETEROGENEITY:
-            first = _waste(slot, node, free, nodes)
-        push(n, first, second, node, nodes.heap_keys, nodes.heap_nodes)
+            n = _push_each(run, end, n, columns.ints[NUMBER, slot], nodes)
+            continue
+        first = _waste(slot, run, free, nodes) if allocator == HETEROGENEITY else 0.0
+        second = -score(slot, run, 0, free, nodes)
+        push(n, first, second, run, nodes.heap_keys, nodes.heap_nodes)
         n += 1
     left = columns.ints[UNITS, slot]
     while left > 0:
         node = pop(n, nodes.heap_keys, nodes.heap_nodes)
         n -= 1
-        nodes.placed[node] = min(nodes.room[node], left)
-        left -= nodes.placed[node]
+        end = node + 1 if allocator == RANDOM else nodes.run_end[node]
+        while left > 0 and node < end:
+            nodes.placed[node] = min(nodes.room[node], left)
+            left -= nodes.placed[node]
+            node += 1
+
+
+@inner_kernel
+def _push_each(first: int, end: int, n: int, number: int, nodes: Nodes) -> int:
+    """Push the nodes of a run, each by the number drawn for it; return how many the heap has then."""
+    for node in range(first, end):
+        key = _draw(nodes.settings[SEED], number, node)
+        push(n, key, 0.0, node, nodes.heap_keys, nodes.heap_nodes)
+        n += 1
+    return n
 
 
 @inner_kernel
 def _worst_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Put unit after unit on the node with the lowest score, counting those before it."""
-    n = 0
-    for node in range(free.shape[0]):
+    """Put unit after unit on the node with the lowest score, counting those before it.
+
+    A node that has got one is busier than the others of its run, so that these come before it again. What has
+    got as many is a run of its own from then on.
+    """
+    n, node = 0, 0
+    while node < free.shape[0]:
         if nodes.room[node] > 0:
             push(n, score(slot, node, 0, free, nodes), 0.0, node, nodes.heap_keys, nodes.heap_nodes)
             n += 1
-    for _ in range(columns.ints[UNITS, slot]):
-        node = pop(n, nodes.heap_keys, nodes.heap_nodes)
+        node = nodes.run_end[node]
+    left = columns.ints[UNITS, slot]
+    while left > 0:
+        run = pop(n, nodes.heap_keys, nodes.heap_nodes)
         n -= 1
-        nodes.placed[node] += 1
-        if nodes.placed[node] < nodes.room[node]:
-            push(
-                n,
-                score(slot, node, nodes.placed[node], free, nodes),
-                0.0,
-                node,
-                nodes.heap_keys,
-                nodes.heap_nodes,
-            )
+        end, units = nodes.run_end[run], nodes.placed[run]
+        before = score(slot, run, units, free, nodes)
+        after = score(slot, run, units + 1, free, nodes)
+        # Where rounding loses the difference, the same node is the first again.
+        last = min(end, run + left) if after > before else run + 1
+        for node in range(run, last):
+            nodes.placed[node] = units + 1
+        left -= last - run
+        nodes.run_end[run] = last
+        if last < end:
+            nodes.run_end[last] = end
+            push(n, before, 0.0, last, nodes.heap_keys, nodes.heap_nodes)
+            n += 1
+        if units + 1 < nodes.room[run]:
+            push(n, after, 0.0, run, nodes.heap_keys, nodes.heap_nodes)
             n += 1
 
 
@@ -275,6 +300,6 @@ def _own(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Ask the user's allocator."""
     number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
     request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.placed
-    with numba.objmode(found="boolean"):
+    with in_python.objmode(found="boolean"):
         found = own.answer(number, units, request, free, capacity, placed)
     return bool(found)

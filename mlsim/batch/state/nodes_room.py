@@ -385,6 +385,7 @@ def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
         "capacity": machine.capacity.copy(),
         "placed": np.zeros(n_nodes, np.int64),
         "room": np.zeros(n_nodes, np.int64),
+        "run_end": np.zeros(n_nodes, np.int64),
         "heap_nodes": np.zeros(n_nodes, np.int64),
         "heap_keys": np.zeros((2, n_nodes)),
         "future": np.zeros((n_nodes, n_resources), np.int64),

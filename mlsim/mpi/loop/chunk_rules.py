@@ -13,6 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim._jit import by_numba
 from mlsim.application.choice import Choice
 from mlsim.application.settings import ADDRESS
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
@@ -284,6 +285,7 @@ def warm_up() -> None:
     from mlsim.application.catalogue import TECHNIQUES
     from mlsim.application.settings import PARAMETERS
 
+    by_numba()  # a loop's calls are many, and they are timed
     parameters = np.ones(PARAMETERS)
     for entry in TECHNIQUES.values():
         choice = Choice(entry.name, entry.code, 1, parameters, np.ones(2))

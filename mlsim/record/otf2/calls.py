@@ -6,9 +6,7 @@ lies elsewhere in every process.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from numba import types as numba_types
+from typing import NamedTuple
 
 from mlsim._jit import c_function
 from mlsim.record.otf2.library import address
@@ -27,9 +25,6 @@ __all__ = [
     "message",
     "metric",
 ]
-
-
-types: Any = numba_types  # it is not typed itself
 
 
 class Api(NamedTuple):
@@ -70,8 +65,8 @@ def find_api() -> Api:
 
 
 # Handles and pointers are whole numbers.
-_status, _handle, _pointer = types.int32, types.intp, types.intp
-_reference, _number, _value, _time = types.uint32, types.uint32, types.uint64, types.uint64
+_status, _handle, _pointer = "int32", "intp", "intp"
+_reference, _number, _value, _time = "uint32", "uint32", "uint64", "uint64"
 # Of the archive: (archive, location), and (archive, writer).
 get_writer = c_function(_handle, _handle, _value)
 close_writer = c_function(_status, _handle, _handle)
@@ -83,7 +78,7 @@ metric = c_function(_status, _handle, _handle, _time, _reference, _number, _poin
 # ..., rank of the peer, communicator, tag, bytes
 message = c_function(_status, _handle, _handle, _time, _number, _reference, _number, _value)
 # Of an attribute list: (list, attribute, value).
-add_uint = c_function(_status, _handle, _reference, types.uint64)
-add_int = c_function(_status, _handle, _reference, types.int64)
-add_double = c_function(_status, _handle, _reference, types.float64)
+add_uint = c_function(_status, _handle, _reference, "uint64")
+add_int = c_function(_status, _handle, _reference, "int64")
+add_double = c_function(_status, _handle, _reference, "float64")
 add_string = c_function(_status, _handle, _reference, _reference)

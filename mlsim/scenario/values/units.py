@@ -12,12 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from numbers import Real
-from typing import TYPE_CHECKING, Any
 
 from mlsim.scenario.values.hints import nearest, shown
-
-if TYPE_CHECKING:
-    import pint
 
 __all__ = ["BANDWIDTH", "FLOP", "POWER", "RATE", "SIZE", "TIME", "Dimension", "format_value", "parse_value"]
 
@@ -94,46 +90,37 @@ DIMENSIONS = (TIME, FLOP, RATE, BANDWIDTH, SIZE, POWER)
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(\S.*?)?\s*")
 
-_BASES = """\
-s = [time] = _ = sec = second
-bit = [information] = _ = b
-FLOP = [operations]
-W = [power]
-ns = 1e-9 s
-us = 1e-6 s = _ = µs = μs
-ms = 1e-3 s
-min = 60 s = _ = minute
-h = 3600 s = _ = hour = hr
-d = 86400 s = _ = day
-w = 604800 s = _ = week
-B = 8 bit
-bps = bit / s
-FLOPS = FLOP / s
-"""
-_DECIMAL = {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4}
-
-
-@cache
-def _registry() -> pint.UnitRegistry[Any]:
-    import pint
-
-    registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None, non_int_type=Decimal)
-    lines = _BASES.splitlines()
-    for unit in ("bit", "b", "B", "bps", "FLOP", "FLOPS", "W"):
-        lines += [f"{prefix}{unit} = 1e{power} {unit}" for prefix, power in _DECIMAL.items()]
-    for unit in ("bit", "B"):
-        lines += [f"{prefix}{unit} = {1024**power} {unit}" for prefix, power in _BINARY.items()]
-    for line in lines:
-        registry.define(line)
-    return registry
+_NAMED: dict[str, Decimal] = {
+    **dict.fromkeys(
+        ("s", "sec", "secs", "second", "seconds", "bit", "b", "bps", "FLOP", "FLOPS", "W"), Decimal(1)
+    ),
+    "ns": Decimal("1e-9"),
+    **dict.fromkeys(("us", "µs", "μs"), Decimal("1e-6")),
+    "ms": Decimal("1e-3"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), Decimal(60)),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), Decimal(3600)),
+    **dict.fromkeys(("d", "day", "days"), Decimal(86_400)),
+    **dict.fromkeys(("w", "week", "weeks"), Decimal(604_800)),
+    "B": Decimal(8),
+}
+"""How many s, bit, FLOP or W a unit is that is spelt without a prefix."""
+_PREFIXES: dict[str, int] = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
+    prefix: 1024**power for power, prefix in enumerate(("Ki", "Mi", "Gi", "Ti"), start=1)
+}
 
 
 @cache
 def _factor(unit: str, base: str) -> Decimal:
     """Return how many ``base`` one ``unit`` is."""
-    registry = _registry()
-    return Decimal(registry.Quantity(Decimal(1), unit).to(base).magnitude)
+    return _named(unit) / _named(base)
+
+
+def _named(unit: str) -> Decimal:
+    stem = unit.removesuffix("/s")
+    if stem in _NAMED:
+        return _NAMED[stem]
+    prefix = next(prefix for prefix in (stem[:2], stem[:1]) if prefix in _PREFIXES)
+    return Decimal(_PREFIXES[prefix]) * _NAMED[stem.removeprefix(prefix)]
 
 
 def parse_value(value: object, *dimensions: Dimension) -> tuple[float, str]:

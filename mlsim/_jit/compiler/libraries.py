@@ -6,7 +6,13 @@ from typing import Any, ClassVar, cast
 
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import register_pass
 from numba.core.environment import lookup_environment
+from numba.core.lowering import Lower
+from numba.core.typed_passes import NativeLowering
+
+from mlsim._jit.compiler.entries import Draft, draft
+from mlsim._jit.kept import Entry
 
 __all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler"]
 
@@ -50,6 +56,9 @@ class InnerLibrary(JITCodeLibrary):
 class _OuterLibrary(JITCodeLibrary):
     """What a kernel compiles to that Python calls, with all that it calls and their environments."""
 
+    draft: Draft | None = None
+    """How it is called without numba, if it can be."""
+
     def _finalize_specific(self) -> None:
         super()._finalize_specific()
         codegen: Any = self._codegen
@@ -59,19 +68,56 @@ class _OuterLibrary(JITCodeLibrary):
                 if environment is not None:
                     codegen.set_env(variable.name, environment)
 
+    @property
+    def entry(self) -> Entry | None:
+        """What is called without numba, once all is compiled; None if nothing can be."""
+        if self.draft is None:
+            return None
+        module = self._final_module
+        names = [item.name for item in (*module.functions, *module.global_variables) if item.is_declaration]
+        needs = [name for name in names if not name.startswith("llvm.")]
+        return self.draft.entry(needs, self._get_compiled_object())
+
+
+class _Lower(Lower):
+    """Numba's code generator, which adds how a kernel is called without numba."""
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        super().create_cpython_wrapper(release_gil)
+        self.library.draft = draft(self.context, self.library, self.fndesc)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _OuterLowering(NativeLowering):
+    """The pass that generates code."""
+
+    _name = "mlsim_outer_lowering"
+
+    @property
+    def lowering_class(self) -> type:
+        return _Lower
+
 
 class OuterCompiler(Compiler):
     """Numba's compiler, into a library of ours."""
 
     library: ClassVar[type] = _OuterLibrary
+    lowering: ClassVar[type] = _OuterLowering
 
     def define_pipelines(self) -> Any:
         state = self.state
         if state.library is None:
             state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
-        return super().define_pipelines()
+        pipelines = super().define_pipelines()
+        for passes in pipelines:
+            passes.passes = [
+                (self.lowering if one is NativeLowering else one, why) for one, why in passes.passes
+            ]
+            passes.finalize()
+        return pipelines
 
 
 class InnerCompiler(OuterCompiler):
     library = InnerLibrary
+    lowering = NativeLowering

@@ -1,0 +1,97 @@
+"""The commands of ``mlsim``, of which a process imports those that it is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from mlsim.cli.ending import DEBUG
+from mlsim.errors import user_code_error
+
+__all__ = ["COMMANDS", "program"]
+
+COMMANDS = {
+    "run": "run:run",
+    "loop": "loop:loop",
+    "study": "study:study",
+    "metrics": "metrics:metrics",
+    "compare": "compare:compare",
+    "check": "info:check",
+    "schema": "info:schema",
+    "list": "listing:list_",
+    "workload": "workload:workload",
+    "cp": "cp:cp",
+    "mpi": "mpi:mpi",
+    "rca": "rca:rca",
+}
+"""Where each is, in the order of the help."""
+
+
+class _Commands(TyperGroup):
+    """The commands; none of the code that they call ends the process behind their back."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise user_code_error("code that the command called has tried to end it", error) from error
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from mlsim import __version__
+
+        print(f"mlsim {__version__}")
+        raise typer.Exit
+
+
+def _note_debug(wanted: bool) -> None:
+    if wanted:
+        os.environ[DEBUG] = "1"
+
+
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+    _debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            callback=_note_debug,
+            is_eager=True,
+            help=f"Show the traceback of errors, for reports; as {DEBUG}=1 does.",
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def program(names: Collection[str] = COMMANDS) -> typer.Typer:
+    """Make the program with the commands of these names."""
+    made = typer.Typer(
+        name="mlsim",
+        cls=_Commands,
+        help="Simulate HPC scheduling at the batch and the application level at once.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_options)
+    for name, place in COMMANDS.items():
+        if name not in names:
+            continue
+        module, _, attribute = place.partition(":")
+        command = getattr(import_module(f"mlsim.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command)
+        else:
+            made.command(name)(command)
+    return made

@@ -1,0 +1,168 @@
+"""Kernels kept on disk are called without numba, and give what numba's calls give."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlsim.record.nodeset import _write_sets
+
+KERNELS = """
+from typing import NamedTuple
+
+import numpy as np
+
+from mlsim._jit import kernel
+
+
+class Inner(NamedTuple):
+    small: object
+    flag: bool
+
+
+class Outer(NamedTuple):
+    matrix: object
+    inner: Inner
+    scale: float
+
+
+@kernel
+def everything(outer, floats, offset, yes):
+    total = offset + floats[1]
+    for i in range(outer.matrix.shape[0]):
+        for j in range(outer.matrix.shape[1]):
+            total += outer.matrix[i, j] * outer.scale * outer.inner.small[j]
+    if outer.inner.flag and yes:
+        floats[0] = total
+    return len(floats), total, yes
+
+
+@kernel
+def reverse(values):
+    made = np.empty(len(values), np.int32)
+    for i in range(len(values)):
+        made[i] = values[len(values) - 1 - i]
+    return made, len(values)
+
+
+@kernel
+def fill(values):
+    values[:] = 7
+
+
+@kernel
+def refuse(limit):
+    if limit > 3:
+        raise ValueError("more than three")
+    return limit + 1
+
+
+@kernel
+def halve(value):
+    return value / 2
+"""
+
+CALLS = """
+import json, sys
+import numpy as np
+import given
+
+matrix = np.arange(6.0).reshape(2, 3)
+matrix.flags.writeable = False
+floats, small = np.array([1.0, 0.5], np.float32), np.array([1, 2, 3], np.uint8)
+outer = given.Outer(matrix, given.Inner(small, True), 0.25)
+found = [given.everything(outer, floats, -3, np.bool_(True)), floats.tolist()]
+made, n = given.reverse(np.array([5, 6, 7]))
+found += [made.tolist(), str(made.dtype), n]
+values = np.zeros(2)
+found += [given.fill(values), values.tolist()]
+found += [given.refuse(2), given.halve(3.0), given.halve(np.float64(5.0))]
+found.append([type(item).__name__ for item in (*found[0], *found[-3:])])
+with_numba = "numba" in sys.modules
+try:
+    given.refuse(4)
+except ValueError as error:
+    found.append(str(error))
+print(json.dumps([found, with_numba], default=lambda number: number.item()))
+"""
+
+OTHERS = """
+import json, sys
+import numpy as np
+import given
+
+values = np.zeros((2, 3)).T
+given.fill(values)  # not in order of C
+found = [values.tolist(), given.halve(np.float32(3.0)), given.halve(2**63)]
+print(json.dumps([found, "numba" in sys.modules]))
+"""
+
+
+def run(program: str, place: Path, **more: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")},
+            "PYTHONPATH": f"{place}:{Path(__file__).parents[1]}",
+            "NUMBA_CACHE_DIR": str(place / "kept"),
+            **more,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("kernels")
+    (directory / "given.py").write_text(KERNELS)
+    return directory
+
+
+def test_calls_without_numba_give_the_same(place: Path) -> None:
+    compiled, with_numba = run(CALLS, place)
+    entries = list((place / "kept").rglob("*.entry"))
+    assert with_numba
+    assert compiled[-2:] == [["int", "float", "bool", "int", "float", "float"], "more than three"]
+    assert len(entries) == 5  # one each
+    kept, with_numba = run(CALLS, place)
+    assert kept == compiled
+    assert not with_numba
+    in_python, _ = run(CALLS, place, NUMBA_DISABLE_JIT="1")
+    assert in_python[1:5] == kept[1:5]
+
+
+def test_types_that_entries_do_not_take_are_left_to_numba(place: Path) -> None:
+    found, with_numba = run(OTHERS, place)
+    assert found == [[[7.0, 7.0]] * 3, 1.5, 2.0**62]
+    assert with_numba
+
+
+def test_settings_of_numba_are_left_to_numba(place: Path) -> None:
+    run(CALLS, place)
+    program = "import sys, json, given; print(json.dumps([given.halve(3.0), 'numba' in sys.modules]))"
+    assert run(program, place) == [1.5, False]
+    assert run(program, place, NUMBA_OPT="0") == [1.5, True]
+
+
+def test_damaged_entries_are_not_used(place: Path) -> None:
+    run(CALLS, place)
+    for entry in (place / "kept").rglob("given.halve*.entry"):
+        content = bytearray(entry.read_bytes())
+        content[-100] ^= 1
+        entry.write_bytes(content)
+    program = "import sys, json, given; print(json.dumps([given.halve(3.0), 'numba' in sys.modules]))"
+    assert run(program, place) == [1.5, True]
+
+
+def test_kernels_are_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(_write_sets)) is _write_sets
