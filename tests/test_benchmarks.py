@@ -196,6 +196,16 @@ def test_a_row_tells_the_difference_to_the_exact_mean_wait() -> None:
     assert peers.row("x", costs, 100.001, 100.0).endswith("none")
 
 
+def test_a_size_that_will_take_too_long_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = iter([1.0, 8.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "seconds_of", lambda *_: next(taken))
+        growth.measure("x", growth.Curve((10, 20, 40), 1.0, lambda _: lambda: None), 100, 1, longest=60.0)
+    said = capsys.readouterr().out
+    assert "40 left out: about 64 s a run" in said
+    assert "exponent 3.00" in said
+
+
 def test_the_tools_say_what_they_do() -> None:
     for tool in ("against_release", "growth", "peers"):
         file = Path(against_release.__file__).with_name(f"{tool}.py")

@@ -113,14 +113,26 @@ def seconds_of(run: Run, repetitions: int) -> float:
     return min(found)
 
 
-def measure(name: str, curve: Curve, largest: int, repetitions: int) -> None:
+def expected(sizes: Sequence[int], seconds: Sequence[float], size: int) -> float:
+    """Extrapolate the last step to a size [s]; nothing is known of the first two."""
+    if len(seconds) < 2:
+        return 0.0
+    last = max(exponent(sizes[-2:], seconds[-2:]), 1.0)
+    return float(seconds[-1] * (size / sizes[-1]) ** last)
+
+
+def measure(name: str, curve: Curve, largest: int, repetitions: int, longest: float = np.inf) -> None:
     """Print a curve and its exponent."""
-    sizes = [size for size in curve.sizes if size <= largest]
+    sizes: list[int] = []
     seconds: list[float] = []
-    for size in sizes:
+    for size in (size for size in curve.sizes if size <= largest):
+        if (left_out := expected(sizes, seconds, size)) > longest:
+            print(f"{name:20} {size:>10,d} left out: about {left_out:,.0f} s a run; see --longest")
+            break
         run = curve.prepare(size)
         if not seconds:
             run()  # compiles
+        sizes.append(size)
         seconds.append(seconds_of(run, repetitions))
         print(f"{name:20} {size:>10,d} {seconds[-1]:10.4f}", flush=True)
     if len(sizes) > 1:
@@ -135,6 +147,9 @@ def main() -> None:
     )
     parser.add_argument("--curves", default=",".join(CURVES), metavar="NAMES")
     parser.add_argument("--largest", type=int, default=1_000_000, metavar="N", help="no size above this")
+    parser.add_argument(
+        "--longest", type=float, default=30.0, metavar="S", help="no run that will take longer"
+    )
     parser.add_argument("--repetitions", type=int, default=3, metavar="N")
     given = parser.parse_args()
     names = given.curves.split(",")
@@ -144,7 +159,7 @@ def main() -> None:
         parser.error("--repetitions must be 1 or more")
     print(f"{'curve':20} {'size':>10} {'CPU s':>10}")
     for name in names:
-        measure(name, CURVES[name], given.largest, given.repetitions)
+        measure(name, CURVES[name], given.largest, given.repetitions, given.longest)
 
 
 if __name__ == "__main__":

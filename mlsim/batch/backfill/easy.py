@@ -18,6 +18,7 @@ from mlsim.batch.columns.columns import (
     EASY,
     EASY_AS,
     FREE,
+    LEAST_UNITS,
     ORDER,
     POLICY,
     QUEUED,
@@ -25,7 +26,7 @@ from mlsim.batch.columns.columns import (
     Columns,
 )
 from mlsim.batch.columns.running import first_after
-from mlsim.batch.columns.table import ESTIMATE, EXPECTED, RESERVED, START
+from mlsim.batch.columns.table import ESTIMATE, EXPECTED, RESERVED, START, UNITS
 from mlsim.batch.columns.times import overdue_end
 from mlsim.batch.order.queue import order_walk
 from mlsim.batch.room.room import (
@@ -121,12 +122,21 @@ def _kept_reservation(columns: Columns) -> float:
 
 @in_room
 def _candidates(now: float, columns: Columns, room: Room) -> int:
-    """List the jobs behind the head that could start; return how many there are."""
-    n = 0
+    """List the jobs behind the head that could start; return how many there are.
+
+    Fewer units than the narrowest waiting job asks for, as are free in most passes over a long queue, are of
+    no use to any. That bound is of the last time that all were looked at; jobs that
+    have come since have lowered it.
+    """
+    if columns.counts[FREE] < columns.counts[LEAST_UNITS]:
+        return 0
+    n, least = 0, columns.ints[UNITS, columns.queue[0]]
     for k in range(1, columns.counts[QUEUED]):
+        least = min(least, columns.ints[UNITS, columns.queue[k]])
         if could_start(columns.queue[k], now, columns, room):
             columns.spare[n] = columns.queue[k]
             n += 1
+    columns.counts[LEAST_UNITS] = least
     return n
 
 

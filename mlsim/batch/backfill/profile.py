@@ -1,17 +1,22 @@
 """The profile: what is expected to be free from which time on.
 
-Segment i begins at ``profile_times[i]`` and ends where the next begins; the first begins now, the last never
-ends. It is made from the running jobs, and reservations take room out of it. What a segment holds, the room
-knows: a number of units, or what is free on every node.
+A segment begins at its ``profile_times`` and ends where the next one begins; the first begins now. After the
+last one comes ``END``, which begins at infinity. Segments are numbers that never change, linked in the order
+of their times, so that one is put between others or taken out without moving any, and jobs can say with which
+one their reservation begins and ends. The profile is made from the running jobs, and reservations take room
+out of it. What a segment holds, the room knows: a number of units, or what is free on every node.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from mlsim.batch.columns.columns import RUNNING, SEGMENTS, Columns
+from mlsim._jit import leaf_kernel
+from mlsim.batch.columns.columns import FIRST, RUNNING, SEGMENTS, UNUSED, Columns
 from mlsim.batch.columns.running import first_after
-from mlsim.batch.columns.table import EXPECTED
+from mlsim.batch.columns.table import END_SEGMENT, EXPECTED
 from mlsim.batch.columns.times import overdue_end, reserved_time, stay_end
 from mlsim.batch.room.room import (
     Room,
@@ -23,7 +28,6 @@ from mlsim.batch.room.room import (
     fits_segment,
     fits_window,
     in_room,
-    is_alike,
     n_drains,
     narrow_window,
     open_profile,
@@ -33,7 +37,42 @@ from mlsim.batch.room.room import (
     shut_segment,
 )
 
-__all__ = ["earliest", "fits_now", "make_profile", "restore", "take"]
+__all__ = ["END", "begin_at", "earliest", "fits_now", "forget_past", "make_profile", "stop_using", "take"]
+
+END: Final = 0
+"""What comes after the last segment."""
+
+
+@leaf_kernel
+def _put_after(segment: int, time: float, columns: Columns) -> int:
+    """Begin a segment within another at ``time``; return it."""
+    new = columns.counts[UNUSED]
+    if new == END:
+        new = columns.counts[SEGMENTS]
+        columns.counts[SEGMENTS] = new + 1
+    else:
+        columns.counts[UNUSED] = columns.profile_next[new]
+    after = columns.profile_next[segment]
+    columns.profile_next[segment], columns.profile_before[after] = new, new
+    columns.profile_next[new], columns.profile_before[new] = after, segment
+    columns.profile_times[new], columns.profile_uses[new] = time, 0
+    return int(new)
+
+
+@leaf_kernel
+def _take_out(segment: int, columns: Columns) -> None:
+    """Have a segment's time belong to the one before it, and its number to the next one that is made."""
+    before, after = columns.profile_before[segment], columns.profile_next[segment]
+    columns.profile_next[before], columns.profile_before[after] = after, before
+    columns.profile_next[segment], columns.counts[UNUSED] = columns.counts[UNUSED], segment
+
+
+@leaf_kernel
+def stop_using(segment: int, columns: Columns) -> None:
+    """Have one job fewer begin or end with a segment; without any, it is as the one before it."""
+    columns.profile_uses[segment] -= 1
+    if columns.profile_uses[segment] == 0 and segment != columns.counts[FIRST]:
+        _take_out(segment, columns)
 
 
 @in_room
@@ -42,123 +81,128 @@ def make_profile(now: float, columns: Columns, room: Room) -> None:
     n = columns.counts[RUNNING]
     late = first_after(now, columns.running, n, columns.floats)
     overdue, k, overdue_time = late > 0, late, overdue_end(now, columns)
-    columns.profile_times[0] = now
-    open_profile(columns, room)
-    segments = 1
+    last = _begin_profile(now, columns)
+    open_profile(last, columns, room)
     while k < n or overdue:
         time = columns.floats[EXPECTED, columns.running[k]] if k < n else np.inf
-        copy_segment(segments, segments - 1, columns, room)
         if overdue and overdue_time <= time:
-            time, overdue = overdue_time, False
+            time = overdue_time
+        segment = _put_after(last, time, columns)
+        copy_segment(segment, last, columns, room)
+        if overdue and overdue_time <= time:
+            overdue = False
             for j in range(late):
-                expect_held(columns.running[j], segments, columns, room)
+                expect_held(columns.running[j], segment, columns, room)
+            columns.profile_uses[segment] = 1
         while k < n and columns.floats[EXPECTED, columns.running[k]] <= time:
-            expect_held(columns.running[k], segments, columns, room)
+            expect_held(columns.running[k], segment, columns, room)
+            columns.ints[END_SEGMENT, columns.running[k]] = segment
+            columns.profile_uses[segment] += 1
             k += 1
-        columns.profile_times[segments] = time
-        segments += 1
-    columns.counts[SEGMENTS] = segments
+        last = segment
     for drain in range(n_drains(room)):
         _cut_out(drain, now, columns, room)
+
+
+@leaf_kernel
+def _begin_profile(now: float, columns: Columns) -> int:
+    """Have a profile of one segment; return it."""
+    first = END + 1
+    columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = first, first + 1, END
+    columns.profile_times[first], columns.profile_times[END] = now, np.inf
+    columns.profile_next[first] = columns.profile_before[first] = END
+    columns.profile_before[END], columns.profile_free[END] = first, -1
+    return first
 
 
 @in_room
 def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
     """Free nothing of the nodes of an announced drain while it lasts."""
     end = drain_end(drain, now, room)
-    first = _split(drain_begin(drain, now, room), columns, room)
-    last = _split(end, columns, room) if end < np.inf else columns.counts[SEGMENTS]
-    for segment in range(first, last):
+    segment = begin_at(drain_begin(drain, now, room), columns.counts[FIRST], columns, room)
+    last = begin_at(end, segment, columns, room) if end < np.inf else END
+    columns.profile_uses[segment] += 1
+    columns.profile_uses[last] += 1
+    while segment != last:
         shut_segment(drain, segment, room)
+        segment = columns.profile_next[segment]
 
 
 @in_room
-def _split(time: float, columns: Columns, room: Room) -> int:
-    """Begin a segment at ``time``, which is not before now; return which."""
-    low, high = 0, columns.counts[SEGMENTS]
-    while low < high:
-        middle = (low + high) // 2
-        if columns.profile_times[middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    n = columns.counts[SEGMENTS]
-    if low < n and columns.profile_times[low] == time:
-        return int(low)
-    for k in range(n, low, -1):
-        columns.profile_times[k] = columns.profile_times[k - 1]
-        copy_segment(k, k - 1, columns, room)
-    columns.profile_times[low] = time
-    copy_segment(low, low - 1, columns, room)
-    columns.counts[SEGMENTS] = n + 1
-    return int(low)
+def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
+    """Begin a segment at ``time``, in the one given or later; return which."""
+    after = columns.profile_next[segment]
+    while columns.profile_times[after] <= time:
+        segment = after
+        after = columns.profile_next[segment]
+    if columns.profile_times[segment] == time:
+        return int(segment)
+    new = _put_after(segment, time, columns)
+    copy_segment(new, segment, columns, room)
+    return new
 
 
-@in_room
-def _join(segment: int, columns: Columns, room: Room) -> None:
-    """Make a segment one with the one before it, where they are alike."""
-    n = columns.counts[SEGMENTS]
-    if 0 < segment < n and is_alike(segment, segment - 1, columns, room):
-        for k in range(segment, n - 1):
-            columns.profile_times[k] = columns.profile_times[k + 1]
-            copy_segment(k, k + 1, columns, room)
-        columns.counts[SEGMENTS] = n - 1
+@leaf_kernel
+def forget_past(now: float, columns: Columns) -> None:
+    """Have the profile begin now."""
+    first = columns.counts[FIRST]
+    while columns.profile_times[columns.profile_next[first]] <= now:
+        after = columns.profile_next[first]
+        columns.profile_next[first], columns.counts[UNUSED] = columns.counts[UNUSED], first
+        columns.profile_times[first] = -np.inf
+        first = after
+    columns.counts[FIRST], columns.profile_before[first] = first, END
+    columns.profile_times[first] = now
 
 
 @in_room
 def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
-    """Find the first segment in which a job that begins with ``first`` lacks room; -1 if there is none."""
+    """Find the first segment in which a job that begins with ``first`` lacks room; END if there is none."""
     open_window(first, room)
     if not fits_window(slot, first, columns, room):
         return first
     end = stay_end(columns.profile_times[first], duration)
-    k = first
-    while True:
-        k += 1
-        if k == columns.counts[SEGMENTS] or columns.profile_times[k] >= end:
-            return -1
+    k = columns.profile_next[first]
+    while columns.profile_times[k] < end:
         narrow_window(k, room)
         if not fits_window(slot, k, columns, room):
-            return k
+            return int(k)
+        k = columns.profile_next[k]
+    return END
 
 
 @in_room
-def earliest(slot: int, columns: Columns, room: Room) -> float:
-    """Find the earliest time from which a job fits for as long as it asks for room; infinity if never.
+def earliest(slot: int, columns: Columns, room: Room) -> int:
+    """Find the first segment from which on a job fits for as long as it asks for room; END if never.
 
     The room notes the units.
     """
-    first, duration = 0, reserved_time(slot, columns)
-    while first < columns.counts[SEGMENTS]:
+    first, duration = columns.counts[FIRST], reserved_time(slot, columns)
+    while first != END:
         blocked = _blocking(slot, first, duration, columns, room)
-        if blocked < 0 and place_in_window(slot, columns, room):
-            return float(columns.profile_times[first])
-        if blocked > first and not fits_segment(slot, blocked, columns, room):
+        if blocked == END:
+            if place_in_window(slot, columns, room):
+                break
+        elif blocked != first and not fits_segment(slot, blocked, columns, room):
             first = blocked
-        first += 1
-    return np.inf
+        first = columns.profile_next[first]
+    return int(first)
 
 
 @in_room
 def fits_now(slot: int, columns: Columns, room: Room) -> bool:
     """Whether a job fits from now on for as long as it asks for room; the room notes the units."""
-    duration = reserved_time(slot, columns)
-    return _blocking(slot, 0, duration, columns, room) < 0 and place_at_once(slot, columns, room)
+    blocked = _blocking(slot, columns.counts[FIRST], reserved_time(slot, columns), columns, room)
+    return blocked == END and place_at_once(slot, columns, room)
 
 
 @in_room
-def take(slot: int, begin: float, columns: Columns, room: Room) -> None:
-    """Take the units found for a job out of the profile, from ``begin`` for as long as it asks for room."""
-    end = stay_end(begin, reserved_time(slot, columns))
-    first, last = _split(begin, columns, room), _split(end, columns, room)
+def take(slot: int, first: int, columns: Columns, room: Room) -> int:
+    """Take the units found for a job out of the profile, from a segment on for as long as it asks for room.
+
+    Returns the segment from which on they are free again.
+    """
+    end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
+    last = begin_at(end, first, columns, room)
     change_segments(slot, first, last, -1, columns, room)
-
-
-@in_room
-def restore(slot: int, begin: float, columns: Columns, room: Room) -> None:
-    """Add to the profile what was taken out of it so."""
-    end = stay_end(begin, reserved_time(slot, columns))
-    first, last = _split(begin, columns, room), _split(end, columns, room)
-    change_segments(slot, first, last, 1, columns, room)
-    _join(last, columns, room)
-    _join(first, columns, room)
+    return last

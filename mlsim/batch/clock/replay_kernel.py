@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel
-from mlsim.batch.backfill.reservations import next_reservation
+from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.columns import (
     ENDS_FIRST,
     KILLS,

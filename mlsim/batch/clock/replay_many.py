@@ -32,7 +32,7 @@ from mlsim.batch.columns.table import (
 from mlsim.batch.order.fairshare import N_SHARES
 from mlsim.batch.order.policies import WEIGHTS, parameters_of
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
-from mlsim.batch.state.batch_columns import rules_of
+from mlsim.batch.state.batch_columns import profile_arrays, rules_of
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.workload.jobs import JobBlock
 
@@ -190,8 +190,7 @@ class _Memory:
             rows=np.empty((0, 0), np.int64),
             times=np.empty((0, 0)),
             shares=np.empty((N_SHARES, 0)),
-            profile_times=np.empty(2 * longest + 2),
-            profile_free=np.empty(2 * longest + 2, np.int64),
+            **profile_arrays(rules, longest),
             started=np.empty(longest, np.int64),
             ended=np.empty(0, np.int64),
         )

@@ -9,8 +9,12 @@ from mlsim.batch.columns.packing import FloatColumns, Floats, IntColumns, Ints, 
 __all__ = ["N_COUNTS", "N_RULES", "Columns", "columns_at"]
 
 # Places in the array of counts.
-QUEUED, RUNNING, FREE, USED_ROWS, EARLY, SEGMENTS = range(6)
-N_COUNTS: Final = 6
+QUEUED, RUNNING, FREE, USED_ROWS, EARLY, LEAST_UNITS = range(6)
+# Of the profile: whether it is kept since the last pass, its first segment, segments made so far, the first
+# one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
+# began, and the least and greatest class of size of waiting jobs.
+KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(6, 14)
+N_COUNTS: Final = 14
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -45,15 +49,29 @@ class Columns(NamedTuple):
     spare : int64
         Room for sorting, twice as long as the queue.
     counts : int64
-        Jobs waiting and running, free units, occupancy rows used, whether units came back earlier than
-        expected, length of the profile.
+        Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
+        expected since the last pass, fewer units than which no waiting job asks for; and of the profile, as
+        above.
     rows, times
         Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
     shares : float64
         Usage of each owner; :class:`mlsim.batch.order.fairshare.Accounts`.
     profile_times : float64
     profile_free : int64
-        Units expected to be free from each of these times on.
+        Segments of the profile: when each begins, and units expected to be free from then on.
+    profile_next, profile_before, profile_uses : int64
+        The segments after and before each, and how many jobs begin or end with it;
+        :mod:`mlsim.batch.backfill.profile`.
+    back_until, back_units : int64
+        Of units that came back early since the last pass: the segment from which on they were expected, and
+        how many.
+    gaps : int64
+    gap_times : float64, shape (2, any)
+        Segments with which gaps begin, and when each begins and ends; :mod:`mlsim.batch.backfill.gaps`.
+    gap_reach : float64, shape (sizes, any)
+        How long runs around each gap are at most (s).
+    stretch_from, stretch_reach : float64, shapes (any,), (sizes, any)
+        The same of several gaps together: the first begin, and the longest.
     started, ended : int64
         The first receives the slots of the jobs that start, in order; the other those of the jobs that end.
     """
@@ -71,6 +89,16 @@ class Columns(NamedTuple):
     shares: FloatColumns
     profile_times: Floats
     profile_free: Ints
+    profile_next: Ints
+    profile_before: Ints
+    profile_uses: Ints
+    back_until: Ints
+    back_units: Ints
+    gaps: Ints
+    gap_times: FloatColumns
+    gap_reach: FloatColumns
+    stretch_from: Floats
+    stretch_reach: FloatColumns
     started: Ints
     ended: Ints
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlsim._jit import leaf_kernel
-from mlsim.batch.columns.columns import FREE, SEGMENTS, Columns
+from mlsim.batch.columns.columns import FREE, Columns
 from mlsim.batch.columns.table import HELD, UNITS
 
 __all__ = [
@@ -11,16 +11,15 @@ __all__ = [
     "copy_segment",
     "expect_held",
     "fits_segment",
-    "is_alike",
     "is_sound",
     "open_profile",
 ]
 
 
 @leaf_kernel
-def open_profile(columns: Columns) -> None:
+def open_profile(segment: int, columns: Columns) -> None:
     """Begin with what is free now."""
-    columns.profile_free[0] = columns.counts[FREE]
+    columns.profile_free[segment] = columns.counts[FREE]
 
 
 @leaf_kernel
@@ -36,12 +35,6 @@ def expect_held(slot: int, segment: int, columns: Columns) -> None:
 
 
 @leaf_kernel
-def is_alike(segment: int, other: int, columns: Columns) -> bool:
-    """Whether as many units are free in two segments."""
-    return bool(columns.profile_free[segment] == columns.profile_free[other])
-
-
-@leaf_kernel
 def fits_segment(slot: int, segment: int, columns: Columns) -> bool:
     """Whether enough units for a job are free in a segment."""
     return bool(columns.ints[UNITS, slot] <= columns.profile_free[segment])
@@ -49,16 +42,14 @@ def fits_segment(slot: int, segment: int, columns: Columns) -> bool:
 
 @leaf_kernel
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns) -> None:
-    """Add the units of a job to segments (sign 1), or take them (-1)."""
-    units = sign * columns.ints[UNITS, slot]
-    for segment in range(first, last):
+    """Add the units of a job to segments, up to the last one (sign 1), or take them (-1)."""
+    units, segment = sign * columns.ints[UNITS, slot], first
+    while segment != last:
         columns.profile_free[segment] += units
+        segment = columns.profile_next[segment]
 
 
 @leaf_kernel
-def is_sound(columns: Columns) -> bool:
-    """Whether the profile is non-negative."""
-    for segment in range(columns.counts[SEGMENTS]):  # noqa: SIM110  # a kernel knows no generators
-        if columns.profile_free[segment] < 0:
-            return False
-    return True
+def is_sound(segment: int, columns: Columns) -> bool:
+    """Whether a segment is non-negative."""
+    return bool(columns.profile_free[segment] >= 0)

@@ -54,6 +54,10 @@ PARTITION = _ints.column("partition", of_block=True)
 LOOP_ITERATIONS = _ints.column("loop_iterations", of_block=True)  # of its own loop; -1: the scenario says
 LOOP_LIMIT = _ints.column("loop_limit", of_block=True)
 ACCOUNT = _ints.column("account")  # of fairshare: its owner
+BEGIN_SEGMENT = _ints.column("begin_segment")  # of the profile: with which its reservation begins
+END_SEGMENT = _ints.column("end_segment")  # and the one with which it, or the running job, is gone
+SIZE = _ints.column("size")  # class of its units, where reservations are kept
+SEEN = _ints.column("seen")  # gaps that it has been looked at with
 QOS = _ints.column("qos", of_block=True)
 
 SUBMIT = _floats.column("submit_time")

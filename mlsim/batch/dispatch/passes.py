@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
-from mlsim.batch.backfill.reservations import backfill_conservative, backfill_several
+from mlsim.batch.backfill.reservations import backfill_several
 from mlsim.batch.backfill.short_jobs import start_short_jobs
 from mlsim.batch.columns.columns import (
     ALLOW_BACKFILL,

@@ -11,10 +11,10 @@ import numpy as np
 
 from mlsim._jit import inner_kernel
 from mlsim.batch.allocators.fit import room_for
-from mlsim.batch.allocators.nodes import DRAINS, POOLED, RETURNED, Nodes
+from mlsim.batch.allocators.nodes import ALLOCATOR, DRAINS, OWN, POOLED, RETURNED, Nodes
 from mlsim.batch.allocators.placing import clear_placed, place
 from mlsim.batch.columns import counted
-from mlsim.batch.columns.columns import EXCLUSIVE, SEGMENTS, Columns
+from mlsim.batch.columns.columns import EXCLUSIVE, Columns
 from mlsim.batch.columns.copying import copy_columns, copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
@@ -26,14 +26,16 @@ __all__ = [
     "bring_plan",
     "change_segments",
     "copy_segment",
+    "counts_units",
     "drain_begin",
     "drain_end",
     "expect_held",
+    "fits_less_in_less",
     "fits_segment",
     "fits_window",
-    "is_alike",
     "is_sound",
     "keep_plan",
+    "keeps_profile",
     "n_drains",
     "narrow_window",
     "open_profile",
@@ -47,13 +49,13 @@ __all__ = [
 
 
 @inner_kernel
-def open_profile(columns: Columns, nodes: Nodes) -> None:
+def open_profile(segment: int, columns: Columns, nodes: Nodes) -> None:
     """Begin with what is free now, and on nodes that come back from drains."""
-    shared.copy(0, nodes.shared_profile, shared.NOW, nodes.shared)
+    shared.copy(segment, nodes.shared_profile, shared.NOW, nodes.shared)
     if nodes.settings[POOLED]:
-        counted.open_profile(columns)
+        counted.open_profile(segment, columns)
     else:
-        expect_back(nodes.profile[0], columns, nodes)
+        expect_back(nodes.profile[segment], columns, nodes)
 
 
 @inner_kernel
@@ -126,14 +128,6 @@ def shut_segment(drain: int, segment: int, nodes: Nodes) -> None:
 
 
 @inner_kernel
-def is_alike(segment: int, other: int, columns: Columns, nodes: Nodes) -> bool:
-    """Whether two segments may be one; node by node that is not looked at."""
-    if not nodes.settings[POOLED] or not shared.are_alike(segment, other, nodes.shared_profile):
-        return False
-    return counted.is_alike(segment, other, columns)
-
-
-@inner_kernel
 def open_window(segment: int, nodes: Nodes) -> None:
     """Begin a stretch of the profile; what is free throughout is kept in the window."""
     shared.copy(shared.WINDOW, nodes.shared, segment, nodes.shared_profile)
@@ -189,31 +183,51 @@ def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
 @inner_kernel
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, nodes: Nodes) -> None:
     """Add what is found for a job to segments (sign 1), or take it (-1)."""
-    for segment in range(first, last):
+    segment = first
+    while nodes.shares.shape[1] > 0 and segment != last:
         shared.change(slot, segment, sign, nodes.shares, nodes.shared_profile)
+        segment = columns.profile_next[segment]
     if nodes.settings[POOLED]:
         counted.change_segments(slot, first, last, sign, columns)
         return
     for node in range(len(nodes.placed)):
         if nodes.placed[node] > 0:
-            for segment in range(first, last):
+            segment = first
+            while segment != last:
                 _add(slot, node, nodes.placed[node], sign, segment, columns, nodes)
+                segment = columns.profile_next[segment]
 
 
 @inner_kernel
-def is_sound(columns: Columns, nodes: Nodes) -> bool:
-    """Whether the profile is non-negative."""
-    n = columns.counts[SEGMENTS]
-    if not shared.is_sound(n, nodes.shared_profile):
+def is_sound(segment: int, columns: Columns, nodes: Nodes) -> bool:
+    """Whether a segment is non-negative."""
+    if not shared.is_sound(segment, nodes.shared_profile):
         return False
     if nodes.settings[POOLED]:
-        return counted.is_sound(columns)
-    for segment in range(n):
-        for node in range(nodes.profile.shape[1]):
-            for r in range(nodes.profile.shape[2]):
-                if nodes.profile[segment, node, r] < 0:
-                    return False
+        return counted.is_sound(segment, columns)
+    for node in range(nodes.profile.shape[1]):
+        for r in range(nodes.profile.shape[2]):
+            if nodes.profile[segment, node, r] < 0:
+                return False
     return True
+
+
+@inner_kernel
+def counts_units(nodes: Nodes) -> bool:
+    """Whether reservations count units and not nodes."""
+    return bool(nodes.settings[POOLED])
+
+
+@inner_kernel
+def keeps_profile(nodes: Nodes) -> bool:
+    """Whether the profile may be kept: what comes back early is units."""
+    return bool(nodes.settings[POOLED]) and nodes.shares.shape[1] == 0
+
+
+@inner_kernel
+def fits_less_in_less(nodes: Nodes) -> bool:
+    """Whether a job that does not fit does not fit in less either; a user's allocator may think otherwise."""
+    return bool(nodes.settings[ALLOCATOR] != OWN)
 
 
 @inner_kernel

@@ -18,7 +18,6 @@ __all__ = [
     "NOW",
     "N_SHARED_ROWS",
     "WINDOW",
-    "are_alike",
     "change",
     "copy",
     "is_sound",
@@ -61,19 +60,9 @@ def narrow(row: int, free: IntColumns, segment: int, profile: IntColumns) -> Non
 
 
 @leaf_kernel
-def are_alike(segment: int, other: int, profile: IntColumns) -> bool:
-    """Whether as much is free in two segments."""
+def is_sound(segment: int, profile: IntColumns) -> bool:
+    """Whether nothing is taken out of a segment that is not there."""
     for k in range(profile.shape[1]):  # noqa: SIM110  # a kernel knows no generators
-        if profile[segment, k] != profile[other, k]:
+        if profile[segment, k] < 0:
             return False
-    return True
-
-
-@leaf_kernel
-def is_sound(n: int, profile: IntColumns) -> bool:
-    """Whether nothing is taken out of the first ``n`` segments that is not there."""
-    for segment in range(n):
-        for k in range(profile.shape[1]):
-            if profile[segment, k] < 0:
-                return False
     return True

@@ -6,13 +6,13 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.columns.columns import ORDER, POLICY, QUEUED, Columns
+from mlsim.batch.columns.columns import LEAST_UNITS, ORDER, POLICY, QUEUED, Columns
 from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT, WALK_KEY
+from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT, UNITS, WALK_KEY
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
 
-__all__ = ["enqueue", "order_queue", "order_walk"]
+__all__ = ["enqueue", "order_queue", "order_walk", "sort_slots"]
 
 
 _MOVES_PER_JOB = 8
@@ -62,6 +62,7 @@ def enqueue(slot: int, now: float, columns: Columns) -> None:
     columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
     _insert(slot, columns.counts[QUEUED], columns)
     columns.counts[QUEUED] += 1
+    columns.counts[LEAST_UNITS] = min(columns.counts[LEAST_UNITS], columns.ints[UNITS, slot])
 
 
 @leaf_kernel
@@ -69,9 +70,7 @@ def order_queue(now: float, columns: Columns) -> None:
     """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head."""
     n, policy = columns.counts[QUEUED], columns.rules[POLICY]
     if is_live(policy):
-        for k in range(n):
-            columns.floats[KEY, columns.queue[k]] = key_of(columns.queue[k], policy, now, columns)
-        _sort(n, columns.queue, columns.spare, KEY, columns.ints, columns.floats)
+        _order_anew(n, policy, now, columns.queue, columns.spare, KEY, columns)
     elif policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
         for k in range(n):
             slot = columns.queue[k]
@@ -85,22 +84,52 @@ def order_queue(now: float, columns: Columns) -> None:
 @inner_kernel
 def order_walk(n: int, now: float, slots: Ints, scratch: Ints, columns: Columns) -> None:
     """Sort ``n`` waiting jobs by the order of backfilling."""
-    for k in range(n):
-        columns.floats[WALK_KEY, slots[k]] = key_of(slots[k], columns.rules[ORDER], now, columns)
-    _sort(n, slots, scratch, WALK_KEY, columns.ints, columns.floats)
+    _order_anew(n, columns.rules[ORDER], now, slots, scratch, WALK_KEY, columns)
 
 
 @inner_kernel
-def _sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
+def _order_anew(
+    n: int, policy: int, now: float, slots: Ints, scratch: Ints, column: int, columns: Columns
+) -> None:
+    """Compute the keys of ``n`` waiting jobs and sort by them, in one go while their order hardly changes.
+
+    A key above the one before it, as nearly all are, needs no other look than that.
+    """
+    ints, floats, moves, last = columns.ints, columns.floats, 0, -np.inf
+    for k in range(n):
+        key = key_of(slots[k], policy, now, columns)
+        floats[column, slots[k]] = key
+        if key > last:
+            last = key
+            continue
+        place = _move_up(k, slots, column, ints, floats)
+        if place == k:
+            last = key
+        moves += k - place
+        if moves > _MOVES_PER_JOB * n:
+            for rest in range(k + 1, n):
+                floats[column, slots[rest]] = key_of(slots[rest], policy, now, columns)
+            _merge_sort(n, slots, scratch, column, ints, floats)
+            return
+
+
+@inner_kernel
+def _move_up(k: int, slots: Ints, column: int, ints: Ints, floats: Floats) -> int:
+    """Move the k-th slot before all that it goes before, of those before it; return its place."""
+    slot, place = slots[k], k
+    while place > 0 and _goes_before(slot, slots[place - 1], column, ints, floats):
+        slots[place] = slots[place - 1]
+        place -= 1
+    slots[place] = slot
+    return int(place)
+
+
+@inner_kernel
+def sort_slots(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
     """Sort by insertion while that is quick, as it is from one pass to the next; else by merging."""
     moves = 0
     for k in range(1, n):
-        slot, place = slots[k], k
-        while place > 0 and _goes_before(slot, slots[place - 1], column, ints, floats):
-            slots[place] = slots[place - 1]
-            place -= 1
-        slots[place] = slot
-        moves += k - place
+        moves += k - _move_up(k, slots, column, ints, floats)
         if moves > _MOVES_PER_JOB * n:
             _merge_sort(n, slots, scratch, column, ints, floats)
             return

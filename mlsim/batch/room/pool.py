@@ -242,9 +242,9 @@ def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
 
 
 @leaf_kernel
-def open_profile(columns: Columns, _pool: Pool) -> None:
+def open_profile(segment: int, columns: Columns, _pool: Pool) -> None:
     """Begin with what is free now."""
-    counted.open_profile(columns)
+    counted.open_profile(segment, columns)
 
 
 @leaf_kernel
@@ -280,12 +280,6 @@ def drain_end(_drain: int, now: float, _pool: Pool) -> float:
 @leaf_kernel
 def shut_segment(_drain: int, _segment: int, _pool: Pool) -> None:
     """Free nothing of a drain's nodes in a segment; there is none."""
-
-
-@leaf_kernel
-def is_alike(segment: int, other: int, columns: Columns, _pool: Pool) -> bool:
-    """Whether two segments may be one."""
-    return counted.is_alike(segment, other, columns)
 
 
 @leaf_kernel
@@ -329,9 +323,27 @@ def change_segments(slot: int, first: int, last: int, sign: int, columns: Column
 
 
 @leaf_kernel
-def is_sound(columns: Columns, _pool: Pool) -> bool:
-    """Whether the profile is non-negative."""
-    return counted.is_sound(columns)
+def is_sound(segment: int, columns: Columns, _pool: Pool) -> bool:
+    """Whether a segment is non-negative."""
+    return counted.is_sound(segment, columns)
+
+
+@leaf_kernel
+def counts_units(_pool: Pool) -> bool:
+    """Whether reservations count units; that is all there is."""
+    return True
+
+
+@leaf_kernel
+def keeps_profile(_pool: Pool) -> bool:
+    """Whether the profile may be kept from pass to pass."""
+    return True
+
+
+@leaf_kernel
+def fits_less_in_less(_pool: Pool) -> bool:
+    """Whether a job that does not fit does not fit in less either."""
+    return True
 
 
 @leaf_kernel

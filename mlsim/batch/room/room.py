@@ -30,12 +30,14 @@ __all__ = [
     "copy_segment",
     "could_pass",
     "could_start",
+    "counts_units",
     "drain_begin",
     "drain_end",
     "expect_held",
     "find_room",
     "find_room_in_part",
     "fits_beside",
+    "fits_less_in_less",
     "fits_segment",
     "fits_window",
     "forget_found",
@@ -46,9 +48,9 @@ __all__ = [
     "hold",
     "hold_part",
     "in_room",
-    "is_alike",
     "is_sound",
     "keep_plan",
+    "keeps_profile",
     "let_go",
     "measure_part",
     "n_drains",
@@ -183,8 +185,8 @@ def fits_beside(slot: int, head: int, columns: Columns, room: Room) -> bool:
 
 
 @by_last_type({Pool: pool.open_profile, Nodes: profile.open_profile})
-def open_profile(columns: Columns, room: Room) -> None:
-    """Begin the profile with what is free now."""
+def open_profile(segment: int, columns: Columns, room: Room) -> None:
+    """Begin the profile with what is free now, in its only segment."""
 
 
 @by_last_type({Pool: pool.copy_segment, Nodes: profile.copy_segment})
@@ -215,11 +217,6 @@ def drain_end(drain: int, now: float, room: Room) -> float:
 @by_last_type({Pool: pool.shut_segment, Nodes: profile.shut_segment})
 def shut_segment(drain: int, segment: int, room: Room) -> None:
     """Free nothing of a drain's nodes in a segment."""
-
-
-@by_last_type({Pool: pool.is_alike, Nodes: profile.is_alike})
-def is_alike(segment: int, other: int, columns: Columns, room: Room) -> bool:
-    """Whether two segments of the profile may be one."""
 
 
 @by_last_type({Pool: pool.open_window, Nodes: profile.open_window})
@@ -254,12 +251,27 @@ def place_at_once(slot: int, columns: Columns, room: Room) -> bool:
 
 @by_last_type({Pool: pool.change_segments, Nodes: profile.change_segments})
 def change_segments(slot: int, first: int, last: int, sign: int, columns: Columns, room: Room) -> None:
-    """Add the units found for a job to segments (sign 1), or take them (-1)."""
+    """Add the units found for a job to segments, up to the last one (sign 1), or take them (-1)."""
 
 
 @by_last_type({Pool: pool.is_sound, Nodes: profile.is_sound})
-def is_sound(columns: Columns, room: Room) -> bool:
-    """Whether the profile is non-negative."""
+def is_sound(segment: int, columns: Columns, room: Room) -> bool:
+    """Whether a segment of the profile is non-negative."""
+
+
+@by_last_type({Pool: pool.counts_units, Nodes: profile.counts_units})
+def counts_units(room: Room) -> bool:
+    """Whether the profile counts units, and knows of no nodes."""
+
+
+@by_last_type({Pool: pool.keeps_profile, Nodes: profile.keeps_profile})
+def keeps_profile(room: Room) -> bool:
+    """Whether the profile may be kept from pass to pass: nothing is in it but units."""
+
+
+@by_last_type({Pool: pool.fits_less_in_less, Nodes: profile.fits_less_in_less})
+def fits_less_in_less(room: Room) -> bool:
+    """Whether a job that does not fit does not fit in less either: not sure with a user's allocator."""
 
 
 # Reservations that are kept

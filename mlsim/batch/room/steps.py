@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.columns.columns import EARLY, RUNNING, USED_ROWS, Columns
+from mlsim.batch.columns.columns import EARLY, KEPT, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import RELEASED, write_row
 from mlsim.batch.columns.packing import Ints
 from mlsim.batch.columns.running import add_running, remove_running
@@ -13,6 +13,7 @@ from mlsim.batch.columns.table import (
     ACCOUNT,
     BACKFILLED,
     END,
+    END_SEGMENT,
     ESTIMATE,
     EXPECTED,
     HELD,
@@ -45,6 +46,7 @@ def begin(slot: int, now: float, backfilled: bool, columns: Columns, room: Room)
 def begin_on_part(slot: int, part: Ints, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
     """Start a job on the units that were found for it in what was released."""
     hold_part(slot, part, now, columns, room)
+    columns.counts[KEPT] = 0  # it had no reservation for this
     _note_start(slot, now, backfilled, columns)
 
 
@@ -74,7 +76,7 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
         return
     free_all(slot, now, columns, room)
     if columns.floats[EXPECTED, slot] != now:
-        columns.counts[EARLY] = 1
+        _note_early(slot, now, columns)
     columns.ints[HELD, slot] = 0
     columns.floats[END, slot] = now
     remove_running(slot, columns.running, columns.counts[RUNNING], columns.ints, columns.floats)
@@ -82,12 +84,24 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     _change_usage(slot, -1, now, columns)
 
 
+@leaf_kernel
+def _note_early(slot: int, now: float, columns: Columns) -> None:
+    """Take note that what a job holds comes back earlier than expected, or that nobody knew when it would."""
+    k = columns.counts[EARLY]
+    if columns.counts[KEPT] and k < len(columns.back_units) and columns.floats[EXPECTED, slot] > now:
+        columns.back_units[k] = columns.ints[HELD, slot]
+        columns.back_until[k] = columns.ints[END_SEGMENT, slot]
+    else:
+        columns.counts[KEPT] = 0
+    columns.counts[EARLY] = k + 1
+
+
 @in_room
 def release_row(slot: int, row: int, now: float, columns: Columns, room: Room) -> None:
     """Free one node of a job that goes on without it."""
     columns.ints[HELD, slot] -= free_row(slot, row, now, columns, room)
     columns.rows[RELEASED, row] = 1
-    columns.counts[EARLY] = 1
+    columns.counts[EARLY], columns.counts[KEPT] = 1, 0
 
 
 @in_room
@@ -98,4 +112,5 @@ def return_node(slot: int, node: int, now: float, columns: Columns, room: Room) 
     write_row(row, columns.ints[NUMBER, slot], node, cores, now, columns.rows, columns.times)
     columns.counts[USED_ROWS] = row + 1
     columns.ints[HELD, slot] += 1
+    columns.counts[KEPT] = 0
     return int(row)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim.batch.backfill.gaps import N_SIZES, STRETCH
 from mlsim.batch.columns import columns as at
 from mlsim.batch.columns.columns import (
     ALLOW_BACKFILL,
@@ -33,7 +36,7 @@ from mlsim.scenario import (
     TieOrder,
 )
 
-__all__ = ["BatchColumns", "rules_of"]
+__all__ = ["BatchColumns", "profile_arrays", "rules_of"]
 
 Ints = NDArray[np.int64]
 
@@ -122,7 +125,7 @@ class BatchColumns:
         self._parameters = parameters_of(config)
         self._most_rows = most_rows
         self.queue = self._running = self.started = self.ended = np.empty(0, np.int64)
-        self._profile = np.empty(0), np.empty(0, np.int64)
+        self._profile: dict[str, NDArray[Any]] = {}
         self.ensure_capacity()
 
     def running(self) -> list[int]:
@@ -149,6 +152,7 @@ class BatchColumns:
         n = int(self.counts[RUNNING])
         remove_running(slot, running, n, ints, floats)
         floats[EXPECTED, slot] = end
+        self.counts[at.KEPT] = 0
         add_running(slot, running, n - 1, ints, floats)
 
     def ensure_capacity(self, more_segments: int = 0) -> None:
@@ -165,10 +169,7 @@ class BatchColumns:
             self._running = _grown(self._running, capacity)
             self._spare = np.empty(2 * capacity, np.int64)
             self.started, self.ended = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-        # Now, an overdue end, two for each waiting job, one for each running one.
-        most = 2 * capacity + 2 + more_segments
-        if len(self._profile[0]) < most:
-            self._profile = np.empty(most), np.empty(most, np.int64)
+        self._profile = profile_arrays(self.rules, capacity, more_segments, self._profile)
         self.occupancy.reserve(int(self.counts[USED_ROWS]), self._most_rows)
         self.row_limit = self.occupancy.ints.shape[1] - self._most_rows
         self.arrays = Columns(
@@ -183,13 +184,52 @@ class BatchColumns:
             rows=self.occupancy.ints,
             times=self.occupancy.floats,
             shares=_NOBODY if self._accounts is None else self._accounts.shares,
-            profile_times=self._profile[0],
-            profile_free=self._profile[1],
+            **self._profile,
             started=self.started,
             ended=self.ended,
         )
         self._packed = pack_pointers(self.arrays)
         self.address = self._packed.ctypes.data
+
+
+def profile_arrays(
+    rules: Ints, capacity: int, more_segments: int = 0, old: Mapping[str, NDArray[Any]] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the profile that are fields of :class:`mlsim.batch.columns.columns.Columns`.
+
+    Parameters
+    ----------
+    rules
+        The rules as the kernels read them.
+    capacity
+        Jobs in the system, at most.
+    more_segments
+        Segments of the profile beside those that jobs make.
+    old
+        The arrays so far, the content of which is kept; they are returned if they are large enough.
+    """
+    keeps = bool(rules[at.BACKFILL] == at.CONSERVATIVE)
+    # Of two rounds of compression, and those it begins with; a power of two.
+    gaps = max(1 << (2 * capacity + 2).bit_length() if keeps else 1, STRETCH)
+    # What comes after the last one, now, an overdue end, two for each waiting job, one for each running one.
+    segments = 3 + 2 * capacity + more_segments + (gaps if keeps else 0)
+    if old and len(old["profile_times"]) >= segments:
+        return dict(old)
+    arrays: dict[str, NDArray[Any]] = {
+        "profile_times": np.empty(segments),
+        **{f"profile_{name}": np.empty(segments, np.int64) for name in ("free", "next", "before", "uses")},
+        **{f"back_{name}": np.empty(capacity if keeps else 0, np.int64) for name in ("until", "units")},
+        "gaps": np.empty(gaps, np.int64),
+        "gap_times": np.empty((2, gaps)),
+        "stretch_from": np.empty(gaps // STRETCH),
+        "gap_reach": np.empty((N_SIZES, gaps)),
+        "stretch_reach": np.empty((N_SIZES, gaps // STRETCH)),
+    }
+    if old and keeps:
+        for name in arrays:
+            if name.startswith(("profile_", "back_")):  # the others are not kept from pass to pass
+                arrays[name][: len(old[name])] = old[name]
+    return arrays
 
 
 def _grown(array: Ints, capacity: int) -> Ints:

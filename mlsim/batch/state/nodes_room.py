@@ -22,7 +22,7 @@ from mlsim.batch.allocators.nodes import (
     STRICT,
     Nodes,
 )
-from mlsim.batch.columns.columns import EARLY, FREE, QUEUED, RUNNING
+from mlsim.batch.columns.columns import EARLY, FREE, KEPT, QUEUED, RUNNING
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
 from mlsim.batch.dispatch import on_nodes
@@ -252,11 +252,13 @@ class NodesRoom:
             self._available[node] = 0
             self.arrays.capacity[node] = 0
         self._down[node] += 1
+        self._jobs.counts[KEPT] = 0
         self._expect_back(node)
 
     def bring_up(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node back into use, if there is no other reason for it to be out of use."""
         self._down[node] -= 1
+        self._jobs.counts[KEPT] = 0
         if self._down[node] == 0:
             held = np.zeros_like(self._capacity[node])
             for slot, units in holders.items():
@@ -336,7 +338,7 @@ class NodesRoom:
 
     def reserve_segments(self) -> None:
         """Ensure the capacity of the profile: a segment a running job, two a waiting one, and two a drain."""
-        most = int(self._jobs.counts[RUNNING] + 2 * self._jobs.counts[QUEUED]) + 3 + 2 * len(self._drains)
+        most = int(self._jobs.counts[RUNNING] + 2 * self._jobs.counts[QUEUED]) + 4 + 2 * len(self._drains)
         if len(self._profile) < most:
             self._profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
             self._make_arrays()

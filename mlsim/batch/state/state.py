@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.reservations import next_reservation
+from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.columns import ALLOW_BACKFILL, FREE, ONE_ROUND, QUEUED, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.holders import find_holders
 from mlsim.batch.columns.occupancy import NODE, RELEASED, OccupancyLog
 from mlsim.batch.columns.table import (
     BACKFILLED,
+    BEGIN_SEGMENT,
     CORES,
     END,
     EXPECTED,
@@ -267,7 +268,7 @@ class BatchState:
     def requeue(self, slot: int, now: float) -> None:
         """Put a job that has ended back into the queue."""
         table = self.table
-        table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED], slot] = 0
+        table.ints[[CORES, FIRST_ROW, ROWS, BACKFILLED, BEGIN_SEGMENT], slot] = 0
         table.floats[[START, END, EXPECTED, RESERVED, PLANNED], slot] = np.nan
         self.enter_queue(now, np.array([slot], np.int64), 0, 1)
 

@@ -1,0 +1,295 @@
+"""Conservative backfilling: every waiting job has a reservation, which is kept from pass to pass.
+
+The profile is kept too, where units are only counted: a pass in which nothing came back early forgets what is
+past, and finds places for new jobs. Where a job ends early, what it leaves is added. After all else that
+changes what is free, or what is expected to be, the profile is made anew, with the reservations there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.backfill.easy import drop_started
+from mlsim.batch.backfill.gaps import (
+    begin_gaps,
+    close_gaps,
+    earlier_place,
+    move,
+    note_all,
+    note_gap,
+    size_of,
+)
+from mlsim.batch.backfill.profile import END, begin_at, earliest, forget_past, make_profile, stop_using, take
+from mlsim.batch.columns.columns import (
+    EARLY,
+    FIRST,
+    FREE,
+    GAPS,
+    KEPT,
+    ONE_ROUND,
+    QUEUED,
+    RUNNING,
+    UNSEEN,
+    Columns,
+)
+from mlsim.batch.columns.packing import FloatColumns, Ints
+from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
+from mlsim.batch.order.queue import sort_slots
+from mlsim.batch.room.room import (
+    Room,
+    bring_plan,
+    change_segments,
+    counts_units,
+    fits_less_in_less,
+    forget_found,
+    in_room,
+    is_sound,
+    keep_plan,
+    keeps_profile,
+    place_reserved,
+    plan_holds,
+)
+from mlsim.batch.room.steps import begin
+
+__all__ = ["backfill_conservative", "next_reservation"]
+
+
+@kernel(forceinline=True)
+def next_reservation(now: float, n: int, queue: Ints, floats: FloatColumns) -> float:
+    """Return the first reservation after now of the ``n`` waiting jobs; infinity if there is none."""
+    time = np.inf
+    for k in range(n):
+        reserved = floats[RESERVED, queue[k]]
+        if now < reserved < time:
+            time = float(reserved)
+    return time
+
+
+# The profile of now
+
+
+@in_room
+def _hold(slot: int, first: int, columns: Columns, room: Room) -> None:
+    """Reserve the units found for a job, from a segment on."""
+    last = take(slot, first, columns, room)
+    columns.profile_uses[first] += 1
+    columns.profile_uses[last] += 1
+    columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
+    columns.floats[RESERVED, slot] = columns.profile_times[first]
+
+
+@in_room
+def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
+    """Reserve a job's earliest place in the profile; at infinity if there is none."""
+    first = earliest(slot, columns, room)
+    if first == END:
+        columns.floats[RESERVED, slot] = np.inf
+        return
+    columns.ints[SIZE, slot] = size_of(columns.ints[UNITS, slot])
+    _hold(slot, first, columns, room)
+    keep_plan(slot, room)
+
+
+@inner_kernel
+def _is_missed(now: float, columns: Columns) -> bool:
+    """Whether the time of a reservation has passed."""
+    for k in range(columns.counts[QUEUED]):  # noqa: SIM110  # a kernel knows no generators
+        if columns.floats[RESERVED, columns.queue[k]] < now:
+            return True
+    return False
+
+
+@inner_kernel
+def _is_sound(columns: Columns, room: Room) -> bool:
+    """Whether the profile is non-negative."""
+    segment = columns.counts[FIRST]
+    while segment != END:
+        if not is_sound(segment, columns, room):
+            return False
+        segment = columns.profile_next[segment]
+    return True
+
+
+@inner_kernel
+def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
+    """Make the profile with the reservations that jobs have; return whether they still hold."""
+    make_profile(now, columns, room)
+    n = 0
+    for k in range(columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        columns.ints[BEGIN_SEGMENT, slot] = END
+        if columns.floats[RESERVED, slot] < np.inf:
+            columns.spare[n] = slot
+            n += 1
+    sort_slots(n, columns.spare, columns.spare[len(columns.queue) :], RESERVED, columns.ints, columns.floats)
+    segment = columns.counts[FIRST]
+    for k in range(n):
+        slot = columns.spare[k]
+        bring_plan(slot, room)
+        if not plan_holds(room):
+            forget_found(room)
+            return False
+        segment = begin_at(columns.floats[RESERVED, slot], segment, columns, room)
+        _hold(slot, segment, columns, room)
+        forget_found(room)
+    return _is_sound(columns, room)
+
+
+@inner_kernel
+def _has_overdue(now: float, columns: Columns) -> bool:
+    """Whether a running job has outlived its estimate: its end is expected later in every pass."""
+    return bool(columns.counts[RUNNING] > 0 and columns.floats[EXPECTED, columns.running[0]] <= now)
+
+
+@inner_kernel
+def _bring_up_to_now(now: float, columns: Columns) -> bool:
+    """Bring the profile of the last pass up to now; return whether it says what is free now."""
+    for k in range(columns.counts[EARLY]):
+        units, until, segment = columns.back_units[k], columns.back_until[k], columns.counts[FIRST]
+        while segment != until:
+            columns.profile_free[segment] += units
+            segment = columns.profile_next[segment]
+    forget_past(now, columns)
+    return bool(columns.profile_free[columns.counts[FIRST]] == columns.counts[FREE])
+
+
+@inner_kernel
+def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
+    """Bring the profile, with the reservations that jobs have, up to now; return whether they still hold."""
+    if _is_missed(now, columns):
+        return False
+    if columns.counts[KEPT] and not _has_overdue(now, columns) and _bring_up_to_now(now, columns):
+        return True
+    columns.counts[KEPT], columns.counts[UNSEEN] = 0, 1
+    return _make_with_reservations(now, columns, room)
+
+
+# Compression
+
+
+@inner_kernel
+def _note_what_came_back(longest: float, columns: Columns) -> None:
+    """Note as one gap what units that came back early have left, up to the last time they were expected."""
+    first = last = columns.counts[FIRST]
+    for k in range(columns.counts[EARLY]):
+        if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:
+            last = columns.back_until[k]
+    note_gap(first, last, longest, columns)
+    for k in range(columns.counts[EARLY]):
+        if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
+            stop_using(columns.back_until[k], columns)
+
+
+@in_room
+def _compress_counted(longest: float, columns: Columns, room: Room) -> None:
+    """Do what :func:`_compress` does, where units are counted; look only at what could have changed."""
+    moved, closed, since = True, 0, 0
+    while moved:
+        moved = False
+        close_gaps(closed, since, columns)
+        closed, this_round = since, columns.counts[GAPS]
+        for k in range(columns.counts[QUEUED]):
+            slot = columns.queue[k]
+            first = earlier_place(slot, since, columns, room)
+            if first != END:
+                move(slot, first, longest, columns, room)
+                moved = True
+        since = this_round
+        moved = moved and not columns.rules[ONE_ROUND]
+    close_gaps(closed, columns.counts[GAPS], columns)
+
+
+@in_room
+def _compress_on_nodes(columns: Columns, room: Room) -> None:
+    """Do what :func:`_compress` does, where it matters which nodes are free."""
+    moved, last_round = True, -np.inf
+    while moved:
+        moved = False
+        this_round = np.inf
+        for k in range(columns.counts[QUEUED]):
+            slot = columns.queue[k]
+            old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
+            if old_first == END:
+                continue
+            back_from = min(last_round, this_round)  # since it was last looked at
+            if columns.profile_times[old_last] <= back_from and fits_less_in_less(room):
+                continue
+            bring_plan(slot, room)
+            change_segments(slot, old_first, old_last, 1, columns, room)
+            forget_found(room)
+            first = earliest(slot, columns, room)
+            old = columns.profile_times[old_first]
+            if first != END and columns.profile_times[first] < old:
+                moved = True
+                this_round = min(this_round, old)
+                keep_plan(slot, room)
+            else:
+                first = old_first
+            bring_plan(slot, room)
+            _hold(slot, first, columns, room)
+            forget_found(room)
+            stop_using(old_first, columns)
+            stop_using(old_last, columns)
+        last_round = this_round
+        moved = moved and not columns.rules[ONE_ROUND]
+
+
+@inner_kernel
+def _compress(columns: Columns, room: Room) -> None:
+    """Move each reservation to its earliest start, given all others, until nothing moves.
+
+    No reservation becomes later, as each job can have its old place. Where the earliest time is the old one,
+    it keeps its old nodes. In one round, each job has one try; it may then start at a time at which nothing
+    else happens.
+    """
+    if not counts_units(room):
+        _compress_on_nodes(columns, room)
+        return
+    longest = begin_gaps(columns)
+    if columns.counts[UNSEEN]:
+        note_all(columns)
+    if columns.counts[KEPT]:
+        _note_what_came_back(longest, columns)
+    _compress_counted(longest, columns, room)
+    columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
+
+
+# The pass
+
+
+@inner_kernel
+def backfill_conservative(n_started: int, now: float, columns: Columns, room: Room) -> int:
+    """Start the jobs whose reserved time has come; every other waiting job gets or keeps a reservation.
+
+    Reservations are kept from pass to pass, with their nodes. Where something came back earlier than
+    expected, they move forward, in the queue's order; where they do not hold any more, because a job
+    outlives its estimate or nodes are out of use, all are made anew. Returns the new count of starts.
+    """
+    n = columns.counts[QUEUED]
+    if not _bring_reservations(now, columns, room):
+        for k in range(n):
+            columns.floats[RESERVED, columns.queue[k]] = np.nan
+            columns.ints[BEGIN_SEGMENT, columns.queue[k]] = END
+        make_profile(now, columns, room)
+        columns.counts[UNSEEN] = 0
+    elif columns.counts[EARLY]:
+        _compress(columns, room)
+    columns.counts[EARLY] = 0
+    before, overtakes = n_started, False
+    for k in range(n):
+        slot = columns.queue[k]
+        if not columns.floats[RESERVED, slot] < np.inf:
+            _reserve_earliest(slot, columns, room)
+        if columns.floats[RESERVED, slot] > now:
+            overtakes = True
+            continue
+        place_reserved(slot, columns, room)
+        begin(slot, now, overtakes, columns, room)
+        columns.ints[BEGIN_SEGMENT, slot] = END
+        columns.started[n_started] = slot
+        n_started += 1
+    columns.counts[KEPT] = keeps_profile(room) and not _has_overdue(now, columns)
+    if n_started > before:
+        drop_started(0, columns)
+    return n_started

@@ -1,0 +1,104 @@
+"""Conservative backfilling with a profile that is kept: the same as with one made anew in every pass."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlsim.batch.columns.columns import KEPT
+from mlsim.batch.columns.table import RESERVED
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.state.choice import state_on_nodes, state_on_pool
+from mlsim.platform import build_machine
+from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.workload.jobs import JobBlock
+
+NOTHING = np.empty(0, np.int64)
+UNITS = 24
+
+
+def burst(seed: int, n: int, narrow: int, spread: float) -> JobBlock:
+    rng = np.random.default_rng(seed)
+    estimate = rng.integers(1, rng.choice([5, 60, 4000]), n) * 1.0
+    run = np.minimum(estimate, np.floor(estimate * rng.uniform(0, 1.5, n)))
+    submit = np.sort(np.floor(rng.uniform(0, spread * estimate.sum() / UNITS + 1, n)))
+    processors = np.minimum(UNITS, rng.integers(1, narrow, n))
+    return JobBlock(np.arange(1, n + 1), submit, run, estimate, processors, *([np.full(n, -1)] * 9))
+
+
+def promises(make, jobs: JobBlock, options: dict[str, str], anew: bool, grows: int) -> list[object]:
+    """Run jobs; return what each pass starts and promises. ``anew``: nothing is kept between passes."""
+    machine = build_machine(
+        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": UNITS, "cores": 1}]})
+    )
+    config = BatchConfig.model_validate({"backfill": "conservative", **options})
+    state = make(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
+    slots = state.table.admit(jobs, state.requests.units(jobs.processors))
+    state.ensure_capacity()
+    assert not any(unfit.any() for unfit in state.never_fit(slots, jobs).values())
+    ends: list[tuple[float, int]] = []
+    found, next_job, now = [], 0, -1.0
+    while ends or next_job < len(slots) or state.n_waiting:
+        times = [end for end, _ in ends[:1]] + jobs.submit_time[next_job : next_job + 1].tolist()
+        now = min([*times, state.next_reservation(now)] if state.wakes else times)
+        ended = []
+        while ends and ends[0][0] == now:
+            ended.append(heapq.heappop(ends)[1])
+        last = int(np.searchsorted(jobs.submit_time, now, side="right"))
+        if len(found) == grows:
+            state.table.admit(jobs, state.requests.units(jobs.processors))  # for nothing but that arrays grow
+        state.ensure_capacity()
+        counts = state.columns.counts
+        counts[KEPT] *= not anew
+        n = state.advance(now, ended, slots, next_job, last, NOTHING)
+        started = state.started[:n].tolist()
+        for slot in started:
+            heapq.heappush(ends, (now + float(jobs.run_time[slots == slot][0]), slot))
+        next_job = last
+        waiting = state.columns.queue[: state.n_waiting]
+        found.append((now, started, state.table.floats[RESERVED, waiting].tolist()))
+    return found
+
+
+@pytest.mark.parametrize("make", [state_on_pool, state_on_nodes])
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 90),
+    narrow=st.sampled_from([3, 9, UNITS + 6]),
+    spread=st.sampled_from([0.0, 0.2, 1.0]),
+    options=st.sampled_from(
+        [
+            {"policy": "FCFS"},
+            {"policy": "SAF"},
+            {"policy": "WFP"},
+            {"policy": "FCFS", "compression": "one-round"},
+        ]
+    ),
+    grows=st.sampled_from([-1, 3, 40]),
+)
+def test_a_kept_profile_promises_what_one_made_anew_does(make, seed, n, narrow, spread, options, grows):
+    jobs = burst(seed, n, narrow, spread)
+    kept = promises(make, jobs, options, anew=False, grows=grows)
+    assert kept == promises(make, jobs, options, anew=True, grows=-1)
+
+
+def test_the_profile_is_kept_where_jobs_end_early():
+    """Else the test above would compare nothing."""
+    jobs = burst(1, 60, 9, 0.2)
+    machine = build_machine(
+        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": UNITS, "cores": 1}]})
+    )
+    config = BatchConfig.model_validate({"backfill": "conservative"})
+    state = state_on_pool(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
+    slots = state.table.admit(jobs, state.requests.units(jobs.processors))
+    state.ensure_capacity()
+    n = state.advance(0.0, [], slots, 0, len(slots), NOTHING)
+    assert state.columns.counts[KEPT]
+    assert 0 < n < len(slots)
+    state.advance(0.5, [int(state.started[0])], NOTHING, 0, 0, NOTHING)
+    assert state.columns.counts[KEPT]
