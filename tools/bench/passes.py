@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mlsim._jit import by_numba
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.choice import state_on_nodes, state_on_pool
 from mlsim.batch.state.state import BatchState
@@ -110,6 +111,7 @@ def main() -> None:
     chosen = _arguments()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    by_numba()  # passes are measured here, not how a short process calls them
     print(f"{'dispatcher':24} {'median us':>10} {'p90 us':>8}")
     for name, options in DISPATCHERS.items():
         if chosen.only not in name:
