@@ -30,7 +30,6 @@ __all__ = [
     "write_start",
 ]
 
-_VERSIONS = "versions.json"
 _LIBRARIES = ("matplotlib", "networkx", "numba", "numpy", "otf2", "polars", "pydantic", "simpy")
 
 
@@ -62,7 +61,7 @@ def write_start(directory: Path, scenario: Scenario) -> None:
     """Write what is known before a run begins; a directory that cannot be written shows at once."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
-    write_json(directory / _VERSIONS, versions())
+    write_json(directory / "versions.json", versions())
 
 
 def write_files(
@@ -83,8 +82,7 @@ def write_files(
     """
     from mlsim.record.parquet import write_tables
 
-    if not (directory / _VERSIONS).exists():  # else it was written before the run began
-        write_start(directory, result.scenario)
+    write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
     _tidy(result.records)
     if result.scenario.output.pictures and _is_worth_drawing(result.records):

@@ -22,7 +22,7 @@ def app():
         raise RuntimeError("no compiled object yet")
     time.sleep(60)
 
-command.app = app
+command._run = app
 command.main()
 """
 
@@ -104,7 +104,7 @@ class PanicException(BaseException):
 def app():
     raise {error}
 
-command.app = app
+command._run = app
 command.main()
 """
 

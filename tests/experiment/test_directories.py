@@ -19,7 +19,6 @@ from mlsim.experiment import directories, rundir
 from mlsim.experiment.directories import KeptError, NextFree, complete_or_gone, reserved
 from mlsim.experiment.manifest import verify
 from mlsim.experiment.owner import Owner
-from mlsim.record import parquet
 from tests.cli.conftest import JOBS, SMALL
 
 PLAIN = {"output.trace": "none", "output.pictures": False}
@@ -231,7 +230,7 @@ def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_pa
     """On a disk that fills up while tables are written, as long as there is another."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(directories, "gettempdir", lambda: str(tmp_path / "tmp"))
-    write = parquet.write_tables
+    write = rundir.write_start
     calls = []
 
     def full(directory: Path, *rest: object) -> None:
@@ -240,7 +239,7 @@ def test_a_run_whose_tables_cannot_be_written_is_kept_elsewhere(scenario, tmp_pa
             _no_space()
         write(directory, *rest)
 
-    monkeypatch.setattr(parquet, "write_tables", full)
+    monkeypatch.setattr(rundir, "write_start", full)
     with pytest.raises(KeptError, match=r"No space left.*The results are in .*/tmp/run-001"):
         mlsim.run(scenario, PLAIN, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
