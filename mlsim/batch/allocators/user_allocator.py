@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._jit import by_numba
+
 __all__ = ["answer", "asked_in_kernels"]
 
 Ints = NDArray[np.int64]
@@ -22,6 +24,7 @@ def asked_in_kernels(allocator: Answer | None) -> Iterator[None]:
     if allocator is None:
         yield
         return
+    by_numba()  # kernels that are called without it cannot ask Python
     _current.append(allocator)
     try:
         yield
