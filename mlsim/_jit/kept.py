@@ -1,6 +1,6 @@
 """Calls of kernels that are kept on disk, without numba: their machine code is loaded and called by address.
 
-To load numba and have it look at a dozen kernels that it keeps takes 0.5 s and 80 MB, more than most runs.
+To load numba and have it look at a dozen kernels that it keeps takes 0.5 s and 53 MB, more than most runs.
 So the machine code of each kernel that Python calls is kept once more, with a C function (its *entry*,
 :mod:`mlsim._jit.compiler.entries`) that takes the arguments as 64-bit words: of an array its address and
 shape, of a tuple its items. LLVM alone loads it.
@@ -43,7 +43,7 @@ MISSING: Final = object()
 """Stands for the answer of a kernel that has no entry for these arguments."""
 
 _MOST_WORDS = 500_000
-"""Words of arguments after which numba is loaded: about as much time has then been lost without it."""
+"""Words of arguments after which numba is loaded, which takes as long as some hundred thousand of them."""
 _SCALARS: dict[type, tuple[str, str]] = {
     bool: ("bool", "q"),
     int: ("int64", "q"),
