@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.backfill.easy import drop_started
 from mlsim.batch.backfill.gaps import (
     begin_gaps,
     close_gaps,
@@ -35,7 +34,8 @@ from mlsim.batch.columns.columns import (
 )
 from mlsim.batch.columns.packing import FloatColumns, Ints
 from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
-from mlsim.batch.order.queue import sort_slots
+from mlsim.batch.order.blocks import GONE
+from mlsim.batch.order.queue import drop_started, sort_slots
 from mlsim.batch.room.room import (
     Room,
     bring_plan,
@@ -57,9 +57,11 @@ __all__ = ["backfill_conservative", "next_reservation"]
 
 @kernel(forceinline=True)
 def next_reservation(now: float, n: int, queue: Ints, floats: FloatColumns) -> float:
-    """Return the first reservation after now of the ``n`` waiting jobs; infinity if there is none."""
+    """Return the first reservation after now of the jobs in ``n`` places; infinity if there is none."""
     time = np.inf
     for k in range(n):
+        if queue[k] == GONE:
+            continue
         reserved = floats[RESERVED, queue[k]]
         if now < reserved < time:
             time = float(reserved)
@@ -291,5 +293,5 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
         n_started += 1
     columns.counts[KEPT] = keeps_profile(room) and not _has_overdue(now, columns)
     if n_started > before:
-        drop_started(0, columns)
+        drop_started(columns)
     return n_started

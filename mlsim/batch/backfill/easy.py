@@ -8,9 +8,11 @@ head's reservation from pass to pass and are in this module; cqsim is in
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.columns import (
     ACCASIM,
     BACKFILL,
@@ -18,21 +20,25 @@ from mlsim.batch.columns.columns import (
     EASY,
     EASY_AS,
     FREE,
-    LEAST_UNITS,
+    FRONT,
+    HEAD,
+    MOST_UNITS,
     ORDER,
+    PLACES,
     POLICY,
     QUEUED,
     RUNNING,
+    UNSORTED,
     Columns,
 )
 from mlsim.batch.columns.running import first_after
-from mlsim.batch.columns.table import ESTIMATE, EXPECTED, RESERVED, START, UNITS
+from mlsim.batch.columns.table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
 from mlsim.batch.columns.times import overdue_end
-from mlsim.batch.order.queue import order_walk
+from mlsim.batch.order.blocks import next_fitting
+from mlsim.batch.order.queue import compute_walk_keys, goes_before, leave, sort_slots
 from mlsim.batch.room.room import (
     Room,
     begin_future,
-    could_pass,
     could_start,
     find_room,
     forget_found,
@@ -40,12 +46,16 @@ from mlsim.batch.room.room import (
     head_fits,
     in_room,
     let_go,
+    most_beside,
     next_change,
     take_beside,
 )
 from mlsim.batch.room.steps import begin
 
-__all__ = ["backfill", "drop_started", "find_reservation", "is_put_off", "keep_reservation"]
+__all__ = ["backfill", "find_reservation", "is_put_off", "keep_reservation"]
+
+_CHOSEN_SINGLY: Final = 8
+"""Candidates that are found one by one in the order of backfilling, before all others are sorted."""
 
 
 @in_room
@@ -97,13 +107,13 @@ def is_put_off(now: float, columns: Columns) -> bool:
     """Whether the head has to wait for its reservation, even if it fits (accasim)."""
     if columns.rules[EASY_AS] != ACCASIM or columns.counts[QUEUED] == 0:
         return False
-    return bool(columns.floats[RESERVED, columns.queue[0]] > now)
+    return bool(columns.floats[RESERVED, columns.queue[columns.counts[HEAD]]] > now)
 
 
 @in_room
 def keep_reservation(now: float, columns: Columns, room: Room) -> None:
     """Reserve for a head that has no reservation yet, once for good."""
-    head = columns.queue[0]
+    head = columns.queue[columns.counts[HEAD]]
     if np.isnan(columns.floats[RESERVED, head]):
         time = find_reservation(head, now, columns, room)
         if time < np.inf:
@@ -116,44 +126,49 @@ def _kept_reservation(columns: Columns) -> float:
 
     accasim never vetoes; batsched does, where the head has a reservation.
     """
-    time = columns.floats[RESERVED, columns.queue[0]]
+    time = columns.floats[RESERVED, columns.queue[columns.counts[HEAD]]]
     return np.inf if columns.rules[EASY_AS] == ACCASIM or np.isnan(time) else float(time)
 
 
 @in_room
-def _candidates(now: float, columns: Columns, room: Room) -> int:
-    """List the jobs behind the head that could start; return how many there are.
+def _has_candidate(now: float, columns: Columns, room: Room) -> bool:
+    """Whether a job behind the head could start."""
+    place = next_behind(columns.counts[FRONT], MOST_UNITS, now, np.inf, columns)
+    while place < columns.counts[PLACES]:
+        if could_start(columns.queue[place], now, columns, room):
+            return True
+        place = next_behind(place + 1, MOST_UNITS, now, np.inf, columns)
+    return False
 
-    Fewer units than the narrowest waiting job asks for, as are free in most passes over a long queue, are of
-    no use to any. That bound is of the last time that all were looked at; jobs that
-    have come since have lowered it.
+
+@leaf_kernel
+def next_behind(place: int, beside: int, now: float, time: float, columns: Columns) -> int:
+    """Find the next job behind the head, from a place on, that could start by the units it asks for.
+
+    It must end by a time, or ask for no more units than the head leaves (``beside``).
     """
-    if columns.counts[FREE] < columns.counts[LEAST_UNITS]:
-        return 0
-    n, least = 0, columns.ints[UNITS, columns.queue[0]]
-    for k in range(1, columns.counts[QUEUED]):
-        least = min(least, columns.ints[UNITS, columns.queue[k]])
-        if could_start(columns.queue[k], now, columns, room):
-            columns.spare[n] = columns.queue[k]
-            n += 1
-    columns.counts[LEAST_UNITS] = least
-    return n
+    place = next_fitting(place, columns.counts[FREE], beside, now, time, columns)
+    if place == columns.counts[HEAD]:
+        place = next_fitting(place + 1, columns.counts[FREE], beside, now, time, columns)
+    return place
 
 
 @in_room
-def _drop_hopeless(n: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
-    """Drop the candidates that would delay the head; return how many are left.
+def _candidates(now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
+    """List the jobs behind the head that could start and would not delay it; return how many there are.
 
     Room only becomes less on the way, so jobs that do not pass now need not be sorted.
     """
-    left = 0
-    for k in range(n):
-        slot = columns.spare[k]
-        in_time = now + columns.floats[ESTIMATE, slot] <= time
-        if in_time or (not is_kept and could_pass(slot, columns, room)):
-            columns.spare[left] = slot
-            left += 1
-    return left
+    n, beside = 0, -1 if is_kept else most_beside(room)
+    place = next_behind(columns.counts[FRONT], beside, now, time, columns)
+    while place < columns.counts[PLACES]:
+        slot = columns.queue[place]
+        if could_start(slot, now, columns, room):
+            columns.ints[PLACE, slot] = place
+            columns.spare[n] = slot
+            n += 1
+        place = next_behind(place + 1, beside, now, time, columns)
+    return n
 
 
 @in_room
@@ -172,44 +187,85 @@ def _start_behind(
 
 
 @inner_kernel
+def _start_by_place(
+    n_started: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
+) -> int:
+    """Start jobs in the order of the queue; return the new count of starts."""
+    head, place = columns.queue[columns.counts[HEAD]], columns.counts[HEAD] + 1
+    while columns.counts[FREE] != 0:
+        place = next_behind(place, -1 if is_kept else most_beside(room), now, time, columns)
+        if place >= columns.counts[PLACES]:
+            break
+        slot = columns.queue[place]
+        if _start_behind(slot, head, now, time, is_kept, columns, room):
+            columns.started[n_started] = slot
+            n_started += 1
+            leave(place, columns)
+        place += 1
+    return n_started
+
+
+@inner_kernel
+def _bring_least(k: int, n: int, column: int, columns: Columns) -> int:
+    """Put the first by a key of the candidates from k on at k, and drop those that do not fit any more.
+
+    Returns how many candidates there are then.
+    """
+    best, this = -1, k
+    while this < n:
+        slot = columns.spare[this]
+        if columns.ints[UNITS, slot] > columns.counts[FREE]:
+            n -= 1
+            columns.spare[this] = columns.spare[n]
+            continue
+        if best < 0 or goes_before(slot, columns.spare[best], column, columns.ints, columns.floats):
+            best = this
+        this += 1
+    if best >= 0:
+        columns.spare[k], columns.spare[best] = columns.spare[best], columns.spare[k]
+    return n
+
+
+@inner_kernel
+def _start_by_key(
+    n_started: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
+) -> int:
+    """Start jobs in the order of backfilling; return the new count of starts."""
+    head, column = columns.queue[columns.counts[HEAD]], KEY
+    n, k = _candidates(now, time, is_kept, columns, room), 0
+    if columns.rules[ORDER] != columns.rules[POLICY]:
+        column = WALK_KEY
+        compute_walk_keys(n, now, columns.spare, columns)
+    while columns.counts[FREE] != 0:
+        if k < _CHOSEN_SINGLY:
+            n = _bring_least(k, n, column, columns)
+        elif k == _CHOSEN_SINGLY:
+            rest, scratch = columns.spare[k:], columns.spare[len(columns.queue) :]
+            sort_slots(n - k, rest, scratch, column, columns.ints, columns.floats)
+        if k == n:
+            break
+        slot = columns.spare[k]
+        k += 1
+        if _start_behind(slot, head, now, time, is_kept, columns, room):
+            columns.started[n_started] = slot
+            n_started += 1
+            leave(columns.ints[PLACE, slot], columns)
+    return n_started
+
+
+@inner_kernel
 def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 
     Returns the new count of starts.
     """
-    head, time = columns.queue[0], np.inf
-    is_kept = columns.rules[EASY_AS] == ACCASIM or columns.rules[EASY_AS] == BATSCHED
-    n = _candidates(now, columns, room)
-    if n == 0:
+    if not _has_candidate(now, columns, room):
         return n_started
+    time, is_kept = np.inf, columns.rules[EASY_AS] == ACCASIM or columns.rules[EASY_AS] == BATSCHED
     if is_kept:
         time = _kept_reservation(columns)
     elif columns.rules[BACKFILL] == EASY:
-        time = find_reservation(head, now, columns, room)
-    if time < np.inf:
-        n = _drop_hopeless(n, now, time, is_kept, columns, room)
-    if columns.rules[ORDER] != columns.rules[POLICY]:
-        order_walk(n, now, columns.spare, columns.spare[len(columns.queue) :], columns)
-    before = n_started
-    for k in range(n):
-        if columns.counts[FREE] == 0:
-            break
-        slot = columns.spare[k]
-        if _start_behind(slot, head, now, time, is_kept, columns, room):
-            columns.started[n_started] = slot
-            n_started += 1
-    if n_started > before:
-        drop_started(1, columns)
-    return n_started
-
-
-@inner_kernel
-def drop_started(first: int, columns: Columns) -> None:
-    """Take jobs that have started out of the queue, from a place on."""
-    kept = first
-    for k in range(first, columns.counts[QUEUED]):
-        slot = columns.queue[k]
-        if np.isnan(columns.floats[START, slot]):
-            columns.queue[kept] = slot
-            kept += 1
-    columns.counts[QUEUED] = kept
+        time = find_reservation(columns.queue[columns.counts[HEAD]], now, columns, room)
+    if columns.counts[UNSORTED] or columns.rules[ORDER] != columns.rules[POLICY]:
+        return _start_by_key(n_started, now, time, is_kept, columns, room)
+    return _start_by_place(n_started, now, time, is_kept, columns, room)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mlsim._jit import inner_kernel
-from mlsim.batch.backfill.easy import drop_started
 from mlsim.batch.backfill.profile import END, earliest, fits_now, make_profile, take
 from mlsim.batch.columns.columns import FIRST, ORDER, POLICY, QUEUED, RESERVATIONS, Columns
-from mlsim.batch.order.queue import order_walk
+from mlsim.batch.order.queue import drop_started, order_walk
 from mlsim.batch.room.room import (
     Room,
     could_start,
@@ -65,5 +64,5 @@ def backfill_several(n_started: int, now: float, columns: Columns, room: Room) -
     for waiting in range(n):
         n_started = _start_in_profile(rest[waiting], n_started, now, columns, room)
     if n_started > before:
-        drop_started(1, columns)
+        drop_started(columns)
     return n_started

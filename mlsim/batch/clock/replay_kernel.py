@@ -14,7 +14,7 @@ from mlsim.batch.columns.columns import (
     KILLS,
     ONE_ROUND,
     PER_EVENT,
-    QUEUED,
+    PLACES,
     USED_ROWS,
     Columns,
     columns_at,
@@ -167,7 +167,7 @@ def replay(
             if columns.rules[ONE_ROUND] or now == np.inf:
                 # Somebody may have been promised a time at which nothing else happens.
                 now = min(
-                    now, next_reservation(clock[0], columns.counts[QUEUED], columns.queue, columns.floats)
+                    now, next_reservation(clock[0], columns.counts[PLACES], columns.queue, columns.floats)
                 )
             if now == np.inf:
                 return OVER

@@ -32,7 +32,7 @@ from mlsim.batch.columns.table import (
 from mlsim.batch.order.fairshare import N_SHARES
 from mlsim.batch.order.policies import WEIGHTS, parameters_of
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
-from mlsim.batch.state.batch_columns import profile_arrays, rules_of
+from mlsim.batch.state.batch_columns import block_arrays, profile_arrays, rules_of
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.workload.jobs import JobBlock
 
@@ -184,6 +184,7 @@ class _Memory:
             floats=np.empty((_N_FLOATS, longest)),
             ints=np.zeros((_N_INTS, longest), np.int64),
             queue=np.empty(longest, np.int64),
+            **block_arrays(longest),
             spare=np.empty(2 * longest, np.int64),
             running=np.empty(longest, np.int64),
             counts=np.zeros(N_COUNTS, np.int64),

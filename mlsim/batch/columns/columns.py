@@ -9,17 +9,23 @@ from mlsim.batch.columns.packing import FloatColumns, Floats, IntColumns, Ints, 
 __all__ = ["N_COUNTS", "N_RULES", "Columns", "columns_at"]
 
 # Places in the array of counts.
-QUEUED, RUNNING, FREE, USED_ROWS, EARLY, LEAST_UNITS = range(6)
+QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
+# Of the queue: the first place that is not empty, that of the head, the number of places, and whether jobs
+# are in another order than that of their keys.
+FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
 # Of the profile: whether it is kept since the last pass, its first segment, segments made so far, the first
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
-KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(6, 14)
-N_COUNTS: Final = 14
+KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
+N_COUNTS: Final = 17
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
 EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS = range(9, 14)
 N_RULES: Final = 14
+
+MOST_UNITS: Final = 2**62
+"""More units than any job asks for."""
 
 # Values of the rule for backfilling.
 NONE, GREEDY, EASY, CONSERVATIVE = range(4)
@@ -45,13 +51,17 @@ class Columns(NamedTuple):
     floats, ints
         Columns of the jobs in the system; :class:`mlsim.batch.columns.table.JobTable`.
     queue, running : int64
-        Slots of the waiting jobs in the order of the queue, and of the running ones by expected end.
+        Slots of the waiting jobs in the order of the queue, with empty places, and of the running ones by
+        expected end.
+    block_known, block_units : int64
+    block_times : float64, shape (rows, any)
+        Of blocks of the queue: what is known, the least units that a job asks for, and the least times;
+        :mod:`mlsim.batch.order.blocks`.
     spare : int64
         Room for sorting, twice as long as the queue.
     counts : int64
         Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
-        expected since the last pass, fewer units than which no waiting job asks for; and of the profile, as
-        above.
+        expected since the last pass; and of the queue and the profile, as above.
     rows, times
         Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
     shares : float64
@@ -81,6 +91,9 @@ class Columns(NamedTuple):
     floats: FloatColumns
     ints: IntColumns
     queue: Ints
+    block_known: Ints
+    block_units: Ints
+    block_times: FloatColumns
     spare: Ints
     running: Ints
     counts: Ints

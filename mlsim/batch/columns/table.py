@@ -57,6 +57,7 @@ ACCOUNT = _ints.column("account")  # of fairshare: its owner
 BEGIN_SEGMENT = _ints.column("begin_segment")  # of the profile: with which its reservation begins
 END_SEGMENT = _ints.column("end_segment")  # and the one with which it, or the running job, is gone
 SIZE = _ints.column("size")  # class of its units, where reservations are kept
+PLACE = _ints.column("place")  # in the queue, of a job that may be started in this pass
 SEEN = _ints.column("seen")  # gaps that it has been looked at with
 QOS = _ints.column("qos", of_block=True)
 

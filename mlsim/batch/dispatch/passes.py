@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
@@ -13,18 +15,20 @@ from mlsim.batch.columns.columns import (
     CONSERVATIVE,
     ENDS_FIRST,
     FREE,
+    HEAD,
     KEEPS,
     NONE,
     PER_EVENT,
     QUEUED,
     RESERVATIONS,
     RUNNING,
+    UNSORTED,
     Columns,
     columns_at,
 )
 from mlsim.batch.columns.packing import Ints
 from mlsim.batch.columns.table import EXPECTED, PLANNED
-from mlsim.batch.order.queue import enqueue, order_queue
+from mlsim.batch.order.queue import enqueue, find_head, find_next_head, leave, order_queue, sort_by_keys, tidy
 from mlsim.batch.room import steps
 from mlsim.batch.room.pool import Pool
 from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
@@ -32,6 +36,7 @@ from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
 __all__ = [
     "arrive",
     "begin",
+    "bring_head",
     "enter_queue",
     "has_work",
     "make_pass",
@@ -39,6 +44,10 @@ __all__ = [
     "process_timestamp",
     "queue_arrivals",
 ]
+
+
+_HEADS_FOUND_SINGLY: Final = 8
+"""Starts from the head after which a queue that is not in the order of its keys is sorted."""
 
 
 @leaf_kernel
@@ -54,20 +63,33 @@ def queue_arrivals(now: float, first: int, last: int, arrivals: Ints, columns: i
     enter_queue(now, first, last, arrivals, columns_at(columns))
 
 
+@kernel
+def bring_head(now: float, columns: int) -> int:
+    """Return the slot of the job that goes first now, for Python; somebody waits."""
+    s = columns_at(columns)
+    if s.counts[UNSORTED]:
+        find_head(now, s)
+    return int(s.queue[s.counts[HEAD]])
+
+
 @in_room
 def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs from the queue's head up to the first that does not fit; return the new count of starts."""
-    n, head = columns.counts[QUEUED], 0
-    while head < n and find_room(columns.queue[head], now, columns, room):
-        slot = columns.queue[head]
+    before = n_started
+    while columns.counts[QUEUED] > 0:
+        slot = columns.queue[columns.counts[HEAD]]
+        if not find_room(slot, now, columns, room):
+            break
         steps.begin(slot, now, False, columns, room)
-        columns.started[n_started + head] = slot
-        head += 1
-    if head > 0:
-        for k in range(head, n):
-            columns.queue[k - head] = columns.queue[k]
-        columns.counts[QUEUED] = n - head
-    return n_started + head
+        columns.started[n_started] = slot
+        n_started += 1
+        leave(columns.counts[HEAD], columns)
+        if columns.counts[UNSORTED]:
+            if n_started - before == _HEADS_FOUND_SINGLY:
+                sort_by_keys(columns)
+            else:
+                find_next_head(columns)
+    return n_started
 
 
 @in_room
@@ -122,12 +144,20 @@ def make_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
 @kernel(inline="always")
 def make_reserving_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start what can start, with more than one reservation; the queue is in order."""
+    tidy(columns)
     if columns.rules[BACKFILL] == CONSERVATIVE:
         return backfill_conservative(n_started, now, columns, room)
     n_started = _start_in_order(n_started, now, columns, room)
     if not _may_backfill(columns):
         return n_started
+    tidy(columns)
     return backfill_several(n_started, now, columns, room)
+
+
+@kernel(inline="always")
+def reserves(columns: Columns) -> bool:
+    """Whether other jobs than the head have reservations too."""
+    return bool(columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1)
 
 
 @kernel(inline="always")
@@ -141,7 +171,7 @@ def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
     """Begin a pass over the queue, which may be in its order already."""
     begin_pass(room)
     if not ordered:
-        order_queue(now, columns)
+        order_queue(now, reserves(columns), columns)
 
 
 @inner_kernel
@@ -182,6 +212,6 @@ def process_timestamp(
         return 0
     begin(now, False, columns, pool)
     n_started = start_short_jobs(released, now, columns, pool) if len(released) > 0 else 0
-    if columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1:
+    if reserves(columns):
         return make_reserving_pass(n_started, now, columns, pool)
     return make_pass(n_started, now, columns, pool)

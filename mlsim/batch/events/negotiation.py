@@ -68,7 +68,7 @@ class ReleaseNegotiator:
         """Start asking, if the queue's head lacks nodes and has not been asked for yet."""
         if self._is_asking or not self._state.n_waiting:
             return
-        head = self._state.head
+        head = self._state.head(now)
         number = self._state.number(head)
         if number not in self._asked_for and not self._state.lacks_shared(head):
             self._asked_for.add(number)

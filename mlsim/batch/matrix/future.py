@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.allocators.fit import units_on
 from mlsim.batch.allocators.nodes import (
     CAPPED,
@@ -20,7 +20,7 @@ from mlsim.batch.allocators.nodes import (
     Nodes,
 )
 from mlsim.batch.allocators.placing import clear_placed, has_window, place
-from mlsim.batch.columns.columns import EXCLUSIVE, Columns
+from mlsim.batch.columns.columns import EXCLUSIVE, MOST_UNITS, Columns
 from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
@@ -30,11 +30,11 @@ from mlsim.batch.matrix.holding import power_placed, powered_by, units_in_row
 
 __all__ = [
     "begin_future",
-    "could_pass",
     "fits_beside",
     "go_to",
     "head_fits",
     "let_go",
+    "most_beside",
     "power_wanted",
     "take_beside",
 ]
@@ -145,10 +145,10 @@ def go_to(time: float, head: int, now: float, columns: Columns, nodes: Nodes) ->
     nodes.settings[POWER_LATER] -= nodes.settings[POWER_BACK]
 
 
-@inner_kernel
-def could_pass(_slot: int, _columns: Columns, _nodes: Nodes) -> bool:
-    """Whether it makes sense to ask whether a job fits beside the head; only its nodes can tell."""
-    return True
+@leaf_kernel
+def most_beside(_nodes: Nodes) -> int:
+    """Return how many units a job may ask for, whenever it ends; only its nodes can tell."""
+    return MOST_UNITS
 
 
 @inner_kernel

@@ -6,13 +6,50 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.columns.columns import LEAST_UNITS, ORDER, POLICY, QUEUED, Columns
+from mlsim.batch.columns.columns import (
+    FREE,
+    FRONT,
+    HEAD,
+    KEEPS,
+    MOST_UNITS,
+    ORDER,
+    PLACES,
+    POLICY,
+    QUEUED,
+    UNSORTED,
+    Columns,
+)
 from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, SUBMIT, UNITS, WALK_KEY
+from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, START, SUBMIT, WALK_KEY
+from mlsim.batch.order.blocks import (
+    BLOCK,
+    GONE,
+    OLDEST,
+    allow_for,
+    begin_block,
+    forget_blocks,
+    knows_all,
+    loosen,
+    measure,
+    next_fitting,
+)
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
 
-__all__ = ["enqueue", "order_queue", "order_walk", "sort_slots"]
+__all__ = [
+    "compute_walk_keys",
+    "drop_started",
+    "enqueue",
+    "find_head",
+    "find_next_head",
+    "goes_before",
+    "leave",
+    "order_queue",
+    "order_walk",
+    "sort_by_keys",
+    "sort_slots",
+    "tidy",
+]
 
 
 _MOVES_PER_JOB = 8
@@ -33,52 +70,241 @@ def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
 
 
 @inner_kernel
-def _goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> bool:
+def goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> bool:
+    """Whether a job goes before another one by a column of keys; equal ones go in order of arrival."""
     if floats[column, a] != floats[column, b]:
         return bool(floats[column, a] < floats[column, b])
     return bool(ints[NUMBER, a] < ints[NUMBER, b])
 
 
 @leaf_kernel
-def _insert(slot: int, n: int, columns: Columns) -> None:
-    """Put a job in its place among the ``n`` first of the queue."""
-    low, high = 0, n
-    if n > 0 and _goes_before(columns.queue[n - 1], slot, KEY, columns.ints, columns.floats):
-        low = n  # the common case under FCFS: it goes to the end
+def _place_of(slot: int, columns: Columns) -> int:
+    """Find the first place from which on every job goes behind this one."""
+    low, high = columns.counts[FRONT], columns.counts[PLACES]
     while low < high:
         middle = (low + high) // 2
-        if _goes_before(columns.queue[middle], slot, KEY, columns.ints, columns.floats):
-            low = middle + 1
+        place = middle
+        while place < high and columns.queue[place] == GONE:
+            place += 1
+        if place < high and goes_before(columns.queue[place], slot, KEY, columns.ints, columns.floats):
+            low = place + 1
         else:
             high = middle
-    for k in range(n, low, -1):
-        columns.queue[k] = columns.queue[k - 1]
-    columns.queue[low] = slot
+    return int(low)
+
+
+@leaf_kernel
+def _put_at(place: int, slot: int, columns: Columns) -> None:
+    """Put a job at an empty place."""
+    columns.queue[place] = slot
+    allow_for(slot, place, columns)
+
+
+@leaf_kernel
+def _append(slot: int, columns: Columns) -> None:
+    """Put a job at the end of the queue."""
+    place = columns.counts[PLACES]
+    columns.counts[PLACES] = place + 1
+    if place % BLOCK == 0:
+        begin_block(place, columns)
+    _put_at(place, slot, columns)
+
+
+@leaf_kernel
+def _insert(slot: int, columns: Columns) -> None:
+    """Put a job in its place in the queue; those behind it move up to the next empty place."""
+    while columns.counts[PLACES] > 0 and columns.queue[columns.counts[PLACES] - 1] == GONE:
+        columns.counts[PLACES] -= 1
+    front, end = min(columns.counts[FRONT], columns.counts[PLACES]), columns.counts[PLACES]
+    columns.counts[FRONT] = front
+    if end == front or goes_before(columns.queue[end - 1], slot, KEY, columns.ints, columns.floats):
+        _append(slot, columns)  # the common case under FCFS
+        return
+    place = _place_of(slot, columns)
+    if place == front and front > 0:
+        columns.counts[FRONT] = place = front - 1
+    elif place > front and columns.queue[place - 1] == GONE:
+        place -= 1
+    elif columns.queue[place] != GONE:
+        _make_way(place, columns)
+    _put_at(place, slot, columns)
+
+
+@inner_kernel
+def _make_way(place: int, columns: Columns) -> None:
+    """Have the jobs from a place on move up, to the next empty one."""
+    hole = place
+    while hole < columns.counts[PLACES] and columns.queue[hole] != GONE:
+        hole += 1
+    if hole == columns.counts[PLACES]:
+        columns.counts[PLACES] += 1
+        if hole % BLOCK == 0:
+            begin_block(hole, columns)
+    while hole > place:
+        first = max(place, hole // BLOCK * BLOCK)
+        for k in range(hole, first, -1):
+            columns.queue[k] = columns.queue[k - 1]
+        loosen(hole, columns)
+        hole = first
+        if hole > place:
+            columns.queue[hole] = columns.queue[hole - 1]
+            allow_for(columns.queue[hole], hole, columns)
+            hole -= 1
+
+
+@inner_kernel
+def tidy(columns: Columns) -> None:
+    """Have every waiting job move up to the front, so that the queue has no empty places."""
+    if columns.counts[PLACES] == columns.counts[QUEUED]:
+        return
+    kept = 0
+    for place in range(columns.counts[FRONT], columns.counts[PLACES]):
+        if columns.queue[place] != GONE:
+            columns.queue[kept] = columns.queue[place]
+            kept += 1
+    columns.counts[FRONT], columns.counts[HEAD], columns.counts[PLACES] = 0, 0, kept
+    forget_blocks(0, columns)
+
+
+@leaf_kernel
+def leave(place: int, columns: Columns) -> None:
+    """Take the job at a place out of the queue."""
+    columns.queue[place] = GONE
+    columns.counts[QUEUED] -= 1
+    loosen(place, columns)
+    if columns.counts[QUEUED] == 0:
+        columns.counts[FRONT] = columns.counts[HEAD] = columns.counts[PLACES] = 0
+    while columns.counts[FRONT] < columns.counts[PLACES] and columns.queue[columns.counts[FRONT]] == GONE:
+        columns.counts[FRONT] += 1
+    if not columns.counts[UNSORTED]:
+        columns.counts[HEAD] = columns.counts[FRONT]
+
+
+@inner_kernel
+def drop_started(columns: Columns) -> None:
+    """Take the jobs that have started out of the queue, all of it, and have the others move up."""
+    for place in range(columns.counts[FRONT], columns.counts[PLACES]):
+        slot = columns.queue[place]
+        if slot != GONE and not np.isnan(columns.floats[START, slot]):
+            leave(place, columns)
+    tidy(columns)
 
 
 @leaf_kernel
 def enqueue(slot: int, now: float, columns: Columns) -> None:
-    """Put a job into the queue."""
-    columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
-    _insert(slot, columns.counts[QUEUED], columns)
+    """Put a job into the queue: into its place, or at the end where keys are computed anew in each pass."""
+    if columns.counts[PLACES] == len(columns.queue):
+        tidy(columns)
+    if is_live(columns.rules[POLICY]):
+        _append(slot, columns)
+        columns.counts[UNSORTED] = 1
+    else:
+        columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
+        _insert(slot, columns)
+        columns.counts[HEAD] = columns.counts[FRONT]
     columns.counts[QUEUED] += 1
-    columns.counts[LEAST_UNITS] = min(columns.counts[LEAST_UNITS], columns.ints[UNITS, slot])
 
 
 @leaf_kernel
-def order_queue(now: float, columns: Columns) -> None:
-    """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head."""
-    n, policy = columns.counts[QUEUED], columns.rules[POLICY]
-    if is_live(policy):
-        _order_anew(n, policy, now, columns.queue, columns.spare, KEY, columns)
+def order_queue(now: float, whole: bool, columns: Columns) -> None:
+    """Bring the queue into the order of now: live keys anew, jobs past the threshold to the head.
+
+    Unless the ``whole`` queue is asked for, jobs with live keys stay where they are, and only the head is
+    found, if any job fits.
+    """
+    policy = columns.rules[POLICY]
+    if whole or columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
+        tidy(columns)
+    if is_live(policy) and whole:
+        _sort_queue(now, columns)
+    elif is_live(policy):
+        nobody = next_fitting(columns.counts[FRONT], columns.counts[FREE], MOST_UNITS, now, np.inf, columns)
+        if columns.rules[KEEPS] or nobody < columns.counts[PLACES]:
+            find_head(now, columns)
     elif policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
-        for k in range(n):
-            slot = columns.queue[k]
-            if columns.floats[KEY, slot] > -np.inf and is_starved(
-                policy, now, columns.floats[SUBMIT, slot], columns.parameters
+        _raise_starved(policy, now, columns)
+
+
+@inner_kernel
+def _sort_queue(now: float, columns: Columns) -> None:
+    """Compute live keys, and sort the queue, which has no empty places, by them."""
+    policy, n = columns.rules[POLICY], columns.counts[QUEUED]
+    _order_anew(n, policy, now, columns.queue, columns.spare, KEY, columns)
+    forget_blocks(0, columns)
+    columns.counts[UNSORTED] = columns.counts[HEAD] = 0
+
+
+@inner_kernel
+def _raise_starved(policy: int, now: float, columns: Columns) -> None:
+    """Move jobs that have waited for longer than the threshold to the head."""
+    place = columns.counts[FRONT]
+    while place < columns.counts[PLACES]:
+        block = place // BLOCK
+        after = min((block + 1) * BLOCK, columns.counts[PLACES])
+        if knows_all(block, columns) and not is_starved(
+            policy, now, columns.block_times[OLDEST, block], columns.parameters
+        ):
+            place = after
+            continue
+        while place < after:
+            slot = columns.queue[place]
+            if (
+                slot != GONE
+                and columns.floats[KEY, slot] > -np.inf
+                and is_starved(policy, now, columns.floats[SUBMIT, slot], columns.parameters)
             ):
                 columns.floats[KEY, slot] = -np.inf
-                _insert(slot, k, columns)
+                columns.queue[place] = GONE
+                _insert(slot, columns)
+            place += 1
+        if knows_all(block, columns):
+            measure(block, columns)
+    while columns.queue[columns.counts[FRONT]] == GONE:
+        columns.counts[FRONT] += 1
+    columns.counts[HEAD] = columns.counts[FRONT]
+
+
+@inner_kernel
+def find_head(now: float, columns: Columns) -> None:
+    """Compute live keys, and find the job that goes first."""
+    policy = columns.rules[POLICY]
+    for place in range(columns.counts[FRONT], columns.counts[PLACES]):
+        slot = columns.queue[place]
+        if slot != GONE:
+            columns.floats[KEY, slot] = key_of(slot, policy, now, columns)
+    columns.counts[UNSORTED] = 1
+    find_next_head(columns)
+
+
+@inner_kernel
+def find_next_head(columns: Columns) -> None:
+    """Find the job that goes first, by the keys that there are."""
+    head, least = columns.counts[FRONT], np.inf
+    for place in range(columns.counts[FRONT], columns.counts[PLACES]):
+        slot = columns.queue[place]
+        if slot == GONE or columns.floats[KEY, slot] > least:
+            continue
+        if columns.floats[KEY, slot] < least or goes_before(
+            slot, columns.queue[head], KEY, columns.ints, columns.floats
+        ):
+            head, least = place, columns.floats[KEY, slot]
+    columns.counts[HEAD] = head
+
+
+@inner_kernel
+def sort_by_keys(columns: Columns) -> None:
+    """Sort the queue by the keys that there are."""
+    tidy(columns)
+    sort_slots(columns.counts[QUEUED], columns.queue, columns.spare, KEY, columns.ints, columns.floats)
+    forget_blocks(0, columns)
+    columns.counts[UNSORTED] = columns.counts[HEAD] = 0
+
+
+@inner_kernel
+def compute_walk_keys(n: int, now: float, slots: Ints, columns: Columns) -> None:
+    """Compute the keys of ``n`` waiting jobs by the order of backfilling."""
+    for k in range(n):
+        columns.floats[WALK_KEY, slots[k]] = key_of(slots[k], columns.rules[ORDER], now, columns)
 
 
 @inner_kernel
@@ -117,7 +343,7 @@ def _order_anew(
 def _move_up(k: int, slots: Ints, column: int, ints: Ints, floats: Floats) -> int:
     """Move the k-th slot before all that it goes before, of those before it; return its place."""
     slot, place = slots[k], k
-    while place > 0 and _goes_before(slot, slots[place - 1], column, ints, floats):
+    while place > 0 and goes_before(slot, slots[place - 1], column, ints, floats):
         slots[place] = slots[place - 1]
         place -= 1
     slots[place] = slot
@@ -144,7 +370,7 @@ def _merge_sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, flo
             middle, right = min(left + width, n), min(left + 2 * width, n)
             a, b = left, middle
             for k in range(left, right):
-                if b >= right or (a < middle and not _goes_before(slots[b], slots[a], column, ints, floats)):
+                if b >= right or (a < middle and not goes_before(slots[b], slots[a], column, ints, floats)):
                     scratch[k] = slots[a]
                     a += 1
                 else:

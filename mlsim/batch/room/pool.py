@@ -218,9 +218,9 @@ def go_to(_time: float, _head: int, _now: float, _columns: Columns, _pool: Pool)
 
 
 @leaf_kernel
-def could_pass(slot: int, columns: Columns, pool: Pool) -> bool:
-    """Whether a job needs no more than what the head leaves."""
-    return bool(columns.ints[UNITS, slot] <= pool.counts[EXTRA])
+def most_beside(pool: Pool) -> int:
+    """Return how many units the head leaves."""
+    return int(pool.counts[EXTRA])
 
 
 @leaf_kernel
@@ -235,7 +235,7 @@ def take_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
 @leaf_kernel
 def fits_beside(slot: int, _head: int, columns: Columns, pool: Pool) -> bool:
     """Whether what the head leaves suffices for a job."""
-    return could_pass(slot, columns, pool)
+    return bool(columns.ints[UNITS, slot] <= pool.counts[EXTRA])
 
 
 # The profile

@@ -28,7 +28,6 @@ __all__ = [
     "bring_plan",
     "change_segments",
     "copy_segment",
-    "could_pass",
     "could_start",
     "counts_units",
     "drain_begin",
@@ -53,6 +52,7 @@ __all__ = [
     "keeps_profile",
     "let_go",
     "measure_part",
+    "most_beside",
     "n_drains",
     "narrow_window",
     "next_change",
@@ -166,9 +166,9 @@ def go_to(time: float, head: int, now: float, columns: Columns, room: Room) -> N
     """Look at a later time."""
 
 
-@by_last_type({Pool: pool.could_pass, Nodes: future.could_pass})
-def could_pass(slot: int, columns: Columns, room: Room) -> bool:
-    """Whether it makes sense to ask :func:`take_beside` for a job: quick, and never wrong when it says no."""
+@by_last_type({Pool: pool.most_beside, Nodes: future.most_beside})
+def most_beside(room: Room) -> int:
+    """Return more units than which it makes no sense to ask :func:`take_beside` for."""
 
 
 @by_last_type({Pool: pool.take_beside, Nodes: future.take_beside})

@@ -24,6 +24,7 @@ from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.running import add_running, remove_running
 from mlsim.batch.columns.table import EXPECTED, JobTable
+from mlsim.batch.order.blocks import GONE, N_BLOCK_TIMES, blocks_of
 from mlsim.batch.order.fairshare import N_SHARES, Accounts
 from mlsim.batch.order.policies import CODES, parameters_of
 from mlsim.scenario import (
@@ -36,7 +37,7 @@ from mlsim.scenario import (
     TieOrder,
 )
 
-__all__ = ["BatchColumns", "profile_arrays", "rules_of"]
+__all__ = ["BatchColumns", "block_arrays", "profile_arrays", "rules_of"]
 
 Ints = NDArray[np.int64]
 
@@ -126,6 +127,7 @@ class BatchColumns:
         self._most_rows = most_rows
         self.queue = self._running = self.started = self.ended = np.empty(0, np.int64)
         self._profile: dict[str, NDArray[Any]] = {}
+        self._blocks: dict[str, NDArray[Any]] = {}
         self.ensure_capacity()
 
     def running(self) -> list[int]:
@@ -134,13 +136,16 @@ class BatchColumns:
         return slots
 
     def waiting(self) -> Ints:
-        """Slots of the waiting jobs, in the order of the queue."""
-        return self.queue[: self.counts[QUEUED]]
+        """Slots of the waiting jobs, in the order of the queue; of live keys, in any order."""
+        places = self.queue[self.counts[at.FRONT] : self.counts[at.PLACES]]
+        return places if len(places) == self.counts[QUEUED] else places[places != GONE]
 
-    def set_waiting(self, slots: list[int]) -> None:
+    def set_waiting(self, slots: list[int] | Ints) -> None:
         """Have these jobs wait, in this order."""
         self.queue[: len(slots)] = slots
-        self.counts[QUEUED] = len(slots)
+        self.counts[QUEUED] = self.counts[at.PLACES] = len(slots)
+        self.counts[at.FRONT] = self.counts[at.HEAD] = self.counts[at.UNSORTED] = 0
+        self._blocks["block_known"][:] = 0
 
     def is_held(self, row: int) -> bool:
         """Whether the nodes of an occupancy row are still with its job."""
@@ -168,6 +173,7 @@ class BatchColumns:
             self.queue = _grown(self.queue, capacity)
             self._running = _grown(self._running, capacity)
             self._spare = np.empty(2 * capacity, np.int64)
+            self._blocks = block_arrays(capacity)
             self.started, self.ended = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         self._profile = profile_arrays(self.rules, capacity, more_segments, self._profile)
         self.occupancy.reserve(int(self.counts[USED_ROWS]), self._most_rows)
@@ -178,6 +184,7 @@ class BatchColumns:
             floats=self.table.floats,
             ints=self.table.ints,
             queue=self.queue,
+            **self._blocks,
             spare=self._spare,
             running=self._running,
             counts=self.counts,
@@ -190,6 +197,22 @@ class BatchColumns:
         )
         self._packed = pack_pointers(self.arrays)
         self.address = self._packed.ctypes.data
+
+
+def block_arrays(capacity: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of blocks of the queue that are fields of the columns; nothing is known of any yet.
+
+    Parameters
+    ----------
+    capacity
+        Jobs in the system, at most.
+    """
+    n = blocks_of(capacity)
+    return {
+        "block_known": np.zeros(n, np.int64),
+        "block_units": np.empty(n, np.int64),
+        "block_times": np.empty((N_BLOCK_TIMES, n)),
+    }
 
 
 def profile_arrays(

@@ -165,7 +165,7 @@ class NodePasses:
         if self._config.threshold is not None:
             keys[now - floats[SUBMIT, slots] > self._config.threshold] = -np.inf
         floats[KEY, slots] = keys
-        self._jobs.queue[: len(slots)] = slots[np.argsort(keys, kind="stable")]
+        self._jobs.set_waiting(slots[np.argsort(keys, kind="stable")])
 
     def _dispatch(self, now: float) -> int:
         """Ask the dispatcher, and carry out what it answers."""

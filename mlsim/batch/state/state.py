@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.backfill.conservative import next_reservation
-from mlsim.batch.columns.columns import ALLOW_BACKFILL, FREE, ONE_ROUND, QUEUED, RUNNING, USED_ROWS, Columns
+from mlsim.batch.columns.columns import (
+    ALLOW_BACKFILL,
+    FREE,
+    ONE_ROUND,
+    PLACES,
+    QUEUED,
+    RUNNING,
+    USED_ROWS,
+    Columns,
+)
 from mlsim.batch.columns.holders import find_holders
 from mlsim.batch.columns.occupancy import NODE, RELEASED, OccupancyLog
 from mlsim.batch.columns.table import (
@@ -28,7 +37,7 @@ from mlsim.batch.columns.table import (
     UNITS,
     JobTable,
 )
-from mlsim.batch.dispatch.passes import queue_arrivals
+from mlsim.batch.dispatch.passes import bring_head, queue_arrivals
 from mlsim.batch.room.announced import AnnouncedDrain
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.batch_columns import BatchColumns
@@ -125,10 +134,9 @@ class BatchState:
         """Occupancy rows written so far."""
         return int(self._jobs.counts[USED_ROWS])
 
-    @property
-    def head(self) -> int:
-        """Slot of the first waiting job."""
-        return int(self._jobs.queue[0])
+    def head(self, now: float) -> int:
+        """Slot of the waiting job that goes first."""
+        return int(bring_head(now, self.address))
 
     def running(self) -> list[int]:
         """Slots of the running jobs, in order of expected end."""
@@ -246,7 +254,8 @@ class BatchState:
 
     def next_reservation(self, now: float) -> float:
         """When a waiting job may start, or a dispatcher wants to be asked, at the earliest after now."""
-        promised = float(next_reservation(now, self.n_waiting, self._jobs.queue, self.table.floats))
+        places = int(self._jobs.counts[PLACES])
+        promised = float(next_reservation(now, places, self._jobs.queue, self.table.floats))
         return min(promised, self._passes.next_wake(now))
 
     @property
