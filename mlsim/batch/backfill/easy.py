@@ -131,14 +131,12 @@ def _kept_reservation(columns: Columns) -> float:
 
 
 @in_room
-def _has_candidate(now: float, columns: Columns, room: Room) -> bool:
-    """Whether a job behind the head could start."""
+def _first_candidate(now: float, columns: Columns, room: Room) -> int:
+    """Find the place of the first job behind the head that could start; past all places: none could."""
     place = next_behind(columns.counts[FRONT], MOST_UNITS, now, np.inf, columns)
-    while place < columns.counts[PLACES]:
-        if could_start(columns.queue[place], now, columns, room):
-            return True
+    while place < columns.counts[PLACES] and not could_start(columns.queue[place], now, columns, room):
         place = next_behind(place + 1, MOST_UNITS, now, np.inf, columns)
-    return False
+    return place
 
 
 @leaf_kernel
@@ -154,13 +152,13 @@ def next_behind(place: int, beside: int, now: float, time: float, columns: Colum
 
 
 @in_room
-def _candidates(now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
-    """List the jobs behind the head that could start and would not delay it; return how many there are.
+def _candidates(place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room) -> int:
+    """List the jobs from a place on that could start without delaying the head; return how many there are.
 
     Room only becomes less on the way, so jobs that do not pass now need not be sorted.
     """
     n, beside = 0, -1 if is_kept else most_beside(room)
-    place = next_behind(columns.counts[FRONT], beside, now, time, columns)
+    place = next_behind(place, beside, now, time, columns)
     while place < columns.counts[PLACES]:
         slot = columns.queue[place]
         if could_start(slot, now, columns, room):
@@ -188,10 +186,10 @@ def _start_behind(
 
 @inner_kernel
 def _start_by_place(
-    n_started: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
+    n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
-    """Start jobs in the order of the queue; return the new count of starts."""
-    head, place = columns.queue[columns.counts[HEAD]], columns.counts[HEAD] + 1
+    """Start jobs in the order of the queue, from a place on; return the new count of starts."""
+    head = columns.queue[columns.counts[HEAD]]
     while columns.counts[FREE] != 0:
         place = next_behind(place, -1 if is_kept else most_beside(room), now, time, columns)
         if place >= columns.counts[PLACES]:
@@ -228,11 +226,11 @@ def _bring_least(k: int, n: int, column: int, columns: Columns) -> int:
 
 @inner_kernel
 def _start_by_key(
-    n_started: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
+    n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
-    """Start jobs in the order of backfilling; return the new count of starts."""
+    """Start jobs from a place on, in the order of backfilling; return the new count of starts."""
     head, column = columns.queue[columns.counts[HEAD]], KEY
-    n, k = _candidates(now, time, is_kept, columns, room), 0
+    n, k = _candidates(place, now, time, is_kept, columns, room), 0
     if columns.rules[ORDER] != columns.rules[POLICY]:
         column = WALK_KEY
         compute_walk_keys(n, now, columns.spare, columns)
@@ -259,7 +257,8 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
 
     Returns the new count of starts.
     """
-    if not _has_candidate(now, columns, room):
+    place = _first_candidate(now, columns, room)
+    if place >= columns.counts[PLACES]:
         return n_started
     time, is_kept = np.inf, columns.rules[EASY_AS] == ACCASIM or columns.rules[EASY_AS] == BATSCHED
     if is_kept:
@@ -267,5 +266,5 @@ def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     elif columns.rules[BACKFILL] == EASY:
         time = find_reservation(columns.queue[columns.counts[HEAD]], now, columns, room)
     if columns.counts[UNSORTED] or columns.rules[ORDER] != columns.rules[POLICY]:
-        return _start_by_key(n_started, now, time, is_kept, columns, room)
-    return _start_by_place(n_started, now, time, is_kept, columns, room)
+        return _start_by_key(n_started, place, now, time, is_kept, columns, room)
+    return _start_by_place(n_started, place, now, time, is_kept, columns, room)

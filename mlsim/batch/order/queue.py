@@ -152,6 +152,15 @@ def _make_way(place: int, columns: Columns) -> None:
             hole -= 1
 
 
+@leaf_kernel
+def _change_places(n: int, columns: Columns) -> None:
+    """Take note that jobs have changed places, of which there were ``n``."""
+    if n <= BLOCK:
+        loosen(0, columns)  # the bounds of the only block hold
+    else:
+        forget_blocks(0, columns)
+
+
 @inner_kernel
 def tidy(columns: Columns) -> None:
     """Have every waiting job move up to the front, so that the queue has no empty places."""
@@ -162,8 +171,9 @@ def tidy(columns: Columns) -> None:
         if columns.queue[place] != GONE:
             columns.queue[kept] = columns.queue[place]
             kept += 1
+    before = columns.counts[PLACES]
     columns.counts[FRONT], columns.counts[HEAD], columns.counts[PLACES] = 0, 0, kept
-    forget_blocks(0, columns)
+    _change_places(before, columns)
 
 
 @leaf_kernel
@@ -213,24 +223,38 @@ def order_queue(now: float, whole: bool, columns: Columns) -> None:
     found, if any job fits.
     """
     policy = columns.rules[POLICY]
+    if is_live(policy):
+        _order_live(now, whole, columns)
+        return
     if whole or columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
         tidy(columns)
-    if is_live(policy) and whole:
-        _sort_queue(now, columns)
-    elif is_live(policy):
-        nobody = next_fitting(columns.counts[FRONT], columns.counts[FREE], MOST_UNITS, now, np.inf, columns)
-        if columns.rules[KEEPS] or nobody < columns.counts[PLACES]:
-            find_head(now, columns)
-    elif policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
+    if policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
         _raise_starved(policy, now, columns)
 
 
 @inner_kernel
+def _order_live(now: float, whole: bool, columns: Columns) -> None:
+    """Do what :func:`order_queue` does, for live keys; a short queue is sorted, which is as quick."""
+    places = columns.counts[PLACES]
+    if not whole and not columns.rules[KEEPS]:
+        free = columns.counts[FREE]
+        if next_fitting(columns.counts[FRONT], free, MOST_UNITS, now, np.inf, columns) == places:
+            return
+    if whole or places <= BLOCK:
+        _sort_queue(now, columns)
+        return
+    if places > 2 * columns.counts[QUEUED] + BLOCK:
+        tidy(columns)
+    find_head(now, columns)
+
+
+@inner_kernel
 def _sort_queue(now: float, columns: Columns) -> None:
-    """Compute live keys, and sort the queue, which has no empty places, by them."""
+    """Compute live keys, and sort the queue by them."""
+    tidy(columns)
     policy, n = columns.rules[POLICY], columns.counts[QUEUED]
     _order_anew(n, policy, now, columns.queue, columns.spare, KEY, columns)
-    forget_blocks(0, columns)
+    _change_places(n, columns)
     columns.counts[UNSORTED] = columns.counts[HEAD] = 0
 
 
@@ -267,13 +291,14 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
 @inner_kernel
 def find_head(now: float, columns: Columns) -> None:
     """Compute live keys, and find the job that goes first."""
-    policy = columns.rules[POLICY]
+    policy, head, least = columns.rules[POLICY], columns.counts[FRONT], np.inf
     for place in range(columns.counts[FRONT], columns.counts[PLACES]):
         slot = columns.queue[place]
         if slot != GONE:
-            columns.floats[KEY, slot] = key_of(slot, policy, now, columns)
-    columns.counts[UNSORTED] = 1
-    find_next_head(columns)
+            key = key_of(slot, policy, now, columns)
+            columns.floats[KEY, slot] = key
+            head, least = _first_of(place, key, head, least, columns)
+    columns.counts[HEAD], columns.counts[UNSORTED] = head, 1
 
 
 @inner_kernel
@@ -281,14 +306,23 @@ def find_next_head(columns: Columns) -> None:
     """Find the job that goes first, by the keys that there are."""
     head, least = columns.counts[FRONT], np.inf
     for place in range(columns.counts[FRONT], columns.counts[PLACES]):
-        slot = columns.queue[place]
-        if slot == GONE or columns.floats[KEY, slot] > least:
-            continue
-        if columns.floats[KEY, slot] < least or goes_before(
-            slot, columns.queue[head], KEY, columns.ints, columns.floats
-        ):
-            head, least = place, columns.floats[KEY, slot]
+        if columns.queue[place] != GONE:
+            key = columns.floats[KEY, columns.queue[place]]
+            head, least = _first_of(place, key, head, least, columns)
     columns.counts[HEAD] = head
+
+
+@leaf_kernel
+def _first_of(place: int, key: float, head: int, least: float, columns: Columns) -> tuple[int, float]:
+    """Return which of two places has the job that goes first, and its key."""
+    if key < least:
+        return place, key
+    if (
+        key == least
+        and columns.ints[NUMBER, columns.queue[place]] < columns.ints[NUMBER, columns.queue[head]]
+    ):
+        return place, key
+    return head, least
 
 
 @inner_kernel
@@ -296,7 +330,7 @@ def sort_by_keys(columns: Columns) -> None:
     """Sort the queue by the keys that there are."""
     tidy(columns)
     sort_slots(columns.counts[QUEUED], columns.queue, columns.spare, KEY, columns.ints, columns.floats)
-    forget_blocks(0, columns)
+    _change_places(columns.counts[QUEUED], columns)
     columns.counts[UNSORTED] = columns.counts[HEAD] = 0
 
 
