@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.columns.columns import FREE
+from mlsim.batch.columns.runs import runs_of
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.platform.edges import edges_of
@@ -98,6 +99,7 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     # Not through jobs: so anything may be free anywhere.
     nodes, counts = state.room.arrays, state.columns.counts
     nodes.free[:] = free
+    nodes.starts[:] = runs_of(nodes.kind, nodes.free)
     nodes.total[:] = nodes.free.sum(axis=0)
     idle = (nodes.free == hardware.capacity).all(axis=1)
     counts[FREE] = idle.sum() if exclusive else nodes.free[:, 0].sum()
