@@ -143,6 +143,19 @@ def test_node_sets_are_those_of_the_reference(allocator, contiguity, case):
     assert found == (None if expected is None else sorted(expected))
 
 
+@settings(deadline=None, max_examples=examples(200))
+@given(case=st.integers(0, 2**32))
+def test_the_shortest_stretch_over_runs_of_nodes(case):
+    rng = np.random.default_rng(case)
+    runs = [(int(rng.integers(1, 6)), int(rng.choice([0, 1, 1, 2, 4, 5, 6, 6]))) for _ in range(10)]
+    units = int(rng.integers(1, 30))
+    hardware = machine((sum(count for count, _ in runs), 6, 1, {}))
+    free = [(cores, 1) for count, cores in runs for _ in range(count)]
+    expected = allocators.contiguous(Nodes(hardware.capacity, False), units, (1, 0), free, 0, strict=True)
+    found = chosen(hardware, units, (1, 0), free, allocator="contiguous", contiguity="strict")
+    assert found == (None if expected is None else sorted(expected))
+
+
 LONG = machine((9, 4, 8, {"gpu": 2}), (14, 4, 4, {"mic": 1}), (17, 4, 8, {"gpu": 2}))
 IN_ANY_RUN = ["first-fit", "best-fit", "worst-fit", "contiguous", "random", "heterogeneity-aware"]
 

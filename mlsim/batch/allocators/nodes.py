@@ -51,8 +51,8 @@ class Nodes(NamedTuple):
     request : int64, shape (slots, R)
         What a unit of the job in each slot asks for.
     kind : int64, shape (nodes,)
-        Nodes with the same number have as much of everything when they are in use, add as much power, are in
-        use or not, and are promised to the same announced drains.
+        Neighbours with the same number have as much of everything when they are in use, add as much power,
+        are in use or not, and are promised to the same announced drains.
     free : int64, shape (nodes, R)
         What nobody holds, 0 on nodes out of use. Whole nodes are held whole. It stands at the first node of
         each run; :mod:`mlsim.batch.allocators.alike`.

@@ -418,11 +418,12 @@ def _check_cap(config: BatchConfig) -> None:
 
 
 def _static_kinds(machine: Machine, cap: PowerCap | None) -> Ints:
-    """Give nodes that have as much, and add as much power, the same number."""
-    power = () if cap is None else (cap.of_each, cap.of_waking)
-    columns = np.column_stack([machine.capacity, *power])
-    kinds: Ints = np.unique(columns, axis=0, return_inverse=True)[1].astype(np.int64).ravel()
-    return kinds
+    """Give neighbours that have as much, and add as much power, the same number."""
+    differs = np.zeros(len(machine.capacity), np.bool_)
+    differs[1:] = (machine.capacity[1:] != machine.capacity[:-1]).any(axis=1)
+    for watts in () if cap is None else (cap.of_each, cap.of_waking):
+        differs[1:] |= watts[1:] != watts[:-1]
+    return np.cumsum(differs, dtype=np.int64)
 
 
 def _scratch(machine: Machine, allocator: str, kinds: Ints) -> dict[str, Any]:
