@@ -22,9 +22,9 @@ from mlsim.record import derived
 from mlsim.record.columns import Derived, Stored, stored_columns
 from mlsim.record.energy import job_energy
 from mlsim.record.nodeset import job_node_sets
-from mlsim.record.tables import Jobs, NodePower, Nodes, Records, Rejections
+from mlsim.record.tables import Chunks, Jobs, NodePower, Nodes, Records, Rejections
 
-__all__ = ["ALWAYS", "FILES", "JOB_COLUMNS", "columns_of", "frame", "job_frame"]
+__all__ = ["ALWAYS", "FILES", "JOB_COLUMNS", "columns_of", "frame", "job_frame", "number_columns"]
 
 
 ALWAYS = ("jobs", "nodes", "occupancy")
@@ -225,6 +225,11 @@ def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
 def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
     """Make the frame of the jobs: one row a job, in order of (submit_time, job_id)."""
     return frame("jobs", records, technique)
+
+
+def number_columns(chunks: Chunks, jobs: Jobs) -> dict[str, NDArray[Any]]:
+    """Return the columns of the file of chunks, which holds numbers alone, without a frame around them."""
+    return {stored.name: _stored(stored, chunks, jobs) for stored in stored_columns(Chunks)}
 
 
 def _stored(stored: Stored, table: Any, jobs: Jobs) -> Any:

@@ -13,10 +13,12 @@ import polars as pl
 from mlsim.errors import OutputError
 from mlsim.record.blocks import chunk_blocks, copies_of, is_long, n_rows, record_blocks
 from mlsim.record.chunk_store import StoredChunks
-from mlsim.record.frames import ALWAYS, FILES, frame, job_frame
+from mlsim.record.columns import empty
+from mlsim.record.frames import ALWAYS, FILES, frame, job_frame, number_columns
 from mlsim.record.growing import let_go
+from mlsim.record.numbers_file import NumbersFile
 from mlsim.record.streaming import FRAME_ROWS, Frames, write_frames
-from mlsim.record.tables import Records
+from mlsim.record.tables import Chunks, Records
 
 __all__ = ["write_tables"]
 
@@ -61,13 +63,19 @@ def write_tables(directory: Path, records: Records, technique: str | None, csv: 
             continue
         suffixes = (".parquet", ".csv") if csv else (".parquet",)
         paths = [directory / f"{table}{suffix}" for suffix in suffixes]
+        if _is_of_many_chunks(table, records):
+            written.append(_write_chunks(records, paths.pop(0)))
         parts = _parts(table, records, technique)
         if parts is None:
             rows = frame(table, records, technique)
             written += [_write(rows, path) for path in paths]
         else:
-            written += [_write_parts(parts, path, quickly=table == "chunks") for path in paths]
+            written += [_write_parts(parts, path) for path in paths]
     return written
+
+
+def _is_of_many_chunks(table: str, records: Records) -> bool:
+    return table == "chunks" and (isinstance(records.chunks, StoredChunks) or is_long(records.chunks))
 
 
 def _parts(
@@ -92,7 +100,7 @@ def _parts(
         for block in chunk_blocks(records.chunks):
             yield frame("chunks", replace(records, chunks=block), technique)
 
-    if table == "chunks" and (isinstance(records.chunks, StoredChunks) or is_long(records.chunks)):
+    if _is_of_many_chunks(table, records):
         return of_chunks
     if table == "jobs" and is_long(jobs):
         return of_jobs
@@ -117,9 +125,19 @@ def _write(rows: pl.DataFrame, path: Path) -> Path:
     return path
 
 
-def _write_parts(parts: Frames, path: Path, *, quickly: bool) -> Path:
+def _write_parts(parts: Frames, path: Path) -> Path:
     with _writing(path):
-        write_frames(parts, path, quickly=quickly)
+        write_frames(parts, path)
+    return path
+
+
+def _write_chunks(records: Records, path: Path) -> Path:
+    with _writing(path), path.open("wb") as file:
+        none = number_columns(empty(Chunks), records.jobs)
+        numbers = NumbersFile(file, {name: values.dtype for name, values in none.items()})
+        for block in chunk_blocks(records.chunks):
+            numbers.write(number_columns(block, records.jobs))
+        numbers.close()
     return path
 
 
@@ -133,6 +151,8 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _reason(error: Exception, path: Path) -> str:
     """Return the operating system's message of an error; Polars wraps it in its own, or drops it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     system = re.search(r"([^:]+) \(os error \d+\)", str(error))
     if system:
         return system[1].strip()

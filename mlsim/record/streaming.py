@@ -18,12 +18,10 @@ FRAME_ROWS = 1 << 13
 _ROW_GROUP = 1 << 15
 """Rows encoded at a time. Many fewer would take more memory: a summary of each group is kept to the end."""
 
-_QUICK_ROW_GROUP = 1 << 16
-
 Frames = Callable[[], Iterator[pl.DataFrame]]
 
 
-def write_frames(frames: Frames, path: Path, *, quickly: bool = False) -> None:
+def write_frames(frames: Frames, path: Path) -> None:
     """Write the rows of frames of one form, one after the other, as what the file's suffix says.
 
     Parameters
@@ -32,9 +30,6 @@ def write_frames(frames: Frames, path: Path, *, quickly: bool = False) -> None:
         Makes the frames, of which there is at least one, anew at every call.
     path
         A file ``.parquet`` or ``.csv``.
-    quickly
-        Whether time counts more than size, as for chunks, whose numbers hardly repeat: LZ4 takes half of the
-        time that Zstandard does, to 33 bytes a chunk instead of 24.
     """
     if path.suffix == ".csv":
         with path.open("wb") as file:
@@ -52,7 +47,4 @@ def write_frames(frames: Frames, path: Path, *, quickly: bool = False) -> None:
         yield from frames()
 
     lazy = register_io_source(source, schema=schema)
-    if quickly:
-        lazy.sink_parquet(path, compression="lz4", row_group_size=_QUICK_ROW_GROUP)
-    else:
-        lazy.sink_parquet(path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP)
+    lazy.sink_parquet(path, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP)

@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import os
 
 import numpy as np
@@ -197,3 +198,26 @@ def test_a_full_disk_is_an_output_error(tmp_path):
     (tmp_path / "jobs.parquet").symlink_to("/dev/full")
     with pytest.raises(OutputError, match=r"jobs\.parquet"):
         write_tables(tmp_path, many_jobs(), None)
+
+
+def test_many_chunks_on_a_full_disk_name_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlsim.record.blocks.LONG_ROWS", 1)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("mlsim.record.numbers_file.NumbersFile.write", full)
+    with pytest.raises(OutputError, match=r"cannot write .*chunks\.parquet: No space left on device$"):
+        write_tables(tmp_path, whole_run(), "GSS")
+
+
+def test_many_chunks_are_read_as_few_are(tmp_path, monkeypatch):
+    write_tables(tmp_path / "few", whole_run(), "GSS", csv=True)
+    monkeypatch.setattr("mlsim.record.blocks.LONG_ROWS", 1)
+    monkeypatch.setattr("mlsim.record.blocks.CHUNK_ROWS", 1)
+    written = write_tables(tmp_path / "many", whole_run(), "GSS", csv=True)
+    assert [path.name for path in written if path.stem == "chunks"] == ["chunks.parquet", "chunks.csv"]
+    few, many = (pl.read_parquet(tmp_path / which / "chunks.parquet") for which in ("few", "many"))
+    assert few.schema == many.schema
+    assert few.equals(many)
+    assert (tmp_path / "few" / "chunks.csv").read_bytes() == (tmp_path / "many" / "chunks.csv").read_bytes()
