@@ -204,15 +204,16 @@ def _start_by_place(
 
 
 @inner_kernel
-def _bring_least(k: int, n: int, column: int, columns: Columns) -> int:
-    """Put the first by a key of the candidates from k on at k, and drop those that do not fit any more.
+def _bring_least(k: int, n: int, column: int, beside: int, now: float, time: float, columns: Columns) -> int:
+    """Put the first by a key of the candidates from k on at k, and drop those that cannot start any more.
 
     Returns how many candidates there are then.
     """
-    best, this = -1, k
+    best, this, free = -1, k, columns.counts[FREE]
     while this < n:
         slot = columns.spare[this]
-        if columns.ints[UNITS, slot] > columns.counts[FREE]:
+        units = columns.ints[UNITS, slot]
+        if units > free or (units > beside and not now + columns.floats[ESTIMATE, slot] <= time):
             n -= 1
             columns.spare[this] = columns.spare[n]
             continue
@@ -236,7 +237,8 @@ def _start_by_key(
         compute_walk_keys(n, now, columns.spare, columns)
     while columns.counts[FREE] != 0:
         if k < _CHOSEN_SINGLY:
-            n = _bring_least(k, n, column, columns)
+            beside = -1 if is_kept else most_beside(room)
+            n = _bring_least(k, n, column, beside, now, time, columns)
         elif k == _CHOSEN_SINGLY:
             rest, scratch = columns.spare[k:], columns.spare[len(columns.queue) :]
             sort_slots(n - k, rest, scratch, column, columns.ints, columns.floats)

@@ -53,10 +53,10 @@ class Columns(NamedTuple):
     queue, running : int64
         Slots of the waiting jobs in the order of the queue, with empty places, and of the running ones by
         expected end.
-    block_known, block_units : int64
+    block_known, block_units, block_first : int64
     block_times : float64, shape (rows, any)
-        Of blocks of the queue: what is known, the least units that a job asks for, and the least times;
-        :mod:`mlsim.batch.order.blocks`.
+        Of blocks of the queue: what is known, the least units that a job asks for, the place of the job that
+        goes first, and the least times; :mod:`mlsim.batch.order.blocks`.
     spare : int64
         Room for sorting, twice as long as the queue.
     counts : int64
@@ -93,6 +93,7 @@ class Columns(NamedTuple):
     queue: Ints
     block_known: Ints
     block_units: Ints
+    block_first: Ints
     block_times: FloatColumns
     spare: Ints
     running: Ints

@@ -177,6 +177,25 @@ def tidy(columns: Columns) -> None:
 
 
 @leaf_kernel
+def _first_of(place: int, other: int, columns: Columns) -> int:
+    """Return which of two places, of which the other one may be none, has the job that goes first."""
+    if other == GONE:
+        return place
+    a, b = columns.queue[place], columns.queue[other]
+    return place if goes_before(a, b, KEY, columns.ints, columns.floats) else other
+
+
+@leaf_kernel
+def _find_first_of(block: int, columns: Columns) -> None:
+    """Find the place of the job of a block that goes first."""
+    first = GONE
+    for place in range(block * BLOCK, min((block + 1) * BLOCK, columns.counts[PLACES])):
+        if columns.queue[place] != GONE:
+            first = _first_of(place, first, columns)
+    columns.block_first[block] = first
+
+
+@leaf_kernel
 def leave(place: int, columns: Columns) -> None:
     """Take the job at a place out of the queue."""
     columns.queue[place] = GONE
@@ -186,7 +205,9 @@ def leave(place: int, columns: Columns) -> None:
         columns.counts[FRONT] = columns.counts[HEAD] = columns.counts[PLACES] = 0
     while columns.counts[FRONT] < columns.counts[PLACES] and columns.queue[columns.counts[FRONT]] == GONE:
         columns.counts[FRONT] += 1
-    if not columns.counts[UNSORTED]:
+    if columns.counts[UNSORTED]:
+        _find_first_of(place // BLOCK, columns)
+    else:
         columns.counts[HEAD] = columns.counts[FRONT]
 
 
@@ -291,38 +312,30 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
 @inner_kernel
 def find_head(now: float, columns: Columns) -> None:
     """Compute live keys, and find the job that goes first."""
-    policy, head, least = columns.rules[POLICY], columns.counts[FRONT], np.inf
-    for place in range(columns.counts[FRONT], columns.counts[PLACES]):
-        slot = columns.queue[place]
-        if slot != GONE:
-            key = key_of(slot, policy, now, columns)
-            columns.floats[KEY, slot] = key
-            head, least = _first_of(place, key, head, least, columns)
-    columns.counts[HEAD], columns.counts[UNSORTED] = head, 1
+    policy = columns.rules[POLICY]
+    for block in range(columns.counts[FRONT] // BLOCK, (columns.counts[PLACES] - 1) // BLOCK + 1):
+        first, least = GONE, np.inf
+        for place in range(block * BLOCK, min((block + 1) * BLOCK, columns.counts[PLACES])):
+            slot = columns.queue[place]
+            if slot != GONE:
+                key = key_of(slot, policy, now, columns)
+                columns.floats[KEY, slot] = key
+                if not key > least:
+                    first = _first_of(place, first, columns)
+                    least = columns.floats[KEY, columns.queue[first]]
+        columns.block_first[block] = first
+    columns.counts[UNSORTED] = 1
+    find_next_head(columns)
 
 
 @inner_kernel
 def find_next_head(columns: Columns) -> None:
-    """Find the job that goes first, by the keys that there are."""
-    head, least = columns.counts[FRONT], np.inf
-    for place in range(columns.counts[FRONT], columns.counts[PLACES]):
-        if columns.queue[place] != GONE:
-            key = columns.floats[KEY, columns.queue[place]]
-            head, least = _first_of(place, key, head, least, columns)
-    columns.counts[HEAD] = head
-
-
-@leaf_kernel
-def _first_of(place: int, key: float, head: int, least: float, columns: Columns) -> tuple[int, float]:
-    """Return which of two places has the job that goes first, and its key."""
-    if key < least:
-        return place, key
-    if (
-        key == least
-        and columns.ints[NUMBER, columns.queue[place]] < columns.ints[NUMBER, columns.queue[head]]
-    ):
-        return place, key
-    return head, least
+    """Find the head, by the keys that there are, among the jobs that go first in their blocks."""
+    head = GONE
+    for block in range(columns.counts[FRONT] // BLOCK, (columns.counts[PLACES] - 1) // BLOCK + 1):
+        if columns.block_first[block] != GONE:
+            head = _first_of(columns.block_first[block], head, columns)
+    columns.counts[HEAD] = max(head, 0)
 
 
 @inner_kernel

@@ -211,6 +211,7 @@ def block_arrays(capacity: int) -> dict[str, NDArray[Any]]:
     return {
         "block_known": np.zeros(n, np.int64),
         "block_units": np.empty(n, np.int64),
+        "block_first": np.empty(n, np.int64),
         "block_times": np.empty((N_BLOCK_TIMES, n)),
     }
 
