@@ -1,5 +1,6 @@
 """What is written about scenarios: dumps, the JSON schema, the catalogue, the reference page."""
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mlsim.scenario
+from mlsim.errors import StoppedError
 from mlsim.scenario import (
     Scenario,
     dump,
@@ -18,6 +20,7 @@ from mlsim.scenario import (
     options,
     plain,
 )
+from mlsim.scenario.files import dumping
 from mlsim.scenario.files.source import parse_text
 
 LEAST: dict[str, Any] = {
@@ -226,3 +229,18 @@ application:
     with pytest.raises(mlsim.scenario.files.loading.InputError) as info:
         loads(text, "study.yaml")
     assert str(info.value) in README
+
+
+def test_nothing_is_printed_when_writing_is_interrupted(monkeypatch, capsys):
+    class Interrupted(io.StringIO):
+        def write(self, text):
+            if text == "seed":
+                raise StoppedError(2)
+            return super().write(text)
+
+    scenario = from_mapping(LEAST)
+    with monkeypatch.context() as patched:
+        patched.setattr(dumping.io, "StringIO", Interrupted)
+        with pytest.raises(StoppedError):
+            dump(scenario)
+    assert capsys.readouterr().out == ""

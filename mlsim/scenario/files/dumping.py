@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
+from contextlib import redirect_stdout
 from functools import cache
 from typing import Any
 
@@ -33,7 +34,8 @@ def dump(scenario: Scenario, only: Collection[str] | None = None) -> str:
     """
     text = io.StringIO()
     written = plain(scenario).items()
-    _writer().dump({key: value for key, value in written if only is None or key in only}, text)
+    with redirect_stdout(io.StringIO()):  # ruamel.yaml prints the word at which a signal interrupts it
+        _writer().dump({key: value for key, value in written if only is None or key in only}, text)
     return text.getvalue()
 
 
