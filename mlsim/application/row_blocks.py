@@ -6,9 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
 from mlsim.application.outcome import ChunkRows
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ class RowBlocks:
     Parameters
     ----------
     chunks
-        Takes blocks, each in order of (start, PE).
+        Takes blocks.
     most
         Rows that there are at most.
 
@@ -55,10 +53,8 @@ class RowBlocks:
         return 0
 
     def _take(self, rows: int) -> None:
-        block = in_order(self.rows, rows)
-        self._chunks.take(
-            block.pe, block.step, block.first, block.size, block.requested, block.start, block.end
-        )
+        filled = self.rows
+        self._chunks.take(filled.pe[:rows], *filled.numbers[:, :rows], *filled.times[:, :rows])
         self._handed_over += rows
 
     def finish(self, rows: int) -> None:
@@ -85,19 +81,9 @@ def new_rows(n: int, since: float, full: int = 0) -> Rows:
 
 def in_order(rows: Rows, n: int) -> ChunkRows:
     """Sort the first n chunk rows by (start, PE); a PE's rows of equal start stay as they happened."""
-    from mlsim.application.row_order import break_ties
+    from mlsim.record.row_order import order_of
 
-    pe, numbers, times = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]
-    order = np.argsort(times[1], kind="stable")
-    start = _taken(times[1], order)
-    if (start[1:] == start[:-1]).any() and not break_ties(order, start, pe):
-        order = np.lexsort((pe, times[1]))
-    step, first, size = (_taken(column, order) for column in numbers)
-    return ChunkRows(
-        _taken(pe, order), step, first, size, _taken(times[0], order), start, _taken(times[2], order)
-    )
-
-
-def _taken(column: NDArray[Any], order: Ints) -> NDArray[Any]:
-    """Return a column in an order; ``clip`` is the mode that checks nothing twice."""
-    return np.take(column, order, mode="clip")
+    pe, (step, first, size), (requested, start, end) = rows.pe[:n], rows.numbers[:, :n], rows.times[:, :n]
+    order = order_of(start, pe)
+    columns = (np.take(column, order) for column in (pe, step, first, size, requested, start, end))
+    return ChunkRows(*columns)

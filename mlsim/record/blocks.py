@@ -27,6 +27,7 @@ __all__ = [
     "n_rows",
     "record_blocks",
     "rows_of",
+    "size_range",
     "sums_by_job",
     "value_blocks",
 ]
@@ -91,6 +92,15 @@ def chunk_blocks(chunks: Chunks) -> Iterator[Chunks]:
         for first in range(0, n_rows(chunks), CHUNK_ROWS):
             rows = slice(first, first + CHUNK_ROWS)
             yield Chunks(**{name: column[rows] for name, column in _columns(chunks).items()})
+
+
+def size_range(chunks: Chunks) -> tuple[int, int] | None:
+    """Return the least and the largest size of chunks; None if there are none."""
+    if not n_rows(chunks):
+        return None
+    if isinstance(chunks, StoredChunks):
+        return chunks.sizes()
+    return int(chunks.size.min()), int(chunks.size.max())
 
 
 def value_blocks(values: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import OutputError
@@ -27,24 +26,17 @@ HELD_ROWS = 1 << 16
 """So many rows are kept in memory."""
 BLOCK_ROWS = 1 << 16
 """So many rows are simulated, and read, at a time."""
-_LONG_COLUMNS = 6
-"""Of 8 bytes a value; the PE has 4."""
+_ROW_WORDS = 7
+"""Words that so many rows may take in memory, about."""
 
 
 class _Run(NamedTuple):
-    """A block as it was kept: its place in words of 8 bytes, its rows, and which time step it is of.
-
-    A run has one column after the other: start, requested, end, step, first, size, PE.
-    """
+    """A block as it was kept: its place and its end in words of 8 bytes, its rows, and its time step."""
 
     at: int
+    end: int
     rows: int
     time_step: int
-
-    @property
-    def end(self) -> int:
-        """The first word after it."""
-        return self.at + _LONG_COLUMNS * self.rows + (self.rows + 1) // 2
 
 
 class _Shift(NamedTuple):
@@ -92,8 +84,8 @@ class LoopChunks:
     ) -> None:
         """Keep a block of the time step begun last.
 
-        Columns are those of :class:`~mlsim.record.tables.Chunks`, in order of (start, PE), with times from
-        the time step's begin. A PE's chunks come in the order in which it executed them, from block to block.
+        Columns are those of :class:`~mlsim.record.tables.Chunks`, with times from the time step's begin. A
+        PE's chunks come in the order in which it executed them, from row to row and from block to block.
 
         Raises
         ------
@@ -101,8 +93,8 @@ class LoopChunks:
             If there is no room for them.
         """
         if len(pe):
-            at = self.store.keep((start, requested, end, step, first, size), pe)
-            self.runs.append(_Run(at, len(pe), len(self.shifts) - 1))
+            place, after = self.store.keep(pe, step, first, size, requested, start, end)
+            self.runs.append(_Run(place, after, len(pe), len(self.shifts) - 1))
             self.rows += len(pe)
 
     def time_steps(self) -> Iterator[tuple[list[_Run], _Shift]]:
@@ -114,6 +106,14 @@ class LoopChunks:
                 last += 1
             yield self.runs[first:last], self.shifts[step]
             first = last
+
+    def sizes(self) -> tuple[int, int]:
+        """Return the least and the largest size of its chunks; there must be one."""
+        from mlsim.record.chunk_runs import LARGEST_SIZE, LEAST, SIZE
+
+        words = self.store.words()
+        least = min(int(words[run.at + LEAST + SIZE]) for run in self.runs)
+        return least, max(int(words[run.at + LARGEST_SIZE]) for run in self.runs)
 
     def forget(self) -> None:
         """Forget all blocks; their room is used again if nothing was kept after them."""
@@ -139,8 +139,9 @@ class ChunkStore:
 
     def __init__(self, held_rows: int = HELD_ROWS, block_rows: int = BLOCK_ROWS) -> None:
         self.block_rows = block_rows
-        self._most_held = (_LONG_COLUMNS + 1) * held_rows
+        self._held_rows = held_rows
         self._held: Ints = np.empty(0, np.int64)
+        self._packed: Ints = np.empty(0, np.int64)  # the run that is kept next
         self._file: IO[bytes] | None = None
         self._used = 0
         self._mapped: Ints | None = None
@@ -152,23 +153,31 @@ class ChunkStore:
     def table(self, loops: Sequence[StartedLoop]) -> Chunks:
         """Return one row a chunk of loops, by job in order of start, then by the chunks' start."""
         stored = StoredChunks(self, sorted(loops, key=lambda loop: loop[:2]))
-        if stored.n_rows * (_LONG_COLUMNS + 1) > self._most_held:
+        if stored.n_rows > self._held_rows:
             return stored
         return next(stored.blocks(max(stored.n_rows, 1)), empty(Chunks))
 
-    def keep(self, longs: tuple[NDArray[Any], ...], pe: Int32s) -> int:
-        """Keep a run; return its place."""
-        at, rows = self._used, len(pe)
-        end = _Run(at, rows, 0).end
-        if self._file is None and end > self._most_held:
+    def keep(
+        self, pe: Int32s, step: Ints, first: Ints, size: Ints, requested: Floats, start: Floats, end: Floats
+    ) -> tuple[int, int]:
+        """Keep rows, one or more, as a run; return its place and its end."""
+        from mlsim.record.chunk_runs import in_views, most_words, pack
+        from mlsim.record.row_order import order_of
+
+        if most_words(len(pe)) > len(self._packed):
+            self._packed = np.empty(most_words(len(pe)), np.int64)
+        order, to = order_of(start, pe), in_views(self._packed)
+        run = self._packed[: pack(order, pe, step, first, size, requested, start, end, to)]
+        at, after = self._used, self._used + len(run)
+        if self._file is None and after > _ROW_WORDS * self._held_rows:
             self._file = self._open_file()
         if self._file is None:
-            self._keep_in_memory(at, end, longs, pe)
+            self._keep_in_memory(at, after, run)
         else:
-            self._write(self._file, *longs, pe, np.zeros(rows % 2, np.int32))
-        self._used = end
+            self._write(self._file, run)
+        self._used = after
         self._mapped = None
-        return at
+        return at, after
 
     def release(self, first: int, end: int) -> None:
         """Use the room of runs again, if they were the last."""
@@ -178,15 +187,12 @@ class ChunkStore:
             if self._file is not None:
                 self._file.seek(8 * first)
 
-    def _keep_in_memory(self, at: int, end: int, longs: tuple[NDArray[Any], ...], pe: Int32s) -> None:
-        if end > len(self._held):
-            grown = np.empty(min(max(2 * len(self._held), end), self._most_held), np.int64)
+    def _keep_in_memory(self, at: int, after: int, run: Ints) -> None:
+        if after > len(self._held):
+            grown = np.empty(min(max(2 * len(self._held), after), _ROW_WORDS * self._held_rows), np.int64)
             grown[:at] = self._held[:at]
             self._held = grown
-        rows = len(pe)
-        for column, values in enumerate(longs):
-            self._held[at + column * rows : at + (column + 1) * rows] = values.view(np.int64)
-        self._held.view(np.int32)[2 * (at + _LONG_COLUMNS * rows) :][:rows] = pe
+        self._held[at:after] = run
 
     def _open_file(self) -> IO[bytes]:
         """Open an unnamed file, which is gone with the process, and move what is in memory into it."""
@@ -199,12 +205,11 @@ class ChunkStore:
         return file
 
     @staticmethod
-    def _write(file: IO[bytes], *columns: NDArray[Any]) -> None:
+    def _write(file: IO[bytes], words: Ints) -> None:
+        rest = words.data.cast("B")
         try:
-            for values in columns:
-                rest = np.ascontiguousarray(values).data.cast("B")
-                while rest:  # a disk that fills up takes a part, and refuses the next
-                    rest = rest[file.write(rest) :]
+            while rest:  # a disk that fills up takes a part, and refuses the next
+                rest = rest[file.write(rest) :]
         except OSError as error:
             raise _no_room(error) from error
 
@@ -252,6 +257,11 @@ class StoredChunks(Chunks):
             return np.concatenate(parts) if parts else np.empty(0, _COLUMNS[name])
         return object.__getattribute__(self, name)
 
+    def sizes(self) -> tuple[int, int]:
+        """Return the least and the largest size, without reading the chunks; there must be one."""
+        sizes = [loop.sizes() for _, _, loop in self._loops if loop.rows]
+        return min(least for least, _ in sizes), max(largest for _, largest in sizes)
+
     def blocks(self, rows: int) -> Iterator[Chunks]:
         """Yield all rows in order, so many at a time."""
         words, left = self._store.words(), self.n_rows
@@ -280,49 +290,24 @@ class _Merged:
     """The rows of one time step of a loop, read in order from its runs."""
 
     def __init__(self, words: Ints, runs: list[_Run], job: int, began: float, shift: _Shift) -> None:
-        self._words = words
-        self._job, self._began, self._shift = job, began, shift
+        from mlsim.record.chunk_merge import Shift, heap_of
+        from mlsim.record.chunk_runs import in_views
+
+        self._job = job
+        self._memory = in_views(words)
+        self._shift = Shift(float(shift.begin), float(began), shift.steps, shift.iterations)
         self._at = np.array([run.at for run in runs], np.int64)
-        self._rows = np.array([run.rows for run in runs], np.int64)
         self._read = np.zeros(len(runs), np.int64)
-        self.left = int(self._rows.sum())
-        self._heap: Ints | None = None
+        self._heap = heap_of(self._memory, self._at, self._read)
+        self.left = sum(run.rows for run in runs)
 
     def fill(self, block: Chunks, filled: int) -> int:
         """Write rows into a block behind those it has, until it is full; return how many."""
+        from mlsim.record.chunk_merge import Columns, merge
+
         count = min(self.left, len(block.job) - filled)
-        to = slice(filled, filled + count)
-        block.job[to] = self._job
-        if len(self._at) == 1:
-            self._copy(block, to, count)
-        else:
-            self._merge(block, filled, count)
-        for times in (block.requested, block.start, block.end):
-            times[to] += self._shift.begin
-            times[to] += self._began
-        if self._shift.steps or self._shift.iterations:
-            block.step[to] += self._shift.steps
-            block.first[to] += self._shift.iterations
+        block.job[filled : filled + count] = self._job
+        columns = Columns(*(getattr(block, name) for name in Columns._fields))
+        merge(self._memory, self._at, self._read, self._heap, self._shift, columns, filled, count)
         self.left -= count
         return count
-
-    def _copy(self, block: Chunks, to: slice, count: int) -> None:
-        at, rows, read = int(self._at[0]), int(self._rows[0]), int(self._read[0])
-        longs = (block.start, block.requested, block.end, block.step, block.first, block.size)
-        for column, values in enumerate(longs):
-            begin = at + column * rows + read
-            values.view(np.int64)[to] = self._words[begin : begin + count]
-        begin = 2 * (at + _LONG_COLUMNS * rows) + read
-        block.pe[to] = self._words.view(np.int32)[begin : begin + count]
-        self._read[0] += count
-
-    def _merge(self, block: Chunks, filled: int, count: int) -> None:
-        from mlsim.record.chunk_merge import heap_of, merge
-
-        words = self._words
-        views = words, words.view(np.float64), words.view(np.int32)
-        if self._heap is None:
-            self._heap = heap_of(*views, self._at, self._rows, self._read)
-        ints = block.step, block.first, block.size
-        times = block.requested, block.start, block.end
-        merge(*views, self._at, self._rows, self._read, self._heap, block.pe, *ints, *times, filled, count)

@@ -78,11 +78,11 @@ class NumbersFile:
     def _write(self, name: str, values: Numbers) -> Struct:
         """Write a column's values as one page; return what the footer says of it."""
         encoding = _PLAIN if values.dtype.kind == "f" else _PACKED_DIFFERENCES
-        known = ~np.isnan(values) if encoding == _PLAIN else None
         n, nulls = len(values), 0
-        if known is None or known.all():
+        if encoding == _PACKED_DIFFERENCES or not np.isnan(values.min()):
             levels = varint(n << 1) + b"\1"  # so many are there
         else:
+            known = ~np.isnan(values)
             levels = varint(-(-n // 8) << 1 | 1) + np.packbits(known, bitorder="little").tobytes()
             values = values[known]
             nulls = n - len(values)

@@ -7,7 +7,10 @@ import pytest
 from matplotlib.image import imread
 
 from mlsim.analysis.plots import Panel, bars, chunk_curve, chunk_sizes, pe_timeline, write_picture
-from mlsim.analysis.plots.style import span_axis
+from mlsim.analysis.plots.bands import Bands
+from mlsim.analysis.plots.raster import Raster
+from mlsim.analysis.plots.style import scale_palette, span_axis
+from mlsim.analysis.plots.thinning import Thinned, are_new
 from mlsim.record import Chunks, empty
 from tests.reference.runs import Job, Stay, loops_of, records_of
 
@@ -149,3 +152,63 @@ def test_bars_and_the_marks_on_them(tmp_path):
         write_picture(figure, tmp_path / "a.png").read_bytes()
         == write_picture(bars([panel] * 3, "demo", "T_loop (s)"), tmp_path / "b.png").read_bytes()
     )
+
+
+@pytest.mark.parametrize("height", [1, 3, 4, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_bands_are_painted_as_rectangles_are(height, seed):
+    random = np.random.default_rng(seed)
+    n, bands, across = 400, 7, 3.7
+    band = random.integers(0, bands, n).astype(np.int32)
+    start = random.uniform(-5, 30, n)
+    end = start + random.choice([0.0, 0.01, 1.0, 5.0], n)
+    value = random.integers(10, 20, n)
+    colours = random.permutation(256)[:10].astype(np.uint8)
+    shape = (height * bands, 90)
+    painted, raster = Bands(shape, bands), Raster(shape)
+    painted.paint(band, start, end, across, value, 10, colours)
+    top = band * float(height)
+    of_rows = colours[value - 10].astype(np.int64)
+    raster.paint(start * across, end * across, top, top + height, np.ones(n), of_rows)
+    palette = scale_palette()
+    assert (painted.image(palette) == raster.image(palette)).all()
+    assert len(np.unique(painted.image(palette).reshape(-1, 3), axis=0)) > 10
+
+
+def test_more_sizes_than_are_listed_have_the_same_colours(monkeypatch):
+    random = np.random.default_rng(1)
+    rows = [
+        (pe, pe, pe, int(size), pe / 100, 1 + pe / 7) for pe, size in enumerate(random.integers(1, 99, 60))
+    ]
+    listed = drawn(pe_timeline(loop_of(rows, 60), "demo"))
+    monkeypatch.setattr("mlsim.analysis.plots.pes._LISTED", 5)
+    assert (drawn(pe_timeline(loop_of(rows, 60), "demo")) == listed).all()
+
+
+def drawn(figure):
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba()).copy()
+
+
+@pytest.mark.parametrize("n", [1, 5, 1499, 1500, 1501, 4001])
+def test_points_of_a_curve_are_the_first_of_their_column_and_size(n):
+    random = np.random.default_rng(n)
+    step = np.clip(np.arange(n) + random.integers(-2, 3, n), 0, n - 1)
+    size = random.integers(1, 4, n)
+    thinned = Thinned(n, 1500)
+    for part in np.array_split(np.arange(n), 3):
+        thinned.add(step[part], size[part])
+    first = {}
+    for at in range(n):
+        first.setdefault((min(n, 1500) * int(step[at]) // n, int(size[at])), (int(step[at]), int(size[at])))
+    assert list(zip(*(values.tolist() for values in thinned.points()), strict=True)) == [
+        first[key] for key in sorted(first)
+    ]
+
+
+def test_steps_are_new_once():
+    seen = np.zeros(3, np.uint8)
+    assert are_new(np.array([0, 7, 8, 23]), seen)
+    assert are_new(np.array([1, 22]), seen)
+    assert not are_new(np.array([2, 22, 3]), seen)
+    assert not are_new(np.array([5, 5]), seen)

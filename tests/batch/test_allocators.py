@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.columns.columns import FREE
+from mlsim.batch.columns.runs import runs_of
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.platform.edges import edges_of
@@ -98,6 +99,7 @@ def chosen(hardware, units, request, free, *, exclusive=False, seed=0, number=0,
     # Not through jobs: so anything may be free anywhere.
     nodes, counts = state.room.arrays, state.columns.counts
     nodes.free[:] = free
+    nodes.starts[:] = runs_of(nodes.kind, nodes.free)
     nodes.total[:] = nodes.free.sum(axis=0)
     idle = (nodes.free == hardware.capacity).all(axis=1)
     counts[FREE] = idle.sum() if exclusive else nodes.free[:, 0].sum()
@@ -138,6 +140,19 @@ def test_node_sets_are_those_of_the_reference(allocator, contiguity, case):
         allocator=allocator,
         contiguity=contiguity,
     )
+    assert found == (None if expected is None else sorted(expected))
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(case=st.integers(0, 2**32))
+def test_the_shortest_stretch_over_runs_of_nodes(case):
+    rng = np.random.default_rng(case)
+    runs = [(int(rng.integers(1, 6)), int(rng.choice([0, 1, 1, 2, 4, 5, 6, 6]))) for _ in range(10)]
+    units = int(rng.integers(1, 30))
+    hardware = machine((sum(count for count, _ in runs), 6, 1, {}))
+    free = [(cores, 1) for count, cores in runs for _ in range(count)]
+    expected = allocators.contiguous(Nodes(hardware.capacity, False), units, (1, 0), free, 0, strict=True)
+    found = chosen(hardware, units, (1, 0), free, allocator="contiguous", contiguity="strict")
     assert found == (None if expected is None else sorted(expected))
 
 

@@ -27,8 +27,6 @@ _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 70, 40, 95, 80
 _SINGLE_HEIGHT, _HEIGHT = 560, 260
 _FINEST = 1500
 """Steps are told apart down to this part of the axis."""
-_PER_DECADE = 400
-"""So many sizes between 1 and 10 are told apart."""
 
 
 class Curve(NamedTuple):
@@ -61,66 +59,23 @@ def chunk_curve(chunks: Chunks, label: str) -> Curve:
     label
         Name of the loop.
     """
+    from mlsim.analysis.plots.thinning import Thinned, are_new
+
     n = n_rows(chunks)
-    own, numbered = _Thinned(n), _Thinned(n)
-    steps = _DistinctSteps()
+    own, numbered = Thinned(n, _FINEST), Thinned(n, _FINEST)
+    are_distinct, seen = True, np.zeros(n // 8 + 1, np.uint8)
     first = 0
     for block in chunk_blocks(chunks):
-        if steps.are_distinct:
-            steps.add(block.step)
-        if steps.are_distinct:
+        if are_distinct and len(block.step):
+            most = int(block.step.max()) // 8 + 1
+            if most > len(seen):
+                seen = np.append(seen, np.zeros(max(most, 2 * len(seen)) - len(seen), np.uint8))
+            are_distinct = are_new(block.step, seen)
+        if are_distinct:
             own.add(block.step, block.size)
         numbered.add(np.arange(first, first + len(block.step)), block.size)
         first += len(block.step)
-    return Curve(label, n, *(own if steps.are_distinct else numbered).points())
-
-
-class _DistinctSteps:
-    """Finds out whether no step comes twice, with a bit for each."""
-
-    def __init__(self) -> None:
-        self.are_distinct = True
-        self._seen = np.zeros(0, np.uint8)
-
-    def add(self, step: Ints) -> None:
-        """Look at some more steps."""
-        if not len(step):
-            return
-        ordered = np.sort(step)
-        least, largest = int(ordered[0]), int(ordered[-1])
-        self.are_distinct = bool((ordered[1:] != ordered[:-1]).all())
-        if largest // 8 >= len(self._seen):
-            grown = np.zeros(max(largest // 8 + 1, 2 * len(self._seen)), np.uint8)
-            grown[: len(self._seen)] = self._seen
-            self._seen = grown
-        span = np.zeros((largest // 8 - least // 8 + 1) * 8, np.bool_)
-        span[step - least // 8 * 8] = True
-        here, seen = np.packbits(span), self._seen[least // 8 : largest // 8 + 1]
-        self.are_distinct &= not (here & seen).any()
-        seen |= here
-
-
-class _Thinned:
-    """Points of a curve of ``n`` chunks, the first of those that look the same."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-        self._key = self._step = self._size = np.empty(0, np.int64)
-
-    def add(self, step: Ints, size: Ints) -> None:
-        """Add chunks that follow those added before."""
-        column = np.minimum(self._n, _FINEST) * step // max(self._n, 1)
-        changes = np.append(True, (column[1:] != column[:-1]) | (size[1:] != size[:-1]))[: len(step)]
-        column, step, size = column[changes], step[changes], size[changes]
-        row = np.rint(np.log10(np.maximum(size, 1)) * _PER_DECADE).astype(np.int64)
-        key = np.concatenate([self._key, column * (1 << 20) + row])
-        self._key, kept = np.unique(key, return_index=True)
-        self._step = np.concatenate([self._step, step])[kept]
-        self._size = np.concatenate([self._size, size])[kept]
-
-    def points(self) -> tuple[Ints, Ints]:
-        """Return step and size of each point."""
-        return self._step, self._size
+    return Curve(label, n, *(own if are_distinct else numbered).points())
 
 
 def chunk_sizes(curves: Sequence[Curve], title: str) -> Figure:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats
 from mlsim.analysis.formatting import count
 from mlsim.analysis.metrics import percent_imbalance
+from mlsim.analysis.plots.bands import Bands
 from mlsim.analysis.plots.pixels import Pixels
 from mlsim.analysis.plots.raster import Raster
 from mlsim.analysis.plots.style import (
@@ -23,8 +24,8 @@ from mlsim.analysis.plots.style import (
     scale_palette,
     span_axis,
 )
-from mlsim.record import Chunks, Records
-from mlsim.record.blocks import chunk_blocks
+from mlsim.record import Records
+from mlsim.record.blocks import chunk_blocks, size_range
 
 __all__ = ["pe_timeline"]
 
@@ -32,6 +33,8 @@ __all__ = ["pe_timeline"]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 190, 60, 80
 _MAX_HEIGHT, _MAX_BAND, _MIN_HEIGHT = 900, 24, 120
 _SCALE_LEFT, _SCALE_WIDTH = 40, 22
+_LISTED = 1 << 16
+"""The colours of so many sizes are looked up in a list."""
 _NODE_BAND = 12
 """Nodes are told apart by a line where they are at least so many pixels high."""
 
@@ -55,7 +58,7 @@ def pe_timeline(records: Records, title: str) -> Figure:
     height = _height(pes)
     axis = span_axis(float(records.jobs.end_time[0]))
     shape = (height, WIDTH - _LEFT - _RIGHT)
-    sizes = _size_range(records.chunks)
+    sizes = size_range(records.chunks) or (1, 1)
     with picture_style():
         figure = canvas(_TOP + height + _BOTTOM)
         axes = axes_at(figure, _LEFT, _TOP, shape[1], height)
@@ -68,14 +71,6 @@ def pe_timeline(records: Records, title: str) -> Figure:
         axes.set_title(f"{title}  ({_facts(records)})")
         _draw_scale(figure, sizes, height)
     return figure
-
-
-def _size_range(chunks: Chunks) -> tuple[float, float]:
-    """Return the least and the largest size; 1 without chunks."""
-    ranges = [(block.size.min(), block.size.max()) for block in chunk_blocks(chunks) if len(block.size)]
-    if not ranges:
-        return 1.0, 1.0
-    return float(min(least for least, _ in ranges)), float(max(largest for _, largest in ranges))
 
 
 def _facts(records: Records) -> str:
@@ -94,13 +89,40 @@ def _paint(
     axes: Axes,
     axis: TimeAxis,
     records: Records,
-    sizes: tuple[float, float],
+    sizes: tuple[int, int],
     pes: int,
     shape: tuple[int, int],
 ) -> None:
     """Paint the chunks as one image that fills the axes pixel by pixel."""
-    across, band = shape[1] / axis.end, shape[0] / pes
-    raster = Raster(shape)
+    across = shape[1] / axis.end
+    paint = _paint_bands if shape[0] % pes == 0 else _paint_boxes
+    image = paint(records, across, sizes, pes, shape)
+    corner = axes.get_window_extent()
+    axes.add_artist(Pixels(image, round(corner.x0), round(corner.y0)))
+
+
+def _paint_bands(
+    records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """Paint chunks of PEs that have whole pixels each."""
+    bands, (least, largest) = Bands(shape, pes), sizes
+    few = largest - least < _LISTED
+    colours = _colours(np.arange(least, largest + 1 if few else least, dtype=np.float64), *sizes)
+    listed = colours.astype(np.uint8)
+    for chunks in chunk_blocks(records.chunks):
+        value = chunks.size
+        if not few:
+            listed = _colours(value.astype(np.float64), *sizes).astype(np.uint8)
+            value, least = np.arange(len(value)), 0
+        bands.paint(chunks.pe, chunks.start, chunks.end, across, value, least, listed)
+    return bands.image(scale_palette())
+
+
+def _paint_boxes(
+    records: Records, across: float, sizes: tuple[int, int], pes: int, shape: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """Paint chunks of PEs, whatever part of a pixel each has."""
+    raster, band = Raster(shape), shape[0] / pes
     for chunks in chunk_blocks(records.chunks):
         top = chunks.pe.astype(np.float64) * band
         raster.paint(
@@ -111,8 +133,7 @@ def _paint(
             np.ones(len(top)),
             _colours(chunks.size.astype(np.float64), *sizes),
         )
-    corner = axes.get_window_extent()
-    axes.add_artist(Pixels(raster.image(scale_palette()), round(corner.x0), round(corner.y0)))
+    return raster.image(scale_palette())
 
 
 def _colours(size: Floats, least: float, largest: float) -> NDArray[np.int64]:

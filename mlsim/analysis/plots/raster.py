@@ -8,14 +8,16 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats
 from mlsim._jit import kernel
 
-__all__ = ["FAINTEST", "Raster"]
+__all__ = ["FAINTEST", "GAP", "SEPARATED", "Raster", "blended"]
 
 
 FAINTEST = 0.25
 """A pixel that any rectangle touches has at least this share of its colour, so that nothing vanishes."""
 
-_GAP = 0.5
-_SEPARATED = 4.0
+GAP = 0.5
+"""Pixels that are kept clear at the right and below."""
+SEPARATED = 4.0
+"""So many pixels rectangles have, both ways, that are separated by it."""
 
 
 class Raster:
@@ -60,9 +62,14 @@ class Raster:
 
     def image(self, palette: Floats) -> NDArray[np.uint8]:
         """Return RGB bytes, (height, width, 3), from colours in [0, 1], (colours, 3)."""
-        image = np.empty((*self._covered.shape, 3), np.uint8)
-        _blend(self._covered, self._winner, palette, image)
-        return image
+        return blended(self._covered, self._winner, palette)
+
+
+def blended(covered: NDArray[np.float32], winner: NDArray[np.uint8], palette: Floats) -> NDArray[np.uint8]:
+    """Return RGB bytes of pixels: how much of each is covered, and in which colour of a palette."""
+    image = np.empty((*covered.shape, 3), np.uint8)
+    _blend(covered, winner, palette, image)
+    return image
 
 
 @kernel
@@ -88,9 +95,9 @@ def _paint(
     for row in range(len(left)):
         x0, x1 = max(left[row], 0.0), min(right[row], float(width))
         y0, y1 = max(top[row], 0.0), min(bottom[row], float(height))
-        if x1 - x0 >= _SEPARATED and y1 - y0 >= _SEPARATED:
-            x1 -= _GAP
-            y1 -= _GAP
+        if x1 - x0 >= SEPARATED and y1 - y0 >= SEPARATED:
+            x1 -= GAP
+            y1 -= GAP
         for y in range(int(y0), min(int(np.ceil(y1)), height)):
             part = weight[row] * _overlap(y, y0, y1)
             for x in range(int(x0), min(int(np.ceil(x1)), width)):

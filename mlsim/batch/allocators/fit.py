@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.allocators.alike import end_of_run
 from mlsim.batch.allocators.nodes import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Nodes
 from mlsim.batch.allocators.reach import reach
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, Columns
@@ -31,43 +32,30 @@ def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, node
 
 
 @inner_kernel
-def room_for(slot: int, need: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
+def room_for(slot: int, need: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> int:
     """Return how many units of a job fit on all nodes, at most ``need``."""
-    found = 0
-    for node in range(free.shape[0]):
-        found += units_on(slot, node, need - found, free, columns, nodes)
-        if found >= need:
-            break
-    return found
+    found, node = 0, 0
+    while node < free.shape[0] and found < need:
+        end = end_of_run(node, free, starts, nodes.kind)
+        found += units_on(slot, node, need, free, columns, nodes) * (end - node)
+        node = end
+    return min(found, need)
 
 
 @inner_kernel
-def fill_room(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Count for each node how many units of a job fit there, at most all of them; return the sum.
+def fill_room(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> int:
+    """Count for a node of each run how many units of a job fit there, at most all of them.
 
-    Neighbours that have as much, free and in all, are a *run*; where it ends is noted for its first node.
+    Return the sum over all nodes. Where a run ends is noted for its first node.
     """
-    found, first, n_nodes = 0, 0, free.shape[0]
-    while first < n_nodes:
-        units = units_on(slot, first, columns.ints[UNITS, slot], free, columns, nodes)
-        node = first
-        while True:
-            nodes.room[node] = units
-            node += 1
-            if node == n_nodes or not _are_alike(first, node, free, nodes.full):
-                break
-        nodes.run_end[first] = node
-        found += units * (node - first)
-        first = node
+    found, node = 0, 0
+    while node < free.shape[0]:
+        end = end_of_run(node, free, starts, nodes.kind)
+        units = units_on(slot, node, columns.ints[UNITS, slot], free, columns, nodes)
+        nodes.room[node], nodes.run_end[node] = units, end
+        found += units * (end - node)
+        node = end
     return found
-
-
-@leaf_kernel
-def _are_alike(node: int, other: int, free: Ints, full: Ints) -> bool:
-    for r in range(free.shape[1]):  # a kernel knows no generators
-        if free[node, r] != free[other, r] or full[node, r] != full[other, r]:
-            return False
-    return True
 
 
 @inner_kernel

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlsim.batch.catalogue import ALLOCATORS
 from mlsim.batch.columns.packing import FloatColumns, Floats, IntBlocks, IntColumns, Ints, by_address
+from mlsim.batch.columns.runs import first_nodes
 
-__all__ = ["N_SETTINGS", "Nodes", "nodes_at"]
+__all__ = ["N_SETTINGS", "Nodes", "free_of_each", "nodes_at"]
 
 CODES = {allocator.name: allocator.code for allocator in ALLOCATORS}
 FIRST_FIT = CODES["first-fit"]
@@ -46,17 +50,28 @@ class Nodes(NamedTuple):
         requests remembered not to fit, nodes that went back to jobs that had released them.
     request : int64, shape (slots, R)
         What a unit of the job in each slot asks for.
-    free, capacity : int64, shape (nodes, R)
-        What nobody holds and what there is, 0 on nodes out of use. Whole nodes are held whole.
+    kind : int64, shape (nodes,)
+        Neighbours with the same number have as much of everything when they are in use, add as much power,
+        are in use or not, and are promised to the same announced drains.
+    free : int64, shape (nodes, R)
+        What nobody holds, 0 on nodes out of use. Whole nodes are held whole. It stands at the first node of
+        each run; :mod:`mlsim.batch.allocators.alike`.
+    starts, full_starts, no_starts : int64, shapes (3, any), (3, any), (3, 0)
+        Where runs of nodes begin that are of the same kind and have as much free, or have as much when they
+        are in use; and each node by itself.
+    capacity : int64, shape (nodes, R)
+        What there is, 0 on nodes out of use.
     total : int64, shape (R,)
-        Sums of ``free``.
-    placed : int64, shape (nodes,)
+        Sums of what is free.
+    placed, placed_end, placed_starts : int64, shapes (nodes,), (nodes,), (3, any)
         Units on each node, as the allocator last answered; 0 when nobody uses it.
+        :mod:`mlsim.batch.allocators.placed`.
     room, run_end, heap_nodes : int64, heap_keys : float64, shapes (nodes,), (2, nodes)
-        Scratch of the allocators: units that fit on each node; of the first node of each run of nodes that
-        are alike, where it ends; and a heap of such runs.
-    future, future_total : int64, shapes (nodes, R), (R,)
-        What is expected to be free at the head's reservation, and its sums.
+        Scratch of the allocators: units that fit on a node of each run, and where it ends, at its first node;
+        and a heap of runs.
+    future, future_starts, future_total : int64, shapes (nodes, R), (3, any), (R,)
+        What is expected to be free at the head's reservation, at the first node of each run; where these
+        begin; and the sums.
     refused : int64, shape (16, R + 2)
         Requests that did not fit before in this pass: units, a unit's request, and how many announced drains
         the job would have run into.
@@ -66,8 +81,8 @@ class Nodes(NamedTuple):
         What is free throughout a stretch of the profile.
     profile : int64, shape (segments, nodes, R)
         Expected to be free from each of ``profile_times`` on; empty where no reservations need it.
-    plan : int64, shape (slots, nodes)
-        Units of jobs with a reservation; empty where there are none to keep.
+    plan : int64, shape (slots, 2 nodes + 1)
+        Where jobs with a reservation have their units; empty where there are none to keep.
     near, links : int64, shape (nodes, nodes)
         All nodes by their distance from each node, and links between any two; empty unless the allocator is
         topology-aware.
@@ -77,9 +92,9 @@ class Nodes(NamedTuple):
         What a node, or each of its cores where these are given singly, adds when it is held, in microwatts;
         0 without a power cap.
     used : int64, shape (nodes,)
-        How many of these are held, also on nodes out of use.
-    aside : int64, shape (nodes,)
-        Where ``placed`` is kept while the head is placed.
+        How many of these are held, also on nodes out of use; under a power cap.
+    aside : int64, shape (2 nodes + 1,)
+        Where what is placed is kept while the head is placed.
     full : int64, shape (nodes, R)
         What nodes have when they are in use.
     back : float64, shape (nodes,)
@@ -92,7 +107,7 @@ class Nodes(NamedTuple):
     drain_shuts, shut : int64, shapes (D,), (nodes,)
         1 for the drains that the head, started at its reservation, would meet, and for their nodes.
     masked : int64, shape (nodes, R)
-        What is free of nodes that are open to a job.
+        What is free of nodes that are open to a job, in runs as those that are not.
     wakes : int64, shape (nodes,)
         Idle power less that of a node out of use, in microwatts; 0 without a power cap.
     shares : int64, shape (slots, S)
@@ -106,15 +121,22 @@ class Nodes(NamedTuple):
 
     settings: Ints
     request: IntColumns
+    kind: Ints
     free: IntColumns
+    starts: IntColumns
+    full_starts: IntColumns
+    no_starts: IntColumns
     capacity: IntColumns
     total: Ints
     placed: Ints
+    placed_end: Ints
+    placed_starts: IntColumns
     room: Ints
     run_end: Ints
     heap_nodes: Ints
     heap_keys: FloatColumns
     future: IntColumns
+    future_starts: IntColumns
     future_total: Ints
     refused: IntColumns
     owner: Ints
@@ -142,3 +164,9 @@ class Nodes(NamedTuple):
 
 
 nodes_at = by_address(Nodes)
+
+
+def free_of_each(nodes: Nodes) -> NDArray[np.int64]:
+    """Return what is free of each resource on each node; shape (nodes, R)."""
+    free: NDArray[np.int64] = nodes.free[first_nodes(nodes.starts, len(nodes.free))]
+    return free

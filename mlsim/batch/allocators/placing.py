@@ -1,8 +1,9 @@
 """Allocators: which nodes the units of a job get, all of them or none.
 
-Each is a function ``(slot, free, columns, nodes) -> bool`` that looks for room in ``free`` and leaves the
-units on each node in ``nodes.placed``; nothing else changes. Where room runs out it leaves
-``nodes.placed`` at 0 and says so.
+Each is a function ``(slot, free, starts, columns, nodes) -> bool`` that looks for room in ``free``, amounts
+with their runs (:mod:`mlsim.batch.allocators.alike`), and leaves the units placed
+(:mod:`mlsim.batch.allocators.placed`); nothing else changes. Where room runs out it leaves nothing placed and
+says so.
 
 The *score* of a node is the mean of the used shares of the resources it has,
 
@@ -13,11 +14,14 @@ so that a node with two idle GPUs and no free core is half used. Ties go in node
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import in_python, inner_kernel, kernel
+from mlsim._jit import in_python, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.batch.allocators import user_allocator as own
+from mlsim.batch.allocators.alike import end_of_run, row_of, spread
 from mlsim.batch.allocators.fit import fill_room, units_on
 from mlsim.batch.allocators.heap import pop, push
 from mlsim.batch.allocators.nodes import (
@@ -34,50 +38,50 @@ from mlsim.batch.allocators.nodes import (
     TOPOLOGY,
     Nodes,
 )
+from mlsim.batch.allocators.placed import clear_placed, fill, place_on_each, put
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.table import NUMBER, UNITS
 
-__all__ = ["clear_placed", "has_window", "place", "score"]
+__all__ = ["has_window", "place", "score"]
 
 Ints = NDArray[np.int64]
 
+_CLASSES: Final = 256
+"""Of random numbers: half a thousand of 10^5 are in each."""
+
 
 @inner_kernel
-def place(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
+def place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Ask the scenario's allocator for the nodes of a job."""
     allocator = nodes.settings[ALLOCATOR]
     if allocator == FIRST_FIT:
-        return _first_fit(slot, free, columns, nodes)
+        return _first_fit(slot, free, starts, columns, nodes)
     if allocator == OWN:
-        return _own(slot, free, columns, nodes)
-    if fill_room(slot, free, columns, nodes) < columns.ints[UNITS, slot]:
+        return _own(slot, free, starts, columns, nodes)
+    if fill_room(slot, free, starts, columns, nodes) < columns.ints[UNITS, slot]:
         return False
     if allocator == CONTIGUOUS:
-        return _contiguous(slot, free, columns, nodes)
+        return _contiguous(slot, free, starts, columns, nodes)
     if allocator == TOPOLOGY:
         _topology_aware(slot, columns, nodes)
-    elif allocator in (BEST_FIT, HETEROGENEITY, RANDOM):
+    elif allocator == RANDOM:
+        _random(slot, columns, nodes)
+    elif allocator in (BEST_FIT, HETEROGENEITY):
         _in_order_of_keys(slot, free, columns, nodes)
     else:
-        _worst_fit(slot, free, columns, nodes)
+        _worst_fit(slot, free, starts, columns, nodes)
     return True
 
 
 @inner_kernel
-def clear_placed(nodes: Nodes) -> None:
-    """Forget the allocator's last answer."""
-    nodes.placed[:] = 0
-
-
-@inner_kernel
-def _first_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
+def _first_fit(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Fill the first nodes that have room, in the platform's order."""
     left, node = columns.ints[UNITS, slot], 0
     while left > 0 and node < free.shape[0]:
-        nodes.placed[node] = units_on(slot, node, left, free, columns, nodes)
-        left -= nodes.placed[node]
-        node += 1
+        end = end_of_run(node, free, starts, nodes.kind)
+        left -= fill(node, end, units_on(slot, node, left, free, columns, nodes), left, nodes)
+        node = end
     if left > 0:
         clear_placed(nodes)
     return bool(left == 0)
@@ -128,51 +132,76 @@ def _draw(seed: int, number: int, node: int) -> float:
 
 @inner_kernel
 def _in_order_of_keys(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Fill one node after the other: the busiest, the least wasted, or any at random.
+    """Fill one node after the other: the busiest, or the least wasted.
 
     - ``best-fit``: the highest score first. That is the same as sorting anew after every unit: the node
       that got one has become busier yet.
     - ``heterogeneity-aware``: the least waste first, then the highest score.
-    - ``random``: by numbers drawn for (seed, job, node).
 
-    Nodes of a run have the same keys but for ``random``, so that they follow each other.
+    Nodes of a run have the same keys, so that they follow each other.
     """
-    allocator, n, node = nodes.settings[ALLOCATOR], 0, 0
-    while node < free.shape[0]:
-        run, end = node, nodes.run_end[node]
-        node = end
-        if nodes.room[run] == 0:
-            continue
-        if allocator == RANDOM:
-            n = _push_each(run, end, n, columns.ints[NUMBER, slot], nodes)
-            continue
-        first = _waste(slot, run, free, nodes) if allocator == HETEROGENEITY else 0.0
-        second = -score(slot, run, 0, free, nodes)
-        push(n, first, second, run, nodes.heap_keys, nodes.heap_nodes)
-        n += 1
+    allocator, n, run = nodes.settings[ALLOCATOR], 0, 0
+    while run < free.shape[0]:
+        if nodes.room[run] > 0:
+            first = _waste(slot, run, free, nodes) if allocator == HETEROGENEITY else 0.0
+            second = -score(slot, run, 0, free, nodes)
+            push(n, first, second, run, nodes.heap_keys, nodes.heap_nodes)
+            n += 1
+        run = nodes.run_end[run]
     left = columns.ints[UNITS, slot]
+    while left > 0:
+        run = pop(n, nodes.heap_keys, nodes.heap_nodes)
+        n -= 1
+        left -= fill(run, nodes.run_end[run], nodes.room[run], left, nodes)
+
+
+@leaf_kernel
+def _class_of(key: float) -> int:
+    return int(key * _CLASSES)
+
+
+@inner_kernel
+def _random(slot: int, columns: Columns, nodes: Nodes) -> None:
+    """Fill one node after the other, by numbers drawn for (seed, job, node).
+
+    Numbers are sorted only as far as needed: nodes of the lower classes of numbers are all filled, and
+    those of one class in order.
+    """
+    room = zeros(_CLASSES, np.int64)
+    n_nodes, run = len(nodes.room), 0
+    while run < n_nodes:
+        units, end = nodes.room[run], nodes.run_end[run]
+        if units > 0:
+            for node in range(run, end):
+                key = _draw(nodes.settings[SEED], columns.ints[NUMBER, slot], node)
+                nodes.heap_keys[0, node] = key
+                room[_class_of(key)] += units
+        run = end
+    left, middle = columns.ints[UNITS, slot], 0
+    while room[middle] < left:
+        left -= room[middle]
+        middle += 1
+    n, run = 0, 0
+    while run < n_nodes:
+        units, end = nodes.room[run], nodes.run_end[run]
+        if units > 0:
+            for node in range(run, end):
+                key = nodes.heap_keys[0, node]  # the heap has not come as far
+                if _class_of(key) < middle:
+                    put(node, node + 1, units, nodes)
+                elif _class_of(key) == middle:
+                    push(n, key, 0.0, node, nodes.heap_keys, nodes.heap_nodes)
+                    nodes.room[node] = units
+                    n += 1
+        run = end
     while left > 0:
         node = pop(n, nodes.heap_keys, nodes.heap_nodes)
         n -= 1
-        end = node + 1 if allocator == RANDOM else nodes.run_end[node]
-        while left > 0 and node < end:
-            nodes.placed[node] = min(nodes.room[node], left)
-            left -= nodes.placed[node]
-            node += 1
+        left -= fill(node, node + 1, nodes.room[node], left, nodes)
 
 
 @inner_kernel
-def _push_each(first: int, end: int, n: int, number: int, nodes: Nodes) -> int:
-    """Push the nodes of a run, each by the number drawn for it; return how many the heap has then."""
-    for node in range(first, end):
-        key = _draw(nodes.settings[SEED], number, node)
-        push(n, key, 0.0, node, nodes.heap_keys, nodes.heap_nodes)
-        n += 1
-    return n
-
-
-@inner_kernel
-def _worst_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
+def _worst_fit(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> None:
     """Put unit after unit on the node with the lowest score, counting those before it.
 
     A node that has got one is busier than the others of its run, so that these come before it again. What has
@@ -188,17 +217,18 @@ def _worst_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
     while left > 0:
         run = pop(n, nodes.heap_keys, nodes.heap_nodes)
         n -= 1
-        end, units = nodes.run_end[run], nodes.placed[run]
-        before = score(slot, run, units, free, nodes)
-        after = score(slot, run, units + 1, free, nodes)
+        end, units, row = nodes.run_end[run], nodes.placed[run], row_of(run, starts)
+        before = score(slot, row, units, free, nodes)
+        after = score(slot, row, units + 1, free, nodes)
         # Where rounding loses the difference, the same node is the first again.
         last = min(end, run + left) if after > before else run + 1
-        for node in range(run, last):
-            nodes.placed[node] = units + 1
+        put(run, last, units + 1, nodes)
         left -= last - run
         nodes.run_end[run] = last
         if last < end:
-            nodes.run_end[last] = end
+            nodes.run_end[last], nodes.room[last] = end, nodes.room[run]
+            if units > 0:
+                put(last, end, units, nodes)
             push(n, before, 0.0, last, nodes.heap_keys, nodes.heap_nodes)
             n += 1
         if units + 1 < nodes.room[run]:
@@ -207,48 +237,84 @@ def _worst_fit(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
 
 
 @inner_kernel
-def _window(need: int, nodes: Nodes) -> tuple[int, int]:
-    """Find the fewest neighbouring nodes, all with room, that hold so many units; (-1, -1) if there are none.
+def _shrink(first: int, run: int, held: int, need: int, nodes: Nodes) -> tuple[int, int, int]:
+    """Leave out the first nodes of a stretch that holds enough without them; return where it begins then.
 
-    Of several such stretches it is the first.
+    Returns
+    -------
+    first, run, held
+        The first node and its run, and the units of the stretch.
     """
-    best, best_last = -1, -1
-    first, held = 0, 0
-    for last in range(len(nodes.room)):
-        if nodes.room[last] == 0:
-            first, held = last + 1, 0
-            continue
-        held += nodes.room[last]
-        while held - nodes.room[first] >= need:
-            held -= nodes.room[first]
-            first += 1
-        if held >= need and (best < 0 or last - first < best_last - best):
-            best, best_last = first, last
-    return best, best_last
+    while held - nodes.room[run] >= need:
+        out = min((held - need) // nodes.room[run], nodes.run_end[run] - first)
+        held -= out * nodes.room[run]
+        first += out
+        if first == nodes.run_end[run]:
+            run = first
+    return first, run, held
 
 
 @inner_kernel
-def has_window(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
+def _nodes_ahead(first: int, run: int, held: int, need: int, units: int, nodes: Nodes) -> int:
+    """Return after how many more nodes, with ``units`` each, a stretch could be shorter than those before it.
+
+    Where nodes ahead have no more units than those left behind, no stretch becomes shorter until it begins
+    with another run; where they have more, it may with every node.
+    """
+    if held < need:
+        return int(-(-(need - held) // units))
+    if units > nodes.room[run]:
+        return 1
+    behind = (nodes.run_end[run] - first) * nodes.room[run]
+    return int(max(-(-(need + behind - held) // units), 1))
+
+
+@inner_kernel
+def _window(need: int, nodes: Nodes) -> tuple[int, int]:
+    """Find the fewest neighbouring nodes, all with room, that hold so many units; (-1, -1) if there are none.
+
+    Of several such stretches it is the first. The first node is returned, and the run it is of.
+    """
+    best, best_run, fewest = -1, -1, len(nodes.room) + 1
+    first, run, held, node = 0, 0, 0, 0
+    while node < len(nodes.room):
+        units, end = nodes.room[node], nodes.run_end[node]
+        if units == 0:
+            first, run, held = end, end, 0
+        last = node
+        while units > 0 and last < end:
+            more = min(_nodes_ahead(first, run, held, need, units, nodes), end - last)
+            last += more
+            held += more * units
+            first, run, held = _shrink(first, run, held, need, nodes)
+            if held >= need and last - first < fewest:
+                best, best_run, fewest = first, run, last - first
+        node = end
+    return best, best_run
+
+
+@inner_kernel
+def has_window(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Whether a job that waits for neighbouring nodes has them in ``free``; true if it does not wait."""
     if not nodes.settings[STRICT]:
         return True
-    fill_room(slot, free, columns, nodes)
+    fill_room(slot, free, starts, columns, nodes)
     return _window(columns.ints[UNITS, slot], nodes)[0] >= 0
 
 
 @inner_kernel
-def _contiguous(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
+def _contiguous(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
     """Fill the shortest stretch of neighbouring nodes that holds the job, from its first node on.
 
     Where there is none, the job gets nodes as by first-fit, or waits (``contiguity: strict``).
     """
     left = columns.ints[UNITS, slot]
-    first, last = _window(left, nodes)
+    first, run = _window(left, nodes)
     if first < 0:
-        return False if nodes.settings[STRICT] else _first_fit(slot, free, columns, nodes)
-    for node in range(first, last + 1):
-        nodes.placed[node] = min(nodes.room[node], left)
-        left -= nodes.placed[node]
+        return False if nodes.settings[STRICT] else _first_fit(slot, free, starts, columns, nodes)
+    while left > 0:
+        left -= fill(first, nodes.run_end[run], nodes.room[run], left, nodes)
+        first = run = nodes.run_end[run]
     return True
 
 
@@ -260,6 +326,11 @@ def _topology_aware(slot: int, columns: Columns, nodes: Nodes) -> None:
     centre. The best centre has the smallest radius (most links to a node of the job), then the smallest sum
     over the units of the links to them. No two nodes of the job are farther apart than twice the radius.
     """
+    run = 0
+    while run < len(nodes.room):
+        for node in range(run + 1, nodes.run_end[run]):
+            nodes.room[node] = nodes.room[run]
+        run = nodes.run_end[run]
     best, best_radius, best_sum = -1, 0, 0
     for centre in range(len(nodes.room)):
         if nodes.room[centre] == 0:
@@ -279,8 +350,7 @@ def _topology_aware(slot: int, columns: Columns, nodes: Nodes) -> None:
     left = columns.ints[UNITS, slot]
     for k in range(len(nodes.room)):
         node = nodes.near[best, k]
-        nodes.placed[node] = min(nodes.room[node], left)
-        left -= nodes.placed[node]
+        left -= fill(node, node + 1, nodes.room[node], left, nodes)
 
 
 @inner_kernel
@@ -295,11 +365,24 @@ def _capacity_then(free: Ints, nodes: Nodes) -> Ints:
     return capacity
 
 
+@inner_kernel
+def _of_each(free: Ints, starts: Ints) -> Ints:
+    """Return what is free of each node."""
+    if starts.shape[1] == 0:
+        return free
+    each = np.empty_like(free)
+    spread(each, free, starts)
+    return each
+
+
 @kernel(nogil=False)
-def _own(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> bool:
-    """Ask the user's allocator."""
+def _own(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -> bool:
+    """Ask the user's allocator, which sees every node."""
     number, units = columns.ints[NUMBER, slot], columns.ints[UNITS, slot]
-    request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.placed
+    free = _of_each(free, starts)
+    request, capacity, placed = nodes.request[slot], _capacity_then(free, nodes), nodes.room
     with in_python.objmode(found="boolean"):
         found = own.answer(number, units, request, free, capacity, placed)
+    if found:
+        place_on_each(placed, nodes)
     return bool(found)

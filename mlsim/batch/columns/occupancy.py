@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import leaf_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.record import Occupancy
 from mlsim.record.growing import GrowingArray, let_go
 
-__all__ = ["OccupancyLog", "write_row"]
+__all__ = ["OccupancyLog", "write_row", "write_rows"]
 
 JOB, NODE, COUNT, NODE_CORES, RELEASED = range(5)
 BEGIN, FINISH = range(2)
@@ -83,3 +83,31 @@ def write_row(
     rows[RELEASED, row] = 0
     times[BEGIN, row] = now
     times[FINISH, row] = np.nan
+
+
+@inner_kernel
+def write_rows(
+    row: int,
+    first_row: int,
+    merge: bool,
+    job: int,
+    node: int,
+    count: int,
+    cores: int,
+    now: float,
+    rows: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> int:
+    """Write that a job holds cores of each of some nodes; return one past the last row."""
+    if not merge:
+        for each in range(node, node + count):
+            write_row(row, job, each, cores, now, rows, times)
+            row += 1
+        return row
+    last = row - 1
+    if last >= first_row and rows[NODE, last] + rows[COUNT, last] == node and rows[NODE_CORES, last] == cores:
+        rows[COUNT, last] += count
+        return row
+    write_row(row, job, node, cores, now, rows, times)
+    rows[COUNT, row] = count
+    return row + 1

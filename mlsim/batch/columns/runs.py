@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, last_bit, leaf_kernel, next_bit
 
-__all__ = ["begin_run", "join_run", "next_run", "run_of", "runs_of"]
+__all__ = ["begin_run", "copy_runs", "first_nodes", "join_run", "next_run", "run_of", "runs_of"]
 
 Ints = NDArray[np.int64]
 
@@ -23,10 +23,12 @@ _LEVELS: Final = 3
 _BITS: Final = 64
 
 
-def runs_of(kinds: Ints) -> Ints:
-    """Return the runs of nodes of the same kind: ``starts`` of the kernels here."""
+def runs_of(kinds: Ints, amounts: Ints | None = None) -> Ints:
+    """Return the runs of nodes of the same kind, with the same amounts: ``starts`` of the kernels here."""
     begins = np.ones(len(kinds), np.bool_)
     begins[1:] = kinds[1:] != kinds[:-1]
+    if amounts is not None:
+        begins[1:] |= (amounts[1:] != amounts[:-1]).any(axis=1)
     starts = np.zeros((_LEVELS, -(-len(kinds) // _BITS)), np.int64)
     for level in range(_LEVELS):
         whole = np.zeros(-(-len(begins) // _BITS) * _BITS, np.bool_)
@@ -35,6 +37,21 @@ def runs_of(kinds: Ints) -> Ints:
         starts[level, : len(words)] = words
         begins = words != 0
     return starts
+
+
+def first_nodes(starts: Ints, n_nodes: int) -> Ints:
+    """Return the first node of the run of each node."""
+    begins = np.unpackbits(starts[0].view(np.uint8), count=n_nodes, bitorder="little")
+    first: Ints = np.flatnonzero(begins)[np.cumsum(begins, dtype=np.int64) - 1]
+    return first
+
+
+@inner_kernel
+def copy_runs(target: Ints, source: Ints) -> None:
+    """Have runs begin where those of others do."""
+    for level in range(_LEVELS):
+        for word in range(((source.shape[1] - 1) >> (6 * level)) + 1):
+            target[level, word] = source[level, word]
 
 
 @inner_kernel

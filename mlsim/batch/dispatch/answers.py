@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.allocators.nodes import DRAINS, REFUSED, Nodes
+from mlsim.batch.allocators.nodes import DRAINS, REFUSED, Nodes, free_of_each
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.table import ESTIMATE, JOB_ID, UNITS
-from mlsim.batch.dispatch.on_nodes import begin_job, drained_from, start_if_fits, units_on
+from mlsim.batch.dispatch.on_nodes import begin_job, drained_from, place_units, start_if_fits, units_on
 from mlsim.batch.matrix.shared import NOW
 from mlsim.batch.plugins import OwnAllocator, OwnPolicy, shielded
 from mlsim.batch.view import Reject, Start, WaitingJobs, Wake
@@ -255,13 +255,13 @@ class Answers:
         for node in np.flatnonzero(placement).tolist():
             fit = units_on(slot, node, units, *self._places)
             if placement[node] > fit:
-                asks, free = nodes.request[slot].tolist(), nodes.free[node].tolist()
+                asks, free = nodes.request[slot].tolist(), free_of_each(nodes)[node].tolist()
                 raise InputError(
                     f"{self._place(slot)}: {placement[node]} of its units do not fit on node {node}, there "
                     f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
         self._check_drains(slot, placement)
-        nodes.placed[:] = placement
+        place_units(placement, self._places[1])
         begin_job(slot, self._now, backfilled, *self._places)
 
     def _check_shared(self, slot: int) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import borrowed, kernel
-from mlsim.batch.allocators import fit, placing
+from mlsim.batch.allocators import alike, fit, placed, placing
 from mlsim.batch.allocators.nodes import RETURNED, nodes_at
 from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.backfill.short_jobs import start_short_jobs
 from mlsim.batch.columns.columns import QUEUED, columns_at
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.packing import IntColumns, Ints
+from mlsim.batch.columns.runs import run_of
 from mlsim.batch.columns.table import FIRST_ROW, HELD, ROWS
 from mlsim.batch.dispatch import passes
 from mlsim.batch.matrix import drains, future
@@ -31,12 +32,15 @@ __all__ = [
     "has_window",
     "held_by",
     "make_pass",
+    "place_units",
     "power_wanted",
     "release_row",
+    "renew_node",
     "reserve",
     "return_node",
     "room_for",
     "room_now",
+    "row_of",
     "start_if_fits",
     "start_short",
     "units_on",
@@ -151,13 +155,14 @@ def return_node(slot: int, node: int, now: float, columns: int, nodes: int) -> i
 def units_on(slot: int, node: int, most: int, columns: int, nodes: int) -> int:
     """Return how many units of a job fit on what is free of a node, at most ``most``."""
     room = nodes_at(nodes)
-    return fit.units_on(slot, node, most, room.free, columns_at(columns), room)
+    return fit.units_on(slot, run_of(node, room.starts), most, room.free, columns_at(columns), room)
 
 
 @kernel
-def room_for(slot: int, need: int, free: IntColumns, columns: int, nodes: int) -> int:
-    """Return how many units of a job fit on nodes of which this is free, at most ``need``."""
-    return fit.room_for(slot, need, borrowed(free), columns_at(columns), nodes_at(nodes))
+def room_for(slot: int, need: int, columns: int, nodes: int) -> int:
+    """Return how many units of a job fit on the empty machine, at most ``need``."""
+    room = nodes_at(nodes)
+    return fit.room_for(slot, need, room.full, room.full_starts, columns_at(columns), room)
 
 
 @kernel
@@ -167,15 +172,35 @@ def room_now(slot: int, need: int, now: float, columns: int, nodes: int) -> int:
 
 
 @kernel
-def has_window(slot: int, free: IntColumns, columns: int, nodes: int) -> bool:
-    """Whether a job that waits for neighbouring nodes has them in ``free``; yes if it does not wait."""
-    return placing.has_window(slot, borrowed(free), columns_at(columns), nodes_at(nodes))
+def has_window(slot: int, columns: int, nodes: int) -> bool:
+    """Whether the empty machine has neighbouring nodes for a job; yes if it does not wait for them."""
+    room = nodes_at(nodes)
+    return placing.has_window(slot, room.full, room.full_starts, columns_at(columns), room)
 
 
 @kernel
-def power_wanted(slot: int, free: IntColumns, columns: int, nodes: int) -> int:
-    """Return the power that a job would add on the nodes it gets of these, in microwatts; -1: on none."""
-    return future.power_wanted(slot, borrowed(free), columns_at(columns), nodes_at(nodes))
+def power_wanted(slot: int, columns: int, nodes: int) -> int:
+    """Return the power that a job would add on the empty machine, in microwatts; -1: it does not fit."""
+    return future.power_wanted(slot, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def row_of(node: int, nodes: int) -> int:
+    """Return the node at which it stands what is free of a node."""
+    return run_of(node, nodes_at(nodes).starts)
+
+
+@kernel
+def renew_node(node: int, free: Ints, kind: int, nodes: int) -> None:
+    """Have a node be of another kind, with so much free."""
+    room = nodes_at(nodes)
+    alike.set_node(node, borrowed(free), kind, room.free, room.starts, room.kind)
+
+
+@kernel
+def place_units(units: Ints, nodes: int) -> None:
+    """Place units of a job on each node."""
+    placed.place_on_each(borrowed(units), nodes_at(nodes))
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.allocators.nodes import Nodes
+from mlsim.batch.allocators.nodes import Nodes, free_of_each
 from mlsim.batch.columns.columns import RUNNING, Columns
 from mlsim.batch.columns.table import (
     ESTIMATE,
@@ -125,7 +125,7 @@ def view_of(
         now=now,
         resources=machine.resources,
         capacity=frozen(nodes.capacity.copy()),
-        free=frozen(nodes.free.copy()),
+        free=frozen(free_of_each(nodes)),
         exclusive=exclusive,
         waiting=waiting_jobs(waiting, table, nodes, own),
         running=running_jobs(running, now, table, nodes, places, own),

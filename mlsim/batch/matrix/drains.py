@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel
+from mlsim.batch.allocators.alike import copy_alike
 from mlsim.batch.allocators.fit import room_for
 from mlsim.batch.allocators.nodes import DRAINS, RETURNED, Nodes
 from mlsim.batch.allocators.placing import place
 from mlsim.batch.allocators.reach import reach
 from mlsim.batch.columns.columns import EXCLUSIVE, RUNNING, Columns
-from mlsim.batch.columns.copying import copy_columns, copy_ints
+from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import ESTIMATE, FIRST_ROW, ROWS
 from mlsim.batch.matrix.holding import units_in_row
@@ -53,27 +54,31 @@ def next_change(time: float, now: float, nodes: Nodes) -> float:
 
 
 @inner_kernel
-def _open_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes) -> Ints:
-    """Return what is free of nodes on which a job, started now, would run into no announced drain."""
+def _open_now(slot: int, free: Ints, starts: Ints, now: float, columns: Columns, nodes: Nodes) -> Ints:
+    """Return what is free of nodes on which a job, started now, would run into no announced drain.
+
+    Nodes of a run are of one kind, and so promised to the same drains.
+    """
     n = reach(slot, now, columns, nodes)
     if n == 0:
         return free
-    copy_columns(nodes.masked, free)
+    copy_alike(nodes.masked, free, starts)
     for k in range(nodes.drain_first[n]):
         nodes.masked[nodes.drain_nodes[k]] = 0
     return nodes.masked
 
 
 @inner_kernel
-def place_now(slot: int, free: Ints, now: float, columns: Columns, nodes: Nodes) -> bool:
+def place_now(slot: int, free: Ints, starts: Ints, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Ask the scenario's allocator for the nodes of a job that would start now."""
-    return place(slot, _open_now(slot, free, now, columns, nodes), columns, nodes)
+    return place(slot, _open_now(slot, free, starts, now, columns, nodes), starts, columns, nodes)
 
 
 @inner_kernel
 def room_now(slot: int, need: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """Return how many units of a job could start now, at most ``need``."""
-    return int(room_for(slot, need, _open_now(slot, nodes.free, now, columns, nodes), columns, nodes))
+    free = _open_now(slot, nodes.free, nodes.starts, now, columns, nodes)
+    return int(room_for(slot, need, free, nodes.starts, columns, nodes))
 
 
 @inner_kernel
@@ -90,8 +95,10 @@ def drained_from(node: int, end: float, nodes: Nodes) -> float:
 
 @inner_kernel
 def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Fill in what is free, as if nodes that are known to come back from a drain had done so."""
-    copy_columns(target, nodes.free)
+    """Have nodes that are known to come back from a drain have done so; what is free now is filled in.
+
+    A node that is out of use is alike to no other.
+    """
     if nodes.settings[DRAINS] == 0:
         return
     away = False
@@ -154,7 +161,7 @@ def open_future(nodes: Nodes) -> Ints:
     """Return what is expected to be free at the head's reservation, of nodes that are open to it."""
     if nodes.settings[DRAINS] == 0:
         return nodes.future
-    copy_columns(nodes.masked, nodes.future)
+    copy_alike(nodes.masked, nodes.future, nodes.future_starts)
     for node in range(len(nodes.shut)):
         if nodes.shut[node] == 1:
             nodes.masked[node] = 0

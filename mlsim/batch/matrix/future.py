@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel
+from mlsim.batch.allocators.alike import copy_alike, join, split
 from mlsim.batch.allocators.fit import units_on
 from mlsim.batch.allocators.nodes import (
     CAPPED,
@@ -19,10 +19,18 @@ from mlsim.batch.allocators.nodes import (
     STRICT,
     Nodes,
 )
-from mlsim.batch.allocators.placing import clear_placed, has_window, place
+from mlsim.batch.allocators.placed import (
+    bring_placed,
+    clear_placed,
+    first_placed,
+    keep_placed,
+    next_placed,
+)
+from mlsim.batch.allocators.placing import has_window, place
 from mlsim.batch.columns.columns import EXCLUSIVE, Columns
 from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.runs import copy_runs, next_run
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
 from mlsim.batch.matrix import shared
 from mlsim.batch.matrix.drains import expect_back, open_future, shut
@@ -42,19 +50,34 @@ __all__ = [
 
 @inner_kernel
 def _change_future(
-    slot: int, node: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
+    slot: int, first: int, end: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
 ) -> None:
-    """Add (sign 1) or subtract (-1) what a node has in the future, and count what of the head fits."""
-    if nodes.back[node] == np.inf:
-        return  # it is out of use, nobody knows until when
-    nodes.settings[POWER_LATER] += sign * powered_by(slot, units, columns, nodes) * nodes.power[node]
-    most = 0 if nodes.shut[node] == 1 else columns.ints[UNITS, head]
-    nodes.settings[HAVE] -= units_on(head, node, most, nodes.future, columns, nodes)
+    """Add (sign 1) or subtract (-1) what some nodes have in the future, and count what of the head fits."""
+    split(first, nodes.future, nodes.future_starts)
+    split(end, nodes.future, nodes.future_starts)
+    run = first
+    while run < end:
+        after = next_run(run, len(nodes.placed), nodes.future_starts)
+        if nodes.back[run] < np.inf:  # else it is out of use, nobody knows until when
+            _change_run(slot, run, after - run, units, sign, head, columns, nodes)
+        run = after
+    join(end, nodes.future, nodes.future_starts, nodes.kind)
+    join(first, nodes.future, nodes.future_starts, nodes.kind)
+
+
+@inner_kernel
+def _change_run(
+    slot: int, run: int, count: int, units: int, sign: int, head: int, columns: Columns, nodes: Nodes
+) -> None:
+    power = powered_by(slot, units, columns, nodes) * nodes.power[run]
+    nodes.settings[POWER_LATER] += sign * power * count
+    most = 0 if nodes.shut[run] == 1 else columns.ints[UNITS, head]
+    nodes.settings[HAVE] -= units_on(head, run, most, nodes.future, columns, nodes) * count
     for r in range(len(nodes.future_total)):
-        amount = nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
-        nodes.future[node, r] += sign * amount
-        nodes.future_total[r] += sign * amount
-    nodes.settings[HAVE] += units_on(head, node, most, nodes.future, columns, nodes)
+        amount = nodes.full[run, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        nodes.future[run, r] += sign * amount
+        nodes.future_total[r] += sign * amount * count
+    nodes.settings[HAVE] += units_on(head, run, most, nodes.future, columns, nodes) * count
 
 
 @inner_kernel
@@ -65,12 +88,12 @@ def let_go(slot: int, head: int, columns: Columns, nodes: Nodes) -> None:
     for row in range(first, first + columns.ints[ROWS, slot]):
         if np.isnan(columns.times[FINISH, row]):
             units, node = units_in_row(slot, row, columns, nodes), columns.rows[NODE, row]
-            for held in range(node, node + columns.rows[COUNT, row]):
-                _change_future(slot, held, units, 1, head, columns, nodes)
+            end = node + columns.rows[COUNT, row]
+            _change_future(slot, node, end, units, 1, head, columns, nodes)
     if nodes.settings[RETURNED] > 0:
         for node in range(len(nodes.owner)):
             if nodes.owner[node] == slot + 1:
-                _change_future(slot, node, 1, 1, head, columns, nodes)
+                _change_future(slot, node, node + 1, 1, 1, head, columns, nodes)
 
 
 @inner_kernel
@@ -80,7 +103,9 @@ def head_fits(head: int, columns: Columns, nodes: Nodes) -> bool:
         return False
     if not shared.suffices(head, shared.LATER, nodes.shares, nodes.shared):
         return False
-    if nodes.settings[STRICT] and not has_window(head, open_future(nodes), columns, nodes):
+    if nodes.settings[STRICT] and not has_window(
+        head, open_future(nodes), nodes.future_starts, columns, nodes
+    ):
         return False
     return not nodes.settings[CAPPED] or _power_suffices(head, columns, nodes)
 
@@ -91,25 +116,26 @@ def _power_suffices(head: int, columns: Columns, nodes: Nodes) -> bool:
     if nodes.settings[EVEN]:
         needed = columns.ints[UNITS, head] * powered_by(head, 1, columns, nodes) * nodes.power[0]
         return bool(needed <= nodes.settings[POWER_LATER])
-    copy_ints(nodes.aside, nodes.placed, len(nodes.placed))  # another job may be placed
+    keep_placed(nodes.aside, nodes)  # another job may be placed
     clear_placed(nodes)
     fits = (
-        place(head, open_future(nodes), columns, nodes)
+        place(head, open_future(nodes), nodes.future_starts, columns, nodes)
         and power_placed(head, columns, nodes) <= nodes.settings[POWER_LATER]
     )
-    copy_ints(nodes.placed, nodes.aside, len(nodes.placed))
+    bring_placed(nodes.aside, nodes)
     return fits
 
 
 @inner_kernel
 def _count_head(head: int, columns: Columns, nodes: Nodes) -> None:
     """Count the units of the head that fit in the future, on nodes that are open to it."""
-    nodes.settings[HAVE] = 0
-    for node in range(len(nodes.placed)):
-        if nodes.shut[node] == 0:
-            nodes.settings[HAVE] += units_on(
-                head, node, columns.ints[UNITS, head], nodes.future, columns, nodes
-            )
+    have, run, most = 0, 0, columns.ints[UNITS, head]
+    while run < len(nodes.placed):
+        after = next_run(run, len(nodes.placed), nodes.future_starts)
+        if nodes.shut[run] == 0:
+            have += units_on(head, run, most, nodes.future, columns, nodes) * (after - run)
+        run = after
+    nodes.settings[HAVE] = have
 
 
 @inner_kernel
@@ -117,15 +143,26 @@ def begin_future(head: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Begin the future with what is free now, and what drained nodes that come back will have."""
     nodes.settings[POWER_LATER], nodes.settings[POWER_BACK] = nodes.settings[POWER_LEFT], 0
     shared.copy(shared.LATER, nodes.shared, shared.NOW, nodes.shared)
+    copy_runs(nodes.future_starts, nodes.starts)
+    copy_alike(nodes.future, nodes.free, nodes.starts)
     expect_back(nodes.future, columns, nodes)
     copy_ints(nodes.future_total, nodes.total, len(nodes.total))
     if nodes.settings[DRAINS] > 0:
-        for r in range(len(nodes.future_total)):
-            nodes.future_total[r] = 0
-            for node in range(nodes.future.shape[0]):
-                nodes.future_total[r] += nodes.future[node, r]
+        _sum_future(nodes)
         shut(head, now, now, columns, nodes)
     _count_head(head, columns, nodes)
+
+
+@inner_kernel
+def _sum_future(nodes: Nodes) -> None:
+    """Sum what is expected to be free on all nodes."""
+    nodes.future_total[:] = 0
+    run = 0
+    while run < len(nodes.placed):
+        after = next_run(run, len(nodes.placed), nodes.future_starts)
+        for r in range(len(nodes.future_total)):
+            nodes.future_total[r] += nodes.future[run, r] * (after - run)
+        run = after
 
 
 @inner_kernel
@@ -155,9 +192,10 @@ def could_pass(_slot: int, _columns: Columns, _nodes: Nodes) -> bool:
 def _change_by_placed(slot: int, sign: int, head: int, columns: Columns, nodes: Nodes) -> None:
     """Add what is found for a job to the future (sign 1), or take it (-1)."""
     shared.change(slot, shared.LATER, sign, nodes.shares, nodes.shared)
-    for node in range(len(nodes.placed)):
-        if nodes.placed[node] > 0:
-            _change_future(slot, node, nodes.placed[node], sign, head, columns, nodes)
+    node = first_placed(nodes)
+    while node < len(nodes.placed):
+        _change_future(slot, node, nodes.placed_end[node], nodes.placed[node], sign, head, columns, nodes)
+        node = next_placed(node, nodes)
 
 
 @inner_kernel
@@ -184,9 +222,9 @@ def fits_beside(slot: int, head: int, columns: Columns, nodes: Nodes) -> bool:
 
 
 @inner_kernel
-def power_wanted(slot: int, free: NDArray[np.int64], columns: Columns, nodes: Nodes) -> int:
-    """Return the power (microwatts) that a job would add on the nodes it would get of these; -1: on none."""
-    if not place(slot, free, columns, nodes):
+def power_wanted(slot: int, columns: Columns, nodes: Nodes) -> int:
+    """Return the power (microwatts) that a job would add on the empty machine; -1: it does not fit there."""
+    if not place(slot, nodes.full, nodes.full_starts, columns, nodes):
         return -1
     added = power_placed(slot, columns, nodes)
     clear_placed(nodes)

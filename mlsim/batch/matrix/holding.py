@@ -6,9 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel
+from mlsim.batch.allocators.alike import join, split
 from mlsim.batch.allocators.nodes import CAPPED, POWER_LEFT, RETURNED, Nodes
+from mlsim.batch.allocators.placed import first_placed, next_placed, take_placed
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, USED_ROWS, Columns
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_row
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_rows
+from mlsim.batch.columns.runs import next_run
 from mlsim.batch.columns.table import (
     CORES,
     FIRST_ROW,
@@ -47,10 +50,11 @@ def powered_by(slot: int, units: int, columns: Columns, nodes: Nodes) -> int:
 @inner_kernel
 def power_placed(slot: int, columns: Columns, nodes: Nodes) -> int:
     """Return the power that a job would add on the units placed for it, in microwatts."""
-    total = 0
-    for node in range(len(nodes.placed)):
-        if nodes.placed[node] > 0:
-            total += powered_by(slot, nodes.placed[node], columns, nodes) * nodes.power[node]
+    total, node = 0, first_placed(nodes)
+    while node < len(nodes.placed):
+        added = powered_by(slot, nodes.placed[node], columns, nodes) * nodes.power[node]
+        total += added * (nodes.placed_end[node] - node)
+        node = next_placed(node, nodes)
     return total
 
 
@@ -61,18 +65,49 @@ def has_power(slot: int, columns: Columns, nodes: Nodes) -> bool:
 
 
 @inner_kernel
-def _change_free(slot: int, node: int, units: int, sign: int, columns: Columns, nodes: Nodes) -> None:
-    """Free units on a node (sign 1), or allocate them (-1); nothing is freed on one that is out of use."""
+def _change_free(
+    slot: int, first: int, end: int, units: int, sign: int, columns: Columns, nodes: Nodes
+) -> int:
+    """Free units on each of some nodes (sign 1), or allocate them (-1); return how many are in use.
+
+    Nothing is freed on one that is out of use.
+    """
+    split(first, nodes.free, nodes.starts)
+    split(end, nodes.free, nodes.starts)
+    in_use, run = 0, first
+    while run < end:
+        after = next_run(run, len(nodes.placed), nodes.starts)
+        if nodes.settings[CAPPED]:
+            _change_power(slot, run, after, units, sign, columns, nodes)
+        if nodes.capacity[run, 0] > 0:
+            _change_run(slot, run, after - run, units, sign, columns, nodes)
+            in_use += after - run
+        run = after
+    join(end, nodes.free, nodes.starts, nodes.kind)
+    join(first, nodes.free, nodes.starts, nodes.kind)
+    return int(in_use)
+
+
+@inner_kernel
+def _change_power(
+    slot: int, first: int, end: int, units: int, sign: int, columns: Columns, nodes: Nodes
+) -> None:
     change = sign * powered_by(slot, units, columns, nodes)
-    nodes.used[node] -= change
-    nodes.settings[POWER_LEFT] += change * nodes.power[node]
-    if nodes.capacity[node, 0] == 0:
-        return
+    for node in range(first, end):
+        nodes.used[node] -= change
+    nodes.settings[POWER_LEFT] += change * nodes.power[first] * (end - first)
+
+
+@inner_kernel
+def _change_run(
+    slot: int, run: int, count: int, units: int, sign: int, columns: Columns, nodes: Nodes
+) -> None:
     for r in range(len(nodes.total)):
-        amount = nodes.capacity[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
-        nodes.free[node, r] += sign * amount
-        nodes.total[r] += sign * amount
-    columns.counts[FREE] += sign * (1 if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0])
+        amount = nodes.capacity[run, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
+        nodes.free[run, r] += sign * amount
+        nodes.total[r] += sign * amount * count
+    counted = 1 if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0]
+    columns.counts[FREE] += sign * counted * count
 
 
 @inner_kernel
@@ -80,26 +115,16 @@ def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     """Allocate to a job the units that were placed for it, and what it asks of the machine as a whole."""
     shared.change(slot, shared.NOW, -1, nodes.shares, nodes.shared)
     first = columns.counts[USED_ROWS]
-    row, taken = first, 0
-    for node in range(len(nodes.placed)):
-        units = nodes.placed[node]
-        if units == 0:
-            continue
-        nodes.placed[node] = 0
+    row, taken, node = first, 0, first_placed(nodes)
+    while node < len(nodes.placed):
+        units, end = nodes.placed[node], nodes.placed_end[node]
         cores = nodes.capacity[node, 0] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, 0]
-        _change_free(slot, node, units, -1, columns, nodes)
-        taken += cores
-        last = row - 1
-        if (
-            columns.rules[MERGE]
-            and last >= first
-            and columns.rows[NODE, last] + columns.rows[COUNT, last] == node
-            and columns.rows[NODE_CORES, last] == cores
-        ):
-            columns.rows[COUNT, last] += 1
-        else:
-            write_row(row, columns.ints[NUMBER, slot], node, cores, now, columns.rows, columns.times)
-            row += 1
+        _change_free(slot, node, end, units, -1, columns, nodes)
+        taken += cores * (end - node)
+        merge, number = columns.rules[MERGE] != 0, columns.ints[NUMBER, slot]
+        row = write_rows(row, first, merge, number, node, end - node, cores, now, columns.rows, columns.times)
+        take_placed(node, nodes)
+        node = next_placed(node, nodes)
     columns.counts[USED_ROWS] = row
     columns.ints[CORES, slot] = taken
     columns.ints[FIRST_ROW, slot], columns.ints[ROWS, slot] = first, row - first
@@ -108,11 +133,14 @@ def hold(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def hold_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes) -> None:
     """Allocate to a job the units that were placed for it on a part of what is free, which is updated too."""
-    for node in range(len(nodes.placed)):
-        if nodes.placed[node] > 0 and columns.rules[EXCLUSIVE]:
-            part[node] = 0
-        elif nodes.placed[node] > 0:
-            part[node] -= nodes.placed[node] * nodes.request[slot]
+    first = first_placed(nodes)
+    while first < len(nodes.placed):
+        for node in range(first, nodes.placed_end[first]):
+            if columns.rules[EXCLUSIVE]:
+                part[node] = 0
+            else:
+                part[node] -= nodes.placed[first] * nodes.request[slot]
+        first = next_placed(first, nodes)
     hold(slot, now, columns, nodes)
 
 
@@ -120,16 +148,16 @@ def hold_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes)
 def free_row(slot: int, row: int, now: float, columns: Columns, nodes: Nodes) -> int:
     """End one occupancy row and free its nodes; return the units of nodes in use."""
     columns.times[FINISH, row] = now
-    back = 0
     units = units_in_row(slot, row, columns, nodes)
-    first, count = columns.rows[NODE, row], columns.rows[COUNT, row]
-    for node in range(first, first + count):
-        _change_free(slot, node, units, 1, columns, nodes)
-        back += units if nodes.capacity[node, 0] > 0 else 0
-        if nodes.owner[node] > 0:
-            nodes.owner[node] = 0
-            nodes.settings[RETURNED] -= 1
-    return int(back)
+    first = columns.rows[NODE, row]
+    end = first + columns.rows[COUNT, row]
+    in_use = _change_free(slot, first, end, units, 1, columns, nodes)
+    if nodes.settings[RETURNED] > 0:
+        for node in range(first, end):
+            if nodes.owner[node] > 0:
+                nodes.owner[node] = 0
+                nodes.settings[RETURNED] -= 1
+    return int(units * in_use)
 
 
 @inner_kernel
@@ -145,7 +173,7 @@ def free_all(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
 @inner_kernel
 def take_node(slot: int, node: int, columns: Columns, nodes: Nodes) -> int:
     """Take a free node, whole; return its cores."""
-    _change_free(slot, node, 1, -1, columns, nodes)
+    _change_free(slot, node, node + 1, 1, -1, columns, nodes)
     nodes.owner[node] = slot + 1
     nodes.settings[RETURNED] += 1
     return int(nodes.capacity[node, 0])

@@ -10,12 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel
+from mlsim.batch.allocators.alike import spread
 from mlsim.batch.allocators.fit import room_for
 from mlsim.batch.allocators.nodes import ALLOCATOR, DRAINS, OWN, POOLED, RETURNED, Nodes
-from mlsim.batch.allocators.placing import clear_placed, place
+from mlsim.batch.allocators.placed import (
+    bring_placed,
+    clear_placed,
+    first_placed,
+    keep_placed,
+    next_placed,
+)
+from mlsim.batch.allocators.placing import place
 from mlsim.batch.columns import counted
 from mlsim.batch.columns.columns import EXCLUSIVE, Columns
-from mlsim.batch.columns.copying import copy_columns, copy_ints
+from mlsim.batch.columns.copying import copy_columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.table import FIRST_ROW, ROWS, UNITS
 from mlsim.batch.matrix import shared
@@ -55,6 +63,7 @@ def open_profile(segment: int, columns: Columns, nodes: Nodes) -> None:
     if nodes.settings[POOLED]:
         counted.open_profile(segment, columns)
     else:
+        spread(nodes.profile[segment], nodes.free, nodes.starts)
         expect_back(nodes.profile[segment], columns, nodes)
 
 
@@ -154,7 +163,7 @@ def fits_window(slot: int, segment: int, columns: Columns, nodes: Nodes) -> bool
     if nodes.settings[POOLED]:
         return counted.fits_segment(slot, segment, columns)
     units = columns.ints[UNITS, slot]
-    return bool(room_for(slot, units, nodes.window, columns, nodes) == units)
+    return bool(room_for(slot, units, nodes.window, nodes.no_starts, columns, nodes) == units)
 
 
 @inner_kernel
@@ -165,19 +174,21 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
     if nodes.settings[POOLED]:
         return counted.fits_segment(slot, segment, columns)
     units = columns.ints[UNITS, slot]
-    return bool(room_for(slot, units, nodes.profile[segment], columns, nodes) == units)
+    return bool(room_for(slot, units, nodes.profile[segment], nodes.no_starts, columns, nodes) == units)
 
 
 @inner_kernel
 def place_in_window(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Have the allocator place a job on what is free throughout the stretch, if that matters now."""
-    return bool(nodes.settings[POOLED]) or place(slot, nodes.window, columns, nodes)
+    return bool(nodes.settings[POOLED]) or place(slot, nodes.window, nodes.no_starts, columns, nodes)
 
 
 @inner_kernel
 def place_at_once(slot: int, columns: Columns, nodes: Nodes) -> bool:
     """Have the allocator place a job that starts now and stays throughout the stretch."""
-    return place(slot, nodes.free if nodes.settings[POOLED] else nodes.window, columns, nodes)
+    if nodes.settings[POOLED]:
+        return place(slot, nodes.free, nodes.starts, columns, nodes)
+    return place(slot, nodes.window, nodes.no_starts, columns, nodes)
 
 
 @inner_kernel
@@ -190,12 +201,14 @@ def change_segments(slot: int, first: int, last: int, sign: int, columns: Column
     if nodes.settings[POOLED]:
         counted.change_segments(slot, first, last, sign, columns)
         return
-    for node in range(len(nodes.placed)):
-        if nodes.placed[node] > 0:
-            segment = first
-            while segment != last:
-                _add(slot, node, nodes.placed[node], sign, segment, columns, nodes)
-                segment = columns.profile_next[segment]
+    stretch = first_placed(nodes)
+    while stretch < len(nodes.placed):
+        segment = first
+        while segment != last:
+            for node in range(stretch, nodes.placed_end[stretch]):
+                _add(slot, node, nodes.placed[stretch], sign, segment, columns, nodes)
+            segment = columns.profile_next[segment]
+        stretch = next_placed(stretch, nodes)
 
 
 @inner_kernel
@@ -234,7 +247,7 @@ def fits_less_in_less(nodes: Nodes) -> bool:
 def keep_plan(slot: int, nodes: Nodes) -> None:
     """Store what is placed as the job's reservation."""
     if not nodes.settings[POOLED]:
-        copy_ints(nodes.plan[slot], nodes.placed, len(nodes.placed))
+        keep_placed(nodes.plan[slot], nodes)
         clear_placed(nodes)
 
 
@@ -242,15 +255,18 @@ def keep_plan(slot: int, nodes: Nodes) -> None:
 def bring_plan(slot: int, nodes: Nodes) -> None:
     """Place a job as its reservation has it."""
     if not nodes.settings[POOLED]:
-        copy_ints(nodes.placed, nodes.plan[slot], len(nodes.placed))
+        bring_placed(nodes.plan[slot], nodes)
 
 
 @inner_kernel
 def plan_holds(nodes: Nodes) -> bool:
     """Whether all nodes on which units are placed are in use, or known to come back."""
-    for node in range(len(nodes.placed)):  # a kernel knows no generators
-        if nodes.placed[node] > 0 and nodes.back[node] == np.inf:
-            return False
+    first = first_placed(nodes)
+    while first < len(nodes.placed):
+        for node in range(first, nodes.placed_end[first]):
+            if nodes.back[node] == np.inf:
+                return False
+        first = next_placed(first, nodes)
     return True
 
 
@@ -258,6 +274,6 @@ def plan_holds(nodes: Nodes) -> bool:
 def place_reserved(slot: int, columns: Columns, nodes: Nodes) -> None:
     """Place a job that starts as its reservation has it."""
     if nodes.settings[POOLED]:
-        place(slot, nodes.free, columns, nodes)
+        place(slot, nodes.free, nodes.starts, columns, nodes)
     else:
         bring_plan(slot, nodes)

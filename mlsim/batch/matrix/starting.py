@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlsim._jit import inner_kernel
 from mlsim.batch.allocators.fit import could_fit, refuse
 from mlsim.batch.allocators.nodes import REFUSED, Nodes
-from mlsim.batch.allocators.placing import clear_placed
+from mlsim.batch.allocators.placed import clear_placed
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.packing import Ints
 from mlsim.batch.matrix import shared
@@ -33,7 +33,7 @@ def find_room(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether the allocator finds nodes for a job that starts now; its units are left placed."""
     if not could_start(slot, now, columns, nodes):
         return False
-    if not place_now(slot, nodes.free, now, columns, nodes):
+    if not place_now(slot, nodes.free, nodes.starts, now, columns, nodes):
         refuse(slot, now, columns, nodes)
         return False
     if not has_power(slot, columns, nodes):
@@ -50,7 +50,9 @@ def measure_part(_part: Ints, _columns: Columns, _nodes: Nodes) -> None:
 @inner_kernel
 def find_room_in_part(slot: int, part: Ints, now: float, columns: Columns, nodes: Nodes) -> bool:
     """Whether the allocator finds nodes in a part of what is free; the job's units are left placed."""
-    if not could_start(slot, now, columns, nodes) or not place_now(slot, part, now, columns, nodes):
+    if not could_start(slot, now, columns, nodes):
+        return False
+    if not place_now(slot, part, nodes.no_starts, now, columns, nodes):
         return False
     if not has_power(slot, columns, nodes):
         clear_placed(nodes)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_row
+from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_rows
 from mlsim.batch.columns.runs import begin_run, join_run, next_run, run_of
 
 __all__ = ["add_free", "first_fit", "free_of", "take_back"]
@@ -69,7 +69,7 @@ def first_fit(
             count = min(end - node, units // take)
         units -= count if exclusive else take * count
         taken += take * count
-        row = _write_rows(row, first_row, merge, job, node, count, take, now, rows, times)
+        row = write_rows(row, first_row, merge, job, node, count, take, now, rows, times)
         if starts.shape[1] > 0:
             add_free(node, count, -take, free, cores, starts)
         else:
@@ -89,34 +89,6 @@ def _run(node: int, n_nodes: int, starts: Ints) -> int:
 @leaf_kernel
 def _next(node: int, n_nodes: int, starts: Ints) -> int:
     return next_run(node, n_nodes, starts) if starts.shape[1] > 0 else node + 1
-
-
-@inner_kernel
-def _write_rows(
-    row: int,
-    first_row: int,
-    merge: bool,
-    job: int,
-    node: int,
-    count: int,
-    cores: int,
-    now: float,
-    rows: Ints,
-    times: NDArray[np.float64],
-) -> int:
-    """Write that a job holds cores of each of some nodes; return one past the last row."""
-    if not merge:
-        for each in range(node, node + count):
-            write_row(row, job, each, cores, now, rows, times)
-            row += 1
-        return row
-    last = row - 1
-    if last >= first_row and rows[NODE, last] + rows[COUNT, last] == node and rows[NODE_CORES, last] == cores:
-        rows[COUNT, last] += count
-        return row
-    write_row(row, job, node, cores, now, rows, times)
-    rows[COUNT, row] = count
-    return row + 1
 
 
 @inner_kernel

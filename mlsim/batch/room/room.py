@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mlsim._jit import by_last_type, inner_kernel, leaf_kernel
-from mlsim.batch.allocators import placing
+from mlsim.batch.allocators import placed
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.packing import Ints
@@ -95,7 +95,7 @@ def find_room(slot: int, now: float, columns: Columns, room: Room) -> bool:
     """Whether there is room for a job that starts now; the room notes where."""
 
 
-@by_last_type({Pool: pool.forget_found, Nodes: placing.clear_placed})
+@by_last_type({Pool: pool.forget_found, Nodes: placed.clear_placed})
 def forget_found(room: Room) -> None:
     """Forget where there was room for a job."""
 

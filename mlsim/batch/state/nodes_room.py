@@ -21,9 +21,12 @@ from mlsim.batch.allocators.nodes import (
     SEED,
     STRICT,
     Nodes,
+    free_of_each,
 )
+from mlsim.batch.allocators.placed import kept_words
 from mlsim.batch.columns.columns import EARLY, FREE, KEPT, QUEUED, RUNNING
 from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.runs import runs_of
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, HELD, START, UNITS
 from mlsim.batch.dispatch import on_nodes
 from mlsim.batch.matrix.shared import N_SHARED_ROWS, NOW
@@ -89,7 +92,7 @@ class NodesRoom:
         self._total = self._available.sum(axis=0)
         self._settings = np.zeros(N_SETTINGS, np.int64)
         self._request = np.zeros((0, n_resources), np.int64)
-        self._plan = np.zeros((0, n_nodes), np.int64)
+        self._plan = np.zeros((0, kept_words(n_nodes)), np.int64)
         n_shared = len(machine.shared.names)
         self._shared_capacity = machine.shared.capacity
         self._shares = np.zeros((0, n_shared), np.int64)
@@ -97,7 +100,10 @@ class NodesRoom:
         self._shared[NOW] = machine.shared.capacity
         self._shared_profile = np.zeros((0, n_shared), np.int64)
         self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
-        self._scratch = _scratch(machine, config.allocator)
+        self._static = _static_kinds(machine, cap)
+        self._kinds: dict[tuple[int, ...], int] = {}  # of nodes that announced drains are for
+        self._drains_of: dict[int, tuple[int, ...]] = {}
+        self._scratch = _scratch(machine, config.allocator, self._static)
         self._drains: tuple[AnnouncedDrain, ...] = ()
         self._drain_arrays = _drain_arrays(())
         self._down = np.zeros(n_nodes, np.int64)
@@ -172,16 +178,16 @@ class NodesRoom:
         }
 
     def _misfit(self, slot: int, units: int) -> str:
-        if on_nodes.room_for(slot, 1, self._capacity, self._jobs.address, self.address) == 0:
+        if on_nodes.room_for(slot, 1, self._jobs.address, self.address) == 0:
             return "no node has what a unit asks for"
-        if on_nodes.room_for(slot, units, self._capacity, self._jobs.address, self.address) < units:
+        if on_nodes.room_for(slot, units, self._jobs.address, self.address) < units:
             return "asks for more than the whole machine has"
         for name, asks, has in zip(
             self._requests.shared, self._shares[slot], self._shared_capacity, strict=True
         ):
             if asks > has:
                 return f"asks for more {name} than the machine has"
-        if not on_nodes.has_window(slot, self._capacity, self._jobs.address, self.address):
+        if not on_nodes.has_window(slot, self._jobs.address, self.address):
             return "no neighbouring nodes could hold it"
         return self._beyond_cap(slot)
 
@@ -189,7 +195,7 @@ class NodesRoom:
         """Say whether the cap forbids a job even where it has the whole machine to itself."""
         if self._cap is None:
             return ""
-        wanted = on_nodes.power_wanted(slot, self._capacity, self._jobs.address, self.address)
+        wanted = on_nodes.power_wanted(slot, self._jobs.address, self.address)
         return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
 
     def measure(self) -> None:
@@ -240,18 +246,39 @@ class NodesRoom:
         """Whether nobody holds any part of a node, it is in use, and the power cap lets a job have it."""
         if self._cap is not None and self.arrays.power[node] > self._settings[POWER_LEFT]:
             return False
-        return bool((self.arrays.free[node] == self._capacity[node]).all() and not self._down[node])
+        return bool((self._free_of(node) == self._capacity[node]).all() and not self._down[node])
+
+    def _free_of(self, node: int) -> Ints:
+        """Return what is free of each resource of a node."""
+        free: Ints = self._available[on_nodes.row_of(node, self.address)].copy()
+        return free
+
+    def _renew(self, node: int, free: Ints) -> None:
+        """Have so much free on a node, which may have become of another kind."""
+        on_nodes.renew_node(node, free, self._kind_of(node), self.address)
+
+    def _kind_of(self, node: int) -> int:
+        """Return the number of a node's kind; one out of use is alike to no other."""
+        if self._down[node] > 0:
+            return -1 - node
+        if node not in self._drains_of:
+            return int(self._static[node])
+        kind = (int(self._static[node]), *self._drains_of[node])
+        return self._kinds.setdefault(kind, len(self._static) + len(self._kinds))
 
     def take_down(self, node: int, holders: Mapping[int, int]) -> None:
         """Take a node out of use; what jobs hold of it they keep, but it does not come back at their ends."""
         if self._down[node] == 0:
             for slot, units in holders.items():
                 self._jobs.table.ints[HELD, slot] -= units
-            self._jobs.counts[FREE] -= self._free_units(node)
-            self._total -= self._available[node]
-            self._available[node] = 0
+            free = self._free_of(node)
+            self._jobs.counts[FREE] -= self._free_units(node, free)
+            self._total -= free
             self.arrays.capacity[node] = 0
-        self._down[node] += 1
+            self._down[node] = 1
+            self._renew(node, np.zeros_like(free))
+        else:
+            self._down[node] += 1
         self._jobs.counts[KEPT] = 0
         self._expect_back(node)
 
@@ -265,9 +292,10 @@ class NodesRoom:
                 self._jobs.table.ints[HELD, slot] += units
                 held += self._capacity[node] if self._requests.exclusive else units * self._request[slot]
             self.arrays.capacity[node] = self._capacity[node]
-            self._available[node] = self._capacity[node] - held
-            self._total += self._available[node]
-            self._jobs.counts[FREE] += self._free_units(node)
+            free = self._capacity[node] - held
+            self._renew(node, free)
+            self._total += free
+            self._jobs.counts[FREE] += self._free_units(node, free)
             self._jobs.counts[EARLY] = 1
         self._expect_back(node)
 
@@ -285,7 +313,20 @@ class NodesRoom:
         self._settings[DRAINS] = len(self._drains)
         self.arrays.shut[:] = 0  # it goes with drain_shuts, which begin anew
         self._drain_arrays = _drain_arrays(self._drains)
+        self._renew_kinds()
         self.ensure_capacity()
+
+    def _renew_kinds(self) -> None:
+        """Tell nodes apart by the announced drains that they are promised to."""
+        self._drains_of = {}
+        for number, drain in enumerate(self._drains):
+            for node in drain.nodes:
+                self._drains_of[node] = (*self._drains_of.get(node, ()), number)
+        self._kinds = {}
+        free, kind = free_of_each(self.arrays), self.arrays.kind
+        kind[:] = [self._kind_of(node) for node in range(len(kind))]
+        self._available[:] = free
+        self.arrays.starts[:] = runs_of(kind, free)
 
     def _expect_back(self, node: int) -> None:
         """Store when a node is expected to be in use: known only where announced drains are all there is."""
@@ -296,11 +337,11 @@ class NodesRoom:
             self._jobs.counts[EARLY] = 1  # reservations may move forward
         self.arrays.back[node] = back
 
-    def _free_units(self, node: int) -> int:
+    def _free_units(self, node: int, free: Ints) -> int:
         """Return what a node in use adds to the free units: one if allocated whole, else its free cores."""
         if self._requests.exclusive:
-            return int(self._available[node, 0] == self._capacity[node, 0])
-        return int(self._available[node, 0])
+            return int(free[0] == self._capacity[node, 0])
+        return int(free[0])
 
     def room_for(self, slot: int, now: float) -> int:
         """Units of a job that could start now, at most all of them."""
@@ -345,7 +386,7 @@ class NodesRoom:
 
     def part_of_free(self, released: Ints) -> Ints:
         """Return what is free of the released cores of each node, and all else that is free there."""
-        part: Ints = np.where(released[:, None] > 0, self._available, 0)
+        part: Ints = np.where(released[:, None] > 0, free_of_each(self.arrays), 0)
         np.minimum(part[:, 0], released, out=part[:, 0])
         return part
 
@@ -376,14 +417,31 @@ def _check_cap(config: BatchConfig) -> None:
         )
 
 
-def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
+def _static_kinds(machine: Machine, cap: PowerCap | None) -> Ints:
+    """Give neighbours that have as much, and add as much power, the same number."""
+    differs = np.zeros(len(machine.capacity), np.bool_)
+    differs[1:] = (machine.capacity[1:] != machine.capacity[:-1]).any(axis=1)
+    for watts in () if cap is None else (cap.of_each, cap.of_waking):
+        differs[1:] |= watts[1:] != watts[:-1]
+    return np.cumsum(differs, dtype=np.int64)
+
+
+def _scratch(machine: Machine, allocator: str, kinds: Ints) -> dict[str, Any]:
     """Make the arrays that do not grow, and those that no pass changes."""
     n_nodes, n_resources = machine.capacity.shape
     having = (machine.capacity > 0).sum(axis=0)
     near, links = _distances(machine, n_nodes if allocator == Allocator.TOPOLOGY_AWARE else 0)
+    starts = runs_of(kinds)
     return {
+        "kind": kinds.copy(),
+        "starts": starts.copy(),
+        "full_starts": starts,
+        "no_starts": starts[:, :0].copy(),
+        "future_starts": starts.copy(),
+        "placed_starts": np.zeros_like(starts),
         "capacity": machine.capacity.copy(),
         "placed": np.zeros(n_nodes, np.int64),
+        "placed_end": np.zeros(n_nodes, np.int64),
         "room": np.zeros(n_nodes, np.int64),
         "run_end": np.zeros(n_nodes, np.int64),
         "heap_nodes": np.zeros(n_nodes, np.int64),
@@ -397,7 +455,7 @@ def _scratch(machine: Machine, allocator: str) -> dict[str, Any]:
         "links": links,
         "power": np.zeros(n_nodes, np.int64),
         "used": np.zeros(n_nodes, np.int64),
-        "aside": np.zeros(n_nodes, np.int64),
+        "aside": np.zeros(kept_words(n_nodes), np.int64),
         "full": machine.capacity.copy(),
         "back": np.full(n_nodes, -np.inf),
         "shut": np.zeros(n_nodes, np.int64),
