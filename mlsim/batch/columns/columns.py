@@ -17,7 +17,9 @@ FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
 KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
-N_COUNTS: Final = 17
+# Blocks of running jobs that are in use.
+BLOCKS: Final = 17
+N_COUNTS: Final = 18
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -50,18 +52,20 @@ class Columns(NamedTuple):
         What keys read besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
     floats, ints
         Columns of the jobs in the system; :class:`mlsim.batch.columns.table.JobTable`.
-    queue, running : int64
-        Slots of the waiting jobs in the order of the queue, with empty places, and of the running ones by
-        expected end.
+    queue : int64
+        Slots of the waiting jobs in the order of the queue, with empty places.
     block_known, block_units, block_first : int64
     block_times : float64, shape (rows, any)
         Of blocks of the queue: what is known, the least units that a job asks for, the place of the job that
         goes first, and the least times; :mod:`mlsim.batch.order.blocks`.
+    running : int64
+    blocks : int64, shape (2, any)
+        Slots of the running jobs by expected end; :mod:`mlsim.batch.columns.running`.
     spare : int64
         Room for sorting, twice as long as the queue.
     counts : int64
         Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
-        expected since the last pass; and of the queue and the profile, as above.
+        expected since the last pass; and of the queue, the profile and the running jobs, as above.
     rows, times
         Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
     shares : float64
@@ -97,6 +101,7 @@ class Columns(NamedTuple):
     block_times: FloatColumns
     spare: Ints
     running: Ints
+    blocks: IntColumns
     counts: Ints
     rows: IntColumns
     times: FloatColumns
