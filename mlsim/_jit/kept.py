@@ -35,6 +35,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlsim._jit.cache import cache_directory, room_of
+from mlsim._jit.elsewhere import wait_for_room
 from mlsim._jit.mode import is_usual
 
 __all__ = ["MISSING", "Entries", "Entry", "array_kind", "by_numba", "save", "tuple_kind"]
@@ -316,7 +317,10 @@ def _load(body: Callable[..., Any], arguments: tuple[Any, ...]) -> _Loaded | Non
         stamp = _stamp()
         if stamp is None:
             return None
-        entry = _read(_path(body, kinds, stamp), tuple(kinds))
+        path = _path(body, kinds, stamp)
+        entry = _read(path, tuple(kinds))
+        if entry is None and wait_for_room(room_of(body)):
+            entry = _read(path, tuple(kinds))
         return None if entry is None else _loaded(entry, layout)
 
 

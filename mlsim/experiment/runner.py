@@ -14,6 +14,7 @@ import numpy as np
 
 from mlsim._memory import give_back, keep_little
 from mlsim.errors import InputError
+from mlsim.experiment.ahead import compiled_beside
 from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.rundir import check_needs, write_files, write_start
@@ -86,9 +87,10 @@ def run(
     elif overrides:
         raise InputError("overrides go with a scenario file; this scenario is already loaded")
     if out is None:
-        return _run(scenario, began, None, progress)
+        with compiled_beside(scenario):
+            return _run(scenario, began, None, progress)
     check_needs(scenario)
-    with reserved(out) as place:
+    with reserved(out) as place, compiled_beside(scenario):
         with writing(place.directory):
             write_start(place.partial, scenario)
         return _run(scenario, began, place, progress)
