@@ -15,6 +15,7 @@ from mlsim._jit import kept
 from mlsim._jit.announcing import announcer
 from mlsim._jit.cache import cache_directory, room_of
 from mlsim._jit.compiler.libraries import InnerCompiler, InnerLibrary, OuterCompiler
+from mlsim._jit.compiler.operators import remember_types
 
 __all__ = ["dispatcher_of", "type_of_intrinsic"]
 
@@ -35,6 +36,7 @@ class _Listener(event.Listener):
 
 
 event.register("numba:compile", _Listener())
+remember_types(cpu_target.typing_context)
 
 
 def dispatcher_of(body: Callable[..., Any], options: dict[str, Any], inner: bool) -> Any:

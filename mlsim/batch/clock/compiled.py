@@ -27,6 +27,7 @@ from mlsim.batch.clock.replay_kernel import (
     replay,
 )
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, STATE
+from mlsim.batch.dispatch.passes import reserving
 from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.choice import state_on_pool
@@ -69,6 +70,7 @@ class CompiledBatch:
         report: Callable[[Progress], None] | None = None,
     ) -> None:
         self.state = state_on_pool(machine, config, requests, nodes_one_by_one=False)
+        self._reserving = reserving(self.state.columns.rules)
         self.seconds = 0.0
         self._report = report
         self._recorder = JobRecorder(self.state.table, requests)
@@ -145,6 +147,7 @@ class CompiledBatch:
                 (self.n_passes // _REPORT_EVERY + 1) * _REPORT_EVERY,
                 self.state.address,
                 self.state.room.address,
+                self._reserving,
             )
             self.seconds += time.perf_counter() - began
             if wanted == REPORT_DUE:

@@ -21,7 +21,7 @@ from mlsim.batch.columns.columns import (
 )
 from mlsim.batch.columns.table import PLANNED, RUN, START, STATE, SUBMIT, WALLTIME
 from mlsim.batch.columns.times import leave_time
-from mlsim.batch.dispatch.passes import enter_queue, process_timestamp
+from mlsim.batch.dispatch.passes import Reserving, enter_queue, process_timestamp
 from mlsim.batch.room.pool import pool_at
 from mlsim.record import JobState
 
@@ -115,6 +115,7 @@ def replay(
     pass_limit: int,
     columns_address: int,
     pool_address: int,
+    reserving: Reserving,
 ) -> int:
     """Process timestamps until something is needed from outside.
 
@@ -140,6 +141,8 @@ def replay(
     columns_address, pool_address
         Where the state of the batch level is written down
         (:func:`mlsim.batch.columns.packing.pack_pointers`); it is changed.
+    reserving
+        Which passes; of :func:`mlsim.batch.dispatch.passes.reserving`.
 
     Returns
     -------
@@ -194,7 +197,9 @@ def replay(
             n_ended = 1
         progress[OWED] = 0
         progress[NEXT_ARRIVAL] = last
-        n_started = process_timestamp(now, n_ended, ended, first, last, arrivals, nothing, columns, pool)
+        n_started = process_timestamp(
+            now, n_ended, ended, first, last, arrivals, nothing, columns, pool, reserving
+        )
         progress[FINISHED] += n_ended
         progress[PASSES] += 1
         _plan(n_started, now, progress, ends, order, columns)

@@ -16,6 +16,7 @@ from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
 from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns, columns_at
 from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.running import running_arrays
 from mlsim.batch.columns.table import (
     END,
     ESTIMATE,
@@ -29,6 +30,7 @@ from mlsim.batch.columns.table import (
     UNITS,
     WALLTIME,
 )
+from mlsim.batch.dispatch.passes import Reserving, reserving
 from mlsim.batch.order.fairshare import N_SHARES
 from mlsim.batch.order.policies import WEIGHTS, parameters_of
 from mlsim.batch.room.pool import N_POOL_COUNTS, Pool
@@ -138,6 +140,7 @@ def replay_many(
         ran,
         begun,
         *memory.addresses,
+        reserving(rules),
     )
     parts = [begun[:, bounds[k] : bounds[k + 1]] for k in range(len(workloads))] if starts else []
     return Replays(slowdown, bounded, ran, parts)
@@ -185,7 +188,7 @@ class _Memory:
             ints=np.zeros((_N_INTS, longest), np.int64),
             queue=np.empty(longest, np.int64),
             spare=np.empty(2 * longest, np.int64),
-            running=np.empty(longest, np.int64),
+            **running_arrays(longest),
             counts=np.zeros(N_COUNTS, np.int64),
             rows=np.empty((0, 0), np.int64),
             times=np.empty((0, 0)),
@@ -198,7 +201,8 @@ class _Memory:
         counts = np.zeros(N_POOL_COUNTS, np.int64)
         self.pool = Pool(no_nodes, no_nodes, no_starts, no_starts, counts)
         self._packed = pack_pointers(self.columns), pack_pointers(self.pool)
-        self.addresses = tuple(int(packed.ctypes.data) for packed in self._packed)
+        first, second = (int(packed.ctypes.data) for packed in self._packed)
+        self.addresses = first, second
 
 
 @kernel
@@ -217,6 +221,7 @@ def _replay_all(
     starts: Floats,
     columns_address: int,
     pool_address: int,
+    passes: Reserving,
 ) -> None:
     """Simulate; jobs ``bounds[k]`` to ``bounds[k + 1]`` are workload k."""
     columns = columns_at(columns_address)
@@ -260,6 +265,7 @@ def _replay_all(
                 _UNLIMITED,
                 columns_address,
                 pool_address,
+                passes,
             )
             for place in range(fitting):
                 slot = arrivals[place]

@@ -32,7 +32,6 @@ __all__ = [
     "has_window",
     "held_by",
     "make_pass",
-    "make_reserving_pass",
     "place_units",
     "power_wanted",
     "release_row",
@@ -81,8 +80,10 @@ def start_short(now: float, part: IntColumns, ordered: bool, columns: int, nodes
 
 
 @kernel
-def make_pass(now: float, n_started: int, ordered: bool, columns: int, nodes: int) -> int:
-    """Start what can start, with one reservation at most; return how many jobs have started.
+def make_pass(
+    now: float, n_started: int, ordered: bool, columns: int, nodes: int, reserving: passes.Reserving
+) -> int:
+    """Start what can start; return how many jobs have started.
 
     Parameters
     ----------
@@ -94,22 +95,14 @@ def make_pass(now: float, n_started: int, ordered: bool, columns: int, nodes: in
         Whether the queue is in its order already.
     columns, nodes
         State of the batch level.
+    reserving
+        Which passes; of :func:`mlsim.batch.dispatch.passes.reserving`.
     """
     s, room = columns_at(columns), nodes_at(nodes)
     if not passes.has_work(s):
         return n_started
     passes.begin(now, ordered, s, room)
-    return passes.make_pass(n_started, now, s, room)
-
-
-@kernel
-def make_reserving_pass(now: float, n_started: int, ordered: bool, columns: int, nodes: int) -> int:
-    """Do what :func:`make_pass` does, with more than one reservation."""
-    s, room = columns_at(columns), nodes_at(nodes)
-    if not passes.has_work(s):
-        return n_started
-    passes.begin(now, ordered, s, room)
-    return passes.make_reserving_pass(n_started, now, s, room)
+    return passes.make_pass(n_started, now, s, room, reserving)
 
 
 # Single steps

@@ -36,6 +36,7 @@ def process_timestamp(
     released: Ints,
     columns: int,
     pool: int,
+    reserving: passes.Reserving,
 ) -> int:
     """Do what :func:`mlsim.batch.dispatch.passes.process_timestamp` does; those that end are in the columns.
 
@@ -43,7 +44,7 @@ def process_timestamp(
     """
     s, room = columns_at(columns), pool_at(pool)
     return passes.process_timestamp(
-        now, n_ended, s.ended, first, last, borrowed(arrivals), borrowed(released), s, room
+        now, n_ended, s.ended, first, last, borrowed(arrivals), borrowed(released), s, room, reserving
     )
 
 

@@ -1,8 +1,12 @@
 """One timestamp of the batch level, compiled: what ended, what arrived, and the pass over the queue."""
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
-from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from typing import NamedTuple
+
+from mlsim._jit import by_last_type, inner_kernel, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
 from mlsim.batch.backfill.reservations import backfill_several
@@ -18,26 +22,29 @@ from mlsim.batch.columns.columns import (
     PER_EVENT,
     QUEUED,
     RESERVATIONS,
-    RUNNING,
     Columns,
     columns_at,
 )
 from mlsim.batch.columns.packing import Ints
-from mlsim.batch.columns.table import EXPECTED, PLANNED
+from mlsim.batch.columns.running import first_after, next_running, running_at
+from mlsim.batch.columns.table import PLANNED
 from mlsim.batch.order.queue import enqueue, order_queue
 from mlsim.batch.room import steps
 from mlsim.batch.room.pool import Pool
 from mlsim.batch.room.room import Room, begin_pass, find_room, in_room
 
 __all__ = [
+    "ManyReservations",
+    "OneReservation",
+    "Reserving",
     "arrive",
     "begin",
     "enter_queue",
     "has_work",
     "make_pass",
-    "make_reserving_pass",
     "process_timestamp",
     "queue_arrivals",
+    "reserving",
 ]
 
 
@@ -73,13 +80,15 @@ def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) ->
 @in_room
 def _free_what_is_due(now: float, columns: Columns, room: Room) -> None:
     """End jobs whose estimated end has come, and that end now, before their end is handled."""
-    k = 0
-    while k < columns.counts[RUNNING] and columns.floats[EXPECTED, columns.running[k]] <= now:
-        slot = columns.running[k]
+    n, place, due = 0, 0, first_after(now, columns)
+    while place < due:
+        slot = running_at(place, columns)
         if columns.floats[PLANNED, slot] == now:
-            steps.end(slot, now, columns, room)
-        else:
-            k += 1
+            columns.spare[n] = slot
+            n += 1
+        place = next_running(place, columns)
+    for k in range(n):
+        steps.end(columns.spare[k], now, columns, room)
 
 
 @kernel(inline="always")
@@ -107,9 +116,41 @@ def _may_backfill(columns: Columns) -> bool:
     return bool(columns.rules[ALLOW_BACKFILL] and columns.counts[QUEUED] > 1 and columns.counts[FREE] != 0)
 
 
-@kernel(inline="always")
-def make_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
-    """Start what can start, with one reservation at most; the queue is in order."""
+class OneReservation(NamedTuple):
+    """Has kernels compiled for passes that make one reservation at most.
+
+    Attributes
+    ----------
+    most
+        How many there may be.
+    """
+
+    most: int
+
+
+class ManyReservations(NamedTuple):
+    """Has kernels compiled for passes that make more, which takes three times as long.
+
+    Attributes
+    ----------
+    most
+        As above; conservative backfilling makes one for each job whatever it is.
+    """
+
+    most: int
+
+
+Reserving = OneReservation | ManyReservations
+
+
+def reserving(rules: Ints) -> Reserving:
+    """Return which passes these rules ask for."""
+    many = rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1
+    return (ManyReservations if many else OneReservation)(int(rules[RESERVATIONS]))
+
+
+@leaf_kernel
+def _make_pass(n_started: int, now: float, columns: Columns, room: Room, _reserving: Reserving) -> int:
     if not is_put_off(now, columns):
         n_started = _start_in_order(n_started, now, columns, room)
     if columns.rules[KEEPS] and columns.counts[QUEUED] > 0:
@@ -119,15 +160,21 @@ def make_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
     return backfill(n_started, now, columns, room)
 
 
-@kernel(inline="always")
-def make_reserving_pass(n_started: int, now: float, columns: Columns, room: Room) -> int:
-    """Start what can start, with more than one reservation; the queue is in order."""
+@leaf_kernel
+def _make_reserving_pass(
+    n_started: int, now: float, columns: Columns, room: Room, _reserving: Reserving
+) -> int:
     if columns.rules[BACKFILL] == CONSERVATIVE:
         return backfill_conservative(n_started, now, columns, room)
     n_started = _start_in_order(n_started, now, columns, room)
     if not _may_backfill(columns):
         return n_started
     return backfill_several(n_started, now, columns, room)
+
+
+@by_last_type({OneReservation: _make_pass, ManyReservations: _make_reserving_pass})
+def make_pass(n_started: int, now: float, columns: Columns, room: Room, reserving: Reserving) -> int:
+    """Start what can start; the queue is in order. Return the new count of starts."""
 
 
 @kernel(inline="always")
@@ -155,6 +202,7 @@ def process_timestamp(
     released: Ints,
     columns: Columns,
     pool: Pool,
+    reserving: Reserving,
 ) -> int:
     """Handle everything that happens to the batch level at one time, then make a pass.
 
@@ -171,6 +219,8 @@ def process_timestamp(
         none or they are like any others.
     columns, pool
         State of the batch level; changed in place.
+    reserving
+        Which passes; of :func:`reserving`.
 
     Returns
     -------
@@ -182,6 +232,4 @@ def process_timestamp(
         return 0
     begin(now, False, columns, pool)
     n_started = start_short_jobs(released, now, columns, pool) if len(released) > 0 else 0
-    if columns.rules[BACKFILL] == CONSERVATIVE or columns.rules[RESERVATIONS] != 1:
-        return make_reserving_pass(n_started, now, columns, pool)
-    return make_pass(n_started, now, columns, pool)
+    return make_pass(n_started, now, columns, pool, reserving)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.allocators.user_allocator import asked_in_kernels
-from mlsim.batch.columns.columns import BACKFILL, CONSERVATIVE, QUEUED, RESERVATIONS, RUNNING
+from mlsim.batch.columns.columns import QUEUED, RUNNING
 from mlsim.batch.columns.table import KEY, NUMBER, START, SUBMIT
 from mlsim.batch.dispatch.answers import Answers, AskedAllocator, keys_of
-from mlsim.batch.dispatch.on_nodes import arrive_at_nodes, make_pass, make_reserving_pass, start_short
+from mlsim.batch.dispatch.on_nodes import arrive_at_nodes, make_pass, start_short
+from mlsim.batch.dispatch.passes import ManyReservations, reserving
 from mlsim.batch.dispatch.viewing import OwnOfJobs, by_arrival, view_of, waiting_jobs
 from mlsim.batch.plugins import make_plugin, shielded
 from mlsim.batch.room.requests import Requests
@@ -83,8 +84,7 @@ class NodePasses:
         self._idle_wakes = 0
         self._own = OwnOfJobs()
         self._keys, self._asked = np.zeros(0), np.zeros(0, np.int64)  # of the user's policy, and whose
-        rules = jobs.rules
-        self._reserves = bool(rules[BACKFILL] == CONSERVATIVE or rules[RESERVATIONS] != 1)
+        self._reserving = reserving(jobs.rules)
         self._load(config, requests.exclusive, seed)
 
     def _load(self, config: BatchConfig, exclusive: bool, seed: int) -> None:
@@ -138,14 +138,13 @@ class NodePasses:
             return self._dispatch(now)
         if self._policy is not None:
             self._order(now)
-        if self._reserves and not self._room.counts_units:
+        if isinstance(self._reserving, ManyReservations) and not self._room.counts_units:
             self._room.reserve_segments()
         n, ordered = 0, self._policy is not None
         if len(released):
             part = self._room.part_of_free(released)
             n, ordered = start_short(now, part, ordered, *self._places), True
-        run = make_reserving_pass if self._reserves else make_pass
-        return run(now, n, ordered, *self._places)
+        return make_pass(now, n, ordered, *self._places, self._reserving)
 
     def _order(self, now: float) -> None:
         """Order the queue by the user's policy; jobs past the threshold go to its head."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.dispatch.on_pool import process_timestamp
+from mlsim.batch.dispatch.passes import reserving
 from mlsim.batch.state.batch_columns import BatchColumns
 from mlsim.batch.state.pool_room import PoolRoom
 from mlsim.record import Solves
@@ -34,6 +35,7 @@ class PoolPasses:
 
     def __init__(self, jobs: BatchColumns, room: PoolRoom) -> None:
         self._jobs, self._room = jobs, room
+        self._reserving = reserving(jobs.rules)
         self.rejected: list[tuple[int, str]] = []
 
     def advance(
@@ -44,7 +46,9 @@ class PoolPasses:
         for k in range(n_ended):
             self._jobs.ended[k] = ended[k]
         columns, pool = self._jobs.address, self._room.address
-        return process_timestamp(now, n_ended, first, last, arrivals, released, columns, pool)
+        return process_timestamp(
+            now, n_ended, first, last, arrivals, released, columns, pool, self._reserving
+        )
 
     def admit(self, block: JobBlock) -> None:
         """Keep what plugins may see of jobs that have come: nothing, as there are none."""
