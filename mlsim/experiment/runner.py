@@ -18,6 +18,7 @@ from mlsim.experiment.ahead import compiled_beside
 from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.rundir import check_needs, write_files, write_start
+from mlsim.record.blocks import is_large
 from mlsim.scenario import Scenario, load
 
 __all__ = ["Progress", "run"]
@@ -103,7 +104,7 @@ def _run(
     from mlsim import cosim
 
     outcome = cosim.simulate(scenario, _reporter(progress))
-    give_back()
+    give_back(is_large(outcome.records))
     simulated = time.perf_counter()
     from mlsim.analysis import summarize  # now, as it takes memory that the simulation does without
 

@@ -34,6 +34,7 @@ from mlsim.batch.columns.columns import (
     Columns,
 )
 from mlsim.batch.columns.packing import FloatColumns, Ints
+from mlsim.batch.columns.running import running_at
 from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
 from mlsim.batch.order.queue import sort_slots
 from mlsim.batch.room.room import (
@@ -139,7 +140,7 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
 @inner_kernel
 def _has_overdue(now: float, columns: Columns) -> bool:
     """Whether a running job has outlived its estimate: its end is expected later in every pass."""
-    return bool(columns.counts[RUNNING] > 0 and columns.floats[EXPECTED, columns.running[0]] <= now)
+    return bool(columns.counts[RUNNING] > 0 and columns.floats[EXPECTED, running_at(0, columns)] <= now)
 
 
 @inner_kernel

@@ -22,10 +22,9 @@ from mlsim.batch.columns.columns import (
     ORDER,
     POLICY,
     QUEUED,
-    RUNNING,
     Columns,
 )
-from mlsim.batch.columns.running import first_after
+from mlsim.batch.columns.running import end_of_running, first_after, next_running, running_at
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, RESERVED, START, UNITS
 from mlsim.batch.columns.times import overdue_end
 from mlsim.batch.order.queue import order_walk
@@ -72,22 +71,23 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
         The time in seconds; now if it fits already, infinity where nodes are out of use and it never will.
     """
     begin_future(head, now, columns, room)
-    n = columns.counts[RUNNING]
-    late = first_after(now, columns.running, n, columns.floats)
+    late, n = first_after(now, columns), end_of_running(columns)
     overdue, k, time, overdue_time = late > 0, late, now, overdue_end(now, columns)
     while not head_fits(head, columns, room):
-        upcoming = columns.floats[EXPECTED, columns.running[k]] if k < n else np.inf
+        upcoming = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
         upcoming = min(upcoming, next_change(time, now, room))
         time = min(upcoming, overdue_time) if overdue else upcoming
         if time == np.inf:
             break
         if overdue and time == overdue_time:
-            for j in range(late):
-                let_go(columns.running[j], head, columns, room)
+            j = 0
+            while j < late:
+                let_go(running_at(j, columns), head, columns, room)
+                j = next_running(j, columns)
             overdue = False
-        while k < n and columns.floats[EXPECTED, columns.running[k]] <= time:
-            let_go(columns.running[k], head, columns, room)
-            k += 1
+        while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
+            let_go(running_at(k, columns), head, columns, room)
+            k = next_running(k, columns)
         go_to(time, head, now, columns, room)
     return float(time)
 

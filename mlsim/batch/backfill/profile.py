@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import leaf_kernel
-from mlsim.batch.columns.columns import FIRST, RUNNING, SEGMENTS, UNUSED, Columns
-from mlsim.batch.columns.running import first_after
+from mlsim.batch.columns.columns import FIRST, SEGMENTS, UNUSED, Columns
+from mlsim.batch.columns.running import end_of_running, first_after, next_running, running_at
 from mlsim.batch.columns.table import END_SEGMENT, EXPECTED
 from mlsim.batch.columns.times import overdue_end, reserved_time, stay_end
 from mlsim.batch.room.room import (
@@ -78,27 +78,29 @@ def stop_using(segment: int, columns: Columns) -> None:
 @in_room
 def make_profile(now: float, columns: Columns, room: Room) -> None:
     """Make the profile of what running jobs hold, until each one's expected end."""
-    n = columns.counts[RUNNING]
-    late = first_after(now, columns.running, n, columns.floats)
+    late, n = first_after(now, columns), end_of_running(columns)
     overdue, k, overdue_time = late > 0, late, overdue_end(now, columns)
     last = _begin_profile(now, columns)
     open_profile(last, columns, room)
     while k < n or overdue:
-        time = columns.floats[EXPECTED, columns.running[k]] if k < n else np.inf
+        time = columns.floats[EXPECTED, running_at(k, columns)] if k < n else np.inf
         if overdue and overdue_time <= time:
             time = overdue_time
         segment = _put_after(last, time, columns)
         copy_segment(segment, last, columns, room)
         if overdue and overdue_time <= time:
             overdue = False
-            for j in range(late):
-                expect_held(columns.running[j], segment, columns, room)
+            j = 0
+            while j < late:
+                expect_held(running_at(j, columns), segment, columns, room)
+                j = next_running(j, columns)
             columns.profile_uses[segment] = 1
-        while k < n and columns.floats[EXPECTED, columns.running[k]] <= time:
-            expect_held(columns.running[k], segment, columns, room)
-            columns.ints[END_SEGMENT, columns.running[k]] = segment
+        while k < n and columns.floats[EXPECTED, running_at(k, columns)] <= time:
+            slot = running_at(k, columns)
+            expect_held(slot, segment, columns, room)
+            columns.ints[END_SEGMENT, slot] = segment
             columns.profile_uses[segment] += 1
-            k += 1
+            k = next_running(k, columns)
         last = segment
     for drain in range(n_drains(room)):
         _cut_out(drain, now, columns, room)

@@ -16,6 +16,7 @@ from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
 from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns, columns_at
 from mlsim.batch.columns.packing import pack_pointers
+from mlsim.batch.columns.running import running_arrays
 from mlsim.batch.columns.table import (
     END,
     ESTIMATE,
@@ -187,7 +188,7 @@ class _Memory:
             ints=np.zeros((_N_INTS, longest), np.int64),
             queue=np.empty(longest, np.int64),
             spare=np.empty(2 * longest, np.int64),
-            running=np.empty(longest, np.int64),
+            **running_arrays(longest),
             counts=np.zeros(N_COUNTS, np.int64),
             rows=np.empty((0, 0), np.int64),
             times=np.empty((0, 0)),

@@ -14,7 +14,9 @@ QUEUED, RUNNING, FREE, USED_ROWS, EARLY, LEAST_UNITS = range(6)
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
 KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(6, 14)
-N_COUNTS: Final = 14
+# Blocks of running jobs that are in use.
+BLOCKS: Final = 14
+N_COUNTS: Final = 15
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -44,14 +46,17 @@ class Columns(NamedTuple):
         What keys read besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
     floats, ints
         Columns of the jobs in the system; :class:`mlsim.batch.columns.table.JobTable`.
-    queue, running : int64
-        Slots of the waiting jobs in the order of the queue, and of the running ones by expected end.
+    queue : int64
+        Slots of the waiting jobs in the order of the queue.
+    running : int64
+    blocks : int64, shape (2, any)
+        Slots of the running jobs by expected end; :mod:`mlsim.batch.columns.running`.
     spare : int64
         Room for sorting, twice as long as the queue.
     counts : int64
         Jobs waiting and running, free units, occupancy rows used, how often units came back earlier than
-        expected since the last pass, fewer units than which no waiting job asks for; and of the profile, as
-        above.
+        expected since the last pass, fewer units than which no waiting job asks for; and of the profile and
+        the running jobs, as above.
     rows, times
         Occupancy; :class:`mlsim.batch.columns.occupancy.OccupancyLog`.
     shares : float64
@@ -83,6 +88,7 @@ class Columns(NamedTuple):
     queue: Ints
     spare: Ints
     running: Ints
+    blocks: IntColumns
     counts: Ints
     rows: IntColumns
     times: FloatColumns

@@ -18,7 +18,6 @@ Ints = NDArray[np.int64]
 def find_holders(
     node: int,
     running: Ints,
-    n_running: int,
     ints: Ints,
     rows: Ints,
     times: NDArray[np.float64],
@@ -31,7 +30,7 @@ def find_holders(
     ----------
     node
         Number of the node.
-    running, n_running, ints, rows, times
+    running, ints, rows, times
         State of the batch level.
     slots, held
         Receive the slot of each such job, and how many cores of the node it holds.
@@ -42,7 +41,7 @@ def find_holders(
         How many jobs there are.
     """
     n = 0
-    for k in range(n_running):
+    for k in range(len(running)):
         slot = running[k]
         first = ints[FIRST_ROW, slot]
         for row in range(first, first + ints[ROWS, slot]):

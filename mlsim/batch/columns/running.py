@@ -1,66 +1,239 @@
-"""The running jobs, kept in order of the end that the dispatcher expects."""
+"""The running jobs, kept in order of the end that the dispatcher expects, in blocks.
+
+A block has room for 128 slots in ``columns.running``. ``columns.blocks`` has the numbers of the blocks, first
+those in use in their order, and how many slots each of these holds. So a job that starts or ends moves some
+hundred numbers, however many run. Two neighbouring blocks hold more than half of a block together, so that
+there are enough blocks. A *place* is that of a block in the order, times 128, and a place in the block.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim.batch.columns.columns import BLOCKS, KEPT, Columns, columns_at
 from mlsim.batch.columns.table import EXPECTED, NUMBER
 
-__all__ = ["add_running", "first_after", "remove_running"]
+__all__ = [
+    "add_running",
+    "end_of_running",
+    "expect_end",
+    "first_after",
+    "next_running",
+    "remove_running",
+    "running_arrays",
+    "running_at",
+    "running_slots",
+]
+
+Ints = NDArray[np.int64]
+
+_SHIFT: Final = 7
+_SIZE: Final = 1 << _SHIFT
+_MASK: Final = _SIZE - 1
+_ORDER, _HELD = range(2)
+
+
+def running_arrays(capacity: int, old: Mapping[str, NDArray[Any]] | None = None) -> dict[str, NDArray[Any]]:
+    """Return the arrays of running jobs that are fields of :class:`mlsim.batch.columns.columns.Columns`.
+
+    Parameters
+    ----------
+    capacity
+        Jobs that may run, at most.
+    old
+        The arrays so far, the content of which is kept.
+    """
+    n_blocks = 4 * capacity // _SIZE + 4
+    running, blocks = np.empty(n_blocks * _SIZE, np.int64), np.zeros((2, n_blocks), np.int64)
+    blocks[_ORDER] = np.arange(n_blocks)
+    if old:
+        running[: len(old["running"])] = old["running"]
+        blocks[:, : old["blocks"].shape[1]] = old["blocks"]
+    return {"running": running, "blocks": blocks}
+
+
+def running_slots(columns: Columns) -> Ints:
+    """Return the slots of the running jobs, in order of expected end."""
+    order, held = columns.blocks[_ORDER, : columns.counts[BLOCKS]], columns.blocks[_HELD]
+    slots: Ints = columns.running.reshape(-1, _SIZE)[order][np.arange(_SIZE) < held[order, None]]
+    return slots
+
+
+# Going through them
+
+
+@leaf_kernel
+def running_at(place: int, columns: Columns) -> int:
+    """Return the slot of the running job at a place."""
+    block = columns.blocks[_ORDER, place >> _SHIFT]
+    return int(columns.running[(block << _SHIFT) + (place & _MASK)])
+
+
+@leaf_kernel
+def next_running(place: int, columns: Columns) -> int:
+    """Return the place after a place."""
+    at = place >> _SHIFT
+    if (place & _MASK) + 1 < columns.blocks[_HELD, columns.blocks[_ORDER, at]]:
+        return place + 1
+    return (at + 1) << _SHIFT
+
+
+@leaf_kernel
+def end_of_running(columns: Columns) -> int:
+    """Return the place after the last one; the first one is 0."""
+    return int(columns.counts[BLOCKS] << _SHIFT)
 
 
 @inner_kernel
-def _goes_before(a: int, b: int, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> bool:
-    if floats[EXPECTED, a] != floats[EXPECTED, b]:
-        return bool(floats[EXPECTED, a] < floats[EXPECTED, b])
-    return bool(ints[NUMBER, a] < ints[NUMBER, b])
-
-
-@inner_kernel
-def _position(
-    slot: int, running: NDArray[np.int64], n: int, ints: NDArray[np.int64], floats: NDArray[np.float64]
-) -> int:
-    """Find how many of the running jobs go before this one."""
-    low, high = 0, n
-    while low < high:
-        middle = (low + high) // 2
-        if _goes_before(running[middle], slot, ints, floats):
+def first_after(time: float, columns: Columns) -> int:
+    """Find the place of the first running job whose expected end lies after ``time``."""
+    low, high = 0, columns.counts[BLOCKS]
+    while low < high:  # blocks that begin up to the time
+        middle = (low + high) >> 1
+        if columns.floats[EXPECTED, running_at(middle << _SHIFT, columns)] <= time:
             low = middle + 1
         else:
             high = middle
-    return low
-
-
-@inner_kernel
-def first_after(time: float, running: NDArray[np.int64], n: int, floats: NDArray[np.float64]) -> int:
-    """Find the first running job whose expected end lies after ``time``."""
-    low, high = 0, n
+    if low == 0:
+        return 0
+    begin = (low - 1) << _SHIFT
+    low, high = 1, columns.blocks[_HELD, columns.blocks[_ORDER, low - 1]]
+    end = high
     while low < high:
-        middle = (low + high) // 2
-        if floats[EXPECTED, running[middle]] <= time:
+        middle = (low + high) >> 1
+        if columns.floats[EXPECTED, running_at(begin + middle, columns)] <= time:
             low = middle + 1
         else:
             high = middle
-    return low
+    return int(begin + low if low < end else begin + _SIZE)
+
+
+# Changing them
+
+
+@leaf_kernel
+def _goes_before(a: int, b: int, columns: Columns) -> bool:
+    if columns.floats[EXPECTED, a] != columns.floats[EXPECTED, b]:
+        return bool(columns.floats[EXPECTED, a] < columns.floats[EXPECTED, b])
+    return bool(columns.ints[NUMBER, a] < columns.ints[NUMBER, b])
+
+
+@inner_kernel
+def _block_of(slot: int, columns: Columns) -> int:
+    """Find which block in their order a job belongs to."""
+    low, high = 1, columns.counts[BLOCKS]
+    while low < high:
+        middle = (low + high) >> 1
+        if _goes_before(slot, running_at(middle << _SHIFT, columns), columns):
+            high = middle
+        else:
+            low = middle + 1
+    return int(low - 1)
+
+
+@inner_kernel
+def _place_in(at: int, slot: int, columns: Columns) -> int:
+    """Find how many jobs of a block go before this one."""
+    low, high = 0, columns.blocks[_HELD, columns.blocks[_ORDER, at]]
+    while low < high:
+        middle = (low + high) >> 1
+        if _goes_before(running_at((at << _SHIFT) + middle, columns), slot, columns):
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
+
+
+@inner_kernel
+def _open_block(at: int, columns: Columns) -> int:
+    """Have an empty block at a place in the order; return it."""
+    n, order = columns.counts[BLOCKS], columns.blocks[_ORDER]
+    block = order[n]
+    for k in range(n, at, -1):
+        order[k] = order[k - 1]
+    order[at], columns.blocks[_HELD, block] = block, 0
+    columns.counts[BLOCKS] = n + 1
+    return int(block)
+
+
+@inner_kernel
+def _close_block(at: int, columns: Columns) -> None:
+    """Take a block out of the order."""
+    n, order = columns.counts[BLOCKS] - 1, columns.blocks[_ORDER]
+    block = order[at]
+    for k in range(at, n):
+        order[k] = order[k + 1]
+    order[n] = block
+    columns.counts[BLOCKS] = n
+
+
+@inner_kernel
+def _move(block: int, first: int, other: int, columns: Columns) -> None:
+    """Move the jobs of a block, from one on, behind those of another block."""
+    held, source = columns.blocks[_HELD], (block << _SHIFT) + first
+    target, count = (other << _SHIFT) + held[other], held[block] - first
+    for k in range(count):
+        columns.running[target + k] = columns.running[source + k]
+    held[block] -= count
+    held[other] += count
+
+
+@inner_kernel
+def _join(at: int, columns: Columns) -> None:
+    """Have a block and the next one be one, if they hold few jobs."""
+    if at < 0 or at + 1 >= columns.counts[BLOCKS]:
+        return
+    block, other = columns.blocks[_ORDER, at], columns.blocks[_ORDER, at + 1]
+    if columns.blocks[_HELD, block] + columns.blocks[_HELD, other] <= _SIZE // 2:
+        _move(other, 0, block, columns)
+        _close_block(at + 1, columns)
+
+
+@inner_kernel
+def add_running(slot: int, columns: Columns) -> None:
+    """Put a job among the running ones."""
+    if columns.counts[BLOCKS] == 0:
+        _open_block(0, columns)
+    at = _block_of(slot, columns)
+    block = columns.blocks[_ORDER, at]
+    if columns.blocks[_HELD, block] == _SIZE:
+        _move(block, _SIZE // 2, _open_block(at + 1, columns), columns)
+        at = _block_of(slot, columns)
+        block = columns.blocks[_ORDER, at]
+    first = block << _SHIFT
+    place = first + _place_in(at, slot, columns)
+    for k in range(first + columns.blocks[_HELD, block], place, -1):
+        columns.running[k] = columns.running[k - 1]
+    columns.running[place] = slot
+    columns.blocks[_HELD, block] += 1
+
+
+@inner_kernel
+def remove_running(slot: int, columns: Columns) -> None:
+    """Take a job out of the running ones."""
+    at = _block_of(slot, columns)
+    block = columns.blocks[_ORDER, at]
+    first, held = block << _SHIFT, columns.blocks[_HELD, block] - 1
+    for k in range(first + _place_in(at, slot, columns), first + held):
+        columns.running[k] = columns.running[k + 1]
+    columns.blocks[_HELD, block] = held
+    if held == 0:
+        _close_block(at, columns)
+    elif held <= _SIZE // 2:
+        _join(at, columns)
+        _join(at - 1, columns)
 
 
 @kernel
-def add_running(
-    slot: int, running: NDArray[np.int64], n: int, ints: NDArray[np.int64], floats: NDArray[np.float64]
-) -> None:
-    """Put a job among the ``n`` running ones."""
-    place = _position(slot, running, n, ints, floats)
-    for k in range(n, place, -1):
-        running[k] = running[k - 1]
-    running[place] = slot
-
-
-@kernel
-def remove_running(
-    slot: int, running: NDArray[np.int64], n: int, ints: NDArray[np.int64], floats: NDArray[np.float64]
-) -> None:
-    """Take a job out of the ``n`` running ones."""
-    for k in range(_position(slot, running, n, ints, floats), n - 1):
-        running[k] = running[k + 1]
+def expect_end(slot: int, end: float, address: int) -> None:
+    """Expect a running job to end at another time (s)."""
+    columns = columns_at(address)
+    remove_running(slot, columns)
+    columns.floats[EXPECTED, slot] = end
+    columns.counts[KEPT] = 0
+    add_running(slot, columns)

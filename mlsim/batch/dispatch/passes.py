@@ -22,12 +22,12 @@ from mlsim.batch.columns.columns import (
     PER_EVENT,
     QUEUED,
     RESERVATIONS,
-    RUNNING,
     Columns,
     columns_at,
 )
 from mlsim.batch.columns.packing import Ints
-from mlsim.batch.columns.table import EXPECTED, PLANNED
+from mlsim.batch.columns.running import first_after, next_running, running_at
+from mlsim.batch.columns.table import PLANNED
 from mlsim.batch.order.queue import enqueue, order_queue
 from mlsim.batch.room import steps
 from mlsim.batch.room.pool import Pool
@@ -80,13 +80,15 @@ def _start_in_order(n_started: int, now: float, columns: Columns, room: Room) ->
 @in_room
 def _free_what_is_due(now: float, columns: Columns, room: Room) -> None:
     """End jobs whose estimated end has come, and that end now, before their end is handled."""
-    k = 0
-    while k < columns.counts[RUNNING] and columns.floats[EXPECTED, columns.running[k]] <= now:
-        slot = columns.running[k]
+    n, place, due = 0, 0, first_after(now, columns)
+    while place < due:
+        slot = running_at(place, columns)
         if columns.floats[PLANNED, slot] == now:
-            steps.end(slot, now, columns, room)
-        else:
-            k += 1
+            columns.spare[n] = slot
+            n += 1
+        place = next_running(place, columns)
+    for k in range(n):
+        steps.end(columns.spare[k], now, columns, room)
 
 
 @kernel(inline="always")

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.allocators.nodes import Nodes, free_of_each
-from mlsim.batch.columns.columns import RUNNING, Columns
+from mlsim.batch.columns.columns import Columns
+from mlsim.batch.columns.running import running_slots
 from mlsim.batch.columns.table import (
     ESTIMATE,
     HELD,
@@ -120,7 +121,7 @@ def view_of(
 
     ``places`` are the addresses at which ``columns`` and ``nodes`` are written down for kernels.
     """
-    running = by_arrival(columns.running[: columns.counts[RUNNING]], table)
+    running = by_arrival(running_slots(columns), table)
     return StateView(
         now=now,
         resources=machine.resources,

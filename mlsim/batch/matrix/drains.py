@@ -16,9 +16,10 @@ from mlsim.batch.allocators.fit import room_for
 from mlsim.batch.allocators.nodes import DRAINS, RETURNED, Nodes
 from mlsim.batch.allocators.placing import place
 from mlsim.batch.allocators.reach import reach
-from mlsim.batch.columns.columns import EXCLUSIVE, RUNNING, Columns
+from mlsim.batch.columns.columns import EXCLUSIVE, Columns
 from mlsim.batch.columns.copying import copy_ints
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
+from mlsim.batch.columns.running import end_of_running, next_running, running_at
 from mlsim.batch.columns.table import ESTIMATE, FIRST_ROW, ROWS
 from mlsim.batch.matrix.holding import units_in_row
 
@@ -108,8 +109,10 @@ def expect_back(target: Ints, columns: Columns, nodes: Nodes) -> None:
             away = True
     if not away:
         return
-    for k in range(columns.counts[RUNNING]):
-        _take_what_is_held(columns.running[k], target, columns, nodes)
+    place = 0
+    while place < end_of_running(columns):
+        _take_what_is_held(running_at(place, columns), target, columns, nodes)
+        place = next_running(place, columns)
 
 
 @inner_kernel

@@ -56,7 +56,7 @@ def _note_start(slot: int, now: float, backfilled: bool, columns: Columns) -> No
     columns.ints[BACKFILLED, slot] = 1 if backfilled else 0
     columns.floats[START, slot] = now
     columns.floats[EXPECTED, slot] = now + columns.floats[ESTIMATE, slot]
-    add_running(slot, columns.running, columns.counts[RUNNING], columns.ints, columns.floats)
+    add_running(slot, columns)
     columns.counts[RUNNING] += 1
     _change_usage(slot, 1, now, columns)
 
@@ -79,7 +79,7 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
         _note_early(slot, now, columns)
     columns.ints[HELD, slot] = 0
     columns.floats[END, slot] = now
-    remove_running(slot, columns.running, columns.counts[RUNNING], columns.ints, columns.floats)
+    remove_running(slot, columns)
     columns.counts[RUNNING] -= 1
     _change_usage(slot, -1, now, columns)
 

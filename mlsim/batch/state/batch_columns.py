@@ -16,14 +16,13 @@ from mlsim.batch.columns.columns import (
     N_COUNTS,
     N_RULES,
     QUEUED,
-    RUNNING,
     USED_ROWS,
     Columns,
 )
 from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.packing import pack_pointers
-from mlsim.batch.columns.running import add_running, remove_running
-from mlsim.batch.columns.table import EXPECTED, JobTable
+from mlsim.batch.columns.running import expect_end, running_arrays, running_slots
+from mlsim.batch.columns.table import JobTable
 from mlsim.batch.order.fairshare import N_SHARES, Accounts
 from mlsim.batch.order.policies import CODES, parameters_of
 from mlsim.scenario import (
@@ -124,13 +123,14 @@ class BatchColumns:
         self.counts = np.zeros(N_COUNTS, np.int64)
         self._parameters = parameters_of(config)
         self._most_rows = most_rows
-        self.queue = self._running = self.started = self.ended = np.empty(0, np.int64)
+        self.queue = self.started = self.ended = np.empty(0, np.int64)
+        self._running: dict[str, NDArray[Any]] = {}
         self._profile: dict[str, NDArray[Any]] = {}
         self.ensure_capacity()
 
     def running(self) -> list[int]:
         """Slots of the running jobs, in order of expected end."""
-        slots: list[int] = self._running[: self.counts[RUNNING]].tolist()
+        slots: list[int] = running_slots(self.arrays).tolist()
         return slots
 
     def waiting(self) -> Ints:
@@ -148,12 +148,7 @@ class BatchColumns:
 
     def expect(self, slot: int, end: float) -> None:
         """Expect a running job to end at another time."""
-        floats, ints, running = self.table.floats, self.table.ints, self._running
-        n = int(self.counts[RUNNING])
-        remove_running(slot, running, n, ints, floats)
-        floats[EXPECTED, slot] = end
-        self.counts[at.KEPT] = 0
-        add_running(slot, running, n - 1, ints, floats)
+        expect_end(slot, end, self.address)
 
     def ensure_capacity(self, more_segments: int = 0) -> None:
         """Make every array large enough for the next pass, and note where they are.
@@ -166,7 +161,7 @@ class BatchColumns:
         capacity = self.table.capacity
         if len(self.queue) < capacity:
             self.queue = _grown(self.queue, capacity)
-            self._running = _grown(self._running, capacity)
+            self._running = running_arrays(capacity, self._running)
             self._spare = np.empty(2 * capacity, np.int64)
             self.started, self.ended = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         self._profile = profile_arrays(self.rules, capacity, more_segments, self._profile)
@@ -179,7 +174,7 @@ class BatchColumns:
             ints=self.table.ints,
             queue=self.queue,
             spare=self._spare,
-            running=self._running,
+            **self._running,
             counts=self.counts,
             rows=self.occupancy.ints,
             times=self.occupancy.floats,

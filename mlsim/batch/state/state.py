@@ -12,6 +12,7 @@ from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.columns import ALLOW_BACKFILL, FREE, ONE_ROUND, QUEUED, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.holders import find_holders
 from mlsim.batch.columns.occupancy import NODE, RELEASED, OccupancyLog
+from mlsim.batch.columns.running import running_slots
 from mlsim.batch.columns.table import (
     BACKFILLED,
     BEGIN_SEGMENT,
@@ -161,9 +162,9 @@ class BatchState:
 
     def holders(self, node: int) -> dict[int, int]:
         """Slots of the jobs that hold part of a node by the rows of their start, and the units of each."""
-        columns, n = self.columns, self.n_running
-        slots, cores = np.empty((2, n), np.int64)
-        n = find_holders(node, columns.running, n, columns.ints, columns.rows, columns.times, slots, cores)
+        columns, running = self.columns, running_slots(self.columns)
+        slots, cores = np.empty((2, len(running)), np.int64)
+        n = find_holders(node, running, columns.ints, columns.rows, columns.times, slots, cores)
         found = zip(slots[:n].tolist(), cores[:n].tolist(), strict=True)
         return {slot: self.room.units_of_cores(slot, held) for slot, held in found}
 
