@@ -19,6 +19,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n auto --dist worksteal
 
 bench: $(VENV)/.installed-dev
+	$(BIN)/python tools/bench/startup.py --apart
 	$(BIN)/python tools/bench/against_release.py
 	$(BIN)/python tools/bench/run_hpc2n.py
 	$(BIN)/python tools/bench/read_swf.py
@@ -41,8 +42,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python -m compileall -q mlsim
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -q mlsim
 	touch $@ $(VENV)/.installed

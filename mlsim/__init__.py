@@ -7,8 +7,9 @@ without running it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mlsim._late import late
 from mlsim.errors import InputError, MlsimError, OutputError
 
 if TYPE_CHECKING:
@@ -29,20 +30,7 @@ __all__ = [
     "run",
 ]
 
-# Loaded on first use, so that importing the package for its command line stays quick.
-_HOMES = {
-    "Result": "mlsim.experiment",
-    "RunComparison": "mlsim.experiment",
-    "Scenario": "mlsim.scenario",
-    "compare": "mlsim.experiment",
-    "load": "mlsim.scenario",
-    "run": "mlsim.experiment",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mlsim' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = late(
+    __name__,
+    {"experiment": "Result RunComparison compare run", "scenario": "Scenario load"},
+)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,25 +69,26 @@ def let_go_of_compiler() -> None:
 
 @cache
 def _compiler() -> list[tuple[int, int]]:
-    """Find the compiler's mappings, once a process: the system takes long to describe them all."""
-    return list(_untouched_mappings("libllvmlite"))
-
-
-def _untouched_mappings(library: str) -> Iterator[tuple[int, int]]:
-    """Find the addresses of what is in memory of a library just as it is in its file."""
+    """Find the compiler's mappings, once a process."""
     try:
-        lines = Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return  # another system; the code stays where it is
-    span: tuple[int, int] | None = None
-    for line in lines:
-        parts = line.split(maxsplit=5)
-        if not parts[0].endswith(":"):
-            of_library = len(parts) == 6 and Path(parts[5]).name.startswith(library)
-            first, _, end = parts[0].partition("-")
-            span = (int(first, 16), int(end, 16)) if of_library and "w" not in parts[1] else None
-        elif parts[0] == "Anonymous:" and span is not None and parts[1] == "0":
-            yield span
+        return []  # another system; the code stays where it is
+    return list(_unwritten(lines, "libllvmlite"))
+
+
+def _unwritten(lines: list[str], library: str) -> Iterator[tuple[int, int]]:
+    """Find the addresses of what is in memory of a library just as it is in its file.
+
+    The loader writes addresses into the data and into a read-only part right before the data.
+    """
+    parts = [line.split(maxsplit=5) for line in lines]
+    own = [part for part in parts if len(part) == 6 and Path(part[5]).name.startswith(library)]
+    for (span, access, *_), (following, next_access, *_) in pairwise(own):
+        first, _, end = span.partition("-")
+        before_data = "w" in next_access and following.startswith(f"{end}-")
+        if "w" not in access and not before_data:
+            yield int(first, 16), int(end, 16)
 
 
 def let_go_of_freed() -> None:
@@ -95,11 +97,12 @@ def let_go_of_freed() -> None:
         _libc().malloc_trim(0)
 
 
-def give_back() -> None:
-    """Release the compiler's code, and collect garbage, before a long simulation."""
+def give_back(large: bool = True) -> None:
+    """Release the compiler's code; where there is much data, also garbage, which takes long."""
     let_go_of_compiler()
-    gc.collect()
-    let_go_of_freed()
+    if large:
+        gc.collect()
+        let_go_of_freed()
 
 
 @cache

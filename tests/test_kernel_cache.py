@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,65 @@ def test_columns_of_the_batch_level_count() -> None:
     found = set(cache.made_of(Path(mlsim.__file__).parent, "batch"))
     assert b"mlsim._jit" not in columns.read_bytes()
     assert columns in found
+
+
+def _long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let changes be as old as those of an installation."""
+    monkeypatch.setattr(cache, "_RECENT_SECONDS", -1.0)
+
+
+def test_sources_are_read_once_a_state_of_the_package(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _long_ago(monkeypatch)
+    place = tmp_path / "kernels"
+    expected = cache.fingerprint(package, "room")
+    assert cache.Fingerprints(package, place).of("room") == expected
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "fingerprint", lambda *_: pytest.fail("read again"))
+        assert cache.Fingerprints(package, place).of("room") == expected
+    for name in ("room/kernels.py", "room/inner/more.py"):
+        (package / name).write_text("from mlsim._jit import kernel\nMORE = 1\n")
+        changed = cache.fingerprint(package, "room")
+        assert changed != expected
+        assert cache.Fingerprints(package, place).of("room") == changed
+        expected = changed
+
+
+def test_a_file_of_the_same_size_and_time_is_seen_to_be_another(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _long_ago(monkeypatch)
+    path = package / "other" / "steps.py"
+    before = cache.Fingerprints(package, tmp_path / "kernels").of("room")
+    times = path.stat()
+    (other := tmp_path / "other.py").write_text("STEP = 2\n")
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.replace(other, path)
+    assert cache.Fingerprints(package, tmp_path / "kernels").of("room") != before
+
+
+def test_a_state_within_the_last_seconds_is_not_kept(package: Path, tmp_path: Path) -> None:
+    cache.Fingerprints(package, tmp_path / "kernels").of("room")
+    assert not (tmp_path / "kernels").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\n\n", b"x\ny\nroom 00\n"])
+def test_damaged_fingerprints_are_not_believed(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    _long_ago(monkeypatch)
+    expected = cache.Fingerprints(package, tmp_path).of("room")
+    kept = tmp_path / "kernels.sources"
+    swapped = kept.read_bytes().replace(expected.encode(), expected[::-1].encode())
+    for content in (damage, swapped):
+        kept.write_bytes(content)
+        assert cache.Fingerprints(package, tmp_path).of("room") == expected
+
+
+def test_where_nothing_can_be_kept_sources_are_read(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _long_ago(monkeypatch)
+    (tmp_path / "file").write_text("no directory")
+    assert cache.Fingerprints(package, tmp_path / "file").of("room") == cache.fingerprint(package, "room")

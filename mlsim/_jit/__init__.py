@@ -11,6 +11,7 @@ from mlsim._jit.atomics import fetch_add, load_acquire, store_release
 from mlsim._jit.bits import last_bit, next_bit
 from mlsim._jit.c_functions import c_function
 from mlsim._jit.choice import by_last_type
+from mlsim._jit.elsewhere import is_compiled, no_longer_elsewhere, while_elsewhere
 from mlsim._jit.kept import by_numba
 from mlsim._jit.kernels import inlined, inner_kernel, kernel, leaf_kernel
 from mlsim._jit.mode import INTERPRETED, in_python
@@ -28,14 +29,17 @@ __all__ = [
     "in_python",
     "inlined",
     "inner_kernel",
+    "is_compiled",
     "kernel",
     "last_bit",
     "leaf_kernel",
     "load_acquire",
     "next_bit",
+    "no_longer_elsewhere",
     "quiet",
     "shared",
     "store_release",
     "unpacker",
+    "while_elsewhere",
     "zeros",
 ]

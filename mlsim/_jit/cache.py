@@ -11,14 +11,24 @@ import hashlib
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_directory", "fingerprint", "made_of", "room_of"]
+__all__ = [
+    "Fingerprints",
+    "cache_directory",
+    "digest_of",
+    "fingerprint",
+    "made_of",
+    "room_of",
+    "write_whole",
+]
 
 _PACKAGE = Path(__file__).parent.parent
+_RECENT_SECONDS = 2.0
 _IMPORTS = re.compile(r"^[ \t]*from (mlsim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -65,21 +75,121 @@ def _imported(package: Path, source: str, of: Collection[str] | None = None) -> 
     return [path for path in files if path.is_file()]
 
 
+class Fingerprints:
+    """Fingerprints of rooms, kept on disk with what all files of the package were like.
+
+    To read the sources of a run's rooms takes 0.05 s, to look at what the file system says of them a tenth.
+    Whatever changes a file changes its time, which nobody can set; times within the last seconds are not
+    trusted, as the next change could have the same.
+
+    Parameters
+    ----------
+    package
+        Where the rooms are.
+    place
+        A directory for the file, which may lack or be read-only.
+    """
+
+    def __init__(self, package: Path, place: Path) -> None:
+        self._package, self._path = package, place / "kernels.sources"
+        self._state, self._changed = _state_of(package)
+        self._kept: dict[str, str] = self._read()
+
+    def of(self, room: str) -> str:
+        """Return the fingerprint of a room."""
+        if room not in self._kept:
+            self._kept[room] = fingerprint(self._package, room)
+            self._write()
+        return self._kept[room]
+
+    def _read(self) -> dict[str, str]:
+        try:
+            state, digest, content = self._path.read_text(encoding="utf-8").split("\n", 2)
+        except (OSError, ValueError):  # there is none, or it is damaged
+            return {}
+        if state != self._state or digest != digest_of(content.encode()):
+            return {}
+        return dict(line.split(" ", 1) for line in content.splitlines())
+
+    def _write(self) -> None:
+        if self._changed > time.time() - _RECENT_SECONDS:
+            return
+        content = "".join(f"{room} {kept}\n" for room, kept in self._kept.items())
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path, f"{self._state}\n{digest_of(content.encode())}\n{content}".encode())
+        except OSError:
+            return  # read-only, or no room: sources are read again the next time
+
+
+def _state_of(package: Path) -> tuple[str, float]:
+    """Digest what the file system says of all modules of the package; also when the last one was changed."""
+    found, folders, last = [], [package], 0
+    while folders:
+        folder = folders.pop()
+        for entry in os.scandir(folder):
+            if entry.name.endswith(".py"):
+                facts = entry.stat()
+                times = f"{facts.st_mtime_ns} {facts.st_ctime_ns}"
+                found.append(f"{entry.path} {facts.st_ino} {facts.st_size} {times}")
+                last = max(last, facts.st_ctime_ns)
+            elif entry.name != "__pycache__" and entry.is_dir():
+                folders.append(Path(entry.path))
+    return digest_of("\n".join(sorted(found)).encode()), last / 1e9
+
+
+def digest_of(content: bytes) -> str:
+    """Return a checksum, as text."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, also for a process that reads it meanwhile.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        try:
+            file.write(content)
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
 @cache
-def cache_directory(room: str) -> str:
-    """Return the first writable one of NUMBA_CACHE_DIR, a directory beside the package, the user's cache."""
-    name = f"kernels-{room}-{fingerprint(_PACKAGE, room)}"
+def _fingerprints() -> Fingerprints:
+    return Fingerprints(_PACKAGE, next(filter(_is_writable, _places()), _PACKAGE))
+
+
+def _places() -> list[Path]:
+    """List where kernels may be kept: NUMBA_CACHE_DIR, beside the package, the user's cache."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     places = [_PACKAGE / "__pycache__", home / "mlsim"]
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         places.insert(0, Path(given))
-    for place in places:
+    return places
+
+
+def _is_writable(place: Path) -> bool:
+    return os.access(place, os.W_OK | os.X_OK)
+
+
+@cache
+def cache_directory(room: str) -> str:
+    """Return the first writable one of NUMBA_CACHE_DIR, a directory beside the package, the user's cache."""
+    name = f"kernels-{room}-{_fingerprints().of(room)}"
+    for place in _places():
         directory = place / name
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue  # a read-only installation; the next place will do
-        if os.access(directory, os.W_OK | os.X_OK):
+        if _is_writable(directory):
             return str(directory)
     return tempfile.mkdtemp(prefix="mlsim-kernels-")
 

@@ -3,10 +3,17 @@
 Importing this package loads no kernel; :func:`simulate` does on its first call.
 """
 
-from mlsim.application.catalogue import TECHNIQUES, TechniqueEntry
-from mlsim.application.costs import CostProfiles
-from mlsim.application.loop import simulate
-from mlsim.application.outcome import ChunkRows, LoopOutcome
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlsim._late import late
+
+if TYPE_CHECKING:
+    from mlsim.application.catalogue import TECHNIQUES, TechniqueEntry
+    from mlsim.application.costs import CostProfiles
+    from mlsim.application.loop import simulate
+    from mlsim.application.outcome import ChunkRows, LoopOutcome
 
 __all__ = [
     "TECHNIQUES",
@@ -16,3 +23,13 @@ __all__ = [
     "TechniqueEntry",
     "simulate",
 ]
+
+__getattr__ = late(
+    __name__,
+    {
+        "catalogue": "TECHNIQUES TechniqueEntry",
+        "costs": "CostProfiles",
+        "loop": "simulate",
+        "outcome": "ChunkRows LoopOutcome",
+    },
+)

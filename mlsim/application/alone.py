@@ -11,7 +11,7 @@ from mlsim.platform import Machine
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.one_job import one_job
 
-__all__ = ["loop_alone"]
+__all__ = ["loop_alone", "records_alone"]
 
 
 def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore | None) -> Records:
@@ -36,10 +36,25 @@ def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore
     end = application.start(0.0, nodes).end
     recorder = LoopRecorder(True, store)
     recorder.take(0, 0.0, application.outcome, application.chunks())
+    return records_alone(application.job.job_id, machine, len(application.node_of_pe), end, recorder)
+
+
+def records_alone(job_id: int, machine: Machine, pes: int, end: float, recorder: LoopRecorder) -> Records:
+    """Return the records of a run with one job, on all nodes of a machine from 0 to ``end`` [s].
+
+    Parameters
+    ----------
+    job_id, pes
+        Of the job.
+    machine
+        The nodes.
+    recorder
+        Has taken the outcome of its loop.
+    """
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed),
-        jobs=one_job(application.job.job_id, end, len(application.node_of_pe), machine.n_cores),
-        occupancy=_all_nodes(nodes, end),
+        jobs=one_job(job_id, end, pes, machine.n_cores),
+        occupancy=_all_nodes(NodeSet(np.arange(machine.n_nodes), machine.cores), end),
         loops=recorder.loops(),
         chunks=recorder.chunks(),
         pes=recorder.pes(),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlsim.application.settings import RuleSettings
     from mlsim.application.unavailability import Unavailability
 
-__all__ = ["Bound", "Problem", "bind"]
+__all__ = ["Bound", "Problem", "bind", "module_of"]
 
 _Run = Callable[[float, "PEStats", "Rows"], int]
 
@@ -136,11 +136,16 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     return Bound(n, p, run)
 
 
+def module_of(model: ExecutionModel) -> str:
+    """Return the module of ``mlsim.application.models`` that has the event loop of a model."""
+    return _MODULES[model]
+
+
 def _model(model: str) -> tuple[ModelProperties, Callable[[Inputs], int]]:
     """Return what is to be known of a model, and its event loop."""
     if not isinstance(model, ExecutionModel):
         return load_model(model)
-    return model.properties, import_module(f"mlsim.application.models.{_MODULES[model]}").run
+    return model.properties, import_module(f"mlsim.application.models.{module_of(model)}").run
 
 
 def _unavailability(problem: Problem, begin: float) -> Unavailability:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from mlsim import _matplotlib
 from mlsim._memory import importing
 from mlsim.cli.ending import run_and_exit
 
@@ -33,6 +34,7 @@ def main() -> NoReturn:
 
 
 def _run() -> None:
+    _matplotlib.leave_out_documentation()
     with importing():
         from typer.main import get_command
 

@@ -72,7 +72,10 @@ def run(
     if not (quiet or json_):
         for warning in warnings_of(scenario):
             print(f"mlsim: note: {warning}", file=sys.stderr)
-    load_for_good("mlsim.cosim", "mlsim.analysis")
+    load_for_good("mlsim.cosim.running")
+    from mlsim.cosim.running import modules_for
+
+    load_for_good(*modules_for(scenario), "mlsim.analysis.summary", "mlsim.record.parquet")
     target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         _run_both(scenario, target, json_, quiet)

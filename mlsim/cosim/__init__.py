@@ -5,11 +5,18 @@ it got; the batch system schedules that future as events. This is the only room 
 levels.
 """
 
-from mlsim.cosim.alone import check_loop, loop_costs, simulate_loop
-from mlsim.cosim.inputs import workload_of
-from mlsim.cosim.outcome import Outcome
-from mlsim.cosim.running import simulate
-from mlsim.cosim.surveying import Survey, survey
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlsim._late import late
+
+if TYPE_CHECKING:
+    from mlsim.cosim.alone import check_loop, loop_costs, simulate_loop
+    from mlsim.cosim.inputs import workload_of
+    from mlsim.cosim.outcome import Outcome
+    from mlsim.cosim.running import simulate
+    from mlsim.cosim.surveying import Survey, survey
 
 __all__ = [
     "Outcome",
@@ -21,3 +28,14 @@ __all__ = [
     "survey",
     "workload_of",
 ]
+
+__getattr__ = late(
+    __name__,
+    {
+        "alone": "check_loop loop_costs simulate_loop",
+        "inputs": "workload_of",
+        "outcome": "Outcome",
+        "running": "simulate",
+        "surveying": "Survey survey",
+    },
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.application import user_model
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.scenario import ApplicationConfig, ApplicationModel, RequestRule, Scenario, TraceLevel
@@ -29,6 +28,8 @@ def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
     InputError
         If it cannot be loaded or used, or lets no nodes leave where they are asked for.
     """
+    from mlsim.application import user_model
+
     user_model.check_model(application)
     asks = scenario.coordination.requests is not RequestRule.NEVER
     model = application.execution.model

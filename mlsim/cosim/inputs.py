@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mlsim.application.costs import CostProfiles
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
@@ -22,7 +22,10 @@ from mlsim.scenario import (
     resolve_path,
 )
 from mlsim.workload import Rates, Workload, open_workload
-from mlsim.workload.dependencies import Dependencies, dependencies_of
+
+if TYPE_CHECKING:
+    from mlsim.application.costs import CostProfiles
+    from mlsim.workload.dependencies import Dependencies
 
 __all__ = [
     "application_of",
@@ -81,6 +84,8 @@ def dependencies_between(scenario: Scenario, workload: Workload) -> Dependencies
     config = scenario.workload
     if not config.dependencies:
         return None
+    from mlsim.workload.dependencies import dependencies_of
+
     path = resolve_path(scenario, config.path)
     return dependencies_of(workload, path, lenient=config.lenient)
 
@@ -105,6 +110,8 @@ def _rates(scenario: Scenario, machine: Machine) -> Rates:
 
 def cost_profiles(scenario: Scenario, machine: Machine) -> CostProfiles:
     """Open the costs of iterations that the scenario describes."""
+    from mlsim.application.costs import CostProfiles
+
     application = scenario.application
     path = application.costs.path
     return CostProfiles(

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mlsim.batch.clock.compiled import CompiledBatch
-from mlsim.batch.recording.message_rows import message_rows
-from mlsim.batch.simulator import BatchSystem
-from mlsim.coordination import MessageLog
-from mlsim.cosim.applications import LoopApplications
 from mlsim.platform import Machine
 from mlsim.platform.power import power_of
 from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, Shared, empty
@@ -16,6 +12,12 @@ from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
 from mlsim.workload.own import OwnColumns, joined_own
+
+if TYPE_CHECKING:
+    from mlsim.batch.clock.compiled import CompiledBatch
+    from mlsim.batch.simulator import BatchSystem
+    from mlsim.coordination import MessageLog
+    from mlsim.cosim.applications import LoopApplications
 
 __all__ = ["records_of"]
 
@@ -40,10 +42,16 @@ def records_of(
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
-        messages=message_rows(log) if log else empty(Messages),
+        messages=_messages(log) if log else empty(Messages),
         shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
         **batch.tables(),
     )
+
+
+def _messages(log: MessageLog) -> Messages:
+    from mlsim.batch.recording.message_rows import message_rows
+
+    return message_rows(log)
 
 
 def _names(workload: Workload, jobs: Jobs) -> Names:

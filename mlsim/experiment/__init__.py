@@ -1,11 +1,18 @@
 """Runs: one scenario to one result and its directory; loops alone, and studies of them."""
 
-from mlsim.experiment.comparison import RunComparison, compare
-from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
-from mlsim.experiment.result import Result
-from mlsim.experiment.runner import Progress, run
-from mlsim.experiment.study import Study, StudyRow, load_study, run_study
-from mlsim.experiment.whatif import Comparison, run_both
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlsim._late import late
+
+if TYPE_CHECKING:
+    from mlsim.experiment.comparison import RunComparison, compare
+    from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
+    from mlsim.experiment.result import Result
+    from mlsim.experiment.runner import Progress, run
+    from mlsim.experiment.study import Study, StudyRow, load_study, run_study
+    from mlsim.experiment.whatif import Comparison, run_both
 
 __all__ = [
     "Comparison",
@@ -26,3 +33,15 @@ __all__ = [
     "run_loops",
     "run_study",
 ]
+
+__getattr__ = late(
+    __name__,
+    {
+        "comparison": "RunComparison compare",
+        "loops": "LoopResult choices load_loop loop_from_mapping run_loop run_loops",
+        "result": "Result",
+        "runner": "Progress run",
+        "study": "Study StudyRow load_study run_study",
+        "whatif": "Comparison run_both",
+    },
+)

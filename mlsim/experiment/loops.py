@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlsim import _matplotlib
 from mlsim.errors import InputError
 from mlsim.experiment.directories import Place, complete_or_gone
 from mlsim.experiment.manifest import write_manifest, write_summary
@@ -308,6 +309,7 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
 
 def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> list[Curve]:
     """Write one loop; return its curve of chunk sizes."""
+    _matplotlib.load()
     from mlsim.analysis.plots import chunk_curve
     from mlsim.record.parquet import write_tables
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlsim import __version__
+from mlsim import __version__, _matplotlib
 from mlsim._memory import give_back
 from mlsim.errors import InputError
 from mlsim.experiment.directories import Place
@@ -19,7 +19,7 @@ from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.tracing import write_trace
 from mlsim.experiment.writers import check_writers, write_by_user
 from mlsim.record import Records
-from mlsim.record.blocks import is_long, let_go_of_table
+from mlsim.record.blocks import is_large, is_long, let_go_of_table
 from mlsim.scenario import Mapping, Scenario, TraceLevel, dump
 
 __all__ = [
@@ -117,6 +117,7 @@ def _version(library: str) -> str:
 def _draw(place: Place, directory: Path, result: Result) -> None:
     name = result.scenario.name
     with place.extra(directory / "gantt.png") as path:
+        _matplotlib.load()
         from mlsim.analysis.plots import draw_gantt
 
         draw_gantt(path, result.records, title=name)
@@ -131,7 +132,7 @@ def _tidy(records: Records) -> None:
     """Free memory of the last step that the next one does not need."""
     let_go_of_table(records.jobs)
     let_go_of_table(records.occupancy)
-    give_back()
+    give_back(is_large(records))
 
 
 def _is_worth_drawing(records: Records) -> bool:

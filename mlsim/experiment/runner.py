@@ -14,9 +14,11 @@ import numpy as np
 
 from mlsim._memory import give_back, keep_little
 from mlsim.errors import InputError
+from mlsim.experiment.ahead import compiled_beside
 from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.rundir import check_needs, write_files, write_start
+from mlsim.record.blocks import is_large
 from mlsim.scenario import Scenario, load
 
 __all__ = ["Progress", "run"]
@@ -86,9 +88,10 @@ def run(
     elif overrides:
         raise InputError("overrides go with a scenario file; this scenario is already loaded")
     if out is None:
-        return _run(scenario, began, None, progress)
+        with compiled_beside(scenario):
+            return _run(scenario, began, None, progress)
     check_needs(scenario)
-    with reserved(out) as place:
+    with reserved(out) as place, compiled_beside(scenario):
         with writing(place.directory):
             write_start(place.partial, scenario)
         return _run(scenario, began, place, progress)
@@ -101,7 +104,7 @@ def _run(
     from mlsim import cosim
 
     outcome = cosim.simulate(scenario, _reporter(progress))
-    give_back()
+    give_back(is_large(outcome.records))
     simulated = time.perf_counter()
     from mlsim.analysis import summarize  # now, as it takes memory that the simulation does without
 

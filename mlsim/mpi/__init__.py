@@ -5,7 +5,9 @@ Names are loaded on first use: importing mpi4py starts MPI, and the agent of ``m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mlsim._late import late
 
 if TYPE_CHECKING:
     from mlsim.mpi.results.report import LoopReport
@@ -13,12 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopReport", "LoopScheduler"]
 
-_HOMES = {"LoopReport": "mlsim.mpi.results.report", "LoopScheduler": "mlsim.mpi.scheduler"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mlsim.mpi' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = late(__name__, {"results.report": "LoopReport", "scheduler": "LoopScheduler"})

@@ -17,11 +17,13 @@ from mlsim.record.tables import Attempts, Chunks, Jobs, Occupancy, Passes, Recor
 
 __all__ = [
     "BLOCK_ROWS",
+    "LARGE_ROWS",
     "LONG_ROWS",
     "are_many",
     "blocks_of",
     "chunk_blocks",
     "copies_of",
+    "is_large",
     "is_long",
     "let_go_of_table",
     "n_rows",
@@ -35,6 +37,8 @@ __all__ = [
 BLOCK_ROWS = 1 << 16
 LONG_ROWS = 250_000
 """Longer tables are summed up and written piece by piece."""
+LARGE_ROWS = 50_000
+"""Up to here a run takes little more memory than the libraries it uses."""
 
 Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)
 Long = Jobs | Occupancy | Passes | Attempts | Chunks
@@ -43,6 +47,12 @@ Long = Jobs | Occupancy | Passes | Attempts | Chunks
 def is_long(table: Long) -> bool:
     """Whether a table has so many rows that it is looked at piece by piece."""
     return n_rows(table) > LONG_ROWS
+
+
+def is_large(records: Records) -> bool:
+    """Whether it is worth a tenth of a second to give memory back between the steps of a run."""
+    tables = (records.jobs, records.occupancy, records.passes, records.chunks)
+    return max(map(n_rows, tables)) > LARGE_ROWS
 
 
 def are_many(values: NDArray[Any]) -> bool:

@@ -1,17 +1,22 @@
 """Where jobs come from: workload logs, read, cleaned, sorted and selected."""
 
-from mlsim.workload.clean import count_marks
-from mlsim.workload.csv_writer import write_csv
-from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload, esp
-from mlsim.workload.eurora import eurora
-from mlsim.workload.fields import Field
-from mlsim.workload.jobs import JobBlock
-from mlsim.workload.kit import kit
-from mlsim.workload.names import names_of
-from mlsim.workload.rates import Rates
-from mlsim.workload.source import Workload, open_workload
-from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
-from mlsim.workload.swf_writer import write_swf
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlsim._late import late
+
+if TYPE_CHECKING:
+    from mlsim.workload.clean import count_marks
+    from mlsim.workload.csv_writer import write_csv
+    from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload
+    from mlsim.workload.fields import Field
+    from mlsim.workload.jobs import JobBlock
+    from mlsim.workload.names import names_of
+    from mlsim.workload.rates import Rates
+    from mlsim.workload.source import Workload, open_workload
+    from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
+    from mlsim.workload.swf_writer import write_swf
 
 __all__ = [
     "EspApplication",
@@ -24,12 +29,25 @@ __all__ = [
     "SwfReader",
     "Workload",
     "count_marks",
-    "esp",
-    "eurora",
-    "kit",
     "names_of",
     "open_workload",
     "read_swf",
     "write_csv",
     "write_swf",
 ]
+
+__getattr__ = late(
+    __name__,
+    {
+        "clean": "count_marks",
+        "csv_writer": "write_csv",
+        "esp": "EspApplication EspCalibration EspWorkload",
+        "fields": "Field",
+        "jobs": "JobBlock",
+        "names": "names_of",
+        "rates": "Rates",
+        "source": "Workload open_workload",
+        "swf": "SwfBlock SwfReader read_swf",
+        "swf_writer": "write_swf",
+    },
+)

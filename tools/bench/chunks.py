@@ -1,9 +1,10 @@
 """Measure what chunk records take: processor time and bytes a chunk, and the peak of memory.
 
 Run it as ``python tools/bench/chunks.py 1000000 10000000`` from the repository: each size is one loop under
-SS, simulated by ``mlsim loop`` in a process of its own, with and without chunks. ``--steps K`` divides the
-chunks over K time steps, so that their number is not limited by the costs of the iterations, which are in
-memory; ``--model``, ``--technique`` and ``--otf2`` are those of ``mlsim loop``.
+SS, simulated by ``mlsim loop`` in processes of their own: without chunks, with the tables of chunks, and with
+pictures of them as well, each ``--rounds`` times, of which the least counts. ``--steps K`` divides the chunks
+over K time steps, so that their number is not limited by the costs of the iterations, which are in memory;
+``--model``, ``--technique`` and ``--otf2`` are those of ``mlsim loop``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,15 @@ def measured(arguments: list[str]) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
+def least(arguments: list[str], out: Path, rounds: int) -> Cost:
+    """Run mlsim several times; return the least of processor time, and the peak of memory then."""
+    out.mkdir()
+    costs = []
+    for number in range(rounds):
+        costs.append(measured([*arguments, "--out", str(out / str(number))]))
+    return min(costs)
+
+
 def size_of(directory: Path) -> int:
     """Sum up the bytes of the chunks' file, and of the trace if there is one."""
     files = [directory / "chunks.parquet", *(directory / "trace").rglob("*")]
@@ -48,22 +58,28 @@ def main() -> None:
     parser.add_argument("--model", default="dca")
     parser.add_argument("--technique", default="SS")
     parser.add_argument("--otf2", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    print("     chunks  with (s)  without (s)  ns a chunk  bytes a chunk  memory (MB)")
+    print(
+        "     chunks  without (s)  tables (s)  pictures (s)  ns a chunk: tables  pictures  bytes  memory (MB)"
+    )
     for chunks in given.chunks:
         loop = ["loop", "--pes", "16x16", "--profile", "exponential", "--mean", "1ms"]
         loop += ["--technique", given.technique, "--model", given.model]
         loop += ["--iterations", str(chunks // given.steps), "--set", f"application.time_steps={given.steps}"]
+        extra = ["--otf2"] if given.otf2 else []
+        plain = ["--set", "output.pictures=off"]
         with tempfile.TemporaryDirectory() as place:
             out = Path(place)
-            without = measured([*loop, "--no-chunks", "--out", str(out / "without")])
-            extra = ["--otf2"] if given.otf2 else []
-            cost = measured([*loop, *extra, "--out", str(out / "with")])
-            size = size_of(out / "with")
-        each = (cost.seconds - without.seconds) / chunks * 1e9
+            without = least([*loop, "--no-chunks"], out / "without", given.rounds)
+            tables = least([*loop, *extra, *plain], out / "tables", given.rounds)
+            pictures = least([*loop, *extra], out / "pictures", given.rounds)
+            size = size_of(out / "tables" / "0")
+        recording, drawing = tables.seconds - without.seconds, pictures.seconds - tables.seconds
         print(
-            f"{chunks:11,}  {cost.seconds:8.1f}  {without.seconds:11.1f}  {each:10.0f}  "
-            f"{size / chunks:13.1f}  {cost.memory:11.0f}",
+            f"{chunks:11,}  {without.seconds:11.2f}  {tables.seconds:10.2f}  {pictures.seconds:12.2f}  "
+            f"{recording / chunks * 1e9:18.0f}  {drawing / chunks * 1e9:8.0f}  {size / chunks:5.1f}  "
+            f"{pictures.memory:9.0f}",
             flush=True,
         )
 

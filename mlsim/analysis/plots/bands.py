@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import kernel
 from mlsim.analysis.plots.raster import GAP, SEPARATED, blended
 
 __all__ = ["Bands"]
@@ -82,30 +82,15 @@ def _paint(
     width = covered.shape[2]
     for row in range(len(start)):
         left, right = max(start[row] * across, 0.0), min(end[row] * across, float(width))
-        colour, up = colours[value[row] - least], band[row]
-        if separated:
-            height = 1.0
-            if right - left >= SEPARATED:
-                right -= GAP
-                height -= GAP
-            _add(left, right, height, colour, covered[1, up], most[1, up], winner[1, up])
-        _add(left, right, 1.0, colour, covered[0, up], most[0, up], winner[0, up])
-
-
-@inner_kernel
-def _add(
-    left: float,
-    right: float,
-    height: float,
-    colour: int,
-    covered: NDArray[np.float32],
-    most: NDArray[np.float32],
-    winner: NDArray[np.uint8],
-) -> None:
-    """Add a bar's share of every pixel of a row, and keep which one has the largest."""
-    for x in range(int(left), min(int(np.ceil(right)), len(covered))):
-        share = height * (min(x + 1.0, right) - max(float(x), left))
-        covered[x] += share
-        if share > most[x]:
-            most[x] = share
-            winner[x] = colour
+        colour, height = colours[value[row] - least], 1.0
+        if separated and right - left >= SEPARATED:
+            right -= GAP
+            height -= GAP
+        for layer in range(len(covered)):
+            part = height if layer == 1 else 1.0
+            for x in range(int(left), min(int(np.ceil(right)), width)):
+                share = part * (min(x + 1.0, right) - max(float(x), left))
+                covered[layer, band[row], x] += share
+                if share > most[layer, band[row], x]:
+                    most[layer, band[row], x] = share
+                    winner[layer, band[row], x] = colour

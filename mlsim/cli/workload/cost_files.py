@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim import _matplotlib
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -42,6 +44,7 @@ def write_costs(path: Path, values: Floats) -> None:
 
 def draw(path: Path, values: Floats, costs: CostsConfig, unit: str | None) -> None:
     """Draw costs, those of mandelbrot as their image."""
+    _matplotlib.load()
     from mlsim.analysis.plots import iteration_costs, write_picture
     from mlsim.scenario import CostProfile
 

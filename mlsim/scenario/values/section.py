@@ -38,7 +38,7 @@ class Violation(NamedTuple):
 class Section(BaseModel):
     """A mapping of the scenario file: frozen, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, defer_build=True)
 
     def broken_rules(self) -> Iterable[Violation]:
         """Name the rules between several keys that this section breaks."""

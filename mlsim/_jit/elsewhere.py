@@ -1,0 +1,47 @@
+"""Rooms whose kernels another process is compiling: who needs one of them waits, and finds it on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from mlsim._jit.announcing import announcer
+from mlsim._jit.cache import cache_directory
+from mlsim._jit.mode import INTERPRETED, is_usual
+
+__all__ = ["is_compiled", "no_longer_elsewhere", "wait_for_room", "while_elsewhere"]
+
+_waits: dict[str, Callable[[], object]] = {}
+
+
+def is_compiled(room: str, kernel: str) -> bool:
+    """Whether a kernel of a room (``FOLDERS.MODULE.NAME`` in it) need not be compiled ahead.
+
+    It is on disk, or this process would not look for it there.
+    """
+    if INTERPRETED or not is_usual():
+        return True
+    return any(Path(cache_directory(room)).glob(f"{room}.{kernel}-*.entry"))
+
+
+def while_elsewhere(room: str, wait: Callable[[], object]) -> None:
+    """Have the first who needs a kernel of a room that is not on disk call ``wait``."""
+    _waits[room] = wait
+
+
+def no_longer_elsewhere(room: str) -> None:
+    """Have nobody wait for a room."""
+    _waits.pop(room, None)
+
+
+def wait_for_room(room: str) -> bool:
+    """Wait for those who compile the kernels of a room; whether there were any."""
+    wait = _waits.pop(room, None)
+    if wait is None:
+        return False
+    announcer.begin()
+    try:
+        wait()
+    finally:
+        announcer.end()
+    return True

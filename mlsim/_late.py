@@ -1,0 +1,37 @@
+"""Names that a package gives and that are loaded on first use, so that importing it stays quick.
+
+A command needs a part of the house, and each module takes a third of a millisecond or more to import.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+__all__ = ["late"]
+
+
+def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a package.
+
+    A name must not be that of a module of the package, which importing that module would put in its place.
+
+    Parameters
+    ----------
+    package
+        Its ``__name__``.
+    homes
+        The names, apart by spaces, by the module of the package that has them.
+    """
+    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return get

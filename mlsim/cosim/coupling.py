@@ -1,0 +1,81 @@
+"""A run event by event: the batch system, and the applications that its jobs execute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlsim.batch.clock.progress import Progress
+from mlsim.batch.events.failing import OutagePlan
+from mlsim.batch.room.power import PowerCap
+from mlsim.batch.room.requests import Requests
+from mlsim.batch.simulator import Applications, BatchSystem
+from mlsim.coordination import MessageLog
+from mlsim.cosim.applications import LoopApplications, RigidApplications
+from mlsim.cosim.inputs import (
+    batch_of,
+    dependencies_between,
+    executable_names,
+    message_latency,
+    reading_counts,
+)
+from mlsim.cosim.outcome import Outcome
+from mlsim.cosim.recording import records_of
+from mlsim.cosim.submissions import Submissions
+from mlsim.platform import Machine
+from mlsim.platform.power import power_of
+from mlsim.scenario import ApplicationModel, Scenario
+from mlsim.workload import Workload
+
+__all__ = ["couple"]
+
+
+def couple(
+    scenario: Scenario,
+    machine: Machine,
+    requests: Requests,
+    workload: Workload,
+    tell: Callable[[Progress], None] | None,
+) -> Outcome:
+    """Simulate event by event."""
+    dependencies = dependencies_between(scenario, workload)
+    log = MessageLog(message_latency(scenario, machine)) if scenario.coordination.rca else None
+    batch = BatchSystem(
+        machine,
+        batch_of(scenario),
+        requests,
+        scenario.coordination,
+        log,
+        OutagePlan.from_config(scenario.platform, scenario.seed),
+        tell,
+        executable_names(workload),
+        keep_passes=scenario.output.passes,
+        seed=scenario.seed,
+        cap=_power_cap(scenario, machine, requests),
+        dependencies=dependencies,
+        feedback=scenario.workload.feedback,
+    )
+    loops = None
+    applications: Applications
+    if scenario.application.model is ApplicationModel.LOOP:
+        applications = loops = LoopApplications(batch, scenario, machine, log)
+    else:
+        applications = RigidApplications(batch)
+    submitted = Submissions(workload, requests)
+    batch.run(submitted.blocks(), applications)
+    if loops is not None:
+        loops.record_abandoned()
+    return Outcome(
+        records=records_of(scenario, batch, machine, loops, log, workload, submitted.own),
+        notes=reading_counts(workload, dependencies),
+        simulated=dict(submitted.marks),
+        largest=requests.largest,
+        pass_seconds=batch.pass_times.values(),
+        application_seconds=loops.seconds if loops else 0.0,
+    )
+
+
+def _power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:
+    power, levels = power_of(scenario.platform), scenario.batch.power_cap
+    if power is None or levels is None:
+        return None
+    return PowerCap(power, machine.cores, requests.exclusive, levels)

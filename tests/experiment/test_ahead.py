@@ -1,0 +1,118 @@
+"""Kernels that other processes compile while a run needs others."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mlsim import _jit
+from mlsim._jit.elsewhere import wait_for_room
+from mlsim.experiment import ahead
+from mlsim.scenario import from_mapping
+
+RUN = """
+import json, sys
+import mlsim
+from mlsim.experiment import ahead
+from mlsim.scenario import from_mapping
+
+started = []
+start = ahead._start
+def noted(room, scenario):
+    started.append(room)
+    return start(room, scenario)
+ahead._start = noted
+result = mlsim.run(from_mapping(json.loads(sys.argv[1])))
+from mlsim.application.models.dca import run
+seconds = result.summary["self"]["compile_time"]
+ends = result.jobs["end_time"].to_list()
+compiled = run._dispatcher is not None
+print(json.dumps({"started": started, "compiled": compiled, "ends": ends, "seconds": seconds}))
+"""
+
+
+def scenario(tmp_path, **application):
+    (tmp_path / "log.csv").write_text(
+        "job_id,submit_time,run_time,estimate,processors\n1,0,100,200,4\n2,1,50,100,8\n", encoding="utf-8"
+    )
+    return {
+        "platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]},
+        "workload": {"path": str(tmp_path / "log.csv"), "mapping": "packed"},
+        "batch": {"on_overrun": "extend"},
+        "application": {"model": "loop", "iterations": {"per_pe": 4}, "technique": "GSS", **application},
+    }
+
+
+@pytest.fixture
+def unused_kernels(monkeypatch):
+    """Have nothing on disk, as far as one can see."""
+    monkeypatch.setattr(_jit, "is_compiled", lambda room, kernel: False)
+
+
+def rooms(mapping, **output):
+    return list(ahead._missing(from_mapping(mapping | {"output": output})))
+
+
+def test_rooms_are_those_that_the_scenario_needs(tmp_path, unused_kernels):
+    assert rooms(scenario(tmp_path), trace="chunks") == ["application", "record"]
+    assert rooms(scenario(tmp_path), trace="none") == ["application"]
+    rigid = scenario(tmp_path) | {"application": {"model": "rigid"}}
+    assert rooms(rigid, trace="jobs") == []
+
+
+def test_code_of_the_user_is_not_run_ahead(tmp_path, unused_kernels):
+    (tmp_path / "mine.py").write_text("def rule(state):\n    return 1\n", encoding="utf-8")
+    mine = f"{tmp_path}/mine.py:rule"
+    assert rooms(scenario(tmp_path, technique=mine), trace="none") == []
+    assert rooms(scenario(tmp_path, execution={"model": mine}), trace="none") == []
+
+
+def test_nothing_is_compiled_ahead_that_is_on_disk_or_interpreted(tmp_path, monkeypatch):
+    monkeypatch.setattr(_jit, "is_compiled", lambda room, kernel: True)
+    assert rooms(scenario(tmp_path), trace="chunks") == []
+
+
+def test_who_waits_for_a_room_waits_once():
+    waited = []
+    _jit.while_elsewhere("somewhere", lambda: waited.append(1))
+    assert wait_for_room("somewhere")
+    assert not wait_for_room("somewhere")
+    _jit.while_elsewhere("somewhere", lambda: waited.append(2))
+    _jit.no_longer_elsewhere("somewhere")
+    assert not wait_for_room("somewhere")
+    assert waited == [1]
+
+
+@pytest.mark.skipif(_jit.INTERPRETED, reason="nothing is compiled")
+def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_path):
+    """And gives the results that it gives with all kernels on disk."""
+    task = json.dumps(scenario(tmp_path) | {"output": {"trace": "none", "pictures": False}})
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+
+    def run(code):
+        command = [sys.executable, "-c", code, task]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    several_cores = "import os; os.sched_getaffinity = lambda _: {0, 1}\n"
+    first, second = run(several_cores + RUN), run(RUN)
+    assert (first["started"], first["compiled"]) == (["application"], False)
+    assert first["seconds"] > 0.0
+    assert (second["started"], second["compiled"], second["seconds"]) == ([], False, 0.0)
+    assert first["ends"] == second["ends"]
+
+
+@pytest.mark.skipif(_jit.INTERPRETED, reason="nothing is compiled")
+def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
+    made = from_mapping(scenario(tmp_path, time_steps=2, execution={"model": "cca"}))
+    task = json.dumps({"room": "record", "scenario": ahead._small(made)})
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    command = [sys.executable, "-c", ahead._CODE, task]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    kept = {path.name.split("-")[0] for path in (tmp_path / "kernels").glob("kernels-record-*/*.entry")}
+    assert "record.otf2.events.write_batch" in kept
+    assert not list((tmp_path / "kernels").glob("kernels-batch-*"))
