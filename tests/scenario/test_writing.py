@@ -231,7 +231,7 @@ application:
     assert str(info.value) in README
 
 
-def test_nothing_is_printed_when_writing_is_interrupted(monkeypatch, capsys):
+def test_writing_that_is_interrupted_prints_nothing_and_can_begin_anew(monkeypatch, capsys):
     class Interrupted(io.StringIO):
         def write(self, text):
             if text == "seed":
@@ -239,8 +239,10 @@ def test_nothing_is_printed_when_writing_is_interrupted(monkeypatch, capsys):
             return super().write(text)
 
     scenario = from_mapping(LEAST)
+    whole = dump(scenario)
     with monkeypatch.context() as patched:
         patched.setattr(dumping.io, "StringIO", Interrupted)
         with pytest.raises(StoppedError):
             dump(scenario)
     assert capsys.readouterr().out == ""
+    assert dump(scenario) == whole

@@ -35,7 +35,11 @@ def dump(scenario: Scenario, only: Collection[str] | None = None) -> str:
     text = io.StringIO()
     written = plain(scenario).items()
     with redirect_stdout(io.StringIO()):  # ruamel.yaml prints the word at which a signal interrupts it
-        _writer().dump({key: value for key, value in written if only is None or key in only}, text)
+        try:
+            _writer().dump({key: value for key, value in written if only is None or key in only}, text)
+        except BaseException:
+            _writer.cache_clear()  # it stands in the middle of a text
+            raise
     return text.getvalue()
 
 
