@@ -85,7 +85,7 @@ def test_who_waits_for_a_room_waits_once():
     assert waited == [1]
 
 
-@pytest.mark.skipif(_jit.INTERPRETED, reason="nothing is compiled")
+@pytest.mark.skipif(_jit.INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_path):
     """And gives the results that it gives with all kernels on disk."""
     task = json.dumps(scenario(tmp_path) | {"output": {"trace": "none", "pictures": False}})
@@ -105,7 +105,7 @@ def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_pat
     assert first["ends"] == second["ends"]
 
 
-@pytest.mark.skipif(_jit.INTERPRETED, reason="nothing is compiled")
+@pytest.mark.skipif(_jit.INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
     made = from_mapping(scenario(tmp_path, time_steps=2, execution={"model": "cca"}))
     task = json.dumps({"room": "record", "scenario": ahead._small(made)})

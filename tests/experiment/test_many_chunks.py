@@ -103,7 +103,7 @@ def test_chunks_that_cannot_be_kept_leave_nothing(
     def full(store: ChunkStore, *columns: object) -> int:
         if next(times) > 20:
             raise OutputError("no room for the chunks")
-        return keep(store, *columns)  # type: ignore[arg-type]
+        return keep(store, *columns)  # type: ignore[arg-type]  # columns of all types, handed on as they came
 
     monkeypatch.setattr(ChunkStore, "keep", full)
     loop = loop_from_mapping({"platform": MACHINE, "application": APPLICATION})
