@@ -311,7 +311,7 @@ def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> l
     """Write one loop; return its curve of chunk sizes."""
     _matplotlib.load()
     from mlsim.analysis.plots import chunk_curve
-    from mlsim.record.parquet import write_tables
+    from mlsim.record.writing import write_tables
 
     directory.mkdir(exist_ok=True)
     scenario = result.scenario

@@ -114,7 +114,7 @@ class Result:
         InputError
             If there is no such table.
         """
-        from mlsim.record.frames import FILES
+        from mlsim.record.files import FILES
 
         if name not in FILES:
             from mlsim.errors import InputError

@@ -80,7 +80,7 @@ def write_files(
     before_summary
         Called when all but the summary is written, so that the summary can hold the time it took.
     """
-    from mlsim.record.parquet import write_tables
+    from mlsim.record.writing import write_tables
 
     write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)
