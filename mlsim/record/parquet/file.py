@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from mlsim.record.parquet.arrow_schema import KEY, arrow_schema
-from mlsim.record.parquet.pages import PLAIN, RLE, TEXT, TYPES, Kind, Page, as_column, page_of, words_page
+from mlsim.record.parquet.pages import PLAIN, RLE, TEXT, TYPES, Encoder, Kind, Page, as_column, words_page
 from mlsim.record.parquet.thrift import I32, I64, Field, Struct, struct
 from mlsim.record.values import Columns, n_values
 
@@ -42,6 +42,7 @@ class ParquetFile:
     def __init__(self, file: IO[bytes], compressed: bool = True) -> None:
         self._file = file
         self._compressed = compressed
+        self._encoder = Encoder(compressed)
         self._at = 0
         self._rows = 0
         self._kinds: dict[str, Kind] = {}
@@ -55,7 +56,7 @@ class ParquetFile:
             self._kinds = {name: part.kind for name, part in parts.items()}
         (n,) = {n_values(values) for values in columns.values()}
         if n:
-            chunks = [self._write(name, n, page_of(parts[name], self._compressed)) for name in self._kinds]
+            chunks = [self._write(name, n, self._encoder.page_of(parts[name])) for name in self._kinds]
             self._groups.append({1: chunks, 2: (I64, self._at - began), 3: (I64, n)})
             self._rows += n
 

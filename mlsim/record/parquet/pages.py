@@ -18,7 +18,7 @@ from mlsim._arrays import Mask
 from mlsim.record.parquet.thrift import varint
 from mlsim.record.values import Known, Values, Words
 
-__all__ = ["PLAIN", "RLE", "TEXT", "TYPES", "Column", "Kind", "Page", "as_column", "page_of", "words_page"]
+__all__ = ["PLAIN", "RLE", "TEXT", "TYPES", "Column", "Encoder", "Kind", "Page", "as_column", "words_page"]
 
 Numbers = NDArray[Any]
 Kind: TypeAlias = "np.dtype[Any] | Sequence[str] | None"
@@ -83,30 +83,60 @@ def _dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype.kind == "f" else np.int64)
 
 
-def page_of(column: Column, compressed: bool) -> Page:
-    """Encode the values of some rows."""
-    values, known = column.values, column.known
-    n = len(values.codes) if isinstance(values, Words) else len(values)
-    nulls = 0 if known is None else len(known) - n
-    levels = _levels(n, known)
-    head = [len(levels).to_bytes(4, "little"), levels]
-    if not n:
-        return Page(PLAIN, head, nulls, None, None)
-    if isinstance(values, Words):
-        return Page(_PLACES, [*head, *_places(values)], nulls, None, None, values.words)
-    if isinstance(values, list):
-        return Page(_LENGTHS_AND_TEXTS, [*head, *_texts(values)], nulls, *_text_range(values))
-    least, largest = _range(values)
-    if values.dtype.kind == "i":
-        return Page(_PACKED_DIFFERENCES, [*head, _packed(values)], nulls, least, largest)
-    if values.dtype.kind == "b":
-        bits = np.packbits(values, bitorder="little").tobytes()
-        return Page(PLAIN, [*head, bits], nulls, least, largest)
-    values = np.ascontiguousarray(values)
-    if compressed:
-        split = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T)
-        return Page(_SPLIT_BYTES, [*head, split.data.cast("B")], nulls, least, largest)
-    return Page(PLAIN, [*head, values.data.cast("B")], nulls, least, largest)
+class Encoder:
+    """Encodes the values of columns, one page at a time: the next one takes the memory of the last.
+
+    Parameters
+    ----------
+    compressed
+        Whether pages will be compressed.
+    """
+
+    def __init__(self, compressed: bool) -> None:
+        self._compressed = compressed
+        self._packed = np.empty(0, np.uint8)
+
+    def page_of(self, column: Column) -> Page:
+        """Encode the values of some rows."""
+        values, known = column.values, column.known
+        n = len(values.codes) if isinstance(values, Words) else len(values)
+        nulls = 0 if known is None else len(known) - n
+        levels = _levels(n, known)
+        head = [len(levels).to_bytes(4, "little"), levels]
+        if not n:
+            return Page(PLAIN, head, nulls, None, None)
+        if isinstance(values, Words):
+            return Page(_PLACES, [*head, *_places(values)], nulls, None, None, values.words)
+        if isinstance(values, list):
+            return Page(_LENGTHS_AND_TEXTS, [*head, *self._texts(values)], nulls, *_text_range(values))
+        encoding, content = self._numbers(values)
+        return Page(encoding, [*head, content], nulls, *_range(values))
+
+    def _numbers(self, values: Numbers) -> tuple[int, bytes | memoryview]:
+        """Return the encoding of numbers or flags, and what they become."""
+        if values.dtype.kind == "i":
+            return _PACKED_DIFFERENCES, self._differences(values)
+        if values.dtype.kind == "b":
+            return PLAIN, np.packbits(values, bitorder="little").tobytes()
+        values = np.ascontiguousarray(values)
+        if self._compressed:
+            split = np.ascontiguousarray(values.view(np.uint8).reshape(-1, values.itemsize).T)
+            return _SPLIT_BYTES, split.data.cast("B")
+        return PLAIN, values.data.cast("B")
+
+    def _differences(self, numbers: Numbers) -> memoryview:
+        from mlsim.record.parquet.delta_packing import most_bytes, pack
+
+        room = most_bytes(len(numbers))
+        if len(self._packed) < room:
+            self._packed = np.empty(room, np.uint8)
+        return self._packed[: pack(numbers.astype(np.int64, copy=False), self._packed)].data
+
+    def _texts(self, texts: list[str]) -> list[bytes | memoryview]:
+        """Return the lengths of texts in bytes, and the texts."""
+        together = "".join(texts)
+        lengths: map[int] = map(len, texts if together.isascii() else [text.encode() for text in texts])
+        return [self._differences(np.fromiter(lengths, np.int64, len(texts))), together.encode()]
 
 
 def words_page(words: Sequence[str]) -> bytes:
@@ -120,20 +150,6 @@ def _levels(n: int, known: Mask | None) -> bytes:
     if known is None:
         return varint(n << 1) + b"\1"  # so many are there
     return varint(-(-len(known) // 8) << 1 | 1) + np.packbits(known, bitorder="little").tobytes()
-
-
-def _packed(numbers: Numbers) -> memoryview | bytes:
-    from mlsim.record.parquet.delta_packing import most_bytes, pack
-
-    packed = np.empty(most_bytes(len(numbers)), np.uint8)
-    return packed[: pack(numbers.astype(np.int64, copy=False), packed)].data
-
-
-def _texts(texts: list[str]) -> list[bytes | memoryview]:
-    """Return the lengths of texts in bytes, and the texts."""
-    together = "".join(texts)
-    lengths: map[int] = map(len, texts if together.isascii() else [text.encode() for text in texts])
-    return [_packed(np.fromiter(lengths, np.int64, len(texts))), together.encode()]
 
 
 def _places(words: Words) -> list[bytes | memoryview]:
