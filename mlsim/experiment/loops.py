@@ -103,6 +103,12 @@ class LoopResult:
     def __repr__(self) -> str:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"
 
+    def _repr_html_(self) -> str:
+        """Show the metrics in a notebook."""
+        from mlsim.experiment.notebook import html_of_loop
+
+        return html_of_loop(self)
+
 
 def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
     """Read a loop from a scenario file, whose other sections are left aside.
