@@ -12,7 +12,7 @@ import pytest
 import mlsim
 from mlsim.experiment import compare, loop_from_mapping, run_loop
 from mlsim.experiment.frames_of_others import to_pandas
-from mlsim.record.frames import FILES
+from mlsim.record.files import FILES
 
 JOBS = pl.DataFrame(
     {
