@@ -10,15 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.backfill.gaps import (
-    begin_gaps,
-    close_gaps,
-    earlier_place,
-    move,
-    note_all,
-    note_gap,
-    size_of,
-)
+from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, next_due, size_of
+from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
 from mlsim.batch.backfill.profile import END, begin_at, earliest, forget_past, make_profile, stop_using, take
 from mlsim.batch.columns.columns import (
     EARLY,
@@ -171,33 +164,37 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
 # Compression
 
 
-@inner_kernel
-def _note_what_came_back(longest: float, columns: Columns) -> None:
+@in_room
+def _note_what_came_back(rate: float, columns: Columns, room: Room) -> None:
     """Note as one gap what units that came back early have left, up to the last time they were expected."""
     first = last = columns.counts[FIRST]
+    units = 0
     for k in range(columns.counts[EARLY]):
+        units += columns.back_units[k]
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:
             last = columns.back_until[k]
-    note_gap(first, last, longest, columns)
+    note_gap(first, last, units, rate, columns, room)
     for k in range(columns.counts[EARLY]):
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
             stop_using(columns.back_until[k], columns)
 
 
 @in_room
-def _compress_counted(longest: float, columns: Columns, room: Room) -> None:
+def _compress_counted(rate: float, columns: Columns, room: Room) -> None:
     """Do what :func:`_compress` does, where units are counted; look only at what could have changed."""
     moved, closed, since = True, 0, 0
     while moved:
         moved = False
         close_gaps(closed, since, columns)
         closed, this_round = since, columns.counts[GAPS]
-        for k in range(columns.counts[QUEUED]):
+        k = next_due(0, columns)
+        while k != NONE:
             slot = columns.queue[k]
-            first = earlier_place(slot, since, columns, room)
+            first = earlier_place(slot, columns, room)
             if first != END:
-                move(slot, first, longest, columns, room)
+                move(slot, first, rate, columns, room)
                 moved = True
+            k = next_due(k + 1, columns)
         since = this_round
         moved = moved and not columns.rules[ONE_ROUND]
     close_gaps(closed, columns.counts[GAPS], columns)
@@ -249,12 +246,12 @@ def _compress(columns: Columns, room: Room) -> None:
     if not counts_units(room):
         _compress_on_nodes(columns, room)
         return
-    longest = begin_gaps(columns)
+    rate, columns.counts[GAPS] = begin_looks(columns), 0
     if columns.counts[UNSEEN]:
-        note_all(columns)
+        have_all_looked_at(columns)
     if columns.counts[KEPT]:
-        _note_what_came_back(longest, columns)
-    _compress_counted(longest, columns, room)
+        _note_what_came_back(rate, columns, room)
+    _compress_counted(rate, columns, room)
     columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
 
 

@@ -37,7 +37,17 @@ from mlsim.batch.room.room import (
     shut_segment,
 )
 
-__all__ = ["END", "begin_at", "earliest", "fits_now", "forget_past", "make_profile", "stop_using", "take"]
+__all__ = [
+    "END",
+    "begin_at",
+    "begin_before",
+    "earliest",
+    "fits_now",
+    "forget_past",
+    "make_profile",
+    "stop_using",
+    "take",
+]
 
 END: Final = 0
 """What comes after the last segment."""
@@ -55,7 +65,7 @@ def _put_after(segment: int, time: float, columns: Columns) -> int:
     after = columns.profile_next[segment]
     columns.profile_next[segment], columns.profile_before[after] = new, new
     columns.profile_next[new], columns.profile_before[new] = after, segment
-    columns.profile_times[new], columns.profile_uses[new] = time, 0
+    columns.profile_times[new], columns.profile_uses[new], columns.profile_begins[new] = time, 0, -1
     return int(new)
 
 
@@ -142,6 +152,15 @@ def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
     new = _put_after(segment, time, columns)
     copy_segment(new, segment, columns, room)
     return new
+
+
+@in_room
+def begin_before(time: float, segment: int, columns: Columns, room: Room) -> int:
+    """Begin a segment at ``time``, not after the begin of the one given; return which."""
+    before = columns.profile_before[segment]
+    while columns.profile_times[before] > time:
+        before = columns.profile_before[before]
+    return begin_at(time, before, columns, room)
 
 
 @leaf_kernel
