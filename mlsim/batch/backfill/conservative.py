@@ -12,13 +12,23 @@ import numpy as np
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, next_due, size_of
 from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
-from mlsim.batch.backfill.profile import END, begin_at, earliest, forget_past, make_profile, stop_using, take
+from mlsim.batch.backfill.profile import (
+    END,
+    begin_at,
+    earliest,
+    forget_past,
+    make_profile,
+    sort_segments,
+    stop_using,
+    take,
+)
 from mlsim.batch.columns.columns import (
     EARLY,
     FIRST,
     FREE,
     GAPS,
     KEPT,
+    MOVED,
     ONE_ROUND,
     QUEUED,
     RUNNING,
@@ -246,12 +256,16 @@ def _compress(columns: Columns, room: Room) -> None:
     if not counts_units(room):
         _compress_on_nodes(columns, room)
         return
+    if columns.counts[MOVED] > columns.counts[QUEUED] and columns.counts[KEPT] and keeps_profile(room):
+        sort_segments(columns)
+        columns.counts[MOVED] = 0
     rate, columns.counts[GAPS] = begin_looks(columns), 0
     if columns.counts[UNSEEN]:
         have_all_looked_at(columns)
     if columns.counts[KEPT]:
         _note_what_came_back(rate, columns, room)
     _compress_counted(rate, columns, room)
+    columns.counts[MOVED] += columns.counts[GAPS]
     columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
 
 

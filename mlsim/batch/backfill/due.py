@@ -132,7 +132,7 @@ def begin_looks(columns: Columns) -> float:
     whole = columns.profile_times[columns.profile_before[END]] - columns.profile_times[columns.counts[FIRST]]
     rate = N_PARTS / max(whole, 1.0)
     _sort_alike(rate, columns)
-    return rate
+    return float(rate)
 
 
 @leaf_kernel
@@ -182,7 +182,7 @@ def _list_alike(slot: int, size: int, duration: float, columns: Columns) -> None
 
 @leaf_kernel
 def shortest_after(size: int, time: float, rate: float, columns: Columns) -> float:
-    """Return the shortest duration (s) of the jobs of a class that are reserved after a time, or a shorter one."""
+    """Return for how long (s) at least jobs of a class ask that are reserved after a time."""
     return float(columns.shortest_later[_part_of(time, rate, columns), size])
 
 
@@ -216,7 +216,7 @@ def _make_due(slot: int, columns: Columns) -> None:
 
 @leaf_kernel
 def next_due(place: int, columns: Columns) -> int:
-    """Return the first place of the queue, from one on, whose job is due; it is no longer. NONE: there is none."""
+    """Return the first place of the queue, from one on, whose job is due; it no longer is. NONE: none is."""
     n_words, word = (columns.counts[QUEUED] + 63) >> 6, place >> 6
     if word >= n_words:
         return NONE
@@ -241,7 +241,7 @@ def have_all_looked_at(columns: Columns) -> None:
 
 @leaf_kernel
 def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns) -> None:
-    """Have jobs looked at that fit right before their reservations since units were added to some segments."""
+    """Have jobs looked at that fit right before their reservations since units were added there."""
     segment = first
     while segment != last:
         free = columns.profile_free[segment]

@@ -141,7 +141,7 @@ def _look_around(
     """
     units, begin = least_of(size), columns.gap_times[_FROM, gap]
     first, last = _widen(units, first, last, enough, columns)
-    left = columns.durations[size] if _length(first, last, columns) >= enough else np.int64(0)
+    left = int(columns.durations[size]) if _length(first, last, columns) >= enough else 0
     while left != 0:
         lasts = lowest_bit(left)
         left &= left - 1
@@ -155,11 +155,13 @@ def _look_around(
 
 
 @inner_kernel
-def _look_around_wide(gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns) -> None:
-    """Have jobs of a size looked at with a gap of several segments that fit into one of the runs around it."""
+def _look_around_wide(
+    gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns
+) -> None:
+    """Have jobs of a size looked at that fit into one of the runs around a gap of several segments."""
     reach, begin = _longest_around(gap, least_of(size), columns), columns.gap_times[_FROM, gap]
     columns.gap_reach[gap, size] = reach
-    left = columns.durations[size] if reach >= enough else np.int64(0)
+    left = int(columns.durations[size]) if reach >= enough else 0
     while left != 0:
         lasts = lowest_bit(left)
         left &= left - 1
@@ -265,10 +267,7 @@ def move(slot: int, first: int, rate: float, columns: Columns, room: Room) -> No
     old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
     overlaps = end > columns.profile_times[old_first]
-    if overlaps:
-        last = begin_before(end, old_last, columns, room)
-    else:
-        last = begin_at(end, first, columns, room)
+    last = begin_before(end, old_last, columns, room) if overlaps else begin_at(end, first, columns, room)
     columns.profile_uses[first] += 1
     columns.profile_uses[last] += 1
     columns.floats[RESERVED, slot] = columns.profile_times[first]

@@ -15,12 +15,12 @@ QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
 FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
 # Of the profile: whether it is kept since the last pass, its first segment, segments made so far, the first
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
-# began, the least and greatest class of size of waiting jobs, places in the lists of gaps made so far, and
-# the first one that is not in use.
-KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE, LISTED, UNLISTED = range(9, 19)
+# began, the least and greatest class of size of waiting jobs, places in the lists of gaps made so far and
+# the first one that is not in use, and how often reservations have moved since segments were sorted.
+KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE, LISTED, UNLISTED, MOVED = range(9, 20)
 # Blocks of running jobs that are in use.
-BLOCKS: Final = 19
-N_COUNTS: Final = 20
+BLOCKS: Final = 20
+N_COUNTS: Final = 21
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -80,6 +80,9 @@ class Columns(NamedTuple):
     back_until, back_units : int64
         Of units that came back early since the last pass: the segment from which on they were expected, and
         how many.
+    sorted_segments : int64, shape (3, any)
+    sorted_times : float64
+        Where segments are sorted.
     profile_begins : int64
         While reservations move, a waiting job that begins with each segment; -1 if there is none.
     due : int64
@@ -126,6 +129,8 @@ class Columns(NamedTuple):
     profile_uses: Ints
     back_until: Ints
     back_units: Ints
+    sorted_segments: IntColumns
+    sorted_times: Floats
     profile_begins: Ints
     due: Ints
     due_gaps: IntColumns

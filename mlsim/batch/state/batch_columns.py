@@ -244,6 +244,8 @@ def profile_arrays(
         "profile_times": np.empty(segments),
         **{f"profile_{name}": np.empty(segments, np.int64) for name in _OF_SEGMENTS},
         **{f"back_{name}": np.empty(capacity if keeps else 0, np.int64) for name in ("until", "units")},
+        "sorted_segments": np.empty((3, segments if keeps else 0), np.int64),
+        "sorted_times": np.empty(segments if keeps else 0),
         "due": np.empty(capacity // 64 + 1, np.int64),
         "due_gaps": np.empty((2, _LISTED_GAPS * capacity if keeps else 0), np.int64),
         "durations": np.empty(N_SIZES, np.int64),
