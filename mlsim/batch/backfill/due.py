@@ -3,7 +3,8 @@
 A job is *due* a look at its turn in the queue if it may have an earlier place. It has a list of the gaps that
 may have made this place (:mod:`mlsim.batch.backfill.gaps`), or is looked at from now on. These are found by
 the segment with which jobs begin, and by classes of size and duration, in which they are listed from the
-latest reservation to the earliest as compression began: since then none has become later.
+latest reservation to the earliest. The lists are kept from pass to pass until another job gets a reservation,
+or many have moved: meanwhile none has become later. Jobs that have started are in them too.
 """
 
 from __future__ import annotations
@@ -27,13 +28,11 @@ from mlsim.batch.columns.columns import (
 from mlsim.batch.columns.table import (
     BEGIN_SEGMENT,
     DUE,
-    NEXT_ALIKE,
     NEXT_BESIDE,
     PLACE,
     RESERVED,
     SIZE,
     UNITS,
-    WAS_RESERVED,
 )
 from mlsim.batch.columns.times import reserved_time
 
@@ -50,6 +49,7 @@ __all__ = [
     "have_all_looked_at",
     "have_beginners_looked_at",
     "least_of",
+    "list_jobs",
     "lowest_bit",
     "next_due",
     "no_longer_begin_with",
@@ -76,6 +76,9 @@ _LONG: Final = 2.0**31
 
 # Rows of the lists of gaps.
 _GAP, _NEXT = range(2)
+
+# Of the parts of the profile's time: when the first one begins, and how many there are in a second.
+_BEGIN, _RATE = range(2)
 
 # Classes
 
@@ -116,39 +119,46 @@ def lowest_bit(word: int) -> int:
 
 
 @leaf_kernel
-def begin_looks(columns: Columns) -> float:
-    """Begin with no job due, and list the jobs that have reservations; return parts of time a second."""
+def begin_looks(columns: Columns) -> None:
+    """Begin with no job due."""
     columns.due[: (columns.counts[QUEUED] + 63) >> 6] = 0
     columns.counts[LISTED], columns.counts[UNLISTED] = 0, NONE
+    for k in range(columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        columns.ints[PLACE, slot], columns.ints[DUE, slot] = k, NONE
+
+
+@leaf_kernel
+def list_jobs(columns: Columns) -> None:
+    """List the jobs that have reservations; the lists serve until others get one."""
     segment = columns.counts[FIRST]
     while segment != END:
         columns.profile_begins[segment] = NONE
         segment = columns.profile_next[segment]
     for k in range(columns.counts[QUEUED]):
         slot = columns.queue[k]
-        columns.ints[PLACE, slot], columns.ints[DUE, slot] = k, NONE
         if columns.ints[BEGIN_SEGMENT, slot] != END:
             begin_with(slot, columns.ints[BEGIN_SEGMENT, slot], columns)
-    whole = columns.profile_times[columns.profile_before[END]] - columns.profile_times[columns.counts[FIRST]]
-    rate = N_PARTS / max(whole, 1.0)
-    _sort_alike(rate, columns)
-    return float(rate)
+    begin = columns.profile_times[columns.counts[FIRST]]
+    whole = columns.profile_times[columns.profile_before[END]] - begin
+    columns.parts[_BEGIN], columns.parts[_RATE] = begin, N_PARTS / max(whole, 1.0)
+    _sort_alike(columns)
 
 
 @leaf_kernel
-def _part_of(time: float, rate: float, columns: Columns) -> int:
+def _part_of(time: float, columns: Columns) -> int:
     """Return the part of the profile's time in which a time is."""
-    return min(int((time - columns.profile_times[columns.counts[FIRST]]) * rate), N_PARTS - 1)
+    return min(int((time - columns.parts[_BEGIN]) * columns.parts[_RATE]), N_PARTS - 1)
 
 
 @leaf_kernel
-def _sort_alike(rate: float, columns: Columns) -> None:
+def _sort_alike(columns: Columns) -> None:
     """List waiting jobs with reservations in classes of size and duration, the latest ones first."""
     columns.durations[:] = 0
     columns.shortest_later[:] = np.inf
     least, greatest, segment = N_SIZES - 1, 0, columns.counts[FIRST]
     while segment != END:
-        part = _part_of(columns.profile_times[segment], rate, columns)
+        part = _part_of(columns.profile_times[segment], columns)
         slot = columns.profile_begins[segment]
         while slot != NONE:
             size, duration = columns.ints[SIZE, slot], reserved_time(slot, columns)
@@ -174,16 +184,16 @@ def _list_alike(slot: int, size: int, duration: float, columns: Columns) -> None
         columns.durations[size] |= bit
         columns.alike[size, lasts] = NONE
         columns.alike_shortest[size, lasts] = columns.alike_longest[size, lasts] = duration
-    columns.ints[NEXT_ALIKE, slot], columns.alike[size, lasts] = columns.alike[size, lasts], slot
+    columns.alike_next[slot], columns.alike[size, lasts] = columns.alike[size, lasts], slot
     columns.alike_shortest[size, lasts] = min(columns.alike_shortest[size, lasts], duration)
     columns.alike_longest[size, lasts] = max(columns.alike_longest[size, lasts], duration)
-    columns.floats[WAS_RESERVED, slot] = columns.floats[RESERVED, slot]
+    columns.alike_latest[slot] = columns.floats[RESERVED, slot]
 
 
 @leaf_kernel
-def shortest_after(size: int, time: float, rate: float, columns: Columns) -> float:
+def shortest_after(size: int, time: float, columns: Columns) -> float:
     """Return for how long (s) at least jobs of a class ask that are reserved after a time."""
-    return float(columns.shortest_later[_part_of(time, rate, columns), size])
+    return float(columns.shortest_later[_part_of(time, columns), size])
 
 
 @leaf_kernel
@@ -263,7 +273,7 @@ def have_alike_looked_at(
     the gap: ``more_than`` fitted before throughout, ``most`` fit now.
     """
     slot = columns.alike[size, lasts]
-    while slot != NONE and columns.floats[WAS_RESERVED, slot] > begin:
+    while slot != NONE and columns.alike_latest[slot] > begin:
         if (
             more_than < columns.ints[UNITS, slot] <= most
             and columns.floats[RESERVED, slot] > begin
@@ -271,7 +281,7 @@ def have_alike_looked_at(
         ):
             _list_gap(slot, gap, columns)
             _make_due(slot, columns)
-        slot = columns.ints[NEXT_ALIKE, slot]
+        slot = columns.alike_next[slot]
 
 
 # The gaps with which a job is looked at

@@ -37,7 +37,7 @@ from mlsim.batch.backfill.due import (
 )
 from mlsim.batch.backfill.profile import END, begin_at, begin_before, stop_using
 from mlsim.batch.columns.columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, MOST_UNITS, Columns
-from mlsim.batch.columns.table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS, WAS_RESERVED
+from mlsim.batch.columns.table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS
 from mlsim.batch.columns.times import reserved_time, stay_end
 from mlsim.batch.room.room import Room, change_segments, fits_segment, in_room, keeps_profile
 
@@ -73,15 +73,15 @@ def _open_gap(first: int, last: int, columns: Columns) -> int:
 
 
 @in_room
-def note_gap(first: int, last: int, added: int, rate: float, columns: Columns, room: Room) -> None:
+def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) -> None:
     """Take note that ``added`` units at most have become free from a segment up to another."""
     if first != last:
         # Where jobs ask for more than units, these may have been free before.
-        _note_gap(first, last, added if keeps_profile(room) else MOST_UNITS, rate, columns)
+        _note_gap(first, last, added if keeps_profile(room) else MOST_UNITS, columns)
 
 
 @inner_kernel
-def _note_gap(first: int, last: int, added: int, rate: float, columns: Columns) -> None:
+def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
     gap = _open_gap(first, last, columns)
     have_beginners_looked_at(first, last, added, columns)
     least, most, segment = columns.profile_free[first], 0, first
@@ -96,7 +96,7 @@ def _note_gap(first: int, last: int, added: int, rate: float, columns: Columns) 
     )
     begin = columns.profile_times[first]
     for size in sizes:
-        enough = shortest_after(size, begin, rate, columns)
+        enough = shortest_after(size, begin, columns)
         if enough == np.inf:
             continue
         if columns.gaps[_WIDE, gap]:
@@ -145,7 +145,7 @@ def _look_around(
     while left != 0:
         lasts = lowest_bit(left)
         left &= left - 1
-        if columns.floats[WAS_RESERVED, columns.alike[size, lasts]] > begin:
+        if columns.alike_latest[columns.alike[size, lasts]] > begin:
             first, last = _widen(units, first, last, columns.alike_longest[size, lasts], columns)
             reach = _length(first, last, columns)
             if columns.alike_shortest[size, lasts] > reach:
@@ -262,7 +262,7 @@ def _shorten(gap: int, slot: int, longest: float, columns: Columns) -> None:
 
 
 @in_room
-def move(slot: int, first: int, rate: float, columns: Columns, room: Room) -> None:
+def move(slot: int, first: int, columns: Columns, room: Room) -> None:
     """Have a job's reservation begin with a segment before, and note the gap that it leaves."""
     old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
@@ -277,6 +277,6 @@ def move(slot: int, first: int, rate: float, columns: Columns, room: Room) -> No
     taken_until, free_from = (old_first, last) if overlaps else (last, old_first)
     change_segments(slot, first, taken_until, -1, columns, room)
     change_segments(slot, free_from, old_last, 1, columns, room)
-    note_gap(free_from, old_last, columns.ints[UNITS, slot], rate, columns, room)
+    note_gap(free_from, old_last, columns.ints[UNITS, slot], columns, room)
     stop_using(old_first, columns)
     stop_using(old_last, columns)

@@ -15,12 +15,14 @@ QUEUED, RUNNING, FREE, USED_ROWS, EARLY = range(5)
 FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
 # Of the profile: whether it is kept since the last pass, its first segment, segments made so far, the first
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
-# began, the least and greatest class of size of waiting jobs, places in the lists of gaps made so far and
-# the first one that is not in use, and how often reservations have moved since segments were sorted.
-KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE, LISTED, UNLISTED, MOVED = range(9, 20)
+# began, and the least and greatest class of size of waiting jobs.
+KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
+# Of reservations: places in the lists of gaps made so far, and the first one that is not in use; how often
+# they have moved since segments were sorted, and whether they are listed by size and duration.
+LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
 # Blocks of running jobs that are in use.
-BLOCKS: Final = 20
-N_COUNTS: Final = 21
+BLOCKS: Final = 21
+N_COUNTS: Final = 22
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -94,6 +96,11 @@ class Columns(NamedTuple):
     alike : int64, shape (sizes, durations)
     alike_shortest, alike_longest : float64, shape (sizes, durations)
         A job of each class of size and duration, and for how long (s) these ask at least and at most.
+    alike_next : int64
+    alike_latest : float64
+        The next job of its class, for each slot, and the start that it was promised as they were listed.
+    parts : float64
+        When the first of equal parts of the profile's time begins (s), and how many there are in a second.
     shortest_later : float64, shape (parts, sizes)
         For how long (s) jobs ask at least that are reserved in each part of the profile or later.
     gaps : int64, shape (2, any)
@@ -138,6 +145,9 @@ class Columns(NamedTuple):
     alike: IntColumns
     alike_shortest: FloatColumns
     alike_longest: FloatColumns
+    alike_next: Ints
+    alike_latest: Floats
+    parts: Floats
     shortest_later: FloatColumns
     gaps: IntColumns
     gap_times: FloatColumns

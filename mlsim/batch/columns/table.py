@@ -58,8 +58,7 @@ BEGIN_SEGMENT = _ints.column("begin_segment")  # of the profile: with which its 
 END_SEGMENT = _ints.column("end_segment")  # and the one with which it, or the running job, is gone
 SIZE = _ints.column("size")  # class of its units, where reservations are kept
 PLACE = _ints.column("place")  # in the queue, of a job that may be started in this pass
-NEXT_ALIKE = _ints.column("next_alike")  # the next job of its size and duration, while reservations move
-NEXT_BESIDE = _ints.column("next_beside")  # and the next one that begins with the same segment
+NEXT_BESIDE = _ints.column("next_beside")  # the next job whose reservation begins with the same segment
 DUE = _ints.column("due")  # list of the gaps with which it is to be looked at
 QOS = _ints.column("qos", of_block=True)
 
@@ -72,7 +71,6 @@ EXPECTED = _floats.column("expected_end")  # start + estimate, or later where th
 KEY = _floats.column("key")  # the policy's key; smaller goes first
 WALK_KEY = _floats.column("walk_key")  # the same for the order of backfilling
 RESERVED = _floats.column("reserved")  # start that conservative backfilling has promised; NaN for none
-WAS_RESERVED = _floats.column("was_reserved")  # the same, before reservations move
 PLANNED = _floats.column("planned_end")  # when it will end, as the applications say
 WALLTIME = _floats.column("walltime")  # what the user asked; the limit of its run time
 

@@ -213,7 +213,7 @@ def block_arrays(capacity: int) -> dict[str, NDArray[Any]]:
 
 _OF_SEGMENTS: Final = ("free", "next", "before", "uses", "begins")
 
-_LISTED_GAPS: Final = 4
+LISTED_GAPS: Final = 4
 """Room in lists of gaps, for each job."""
 
 
@@ -247,11 +247,14 @@ def profile_arrays(
         "sorted_segments": np.empty((3, segments if keeps else 0), np.int64),
         "sorted_times": np.empty(segments if keeps else 0),
         "due": np.empty(capacity // 64 + 1, np.int64),
-        "due_gaps": np.empty((2, _LISTED_GAPS * capacity if keeps else 0), np.int64),
+        "due_gaps": np.empty((2, LISTED_GAPS * capacity if keeps else 0), np.int64),
         "durations": np.empty(N_SIZES, np.int64),
         "alike": np.empty((N_SIZES, N_DURATIONS), np.int64),
         "alike_shortest": np.empty((N_SIZES, N_DURATIONS)),
         "alike_longest": np.empty((N_SIZES, N_DURATIONS)),
+        "alike_next": np.empty(capacity if keeps else 0, np.int64),
+        "alike_latest": np.empty(capacity if keeps else 0),
+        "parts": np.empty(2),
         "shortest_later": np.empty((N_PARTS, N_SIZES)),
         "gaps": np.empty((2, gaps), np.int64),
         "gap_times": np.empty((2, gaps)),
@@ -259,7 +262,7 @@ def profile_arrays(
     }
     if old and keeps:
         for name in arrays:
-            if name.startswith(("profile_", "back_")):  # the others are not kept from pass to pass
+            if not name.startswith(("sorted_", "due", "gap")):  # these are not kept from pass to pass
                 arrays[name][: len(old[name])] = old[name]
     return arrays
 
