@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlsim._late import late
+from mlsim._late import late, listed
 from mlsim.errors import InputError, MlsimError, OutputError
 
 if TYPE_CHECKING:
@@ -34,3 +34,4 @@ __getattr__ = late(
     __name__,
     {"experiment": "Result RunComparison compare run", "scenario": "Scenario load"},
 )
+__dir__ = listed(__name__)

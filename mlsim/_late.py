@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["late"]
+__all__ = ["late", "listed"]
 
 
 def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
@@ -35,3 +35,14 @@ def late(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
         return found
 
     return get
+
+
+def listed(package: str) -> Callable[[], list[str]]:
+    """Make the ``__dir__`` of a package: the names that it gives, loaded or not, no inner ones."""
+
+    def names() -> list[str]:
+        module = vars(sys.modules[package])
+        own = (name for name in module if name.startswith("__"))
+        return sorted({*own, *module["__all__"]})
+
+    return names

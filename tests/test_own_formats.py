@@ -15,7 +15,7 @@ from mlsim.cli.main import app
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import writers
 from mlsim.experiment.stored import read_run
-from mlsim.record.frames import JOB_COLUMNS
+from mlsim.record.files import JOB_COLUMNS
 from mlsim.scenario import PLUGIN_KEYS, from_mapping
 from mlsim.workload import user_reader
 

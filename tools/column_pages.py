@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mlsim.record.frames import columns_of
+from mlsim.record.files import columns_of
 
 PAGE = Path(__file__).resolve().parents[1] / "mlsim" / "record" / "README.md"
 _TABLE = re.compile(r"<!-- columns of (\w+) -->\n.*?<!-- end -->", re.DOTALL)

@@ -172,7 +172,7 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
         case Listing.COLUMNS:
-            from mlsim.record.frames import FILES, columns_of
+            from mlsim.record.files import FILES, columns_of
 
             return ("file", "column", "type", "unit", "meaning"), [
                 (file, column.name, column.kind, column.unit, column.meaning)

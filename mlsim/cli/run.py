@@ -75,7 +75,7 @@ def run(
     load_for_good("mlsim.cosim.running")
     from mlsim.cosim.running import modules_for
 
-    load_for_good(*modules_for(scenario), "mlsim.analysis.summary", "mlsim.record.parquet")
+    load_for_good(*modules_for(scenario), "mlsim.analysis.summary", "mlsim.record.writing")
     target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
         _run_both(scenario, target, json_, quiet)

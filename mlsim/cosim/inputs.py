@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
-from mlsim.record.frames import JOB_COLUMNS
+from mlsim.record.files import JOB_COLUMNS
 from mlsim.scenario import (
     PLUGIN_KEYS,
     ApplicationConfig,

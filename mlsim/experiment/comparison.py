@@ -176,6 +176,12 @@ class RunComparison:
     def __repr__(self) -> str:
         return f"RunComparison({', '.join(self.labels)})"
 
+    def _repr_html_(self) -> str:
+        """Show the tables in a notebook."""
+        from mlsim.experiment.notebook import html_of_comparison
+
+        return html_of_comparison(self)
+
 
 def _workload_note(first: str, other: str, pair: dict[str, Any]) -> str:
     parts = []

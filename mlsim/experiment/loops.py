@@ -103,6 +103,12 @@ class LoopResult:
     def __repr__(self) -> str:
         return f"LoopResult({self.label!r}, t_loop={self.facts['t_loop']})"
 
+    def _repr_html_(self) -> str:
+        """Show the metrics in a notebook."""
+        from mlsim.experiment.notebook import html_of_loop
+
+        return html_of_loop(self)
+
 
 def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -> Scenario:
     """Read a loop from a scenario file, whose other sections are left aside.
@@ -311,7 +317,7 @@ def _write(place: Place, directory: Path, result: LoopResult, chunks: bool) -> l
     """Write one loop; return its curve of chunk sizes."""
     _matplotlib.load()
     from mlsim.analysis.plots import chunk_curve
-    from mlsim.record.parquet import write_tables
+    from mlsim.record.writing import write_tables
 
     directory.mkdir(exist_ok=True)
     scenario = result.scenario

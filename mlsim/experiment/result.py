@@ -11,6 +11,7 @@ from mlsim.record import Records
 from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
+    import pandas
     import polars as pl
 
 __all__ = ["Result"]
@@ -106,6 +107,36 @@ class Result:
         """Attempts that failures ended, as in ``attempts.parquet``."""
         return self._frame("attempts")
 
+    @cached_property
+    def nodes(self) -> pl.DataFrame:
+        """One row a node of the machine, as in ``nodes.parquet``."""
+        return self._frame("nodes")
+
+    @cached_property
+    def solves(self) -> pl.DataFrame:
+        """What a solver was given and what it found, as in ``solves.parquet``; empty without one."""
+        return self._frame("solves")
+
+    @cached_property
+    def shared(self) -> pl.DataFrame:
+        """What the machine has as a whole, as in ``shared.parquet``; empty where it has nothing."""
+        return self._frame("shared")
+
+    def to_pandas(self, name: str = "jobs") -> pandas.DataFrame:
+        """Return one of the tables as a data frame of pandas, which the extra ``pandas`` brings.
+
+        Whole numbers stay whole: where some are missing the column is of pandas' type ``Int64``, and not of
+        floating-point numbers. Words of closed sets are categories.
+
+        Raises
+        ------
+        InputError
+            If there is no such table, or pandas or pyarrow is not installed.
+        """
+        from mlsim.experiment.frames_of_others import to_pandas
+
+        return to_pandas(self.table(name))
+
     def table(self, name: str) -> pl.DataFrame:
         """Return one of the tables, by the name of its file without suffix; empty where it has no rows.
 
@@ -114,7 +145,7 @@ class Result:
         InputError
             If there is no such table.
         """
-        from mlsim.record.frames import FILES
+        from mlsim.record.files import FILES
 
         if name not in FILES:
             from mlsim.errors import InputError
@@ -129,6 +160,12 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result(scenario={self.scenario.name!r}, jobs={self.summary['jobs']['submitted']})"
+
+    def _repr_html_(self) -> str:
+        """Show the summary and the utilization in a notebook."""
+        from mlsim.experiment.notebook import html_of_run
+
+        return html_of_run(self)
 
 
 def technique_of(scenario: Scenario) -> str | None:

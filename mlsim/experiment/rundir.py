@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -60,8 +61,18 @@ def check_needs(scenario: Scenario) -> None:
 def write_start(directory: Path, scenario: Scenario) -> None:
     """Write what is known before a run begins; a directory that cannot be written shows at once."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
+    (directory / "scenario.yaml").write_text(dump(_with_jobs(directory, scenario)), encoding="utf-8")
     write_json(directory / "versions.json", versions())
+
+
+def _with_jobs(directory: Path, scenario: Scenario) -> Scenario:
+    """Write the jobs that were given as a table; return the scenario that reads them there."""
+    if scenario.jobs_file is None:
+        return scenario
+    path = directory / scenario.jobs_file.name
+    shutil.copyfile(scenario.jobs_file, path)
+    workload = scenario.workload.model_copy(update={"path": path.name})
+    return scenario.model_copy(update={"workload": workload})
 
 
 def write_files(
@@ -80,7 +91,7 @@ def write_files(
     before_summary
         Called when all but the summary is written, so that the summary can hold the time it took.
     """
-    from mlsim.record.parquet import write_tables
+    from mlsim.record.writing import write_tables
 
     write_start(directory, result.scenario)
     write_tables(directory, result.records, technique_of(result.scenario), result.scenario.output.csv)

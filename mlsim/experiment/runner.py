@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from mlsim._memory import give_back, keep_little
-from mlsim.errors import InputError
 from mlsim.experiment.ahead import compiled_beside
 from mlsim.experiment.directories import NextFree, Place, reserved, write_and_keep, writing
+from mlsim.experiment.given import scenario_from
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.rundir import check_needs, write_files, write_start
 from mlsim.record.blocks import is_large
-from mlsim.scenario import Scenario, load
+from mlsim.scenario import Scenario
 
 __all__ = ["Progress", "run"]
 
@@ -39,9 +39,10 @@ class Progress:
 
 
 def run(
-    scenario: Scenario | str | Path,
+    scenario: Scenario | Mapping[str, Any] | str | Path,
     overrides: Mapping[str, Any] | None = None,
     *,
+    workload: Any = None,
     out: str | Path | NextFree | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
@@ -50,9 +51,14 @@ def run(
     Parameters
     ----------
     scenario
-        A scenario file, or a scenario already loaded.
+        A scenario file; a mapping that is shaped like one; or a scenario already loaded.
     overrides
-        Values to set on top of the file, by dotted key: ``{"batch.policy": "SAF"}``.
+        Values to set on top of the file or mapping, by dotted key: ``{"batch.policy": "SAF"}``.
+    workload
+        A table of jobs in place of the scenario's log: a data frame of polars, or of pandas (extra
+        ``pandas``), with the columns of a workload in Parquet. In a mapping it may also stand for the whole
+        section ``workload``, or for the ``path`` in it. A run that is written keeps it as
+        ``workload.parquet``, which its ``scenario.yaml`` reads.
     out
         Directory to write the run into; it must not exist, and is reserved before the simulation begins.
         Nothing is written without it.
@@ -80,13 +86,19 @@ def run(
     True
     >>> result.jobs.columns[:4]
     ['job_id', 'submit_time', 'start_time', 'end_time']
+
+    Jobs from a table:
+
+    >>> import polars as pl
+    >>> jobs = pl.DataFrame({"job_id": [1, 2], "submit_time": [0, 5], "run_time": [60, 10],
+    ...                      "walltime": [60, 10], "processors": [2, 1]})
+    >>> machine = {"platform": {"nodes": [{"name": "n", "count": 2, "cores": 1}]}}
+    >>> mlsim.run(machine, workload=jobs).jobs["wait_time"].to_list()
+    [0.0, 55.0]
     """
     began = time.perf_counter()
     keep_little()
-    if not isinstance(scenario, Scenario):
-        scenario = load(scenario, overrides)
-    elif overrides:
-        raise InputError("overrides go with a scenario file; this scenario is already loaded")
+    scenario = scenario_from(scenario, overrides, workload)
     if out is None:
         with compiled_beside(scenario):
             return _run(scenario, began, None, progress)

@@ -41,7 +41,7 @@ class Comparison:
 def run_both(
     scenario: Scenario,
     *,
-    out: Path | NextFree | None = None,
+    out: str | Path | NextFree | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Comparison:
     """Run a scenario without and with RCA and compare the two, job by job.

@@ -1,225 +1,21 @@
-"""Tables of a run as data frames: what their files hold.
-
-The columns of a file are those that its table declares (:mod:`mlsim.record.tables`), and those that follow
-from others, which are declared here. Times are seconds from the scenario's start. Jobs are named by their
-identifier in the workload, nodes by their number. What does not exist is null: times of a rejected job, a
-slowdown of a job of no length, the node of a message about no single node.
-"""
+"""Tables of a run as data frames, with the columns of their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import IntEnum
-from functools import cache
-from typing import Any, get_type_hints
-
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from mlsim._arrays import Ints
-from mlsim.record import derived
-from mlsim.record.columns import Derived, Stored, stored_columns
-from mlsim.record.energy import job_energy
-from mlsim.record.nodeset import job_node_sets
-from mlsim.record.tables import Chunks, Jobs, NodePower, Nodes, Records, Rejections
+from mlsim.record.files import file_columns
+from mlsim.record.tables import Records
+from mlsim.record.values import Known, Values, Words
 
-__all__ = ["ALWAYS", "FILES", "JOB_COLUMNS", "columns_of", "frame", "job_frame", "number_columns"]
-
-
-ALWAYS = ("jobs", "nodes", "occupancy")
-"""Files that every run has; the others are there where they have rows."""
-
-
-def _files() -> dict[str, type]:
-    """Find the tables of :class:`Records` that have a file of their own."""
-    tables = {name: table for name, table in get_type_hints(Records).items() if stored_columns(table)}
-    return {name: tables[name] for name in ALWAYS} | tables
-
-
-FILES = _files()
-"""Name of a file, and of the field of :class:`Records` -> its table, in the order of writing."""
-
-
-def _n_jobs(records: Records) -> int:
-    return len(records.jobs.job_id)
-
-
-def _of_times(values: Callable[[Jobs], NDArray[np.float64]]) -> Callable[[Records, str | None], Any]:
-    return lambda records, _: values(records.jobs)
-
-
-def _name_column(coded: str, after: str) -> Derived:
-    """Declare the column of names of a column of numbers."""
-    return Derived(
-        f"{coded}_name",
-        "text",
-        "",
-        f"name of its `{coded}`; null where it has none; only if the workload has such names",
-        after,
-        lambda records, _: (
-            _names(getattr(records.jobs, coded), records.names.of[coded])
-            if coded in records.names.of
-            else None
-        ),
-    )
-
-
-_CODED = ("user", "group", "executable", "queue", "partition", "qos")
-
-_DERIVED: dict[str, tuple[Derived, ...]] = {
-    "jobs": (
-        Derived("run_time", "float64", "s", "end - start", "end_time", _of_times(derived.run_time)),
-        Derived(
-            "nodes",
-            "text",
-            "",
-            "nodes it ever held, as intervals: `0-3 7`; empty if rejected",
-            "working",
-            lambda records, _: job_node_sets(records.occupancy, _n_jobs(records)),
-        ),
-        Derived(
-            "reason",
-            "text",
-            "",
-            "why it was rejected; null if it was not",
-            "state",
-            lambda records, _: _reasons(records.rejections, _n_jobs(records)),
-        ),
-        Derived(
-            "technique",
-            "text",
-            "",
-            "technique of its loop; null where jobs ran none",
-            "partition",
-            lambda records, technique: _constant(technique, _n_jobs(records)),
-        ),
-        Derived(
-            "wait_time",
-            "float64",
-            "s",
-            "start - submit (or `eligible_time`)",
-            "technique",
-            _of_times(derived.wait_time),
-        ),
-        Derived(
-            "response_time",
-            "float64",
-            "s",
-            "end - submit (or `eligible_time`)",
-            "wait_time",
-            _of_times(derived.response_time),
-        ),
-        Derived(
-            "slowdown",
-            "float64",
-            "1",
-            "(wait + run) / run; null where run is 0",
-            "response_time",
-            _of_times(derived.slowdown),
-        ),
-        Derived(
-            "bounded_slowdown",
-            "float64",
-            "1",
-            "max((wait + run) / max(run, 10 s), 1)",
-            "slowdown",
-            _of_times(derived.bounded_slowdown),
-        ),
-        Derived(
-            "restarts",
-            "int64",
-            "",
-            "how often it started again after a failure",
-            "bounded_slowdown",
-            lambda records, _: derived.restarts(records.attempts, _n_jobs(records)),
-        ),
-        Derived(
-            "lost_core_seconds",
-            "float64",
-            "core s",
-            "held without lasting progress because of failures: all, if it failed",
-            "restarts",
-            lambda records, _: derived.lost_core_seconds(records),
-        ),
-        Derived(
-            "energy",
-            "float64",
-            "J",
-            "Σ busy power / cores of the node · cores held · time; only where the power of nodes is known",
-            "lost_core_seconds",
-            lambda records, _: job_energy(records),
-        ),
-        *(
-            _name_column(coded, f"{before}_name" if before else "qos")
-            for before, coded in zip((None, *_CODED), _CODED, strict=False)
-        ),
-    ),
-    "nodes": (
-        Derived("node", "int64", "", "its number", "", lambda records, _: np.arange(len(records.nodes.name))),
-    ),
-    "loops": (
-        Derived(
-            "technique",
-            "text",
-            "",
-            "technique of the loop",
-            "job_id",
-            lambda records, technique: _constant(technique, len(records.loops.job)),
-        ),
-    ),
-}
-
-
-@cache
-def columns_of(file: str) -> tuple[Stored | Derived, ...]:
-    """Return the columns of a file, in their order, those included that only some runs have."""
-    ordered: list[Stored | Derived] = []
-    power: tuple[Stored, ...] = stored_columns(NodePower) if file == "nodes" else ()
-    declared: list[Stored | Derived] = [*stored_columns(FILES[file]), *power, *_DERIVED.get(file, ())]
-    for column in declared:
-        after = column.after if isinstance(column, Derived) else column.column.after
-        names = [other.name for other in ordered]
-        if after or isinstance(column, Derived):
-            ordered.insert(names.index(after) + 1 if after else 0, column)
-        else:
-            ordered.append(column)
-    return tuple(ordered)
-
-
-JOB_COLUMNS = tuple(column.name for column in columns_of("jobs"))
-"""Columns that the file of jobs may have; those of the user's own have other names."""
+__all__ = ["frame", "job_frame"]
 
 
 def frame(file: str, records: Records, technique: str | None) -> pl.DataFrame:
-    """Make the frame of one table.
-
-    Parameters
-    ----------
-    file
-        Of :data:`FILES`: ``jobs``, ``nodes``, ``occupancy`` ...
-    records
-        What happened.
-    technique
-        The run's technique; None if jobs ran no loop.
-
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of :func:`columns_of` that the run has; of jobs, last those of the user's own. NaN
-        is null.
-    """
-    columns = {}
-    for column in columns_of(file):
-        if isinstance(column, Derived):
-            values = column.values(records, technique)
-        else:
-            values = _stored(column, getattr(records, file), records.jobs)
-        if values is not None:
-            columns[column.name] = values
-    if file == "jobs":
-        columns |= {name: _own(values) for name, values in records.own.of.items()}
-    return pl.DataFrame(columns, nan_to_null=True)
+    """Make the frame of one table; parameters and columns are those of :func:`file_columns`. NaN is null."""
+    columns = file_columns(file, records, technique)
+    return pl.DataFrame({name: _series(values) for name, values in columns.items()}, nan_to_null=True)
 
 
 def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
@@ -227,59 +23,15 @@ def job_frame(records: Records, technique: str | None) -> pl.DataFrame:
     return frame("jobs", records, technique)
 
 
-def number_columns(chunks: Chunks, jobs: Jobs) -> dict[str, NDArray[Any]]:
-    """Return the columns of the file of chunks, which holds numbers alone, without a frame around them."""
-    return {stored.name: _stored(stored, chunks, jobs) for stored in stored_columns(Chunks)}
-
-
-def _stored(stored: Stored, table: Any, jobs: Jobs) -> Any:
-    """Return a column of a table as files hold it; None if the table lacks it."""
-    if isinstance(table, Nodes) and stored in stored_columns(NodePower):
-        table = table.power
-    values = None if table is None else getattr(table, stored.field)
-    column = stored.column
-    if values is None:
-        return None
-    if column.job:
-        return jobs.job_id[values]
-    if column.words is not None:
-        return _words(values, column.words)
-    if column.unknown:
-        series = pl.Series(values)
-        return series.set(series < 0, None)
-    return values
-
-
-def _own(values: NDArray[Any]) -> NDArray[Any] | pl.Series:
-    """Return a column of the user's own; one of objects holds texts."""
-    return pl.Series(values.tolist(), dtype=pl.String) if values.dtype == object else values
-
-
-def _reasons(rejections: Rejections, jobs: int) -> pl.Series:
-    """Return the reason for which each job was rejected, null for the others."""
-    codes = np.full(jobs, -1, np.int64)
-    codes[rejections.job] = rejections.reason
-    words = pl.Series([*rejections.reasons, None], dtype=pl.String)
-    return words.gather(np.where(codes < 0, len(rejections.reasons), codes))
-
-
-def _words(codes: NDArray[np.int8], kind: type[IntEnum]) -> pl.Series:
-    """Codes of a closed set as its words: one byte a row, and a text to whoever reads it."""
-    words = [member.name.lower().replace("_", "-") for member in kind]
-    return pl.Series(words, dtype=pl.Enum(words)).gather(codes.astype(np.uint32))
-
-
-def _names(codes: Ints, names: Mapping[int, str]) -> pl.Series:
-    """Names of codes, null for those without; several codes may have one name."""
-    known = np.array(sorted(names), np.int64)
-    words = {name: place for place, name in enumerate(dict.fromkeys(names[code] for code in known.tolist()))}
-    places = np.array([words[names[code]] for code in known.tolist()], np.int64)
-    nearest = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    rows = np.where(known[nearest] == codes, places[nearest], len(words))
-    return pl.Series([*words, None], dtype=pl.Enum(list(words))).gather(rows)
-
-
-def _constant(word: str | None, rows: int) -> pl.Series:
-    """Return a column with one word in every row, or null."""
-    dtype = pl.String() if word is None else pl.Enum([word])
-    return pl.Series([word], dtype=dtype).new_from_index(0, rows)
+def _series(values: Values) -> pl.Series | Values:
+    if isinstance(values, Known):
+        series = pl.Series(values.numbers)
+        return series if values.known.all() else series.set(pl.Series(~values.known), None)
+    if isinstance(values, Words):  # one byte a row where words are few, and a text to whoever reads it
+        words = [*values.words, None]
+        kind = pl.Enum(list(values.words)) if values.closed else pl.String()
+        places = np.where(values.codes < 0, len(values.words), values.codes)
+        return pl.Series(words, dtype=kind).gather(places.astype(np.uint32))
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    return pl.Series(list(values), dtype=pl.String)

@@ -1,4 +1,4 @@
-"""Reader of a run's Parquet files, the inverse of :mod:`mlsim.record.parquet`."""
+"""Reader of a run's Parquet files, the inverse of :mod:`mlsim.record.writing`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlsim._files import is_there
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.record.columns import Stored, empty, stored_columns, words_of
-from mlsim.record.frames import ALWAYS, FILES, JOB_COLUMNS
+from mlsim.record.files import ALWAYS, FILES, JOB_COLUMNS
 from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, OwnColumns, Records, Rejections
 
 __all__ = ["read_tables"]
@@ -35,7 +35,7 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
     Parameters
     ----------
     directory
-        Where :func:`mlsim.record.parquet.write_tables` has written.
+        Where :func:`mlsim.record.writing.write_tables` has written.
     without
         Tables that are left empty although they may be there, such as ``chunks``, which is large.
 

@@ -62,8 +62,8 @@ class Conversion:
 
 def convert(
     config: WorkloadConfig,
-    source: Path,
-    target: Path,
+    source: str | Path,
+    target: str | Path,
     to: WorkloadFormat,
     *,
     as_simulated: bool,
@@ -91,6 +91,7 @@ def convert(
     OutputError
         The target cannot be written.
     """
+    source, target = Path(source), Path(target)
     if not FORMATS[to].can_be_written:
         raise InputError(f"{target}: logs of format {to} are read, and not written")
     found = format_of(source) if config.format is WorkloadFormat.AUTO else config.format

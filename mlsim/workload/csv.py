@@ -48,7 +48,7 @@ from mlsim.workload.fields import N_COLUMNS, SCHEDULED, Field
 from mlsim.workload.header import Header
 from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
-from mlsim.workload.own import check_own, own_columns
+from mlsim.workload.own_columns import check_own, own_columns
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["CsvLog", "read_csv"]

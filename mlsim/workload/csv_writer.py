@@ -17,7 +17,7 @@ from mlsim.workload.named import NamedColumns, named_columns, number_words
 __all__ = ["csv_of_columns", "csv_text", "write_csv"]
 
 
-def write_csv(path: Path, jobs: JobBlock | LogBlock, header: Header | None = None) -> None:
+def write_csv(path: str | Path, jobs: JobBlock | LogBlock, header: Header | None = None) -> None:
     """Write jobs: to a temporary name first, then renamed, so that no half a workload is ever seen.
 
     Parameters
@@ -35,6 +35,7 @@ def write_csv(path: Path, jobs: JobBlock | LogBlock, header: Header | None = Non
     OutputError
         The file cannot be written.
     """
+    path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as raw, compressed_writer(path, raw) as packed:

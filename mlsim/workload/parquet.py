@@ -29,7 +29,7 @@ from mlsim.workload.log import LogBlock
 from mlsim.workload.log_dependencies import DEPENDENCIES, EXPECTED, parse_dependencies
 from mlsim.workload.named import NamedColumns, other_directives
 from mlsim.workload.names import directives_of, names_of
-from mlsim.workload.own import check_own, own_columns
+from mlsim.workload.own_columns import check_own, own_columns
 from mlsim.workload.request_columns import is_request, read_asked
 
 __all__ = ["ParquetLog", "further_columns", "log_of_table", "read_parquet", "write_parquet"]

@@ -36,7 +36,7 @@ from mlsim.errors import InputError
 from mlsim.workload.columns import check_names
 from mlsim.workload.compression import read_whole
 from mlsim.workload.header import Header
-from mlsim.workload.own import check_own
+from mlsim.workload.own_columns import check_own
 from mlsim.workload.parquet import ParquetLog, log_of_table
 
 __all__ = ["read_sacct"]

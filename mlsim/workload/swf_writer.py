@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 16_384
 
 
 def write_swf(
-    path: Path,
+    path: str | Path,
     header: Mapping[str, str | Sequence[str]],
     columns: Mapping[Field, ArrayLike],
     extras: Sequence[Sequence[str]] | None = None,
@@ -47,6 +47,7 @@ def write_swf(
     OutputError
         The file cannot be written.
     """
+    path = Path(path)
     table = _table(columns)
     comments = list(header_lines(header))
     tails = _tails(extras, table.shape[1])

@@ -13,7 +13,7 @@ from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import Family, make_callable
 from mlsim.scenario import WorkloadFormat
 from mlsim.workload.columns import check_names
-from mlsim.workload.own import check_own
+from mlsim.workload.own_columns import check_own
 from mlsim.workload.parquet import ParquetLog, further_columns, log_of_table
 
 __all__ = ["READERS", "read_by_user"]

@@ -11,7 +11,7 @@ import pytest
 
 import mlsim
 from mlsim.batch.simulator import REJECTS_ALL
-from mlsim.record import blocks, growing, parquet, streaming
+from mlsim.record import blocks, growing, writing
 from mlsim.scenario import from_mapping
 from mlsim.workload import Field, source, write_swf
 
@@ -48,8 +48,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing, "_COPIED_AT_ONCE", 33)
     monkeypatch.setattr(blocks, "LONG_ROWS", 100)
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 91)
-    monkeypatch.setattr(parquet, "FRAME_ROWS", 57)
-    monkeypatch.setattr(streaming, "_ROW_GROUP", 200)
+    monkeypatch.setattr(writing, "_ROW_GROUP", 57)
     monkeypatch.setattr(source, "HELD_JOBS", 0)
 
 

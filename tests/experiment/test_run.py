@@ -34,7 +34,7 @@ def test_gives_frames_and_writes_nothing(scenario: Path):
 
 
 def test_every_table_is_there_by_the_name_of_its_file(scenario: Path):
-    from mlsim.record.frames import FILES
+    from mlsim.record.files import FILES
 
     result = mlsim.run(scenario)
     assert result.table("jobs").equals(result.jobs)

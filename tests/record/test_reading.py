@@ -8,10 +8,10 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.record import Passes
-from mlsim.record.parquet import write_tables
 from mlsim.record.reading import read_tables
+from mlsim.record.writing import write_tables
 from tests.record.builders import random_records
-from tests.record.test_parquet import whole_run
+from tests.record.test_writing import whole_run
 from tests.reference.runs import Job, Stay, records_of
 
 

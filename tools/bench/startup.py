@@ -40,7 +40,7 @@ STEPS = {
     ("mlsim.cosim.running", "simulate"): "simulating",
     ("mlsim.analysis.summary", "summarize"): "summing up",
     ("mlsim.experiment.rundir", "write_start"): "scenario and versions",
-    ("mlsim.record.parquet", "write_tables"): "tables",
+    ("mlsim.record.writing", "write_tables"): "tables",
     ("mlsim.experiment.rundir", "_draw"): "pictures",
     ("mlsim.experiment.tracing", "write_trace"): "trace",
     ("mlsim.experiment.manifest", "write_manifest"): "checksums",

@@ -1,8 +1,12 @@
 """The metrics of a run: each one function of the records, with its formula and source."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlsim._late import late
 from mlsim.analysis.metrics.accuracy import accuracy, estimate_metrics
 from mlsim.analysis.metrics.aggregate import Aggregate, aggregate
-from mlsim.analysis.metrics.breakdown import breakdown
 from mlsim.analysis.metrics.coordination import coordination_metrics, released_nodes, released_seconds
 from mlsim.analysis.metrics.energy import energy_metrics
 from mlsim.analysis.metrics.failures import failure_metrics, out_of_use_seconds
@@ -15,7 +19,7 @@ from mlsim.analysis.metrics.loops import (
     max_over_mean,
     percent_imbalance,
 )
-from mlsim.analysis.metrics.passes import pass_metrics, pass_time_by_queue_length
+from mlsim.analysis.metrics.passes import pass_metrics
 from mlsim.analysis.metrics.queue import (
     queue_length,
     queue_length_at_passes,
@@ -35,6 +39,10 @@ from mlsim.analysis.metrics.system import (
 )
 from mlsim.analysis.metrics.weekly import Weekly, weekly
 from mlsim.record.derived import allocated_seconds
+
+if TYPE_CHECKING:
+    from mlsim.analysis.metrics.by_group import breakdown
+    from mlsim.analysis.metrics.pass_times import pass_time_by_queue_length
 
 __all__ = [
     "CLASSES",
@@ -82,3 +90,6 @@ __all__ = [
     "utilization",
     "weekly",
 ]
+
+# Summaries, which every run makes, need no Polars.
+__getattr__ = late(__name__, {"by_group": "breakdown", "pass_times": "pass_time_by_queue_length"})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import Field, PrivateAttr
 
+from mlsim._files.held import HeldFile
 from mlsim.scenario.jobs.batch import BatchConfig
 from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.engine import replay_obstacle
@@ -30,6 +31,7 @@ from mlsim.scenario.words import (
     MemorySource,
     ReleasedNodes,
     RequestRule,
+    WorkloadFormat,
 )
 
 __all__ = ["Origin", "Scenario"]
@@ -41,6 +43,7 @@ class Origin:
 
     directory: Path = field(default=Path(), compare=False)
     source: str = field(default="scenario", compare=False)
+    jobs: HeldFile | None = field(default=None, compare=False)
 
 
 class Scenario(Section):
@@ -80,7 +83,21 @@ class Scenario(Section):
     def located(self, directory: Path, source: str) -> Scenario:
         """Return the same scenario as one that was read in ``directory`` from ``source``."""
         copy = self.model_copy()
-        copy._origin = Origin(directory, source)
+        copy._origin = replace(self._origin, directory=directory, source=source)
+        return copy
+
+    @property
+    def jobs_file(self) -> Path | None:
+        """The file of a workload that was given as a table; None if it was given as a path."""
+        return None if self._origin.jobs is None else self._origin.jobs.path
+
+    def with_jobs(self, jobs: HeldFile) -> Scenario:
+        """Return the same scenario with the jobs of a file that lasts as long as the scenario does."""
+        log = self.workload.model_copy(
+            update={"path": str(jobs.path), "format": WorkloadFormat.PARQUET},
+        )
+        copy = self.model_copy(update={"workload": log})
+        copy._origin = replace(self._origin, jobs=jobs)
         return copy
 
     def broken_rules(self) -> Iterator[Violation]:

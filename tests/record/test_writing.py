@@ -9,7 +9,8 @@ import pytest
 from mlsim.errors import OutputError
 from mlsim.record import Chunks, JobState, Messages, PEs, Records
 from mlsim.record.frames import frame, job_frame
-from mlsim.record.parquet import write_tables
+from mlsim.record.parquet.file import ParquetFile
+from mlsim.record.writing import write_tables
 from tests.reference.runs import Job, Stay, loops_of, records_of, rejected
 
 JOBS = [
@@ -203,10 +204,14 @@ def test_a_full_disk_is_an_output_error(tmp_path):
 def test_many_chunks_on_a_full_disk_name_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr("mlsim.record.blocks.LONG_ROWS", 1)
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    write = ParquetFile.write
 
-    monkeypatch.setattr("mlsim.record.numbers_file.NumbersFile.write", full)
+    def full(file, columns):
+        if "request_time" in columns:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(file, columns)
+
+    monkeypatch.setattr("mlsim.record.parquet.file.ParquetFile.write", full)
     with pytest.raises(OutputError, match=r"cannot write .*chunks\.parquet: No space left on device$"):
         write_tables(tmp_path, whole_run(), "GSS")
 

@@ -1,0 +1,176 @@
+"""Columns of a row group as pages: how their values are encoded.
+
+Whole numbers are kept as packed differences, and so are the lengths of texts, before the texts; words of
+which there are few as their places in a page of words. Other numbers are kept as they are, or, where they
+are compressed, all first bytes, then all second ones, and so on: high ones are much the same in all rows.
+See https://parquet.apache.org/docs/file-format/data-pages/encodings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsim._arrays import Mask
+from mlsim.record.parquet.thrift import varint
+from mlsim.record.values import Known, Values, Words
+
+__all__ = ["PLAIN", "RLE", "TEXT", "TYPES", "Column", "Encoder", "Kind", "Page", "as_column", "words_page"]
+
+Numbers = NDArray[Any]
+Kind: TypeAlias = "np.dtype[Any] | Sequence[str] | None"
+"""The type of numbers or flags, the words of a closed set, or None: texts."""
+
+TYPES = {np.dtype(np.bool_): 0, np.dtype(np.int32): 1, np.dtype(np.int64): 2, np.dtype(np.float64): 5}
+"""Physical types of numbers and flags."""
+TEXT = 6
+PLAIN, RLE = 0, 3
+_PACKED_DIFFERENCES, _LENGTHS_AND_TEXTS, _PLACES, _SPLIT_BYTES = 5, 6, 8, 9
+_LONGEST = 64
+"""Characters of texts up to which the footer tells the least and the largest."""
+
+
+class Column(NamedTuple):
+    """Values of a column."""
+
+    kind: Kind
+    values: Numbers | Words | list[str]
+    """Of the rows that have one."""
+    known: Mask | None
+    """Which rows have one; None: all."""
+
+
+class Page(NamedTuple):
+    """A page of values, before it is compressed."""
+
+    encoding: int
+    content: Sequence[bytes | memoryview]
+    nulls: int
+    least: bytes | None
+    largest: bytes | None
+    words: Sequence[str] | None = None
+    """What places are of: the page of words before it."""
+
+
+def as_column(values: Values) -> Column:
+    """Find out what a column is of, and which rows have no value."""
+    if isinstance(values, Words):
+        known = values.codes >= 0
+        kept = values._replace(codes=values.codes if known.all() else values.codes[known])
+        return Column(values.words if values.closed else None, kept, None if known.all() else known)
+    if isinstance(values, Known):
+        numbers, known = values.numbers, values.known
+        return Column(numbers.dtype, numbers[known], None if known.all() else known)
+    if not isinstance(values, np.ndarray) or values.dtype == object:
+        known = np.fromiter((text is not None for text in values), np.bool_, len(values))
+        texts = [text for text in values if text is not None]
+        return Column(None, texts, None if known.all() else known)
+    dtype = _dtype(values.dtype)
+    values = values.astype(dtype, copy=False)
+    if dtype.kind == "f" and len(values) and np.isnan(values.min()):
+        known = ~np.isnan(values)
+        return Column(dtype, values[known], known)
+    return Column(dtype, values, None)
+
+
+def _dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that files have for numbers of a type."""
+    if dtype in TYPES:
+        return dtype
+    return np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+
+
+class Encoder:
+    """Encodes the values of columns, one page at a time: the next one takes the memory of the last.
+
+    Parameters
+    ----------
+    compressed
+        Whether pages will be compressed.
+    """
+
+    def __init__(self, compressed: bool) -> None:
+        self._compressed = compressed
+        self._packed = np.empty(0, np.uint8)
+
+    def page_of(self, column: Column) -> Page:
+        """Encode the values of some rows."""
+        values, known = column.values, column.known
+        n = len(values.codes) if isinstance(values, Words) else len(values)
+        nulls = 0 if known is None else len(known) - n
+        levels = _levels(n, known)
+        head = [len(levels).to_bytes(4, "little"), levels]
+        if not n:
+            return Page(PLAIN, head, nulls, None, None)
+        if isinstance(values, Words):
+            return Page(_PLACES, [*head, *_places(values)], nulls, None, None, values.words)
+        if isinstance(values, list):
+            return Page(_LENGTHS_AND_TEXTS, [*head, *self._texts(values)], nulls, *_text_range(values))
+        encoding, content = self._numbers(values)
+        return Page(encoding, [*head, content], nulls, *_range(values))
+
+    def _numbers(self, values: Numbers) -> tuple[int, bytes | memoryview]:
+        """Return the encoding of numbers or flags, and what they become."""
+        if values.dtype.kind == "i":
+            return _PACKED_DIFFERENCES, self._differences(values)
+        if values.dtype.kind == "b":
+            return PLAIN, np.packbits(values, bitorder="little").tobytes()
+        values = np.ascontiguousarray(values)
+        if self._compressed:
+            split = np.ascontiguousarray(values.view(np.uint8).reshape(-1, values.itemsize).T)
+            return _SPLIT_BYTES, split.data.cast("B")
+        return PLAIN, values.data.cast("B")
+
+    def _differences(self, numbers: Numbers) -> memoryview:
+        from mlsim.record.parquet.delta_packing import most_bytes, pack
+
+        room = most_bytes(len(numbers))
+        if len(self._packed) < room:
+            self._packed = np.empty(room, np.uint8)
+        return self._packed[: pack(numbers.astype(np.int64, copy=False), self._packed)].data
+
+    def _texts(self, texts: list[str]) -> list[bytes | memoryview]:
+        """Return the lengths of texts in bytes, and the texts."""
+        together = "".join(texts)
+        lengths: map[int] = map(len, texts if together.isascii() else [text.encode() for text in texts])
+        return [self._differences(np.fromiter(lengths, np.int64, len(texts))), together.encode()]
+
+
+def words_page(words: Sequence[str]) -> bytes:
+    """Encode words, each behind its length."""
+    contents = [word.encode() for word in words]
+    return b"".join(len(content).to_bytes(4, "little") + content for content in contents)
+
+
+def _levels(n: int, known: Mask | None) -> bytes:
+    """Return which rows have a value."""
+    if known is None:
+        return varint(n << 1) + b"\1"  # so many are there
+    return varint(-(-len(known) // 8) << 1 | 1) + np.packbits(known, bitorder="little").tobytes()
+
+
+def _places(words: Words) -> list[bytes | memoryview]:
+    """Return places of words in as few bytes as the last one needs, in groups of eight rows."""
+    size = 1 if len(words.words) <= 1 << 8 else 2 if len(words.words) <= 1 << 16 else 4
+    groups = -(-len(words.codes) // 8)
+    places = np.zeros(8 * groups, f"<u{size}")
+    places[: len(words.codes)] = words.codes
+    return [bytes([8 * size]), varint(groups << 1 | 1), places.tobytes()]
+
+
+def _range(values: Numbers) -> tuple[bytes, bytes]:
+    """Return the least and the largest number."""
+    least, largest = values.min(), values.max()
+    if values.dtype.kind == "f":  # readers cannot rely on the sign of 0
+        least = values.dtype.type(-0.0) if least == 0.0 else least
+        largest = values.dtype.type(0.0) if largest == 0.0 else largest
+    return least.tobytes(), largest.tobytes()
+
+
+def _text_range(texts: list[str]) -> tuple[bytes | None, bytes | None]:
+    """Return the first and the last text in the order of characters, which is that of their bytes."""
+    first, last = min(texts), max(texts)
+    return (None, None) if len(first) + len(last) > _LONGEST else (first.encode(), last.encode())
