@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 from mlsim import __version__, _matplotlib
 from mlsim._memory import give_back
@@ -61,18 +62,28 @@ def check_needs(scenario: Scenario) -> None:
 def write_start(directory: Path, scenario: Scenario) -> None:
     """Write what is known before a run begins; a directory that cannot be written shows at once."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "scenario.yaml").write_text(dump(_with_jobs(directory, scenario)), encoding="utf-8")
+    (directory / "scenario.yaml").write_text(_text_of(scenario), encoding="utf-8")
+    if scenario.jobs_file is not None:
+        shutil.copyfile(scenario.jobs_file, directory / scenario.jobs_file.name)
     write_json(directory / "versions.json", versions())
 
 
-def _with_jobs(directory: Path, scenario: Scenario) -> Scenario:
-    """Write the jobs that were given as a table; return the scenario that reads them there."""
-    if scenario.jobs_file is None:
-        return scenario
-    path = directory / scenario.jobs_file.name
-    shutil.copyfile(scenario.jobs_file, path)
-    workload = scenario.workload.model_copy(update={"path": path.name})
-    return scenario.model_copy(update={"workload": workload})
+def _text_of(scenario: Scenario) -> str:
+    """Return the text of a scenario file; jobs that were given as a table are beside it.
+
+    A run writes it when it begins and when it ends; the last text is kept, as making it takes long.
+    """
+    if not _written or _written[0]() is not scenario:
+        given = scenario
+        if scenario.jobs_file is not None:
+            workload = scenario.workload.model_copy(update={"path": scenario.jobs_file.name})
+            given = scenario.model_copy(update={"workload": workload})
+        _written[:] = [ref(scenario), dump(given)]
+    return str(_written[1])
+
+
+_written: list[Any] = []
+"""The scenario whose text was made last, and that text."""
 
 
 def write_files(

@@ -161,3 +161,14 @@ def test_dir_lists_what_the_package_gives():
     names = dir(mlsim)
     assert set(mlsim.__all__) <= set(names)
     assert "late" not in names
+
+
+def test_two_runs_in_one_process_write_a_scenario_each(tmp_path: Path):
+    scenario = mlsim.run({**MACHINE, "workload": JOBS}).scenario
+    other = scenario.model_copy(update={"name": "other"})
+    for name, given in (("a", scenario), ("b", other), ("c", scenario)):
+        mlsim.run(given, out=tmp_path / name)
+    texts = {name: (tmp_path / name / "scenario.yaml").read_text() for name in "abc"}
+    assert texts["a"] == texts["c"]
+    assert "name: other" in texts["b"]
+    assert (tmp_path / "b" / "workload.parquet").exists()
