@@ -107,6 +107,14 @@ def _parts() -> dict[str, dict[str, Any]]:
             "sets some keys.",
             "type": "object",
             "minProperties": 1,
+            "properties": {
+                "seeds": {"description": "How many: 1 to this number.", "type": "integer", "minimum": 1},
+                "weeks": {
+                    "description": "Weeks of the log, each alone, such as 28-64.",
+                    "type": "string",
+                    "pattern": "^[1-9][0-9]{0,5} *- *[1-9][0-9]{0,5}$",
+                },
+            },
             "patternProperties": {_key_pattern(): {"anyOf": [values, labels]}},
             "additionalProperties": labels,
         },

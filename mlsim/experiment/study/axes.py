@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from mlsim.errors import InputError
 
 __all__ = ["Axis", "axes_of", "label_of"]
+
+_MOST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ def axes_of(vary: object, place: str) -> list[Axis]:
 
 
 def _axis(name: str, points: object, place: str) -> Axis:
+    if name == "seeds":
+        return _seeds(points, place)
+    if name == "weeks":
+        return _weeks(points, place)
     if isinstance(points, list) and points:
         named = {label_of(value): {name: value} for value in points}
         if len(named) < len(points):
@@ -64,6 +71,22 @@ def _axis(name: str, points: object, place: str) -> Axis:
         f"{place}: {_shape(points)}; allowed: a list of values, or a mapping of labels, each with a "
         "mapping of keys to values, e.g. {slow: {platform.network.latency: 5 us}}"
     )
+
+
+def _seeds(count: object, place: str) -> Axis:
+    """Return the axis of seeds 1 to a number."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
+        raise InputError(f"{place}: {_shape(count)}; allowed: how many, e.g. 20, for seeds 1 to 20")
+    return Axis("seed", {str(seed): {"seed": seed} for seed in range(1, count + 1)})
+
+
+def _weeks(span: object, place: str) -> Axis:
+    """Return the axis of single weeks of the log."""
+    found = re.fullmatch(r"([1-9]\d{0,5})\s*-\s*([1-9]\d{0,5})", str(span))
+    if found is None or int(found[1]) > int(found[2]):
+        raise InputError(f"{place}: {_shape(span)}; allowed: the first and the last week, e.g. 28-64")
+    weeks = range(int(found[1]), int(found[2]) + 1)
+    return Axis("week", {str(week): {"workload.select.weeks": f"{week}-{week}"} for week in weeks})
 
 
 def _shape(value: object) -> str:
