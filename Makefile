@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test check bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/mlsim run scenarios/quickstart.yaml
+	PYTHONDONTWRITEBYTECODE= $(BIN)/mlsim run scenarios/quickstart.yaml
 
 test: $(VENV)/.installed-dev
 	sh tools/install-otf2-tools
@@ -40,8 +40,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlsim needs Python 3.11 or later; try make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
+# The byte code of packages is written by the first run, of what it imports: pip would write that of all.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable .
 	$(BIN)/python -m compileall -q mlsim
 	touch $@
 

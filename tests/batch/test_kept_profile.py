@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from mlsim.batch.columns.columns import KEPT
 from mlsim.batch.columns.table import RESERVED
 from mlsim.batch.room.requests import Requests
+from mlsim.batch.state import batch_columns
 from mlsim.batch.state.choice import state_on_nodes, state_on_pool
 from mlsim.platform import build_machine
 from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
@@ -80,10 +82,14 @@ def promises(make, jobs: JobBlock, options: dict[str, str], anew: bool, grows: i
         ]
     ),
     grows=st.sampled_from([-1, 3, 40]),
+    lists=st.sampled_from([batch_columns.LISTED_GAPS, 0]),
 )
-def test_a_kept_profile_promises_what_one_made_anew_does(make, seed, n, narrow, spread, options, grows):
+def test_a_kept_profile_promises_what_one_made_anew_does(
+    make, seed, n, narrow, spread, options, grows, lists
+):
     jobs = burst(seed, n, narrow, spread)
-    kept = promises(make, jobs, options, anew=False, grows=grows)
+    with mock.patch.object(batch_columns, "LISTED_GAPS", lists):
+        kept = promises(make, jobs, options, anew=False, grows=grows)
     assert kept == promises(make, jobs, options, anew=True, grows=-1)
 
 

@@ -10,22 +10,26 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.backfill.gaps import (
-    begin_gaps,
-    close_gaps,
-    earlier_place,
-    move,
-    note_all,
-    note_gap,
-    size_of,
+from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due, size_of
+from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
+from mlsim.batch.backfill.profile import (
+    END,
+    begin_at,
+    earliest,
+    forget_past,
+    make_profile,
+    sort_segments,
+    stop_using,
+    take,
 )
-from mlsim.batch.backfill.profile import END, begin_at, earliest, forget_past, make_profile, stop_using, take
 from mlsim.batch.columns.columns import (
     EARLY,
     FIRST,
     FREE,
     GAPS,
+    GROUPED,
     KEPT,
+    MOVED,
     ONE_ROUND,
     QUEUED,
     RUNNING,
@@ -85,6 +89,7 @@ def _hold(slot: int, first: int, columns: Columns, room: Room) -> None:
 @in_room
 def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
     """Reserve a job's earliest place in the profile; at infinity if there is none."""
+    columns.counts[GROUPED] = 0
     first = earliest(slot, columns, room)
     if first == END:
         columns.floats[RESERVED, slot] = np.inf
@@ -164,40 +169,44 @@ def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
         return False
     if columns.counts[KEPT] and not _has_overdue(now, columns) and _bring_up_to_now(now, columns):
         return True
-    columns.counts[KEPT], columns.counts[UNSEEN] = 0, 1
+    columns.counts[KEPT], columns.counts[GROUPED], columns.counts[UNSEEN] = 0, 0, 1
     return _make_with_reservations(now, columns, room)
 
 
 # Compression
 
 
-@inner_kernel
-def _note_what_came_back(longest: float, columns: Columns) -> None:
+@in_room
+def _note_what_came_back(columns: Columns, room: Room) -> None:
     """Note as one gap what units that came back early have left, up to the last time they were expected."""
     first = last = columns.counts[FIRST]
+    units = 0
     for k in range(columns.counts[EARLY]):
+        units += columns.back_units[k]
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:
             last = columns.back_until[k]
-    note_gap(first, last, longest, columns)
+    note_gap(first, last, units, columns, room)
     for k in range(columns.counts[EARLY]):
         if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
             stop_using(columns.back_until[k], columns)
 
 
 @in_room
-def _compress_counted(longest: float, columns: Columns, room: Room) -> None:
+def _compress_counted(columns: Columns, room: Room) -> None:
     """Do what :func:`_compress` does, where units are counted; look only at what could have changed."""
     moved, closed, since = True, 0, 0
     while moved:
         moved = False
         close_gaps(closed, since, columns)
         closed, this_round = since, columns.counts[GAPS]
-        for k in range(columns.counts[QUEUED]):
+        k = next_due(0, columns)
+        while k != NONE:
             slot = columns.queue[k]
-            first = earlier_place(slot, since, columns, room)
+            first = earlier_place(slot, columns, room)
             if first != END:
-                move(slot, first, longest, columns, room)
+                move(slot, first, columns, room)
                 moved = True
+            k = next_due(k + 1, columns)
         since = this_round
         moved = moved and not columns.rules[ONE_ROUND]
     close_gaps(closed, columns.counts[GAPS], columns)
@@ -249,12 +258,20 @@ def _compress(columns: Columns, room: Room) -> None:
     if not counts_units(room):
         _compress_on_nodes(columns, room)
         return
-    longest = begin_gaps(columns)
+    scattered = columns.counts[MOVED] > columns.counts[QUEUED]
+    if scattered and columns.counts[KEPT] and keeps_profile(room):
+        sort_segments(columns)
+    if scattered or not columns.counts[GROUPED]:
+        list_jobs(columns)
+        columns.counts[GROUPED], columns.counts[MOVED] = 1, 0
+    begin_looks(columns)
+    columns.counts[GAPS] = 0
     if columns.counts[UNSEEN]:
-        note_all(columns)
+        have_all_looked_at(columns)
     if columns.counts[KEPT]:
-        _note_what_came_back(longest, columns)
-    _compress_counted(longest, columns, room)
+        _note_what_came_back(columns, room)
+    _compress_counted(columns, room)
+    columns.counts[MOVED] += columns.counts[GAPS]
     columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
 
 
@@ -294,5 +311,6 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
         n_started += 1
     columns.counts[KEPT] = keeps_profile(room) and not _has_overdue(now, columns)
     if n_started > before:
+        columns.profile_begins[columns.counts[FIRST]] = NONE
         drop_started(columns)
     return n_started

@@ -8,10 +8,11 @@ t; and, as there was none when it was last looked at, only if that run overlaps 
 earliest of these runs is where it moves. (No run that begins earlier is missed: it would overlap no younger
 gap, and the job would have moved there before.)
 
-A run that reaches t is found from t. For the others, it is kept how long runs around each gap are at most, by
-classes of the units that are free throughout, and for stretches of gaps together; what becomes free later
-beside a gap is a gap of its own, and what is taken only makes runs shorter. So most jobs need no look at the
-profile. Units are counted here; what else a job may ask for only makes less fit.
+So who may move is known when a gap is made (:mod:`mlsim.batch.backfill.due`): of the run that a job moves
+into, the youngest gap is the last part that became wide enough for it. The job asks for more units than were
+free there before, and for no more than now; and either it begins where that part ends, or runs around the gap
+are long enough for it. How long these are is found out class of size by class of size, only as far as there
+are later jobs which last so long. What is taken afterwards only makes runs shorter.
 """
 
 from __future__ import annotations
@@ -21,179 +22,211 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.backfill.profile import END, begin_at, stop_using
-from mlsim.batch.columns.columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, QUEUED, Columns
-from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, RESERVED, SEEN, SIZE
+from mlsim.batch.backfill.due import (
+    ANYWHERE,
+    NONE,
+    begin_with,
+    have_alike_looked_at,
+    have_beginners_looked_at,
+    least_of,
+    lowest_bit,
+    no_longer_begin_with,
+    shortest_after,
+    size_of,
+    take_gap,
+)
+from mlsim.batch.backfill.profile import END, begin_at, begin_before, stop_using
+from mlsim.batch.columns.columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, MOST_UNITS, Columns
+from mlsim.batch.columns.table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS
 from mlsim.batch.columns.times import reserved_time, stay_end
-from mlsim.batch.room.room import Room, change_segments, fits_segment, in_room
+from mlsim.batch.room.room import Room, change_segments, fits_segment, in_room, keeps_profile
 
-__all__ = [
-    "N_SIZES",
-    "STRETCH",
-    "begin_gaps",
-    "close_gaps",
-    "earlier_place",
-    "move",
-    "note_all",
-    "note_gap",
-    "size_of",
-]
-
-_FINE: Final = 2
-"""Classes of sizes in which numbers of units double."""
-N_SIZES: Final = 64
-"""Classes; the last one has no end."""
-STRETCH: Final = 16
-"""Gaps that are looked at together first."""
-
+__all__ = ["close_gaps", "earlier_place", "move", "note_gap"]
 
 _ROUNDED_UP: Final = 1.0 + 2.0**-52
+
+# Rows of gaps: the segment with which each begins, and whether it had others.
+_SEGMENT, _WIDE = range(2)
 
 # Rows of the times of gaps.
 _FROM, _UNTIL = range(2)
 
 
 @leaf_kernel
-def size_of(units: int) -> int:
-    """Return the class of a number of units, 0 of them or more."""
-    doubled = 0
-    while units >= 2 * _FINE:
-        units >>= 1
-        doubled += 1
-    return min(_FINE * doubled + units, N_SIZES - 1)
-
-
-@leaf_kernel
-def _least_of(size: int) -> int:
-    """Return the smallest number of units of a class."""
-    doubled = max(size // _FINE - 1, 0)
-    return (size - _FINE * doubled) << doubled
-
-
-@leaf_kernel
-def begin_gaps(columns: Columns) -> float:
-    """Begin without any gap; return the longest time that a waiting job asks for (s)."""
-    longest, least, greatest = 0.0, N_SIZES, 0
-    for k in range(columns.counts[QUEUED]):
-        slot = columns.queue[k]
-        columns.ints[SEEN, slot] = 0
-        if columns.ints[BEGIN_SEGMENT, slot] != END:
-            longest = max(longest, reserved_time(slot, columns))
-            least = min(least, columns.ints[SIZE, slot])
-            greatest = max(greatest, columns.ints[SIZE, slot])
-    columns.counts[GAPS], columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] = 0, least, greatest
-    return longest
-
-
-@leaf_kernel
 def close_gaps(first: int, last: int, columns: Columns) -> None:
     """Forget gaps."""
     for gap in range(first, last):
-        stop_using(columns.gaps[gap & (len(columns.gaps) - 1)], columns)
+        stop_using(columns.gaps[_SEGMENT, gap & (columns.gaps.shape[1] - 1)], columns)
 
 
 @leaf_kernel
-def _open_gap(first: int, until: float, columns: Columns) -> int:
+def _open_gap(first: int, last: int, columns: Columns) -> int:
     """Make a gap; return its place."""
-    place = columns.counts[GAPS] & (len(columns.gaps) - 1)
+    place = columns.counts[GAPS] & (columns.gaps.shape[1] - 1)
     columns.counts[GAPS] += 1
     columns.profile_uses[first] += 1
-    columns.gaps[place] = first
-    columns.gap_times[_FROM, place], columns.gap_times[_UNTIL, place] = columns.profile_times[first], until
-    stretch = place // STRETCH
-    if place % STRETCH == 0:
-        columns.stretch_from[stretch] = np.inf
-        for size in range(columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] + 1):
-            columns.stretch_reach[size, stretch] = -1.0
-    columns.stretch_from[stretch] = min(columns.stretch_from[stretch], columns.profile_times[first])
+    columns.gaps[_SEGMENT, place] = first
+    columns.gaps[_WIDE, place] = columns.profile_next[first] != last
+    columns.gap_times[_FROM, place] = columns.profile_times[first]
+    columns.gap_times[_UNTIL, place] = columns.profile_times[last]
     return int(place)
 
 
-@leaf_kernel
-def note_all(columns: Columns) -> None:
-    """Take note that anything may have become free, from now on for good."""
-    place = _open_gap(columns.counts[FIRST], np.inf, columns)
-    for size in range(columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] + 1):
-        columns.gap_reach[size, place] = columns.stretch_reach[size, place // STRETCH] = np.inf
-
-
-@inner_kernel
-def note_gap(first: int, last: int, longest: float, columns: Columns) -> None:
-    """Take note that room has become free from a segment up to another.
-
-    ``longest`` is the longest time (s) that a waiting job asks for.
-    """
+@in_room
+def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) -> None:
+    """Take note that ``added`` units at most have become free from a segment up to another."""
     if first != last:
-        place = _open_gap(first, columns.profile_times[last], columns)
-        _measure(place, first, last, longest, columns)
-        for size in range(columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] + 1):
-            columns.stretch_reach[size, place // STRETCH] = max(
-                columns.stretch_reach[size, place // STRETCH], columns.gap_reach[size, place]
-            )
+        # Where jobs ask for more than units, these may have been free before.
+        _note_gap(first, last, added if keeps_profile(room) else MOST_UNITS, columns)
 
 
 @inner_kernel
-def _measure(place: int, first: int, last: int, longest: float, columns: Columns) -> None:
-    """Note how long runs are at most that overlap a gap, up to ``longest``; -1 for sizes that never fit.
-
-    In the gap itself all is taken to be as wide as its widest segment: too much, never too little.
-    """
-    most, segment = 0, first
+def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
+    gap = _open_gap(first, last, columns)
+    have_beginners_looked_at(first, last, added, columns)
+    least, most, segment = columns.profile_free[first], 0, first
     while segment != last:
-        most = max(most, columns.profile_free[segment])
+        least, most = min(least, columns.profile_free[segment]), max(most, columns.profile_free[segment])
         segment = columns.profile_next[segment]
-    length = -1.0
-    for size in range(columns.counts[GREATEST_SIZE], columns.counts[LEAST_SIZE] - 1, -1):
-        units = _least_of(size)
-        if units <= most and length < longest:
-            while columns.profile_free[columns.profile_before[first]] >= units:
-                first = columns.profile_before[first]
-            while columns.profile_free[last] >= units:
-                last = columns.profile_next[last]
-            # A sum that is rounded down may fit into slightly less than it seems to ask for.
-            length = columns.profile_times[last] * _ROUNDED_UP - columns.profile_times[first]
-        columns.gap_reach[size, place] = length
+    more_than = max(least - added, 0)
+    sizes = range(
+        min(size_of(most), columns.counts[GREATEST_SIZE]),
+        max(size_of(more_than + 1), columns.counts[LEAST_SIZE]) - 1,
+        -1,
+    )
+    begin = columns.profile_times[first]
+    for size in sizes:
+        enough = shortest_after(size, begin, columns)
+        if enough == np.inf:
+            continue
+        if columns.gaps[_WIDE, gap]:
+            _look_around_wide(gap, size, enough, more_than, most, columns)
+        else:
+            first, last = _look_around(gap, size, first, last, enough, more_than, most, columns)
+
+
+@leaf_kernel
+def _widen(units: int, first: int, last: int, enough: float, columns: Columns) -> tuple[int, int]:
+    """Widen a run to both sides as far as units are free, until it is longer than is enough (s)."""
+    while (
+        columns.profile_free[columns.profile_before[first]] >= units
+        and columns.profile_times[last] - columns.profile_times[first] <= enough
+    ):
+        first = columns.profile_before[first]
+    while (
+        columns.profile_free[last] >= units
+        and columns.profile_times[last] - columns.profile_times[first] <= enough
+    ):
+        last = columns.profile_next[last]
+    return first, last
+
+
+@leaf_kernel
+def _length(first: int, last: int, columns: Columns) -> float:
+    """Return for how long (s) at most a job may ask that fits into a run.
+
+    A sum that is rounded down may fit into slightly less than it seems to ask for.
+    """
+    return float(columns.profile_times[last] * _ROUNDED_UP - columns.profile_times[first])
+
+
+@leaf_kernel
+def _look_around(
+    gap: int, size: int, first: int, last: int, enough: float, more_than: int, most: int, columns: Columns
+) -> tuple[int, int]:
+    """Have jobs of a size looked at with a gap of one segment that fit into the run around it.
+
+    ``enough`` is the shortest time (s) for which later ones ask. Returns how far the run goes, as far as that
+    was looked at; runs of smaller sizes go as far.
+    """
+    units, begin = least_of(size), columns.gap_times[_FROM, gap]
+    first, last = _widen(units, first, last, enough, columns)
+    left = int(columns.durations[size]) if _length(first, last, columns) >= enough else 0
+    while left != 0:
+        lasts = lowest_bit(left)
+        left &= left - 1
+        if columns.alike_latest[columns.alike[size, lasts]] > begin:
+            first, last = _widen(units, first, last, columns.alike_longest[size, lasts], columns)
+            reach = _length(first, last, columns)
+            if columns.alike_shortest[size, lasts] > reach:
+                break
+            have_alike_looked_at(gap, size, lasts, begin, reach, more_than, most, columns)
+    return first, last
+
+
+@inner_kernel
+def _look_around_wide(
+    gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns
+) -> None:
+    """Have jobs of a size looked at that fit into one of the runs around a gap of several segments."""
+    reach, begin = _longest_around(gap, least_of(size), columns), columns.gap_times[_FROM, gap]
+    columns.gap_reach[gap, size] = reach
+    left = int(columns.durations[size]) if reach >= enough else 0
+    while left != 0:
+        lasts = lowest_bit(left)
+        left &= left - 1
+        if columns.alike_shortest[size, lasts] > reach:
+            break
+        have_alike_looked_at(gap, size, lasts, begin, reach, more_than, most, columns)
+
+
+@leaf_kernel
+def _longest_around(gap: int, units: int, columns: Columns) -> float:
+    """Return how long (s) runs around a gap are at most in which units are free; -1 if there is none."""
+    segment, until = columns.gaps[_SEGMENT, gap], columns.gap_times[_UNTIL, gap]
+    while columns.profile_free[columns.profile_before[segment]] >= units:
+        segment = columns.profile_before[segment]
+    run, longest = END, -1.0
+    while run != END or columns.profile_times[segment] < until:
+        fits = columns.profile_free[segment] >= units
+        if fits and run == END:
+            run = segment
+        elif not fits and run != END:
+            longest = max(longest, _length(run, segment, columns))
+            run = END
+        if segment == END:
+            break
+        segment = columns.profile_next[segment]
+    return longest
 
 
 @in_room
-def earlier_place(slot: int, since: int, columns: Columns, room: Room) -> int:
+def earlier_place(slot: int, columns: Columns, room: Room) -> int:
     """Find the earliest segment from which on a job fits beside all others; END if it has no earlier place.
 
-    All jobs have been looked at with the gaps before ``since``.
+    It is looked at with the gaps that may have made one.
     """
     begin = columns.ints[BEGIN_SEGMENT, slot]
     if begin == END:
         return END
-    time, found = columns.profile_times[begin], END
-    before = columns.profile_before[begin]
+    if columns.ints[DUE, slot] == ANYWHERE:
+        columns.ints[DUE, slot] = NONE
+        return _first_run(NONE, slot, columns.counts[FIRST], np.inf, columns, room)
+    found, before = END, columns.profile_before[begin]
     while before != END and fits_segment(slot, before, columns, room):
         found = before
         before = columns.profile_before[before]
-    if found != END:
-        time = columns.profile_times[found]
-    n, size, duration = columns.counts[GAPS], columns.ints[SIZE, slot], reserved_time(slot, columns)
-    gap = max(since, columns.ints[SEEN, slot])
-    columns.ints[SEEN, slot] = n
-    while gap < n:
-        place = gap & (len(columns.gaps) - 1)
-        stretch = place // STRETCH
-        if columns.stretch_reach[size, stretch] < duration or columns.stretch_from[stretch] >= time:
-            gap += STRETCH - place % STRETCH
+    time = columns.profile_times[begin if found == END else found]
+    size, duration = columns.ints[SIZE, slot], reserved_time(slot, columns)
+    while columns.ints[DUE, slot] != NONE:
+        gap = take_gap(slot, columns)
+        if columns.gap_times[_FROM, gap] >= time or (
+            columns.gaps[_WIDE, gap] and columns.gap_reach[gap, size] < duration
+        ):
             continue
-        if columns.gap_reach[size, place] >= duration and columns.gap_times[_FROM, place] < time:
-            segment = _place_around(place, slot, duration, columns, room)
-            if segment != END and columns.profile_times[segment] < time:
-                found, time = segment, columns.profile_times[segment]
-        gap += 1
+        first, until = columns.gaps[_SEGMENT, gap], columns.gap_times[_UNTIL, gap]
+        segment = _first_run(gap, slot, first, until, columns, room)
+        if segment != END and columns.profile_times[segment] < time:
+            found, time = segment, columns.profile_times[segment]
     return found
 
 
 @in_room
-def _place_around(place: int, slot: int, duration: float, columns: Columns, room: Room) -> int:
+def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns, room: Room) -> int:
     """Find the first run around a gap that is long enough for a job, before its reservation; END: none."""
-    segment, until = columns.gaps[place], columns.gap_times[_UNTIL, place]
+    duration = reserved_time(slot, columns)
     begin = columns.profile_times[columns.ints[BEGIN_SEGMENT, slot]]
-    run, end = END, np.inf
+    run, end, longest = END, np.inf, -1.0
     if fits_segment(slot, segment, columns, room):
         run = segment
         before = columns.profile_before[run]
@@ -203,32 +236,47 @@ def _place_around(place: int, slot: int, duration: float, columns: Columns, room
         end = stay_end(columns.profile_times[run], duration)
     while columns.profile_times[segment] < begin and (run != END or columns.profile_times[segment] < until):
         if not fits_segment(slot, segment, columns, room):
+            if run != END:
+                longest = max(longest, _length(run, segment, columns))
             run = END
         elif run == END:
             run, end = segment, stay_end(columns.profile_times[segment], duration)
         segment = columns.profile_next[segment]
         if run != END and columns.profile_times[segment] >= end:
             return run
-    return run if columns.profile_times[segment] >= begin else END
+    if columns.profile_times[segment] >= begin:
+        return run
+    if gap != NONE and columns.gaps[_WIDE, gap] and keeps_profile(room):
+        _shorten(gap, slot, longest, columns)
+    return END
+
+
+@leaf_kernel
+def _shorten(gap: int, slot: int, longest: float, columns: Columns) -> None:
+    """Note how long runs around a gap still are for a job, and for those that ask for more units."""
+    size = columns.ints[SIZE, slot]
+    if columns.ints[UNITS, slot] > least_of(size):
+        size += 1
+    for larger in range(size, columns.counts[GREATEST_SIZE] + 1):
+        columns.gap_reach[gap, larger] = min(columns.gap_reach[gap, larger], longest)
 
 
 @in_room
-def move(slot: int, first: int, longest: float, columns: Columns, room: Room) -> None:
+def move(slot: int, first: int, columns: Columns, room: Room) -> None:
     """Have a job's reservation begin with a segment before, and note the gap that it leaves."""
     old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
     end = stay_end(columns.profile_times[first], reserved_time(slot, columns))
-    last = begin_at(end, first, columns, room)
+    overlaps = end > columns.profile_times[old_first]
+    last = begin_before(end, old_last, columns, room) if overlaps else begin_at(end, first, columns, room)
     columns.profile_uses[first] += 1
     columns.profile_uses[last] += 1
     columns.floats[RESERVED, slot] = columns.profile_times[first]
     columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
-    if end > columns.profile_times[old_first]:
-        change_segments(slot, first, old_first, -1, columns, room)
-        change_segments(slot, last, old_last, 1, columns, room)
-        note_gap(last, old_last, longest, columns)
-    else:
-        change_segments(slot, first, last, -1, columns, room)
-        change_segments(slot, old_first, old_last, 1, columns, room)
-        note_gap(old_first, old_last, longest, columns)
+    no_longer_begin_with(slot, old_first, columns)
+    begin_with(slot, first, columns)
+    taken_until, free_from = (old_first, last) if overlaps else (last, old_first)
+    change_segments(slot, first, taken_until, -1, columns, room)
+    change_segments(slot, free_from, old_last, 1, columns, room)
+    note_gap(free_from, old_last, columns.ints[UNITS, slot], columns, room)
     stop_using(old_first, columns)
     stop_using(old_last, columns)

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import leaf_kernel
-from mlsim.batch.columns.columns import FIRST, SEGMENTS, UNUSED, Columns
+from mlsim.batch.columns.columns import EARLY, FIRST, QUEUED, SEGMENTS, UNUSED, Columns
 from mlsim.batch.columns.running import end_of_running, first_after, next_running, running_at
-from mlsim.batch.columns.table import END_SEGMENT, EXPECTED
+from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED
 from mlsim.batch.columns.times import overdue_end, reserved_time, stay_end
 from mlsim.batch.room.room import (
     Room,
@@ -37,10 +37,24 @@ from mlsim.batch.room.room import (
     shut_segment,
 )
 
-__all__ = ["END", "begin_at", "earliest", "fits_now", "forget_past", "make_profile", "stop_using", "take"]
+__all__ = [
+    "END",
+    "begin_at",
+    "begin_before",
+    "earliest",
+    "fits_now",
+    "forget_past",
+    "make_profile",
+    "sort_segments",
+    "stop_using",
+    "take",
+]
 
 END: Final = 0
 """What comes after the last segment."""
+
+# Rows of segments that are sorted: the new number of each, and what is free in each and uses it, by that.
+_NUMBER, _FREE, _USES = range(3)
 
 
 @leaf_kernel
@@ -55,7 +69,7 @@ def _put_after(segment: int, time: float, columns: Columns) -> int:
     after = columns.profile_next[segment]
     columns.profile_next[segment], columns.profile_before[after] = new, new
     columns.profile_next[new], columns.profile_before[new] = after, segment
-    columns.profile_times[new], columns.profile_uses[new] = time, 0
+    columns.profile_times[new], columns.profile_uses[new], columns.profile_begins[new] = time, 0, -1
     return int(new)
 
 
@@ -144,6 +158,15 @@ def begin_at(time: float, segment: int, columns: Columns, room: Room) -> int:
     return new
 
 
+@in_room
+def begin_before(time: float, segment: int, columns: Columns, room: Room) -> int:
+    """Begin a segment at ``time``, not after the begin of the one given; return which."""
+    before = columns.profile_before[segment]
+    while columns.profile_times[before] > time:
+        before = columns.profile_before[before]
+    return begin_at(time, before, columns, room)
+
+
 @leaf_kernel
 def forget_past(now: float, columns: Columns) -> None:
     """Have the profile begin now."""
@@ -155,6 +178,43 @@ def forget_past(now: float, columns: Columns) -> None:
         first = after
     columns.counts[FIRST], columns.profile_before[first] = first, END
     columns.profile_times[first] = now
+
+
+@leaf_kernel
+def sort_segments(columns: Columns) -> None:
+    """Give segments of a profile that counts units new numbers, in the order of their times.
+
+    Those that follow each other are then beside each other in memory.
+    """
+    numbers = columns.sorted_segments[_NUMBER]
+    n, segment = 0, columns.counts[FIRST]
+    while segment != END:
+        n += 1
+        numbers[segment] = n
+        columns.sorted_segments[_FREE, n] = columns.profile_free[segment]
+        columns.sorted_segments[_USES, n] = columns.profile_uses[segment]
+        columns.sorted_times[n] = columns.profile_times[segment]
+        segment = columns.profile_next[segment]
+    for k in range(columns.counts[EARLY]):
+        past = columns.profile_times[columns.back_until[k]] == -np.inf
+        columns.back_until[k] = 1 if past else numbers[columns.back_until[k]]
+    for segment in range(1, n + 1):
+        columns.profile_free[segment] = columns.sorted_segments[_FREE, segment]
+        columns.profile_uses[segment] = columns.sorted_segments[_USES, segment]
+        columns.profile_times[segment] = columns.sorted_times[segment]
+        columns.profile_next[segment], columns.profile_before[segment] = segment + 1, segment - 1
+    columns.profile_next[n], columns.profile_before[END] = END, n
+    columns.counts[FIRST], columns.counts[SEGMENTS], columns.counts[UNUSED] = 1, n + 1, END
+    for k in range(columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        if columns.ints[BEGIN_SEGMENT, slot] != END:
+            columns.ints[BEGIN_SEGMENT, slot] = numbers[columns.ints[BEGIN_SEGMENT, slot]]
+            columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
+    k = 0
+    while k < end_of_running(columns):
+        slot = running_at(k, columns)
+        columns.ints[END_SEGMENT, slot] = numbers[columns.ints[END_SEGMENT, slot]]
+        k = next_running(k, columns)
 
 
 @in_room

@@ -17,9 +17,12 @@ FRONT, HEAD, PLACES, UNSORTED = range(5, 9)
 # one that is not in use, whether reservations could move that nobody has looked at; gaps since compression
 # began, and the least and greatest class of size of waiting jobs.
 KEPT, FIRST, SEGMENTS, UNUSED, UNSEEN, GAPS, LEAST_SIZE, GREATEST_SIZE = range(9, 17)
+# Of reservations: places in the lists of gaps made so far, and the first one that is not in use; how often
+# they have moved since segments were sorted, and whether they are listed by size and duration.
+LISTED, UNLISTED, MOVED, GROUPED = range(17, 21)
 # Blocks of running jobs that are in use.
-BLOCKS: Final = 17
-N_COUNTS: Final = 18
+BLOCKS: Final = 21
+N_COUNTS: Final = 22
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
@@ -79,13 +82,33 @@ class Columns(NamedTuple):
     back_until, back_units : int64
         Of units that came back early since the last pass: the segment from which on they were expected, and
         how many.
-    gaps : int64
+    sorted_segments : int64, shape (3, any)
+    sorted_times : float64
+        Where segments are sorted.
+    profile_begins : int64
+        While reservations move, a waiting job that begins with each segment; -1 if there is none.
+    due : int64
+        Bits for each place of the queue: whether its job is to be looked at; :mod:`mlsim.batch.backfill.due`.
+    due_gaps : int64, shape (2, any)
+        Lists of gaps: a gap, and the next place in the list.
+    durations : int64
+        Of each class of size, bits for the classes of duration that there are.
+    alike : int64, shape (sizes, durations)
+    alike_shortest, alike_longest : float64, shape (sizes, durations)
+        A job of each class of size and duration, and for how long (s) these ask at least and at most.
+    alike_next : int64
+    alike_latest : float64
+        The next job of its class, for each slot, and the start that it was promised as they were listed.
+    parts : float64
+        When the first of equal parts of the profile's time begins (s), and how many there are in a second.
+    shortest_later : float64, shape (parts, sizes)
+        For how long (s) jobs ask at least that are reserved in each part of the profile or later.
+    gaps : int64, shape (2, any)
     gap_times : float64, shape (2, any)
-        Segments with which gaps begin, and when each begins and ends; :mod:`mlsim.batch.backfill.gaps`.
-    gap_reach : float64, shape (sizes, any)
-        How long runs around each gap are at most (s).
-    stretch_from, stretch_reach : float64, shapes (any,), (sizes, any)
-        The same of several gaps together: the first begin, and the longest.
+        Segments with which gaps begin, whether they had others, and when each begins and ends;
+        :mod:`mlsim.batch.backfill.gaps`.
+    gap_reach : float64, shape (any, sizes)
+        How long runs around each gap of several segments are at most (s).
     started, ended : int64
         The first receives the slots of the jobs that start, in order; the other those of the jobs that end.
     """
@@ -113,11 +136,22 @@ class Columns(NamedTuple):
     profile_uses: Ints
     back_until: Ints
     back_units: Ints
-    gaps: Ints
+    sorted_segments: IntColumns
+    sorted_times: Floats
+    profile_begins: Ints
+    due: Ints
+    due_gaps: IntColumns
+    durations: Ints
+    alike: IntColumns
+    alike_shortest: FloatColumns
+    alike_longest: FloatColumns
+    alike_next: Ints
+    alike_latest: Floats
+    parts: Floats
+    shortest_later: FloatColumns
+    gaps: IntColumns
     gap_times: FloatColumns
     gap_reach: FloatColumns
-    stretch_from: Floats
-    stretch_reach: FloatColumns
     started: Ints
     ended: Ints
 

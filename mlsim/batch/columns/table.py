@@ -58,7 +58,8 @@ BEGIN_SEGMENT = _ints.column("begin_segment")  # of the profile: with which its 
 END_SEGMENT = _ints.column("end_segment")  # and the one with which it, or the running job, is gone
 SIZE = _ints.column("size")  # class of its units, where reservations are kept
 PLACE = _ints.column("place")  # in the queue, of a job that may be started in this pass
-SEEN = _ints.column("seen")  # gaps that it has been looked at with
+NEXT_BESIDE = _ints.column("next_beside")  # the next job whose reservation begins with the same segment
+DUE = _ints.column("due")  # list of the gaps with which it is to be looked at
 QOS = _ints.column("qos", of_block=True)
 
 SUBMIT = _floats.column("submit_time")

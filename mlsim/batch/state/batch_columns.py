@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.gaps import N_SIZES, STRETCH
+from mlsim.batch.backfill.due import N_DURATIONS, N_PARTS, N_SIZES
 from mlsim.batch.columns import columns as at
 from mlsim.batch.columns.columns import (
     ALLOW_BACKFILL,
@@ -211,6 +211,12 @@ def block_arrays(capacity: int) -> dict[str, NDArray[Any]]:
     }
 
 
+_OF_SEGMENTS: Final = ("free", "next", "before", "uses", "begins")
+
+LISTED_GAPS: Final = 4
+"""Room in lists of gaps, for each job."""
+
+
 def profile_arrays(
     rules: Ints, capacity: int, more_segments: int = 0, old: Mapping[str, NDArray[Any]] | None = None
 ) -> dict[str, NDArray[Any]]:
@@ -229,24 +235,34 @@ def profile_arrays(
     """
     keeps = bool(rules[at.BACKFILL] == at.CONSERVATIVE)
     # Of two rounds of compression, and those it begins with; a power of two.
-    gaps = max(1 << (2 * capacity + 2).bit_length() if keeps else 1, STRETCH)
+    gaps = 1 << (2 * capacity + 2).bit_length() if keeps else 1
     # What comes after the last one, now, an overdue end, two for each waiting job, one for each running one.
     segments = 3 + 2 * capacity + more_segments + (gaps if keeps else 0)
     if old and len(old["profile_times"]) >= segments:
         return dict(old)
     arrays: dict[str, NDArray[Any]] = {
         "profile_times": np.empty(segments),
-        **{f"profile_{name}": np.empty(segments, np.int64) for name in ("free", "next", "before", "uses")},
+        **{f"profile_{name}": np.empty(segments, np.int64) for name in _OF_SEGMENTS},
         **{f"back_{name}": np.empty(capacity if keeps else 0, np.int64) for name in ("until", "units")},
-        "gaps": np.empty(gaps, np.int64),
+        "sorted_segments": np.empty((3, segments if keeps else 0), np.int64),
+        "sorted_times": np.empty(segments if keeps else 0),
+        "due": np.empty(capacity // 64 + 1, np.int64),
+        "due_gaps": np.empty((2, LISTED_GAPS * capacity if keeps else 0), np.int64),
+        "durations": np.empty(N_SIZES, np.int64),
+        "alike": np.empty((N_SIZES, N_DURATIONS), np.int64),
+        "alike_shortest": np.empty((N_SIZES, N_DURATIONS)),
+        "alike_longest": np.empty((N_SIZES, N_DURATIONS)),
+        "alike_next": np.empty(capacity if keeps else 0, np.int64),
+        "alike_latest": np.empty(capacity if keeps else 0),
+        "parts": np.empty(2),
+        "shortest_later": np.empty((N_PARTS, N_SIZES)),
+        "gaps": np.empty((2, gaps), np.int64),
         "gap_times": np.empty((2, gaps)),
-        "stretch_from": np.empty(gaps // STRETCH),
-        "gap_reach": np.empty((N_SIZES, gaps)),
-        "stretch_reach": np.empty((N_SIZES, gaps // STRETCH)),
+        "gap_reach": np.empty((gaps, N_SIZES)),
     }
     if old and keeps:
         for name in arrays:
-            if name.startswith(("profile_", "back_")):  # the others are not kept from pass to pass
+            if not name.startswith(("sorted_", "due", "gap")):  # these are not kept from pass to pass
                 arrays[name][: len(old[name])] = old[name]
     return arrays
 
