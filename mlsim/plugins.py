@@ -23,6 +23,7 @@ from mlsim.scenario.values.hints import nearest
 __all__ = [
     "Family",
     "Find",
+    "any_loaded",
     "check_parameters",
     "check_plugin",
     "installed_plugins",
@@ -102,7 +103,16 @@ def make_callable(family: Family, name: str, find: Find = entry_points) -> Calla
     return partial(code, **parameters) if parameters else code
 
 
+def any_loaded() -> bool:
+    """Whether code of the user's own was executed in this process."""
+    return bool(_loaded)
+
+
+_loaded: set[str] = set()
+
+
 def _found(family: Family, title: str, name: str, find: Find) -> Any:
+    _loaded.add(name)
     file = user_function(name)
     return _from_file(family, title, *file) if file else _from_package(family, title, name, find)
 

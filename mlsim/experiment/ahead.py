@@ -36,7 +36,13 @@ from mlsim.scenario import (
 __all__ = ["compiled_beside"]
 
 _ITERATIONS = 8
-_CODE = "from mlsim.experiment.ahead import compile_room; compile_room()"
+_CODE = """
+import json, sys
+task = json.loads(sys.argv[1])
+sys.path[:] = task["path"]
+from mlsim.experiment.ahead import compile_room
+compile_room(task["room"], task["scenario"])
+"""
 _LONGEST = 300.0
 """Seconds after which nobody waits any longer."""
 
@@ -84,10 +90,9 @@ def _missing(scenario: Scenario) -> Iterator[str]:
 
 def _start(room: str, scenario: Scenario) -> subprocess.Popen[bytes] | None:
     """Start a process that compiles a room; None if there can be none."""
-    task = json.dumps({"room": room, "scenario": _small(scenario)})
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, task],
+            _command(room, scenario),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -96,6 +101,17 @@ def _start(room: str, scenario: Scenario) -> subprocess.Popen[bytes] | None:
         return None
     atexit.register(process.kill)
     return process
+
+
+def _command(room: str, scenario: Scenario) -> list[str]:
+    """Return what compiles a room, with modules from where this process takes them.
+
+    Python would look in the current directory first (``-P``: it does not), which may hold files of the user's
+    that are called as modules are.
+    """
+    path = [place for place in sys.path if isinstance(place, str)]
+    task = json.dumps({"room": room, "path": path, "scenario": _small(scenario)})
+    return [sys.executable, "-P", "-c", _CODE, task]
 
 
 def _waiter(process: subprocess.Popen[bytes]) -> Callable[[], object]:
@@ -131,11 +147,10 @@ def _small(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def compile_room() -> None:
-    """Compile a room, as the process that was started for it."""
-    task = json.loads(sys.argv[1])
-    scenario = from_mapping(task["scenario"])
-    if task["room"] == "application":
+def compile_room(room: str, small: dict[str, Any]) -> None:
+    """Compile a room, with a scenario as :func:`_small` gives it, in the process that was started for it."""
+    scenario = from_mapping(small)
+    if room == "application":
         from mlsim.cosim.alone import simulate_loop
 
         simulate_loop(scenario, None, chunks=False)

@@ -1,12 +1,16 @@
 """Kernels that other processes compile while a run needs others."""
 
+import errno
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
+import mlsim
 from mlsim import _jit
 from mlsim._jit.elsewhere import wait_for_room
 from mlsim.experiment import ahead
@@ -85,6 +89,67 @@ def test_who_waits_for_a_room_waits_once():
     assert waited == [1]
 
 
+def test_files_of_the_user_are_not_taken_for_modules(tmp_path, monkeypatch):
+    """Such as those of the current directory, which Python may look through first."""
+    (tmp_path / "json.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    # All but the last line, which compiles.
+    seen = "\nimport json, mlsim, mine\nprint(json.dumps([json.__file__, mlsim.__file__]))"
+    monkeypatch.setattr(ahead, "_CODE", ahead._CODE[: ahead._CODE.index("compile_room(task")] + seen)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "elsewhere")])
+    made = from_mapping(scenario(tmp_path))
+    done = subprocess.run(ahead._command("record", made), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [json.__file__, mlsim.__file__]
+
+
+def test_processes_end_with_the_run(tmp_path, unused_kernels, monkeypatch):
+    started = []
+
+    def noted(command, **options):
+        started.append(popen(command, **options))
+        return started[-1]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    monkeypatch.setattr(ahead, "_CODE", "import signal; signal.pause()")
+    monkeypatch.setattr(ahead, "_may_start", lambda: True)
+    made = from_mapping(scenario(tmp_path) | {"output": {"trace": "chunks"}})
+
+    def interrupted():
+        with ahead.compiled_beside(made):
+            assert [process.poll() for process in started] == [None, None]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
+    assert not wait_for_room("application")
+    assert not wait_for_room("record")
+
+
+def test_none_are_started_on_one_core_or_by_one_of_several_processes(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    assert ahead._may_start()
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
+    assert not ahead._may_start()
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    assert not ahead._may_start()
+
+
+def test_a_run_goes_on_where_no_process_can_be_started(tmp_path, unused_kernels, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    monkeypatch.setattr(ahead, "_may_start", lambda: True)
+    with ahead.compiled_beside(from_mapping(scenario(tmp_path))):
+        assert not wait_for_room("application")
+
+
 @pytest.mark.skipif(_jit.INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_path):
     """And gives the results that it gives with all kernels on disk."""
@@ -108,10 +173,10 @@ def test_a_first_run_takes_the_kernels_of_its_loops_from_another_process(tmp_pat
 @pytest.mark.skipif(_jit.INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 def test_what_writes_traces_can_be_compiled_without_a_run(tmp_path):
     made = from_mapping(scenario(tmp_path, time_steps=2, execution={"model": "cca"}))
-    task = json.dumps({"room": "record", "scenario": ahead._small(made)})
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
-    command = [sys.executable, "-c", ahead._CODE, task]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        ahead._command("record", made), env=environment, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     kept = {path.name.split("-")[0] for path in (tmp_path / "kernels").glob("kernels-record-*/*.entry")}
     assert "record.otf2.events.write_batch" in kept

@@ -275,6 +275,6 @@ def test_results_are_kept_where_a_directory_appears_in_the_meantime(scenario, tm
 
 def test_a_mapping_is_told_how_to_become_a_scenario():
     with pytest.raises(InputError, match=r"found dict; allowed: the path .* mlsim\.scenario\.from_mapping"):
-        mlsim.run({"platform": {}})
+        mlsim.load({"platform": {}})
     with pytest.raises(InputError, match="found int; allowed"):
         mlsim.load(3)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mlsim.record import Chunks, ChunkStore, StoredChunks
+from mlsim.errors import OutputError
+from mlsim.record import Chunks, ChunkStore, LoopChunks, StoredChunks
 from mlsim.record.blocks import chunk_blocks, size_range
 from mlsim.record.row_order import order_of
 
@@ -61,6 +65,62 @@ def test_runs_are_merged_into_the_order_of_start_and_pe(
             np.testing.assert_array_equal(read, expected[order] + shift)
         assert read.dtype == expected.dtype
     assert size_range(table) == (together[3].min(), together[3].max())
+
+
+def kept(store: ChunkStore, job: int, n: int) -> tuple[float, int, LoopChunks]:
+    """Keep chunks whose sizes are those of their job alone."""
+    loop, numbers, times = store.open(), np.arange(n) + 1000 * job, np.arange(n) * 1.0
+    loop.begin_step(0.0, 0, 0)
+    loop.take(np.zeros(n, np.int32), numbers, numbers, numbers, times, times, times + 1.0)
+    return 0.0, job, loop
+
+
+def jobs_and_sizes(table: Chunks) -> list[tuple[int, int]]:
+    return list(zip(table.job.tolist(), table.size.tolist(), strict=True))
+
+
+def test_what_is_kept_after_reading_is_read_too() -> None:
+    """Also where it stands in place of what was forgotten."""
+    store = ChunkStore(1)
+    expected = {job: [(job, 1000 * job + k) for k in range(600)] for job in range(4)}
+    loops = [kept(store, 0, 600)]
+    assert jobs_and_sizes(store.table(loops)) == expected[0]
+    loops.append(kept(store, 1, 600))
+    assert jobs_and_sizes(store.table(loops)) == expected[0] + expected[1]
+    loops.pop()[2].forget()
+    assert jobs_and_sizes(store.table(loops)) == expected[0]
+    loops += [kept(store, 2, 600), kept(store, 3, 600)]
+    assert jobs_and_sizes(store.table(loops)) == expected[0] + expected[2] + expected[3]
+
+
+class ShortWrites(io.FileIO):
+    """Takes a part of what is written to it, as a disk that fills up does; in all so much."""
+
+    room = 10**9
+
+    def write(self, data: Any) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = super().write(memoryview(data)[: min(self.room, 1001)])
+        self.room -= taken
+        return taken
+
+
+def test_a_file_that_takes_a_part_is_given_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[ShortWrites] = []
+
+    def opened(**_: Any) -> ShortWrites:
+        files.append(ShortWrites(tmp_path / f"{len(files)}", "w+"))
+        return files[-1]
+
+    monkeypatch.setattr("tempfile.TemporaryFile", opened)
+    store = ChunkStore(1)
+    loops = [kept(store, job, 600) for job in range(2)]
+    expected = [(job, 1000 * job + k) for job in range(2) for k in range(600)]
+    assert jobs_and_sizes(store.table(loops)) == expected
+    files[0].room = 5000
+    with pytest.raises(OutputError, match="No space left"):
+        kept(store, 2, 600)
 
 
 def test_sizes_are_those_of_all_loops() -> None:
