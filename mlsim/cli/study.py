@@ -1,111 +1,235 @@
-"""``mlsim study``: a loop or a run under every combination of some choices, as tables."""
+"""``mlsim study``: loops or runs under every combination of some choices, as tables."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from mlsim.cli import streams
 
 if TYPE_CHECKING:
-    from mlsim.experiment import Study, StudyRow
-    from mlsim.experiment.directories import Place
+    from mlsim.experiment.study import Study, StudyRow
+    from mlsim.experiment.study.executors.base import Executor
 
 __all__ = ["study"]
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
+class _Study(TyperGroup):
+    """Commands of studies; ``run`` where another word than theirs stands first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
-class _Labelled(Protocol):
-    @property
-    def labels(self) -> Mapping[str, str]: ...
+study = typer.Typer(
+    name="study",
+    cls=_Study,
+    help="Do many runs, or loops, under varied keys; keep each; compare them in tables and pictures.\n\n"
+    "mlsim study DIR does the study of a directory, as mlsim study run DIR does.",
+    no_args_is_help=True,
+)
 
 
-AnyStudy = TypeVar("AnyStudy", bound=_Named)
-Row = TypeVar("Row", bound=_Labelled)
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+class ExecutorKind(StrEnum):
+    """Who does the runs."""
+
+    PROCESSES = "processes"
+    MPI = "mpi"
+    DASK = "dask"
 
 
-def study(
-    path: Annotated[
-        Path, typer.Argument(help="Directory with study.yaml, or such a file.", show_default=False)
-    ],
+_StudyPath = Annotated[
+    Path, typer.Argument(help="Directory with study.yaml, or such a file.", show_default=False)
+]
+
+
+@study.command("run")
+def run(
+    path: _StudyPath,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory for the results; must not exist.  [default: runs/NAME-001 …]"
+            metavar="DIR",
+            help="Directory for results and store; one that is there goes on.  [default: runs/NAME]",
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            help="Processes that do runs at a time.  [default: as many as cores, 1 if all is done soon]",
+            show_default=False,
+        ),
+    ] = None,
+    executor: Annotated[
+        ExecutorKind, typer.Option(help="Who does the runs: processes of this machine, MPI's ranks, or Dask.")
+    ] = ExecutorKind.PROCESSES,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS|slurm", help="With --executor dask: its scheduler, or slurm.", show_default=False
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Do runs that are there once more.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Do runs that have failed once more.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and about how long it takes.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures."""
-    from mlsim.experiment.batch_study import is_batch_study
+    """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures.
 
-    of_runs = is_batch_study(path)
+    What its store has is not simulated again. Runs that fail do not end the study; exit code 1 then.
+    """
+    from mlsim.errors import InputError
+
     if quiet:
         streams.quiet()
-    if of_runs:
-        from mlsim.experiment.batch_study import batch_study_into, load_batch_study
-        from mlsim.experiment.batch_tables import batch_tables
+    if (scheduler is None) == (executor is ExecutorKind.DASK):
+        raise InputError("--scheduler: goes with --executor dask, which needs it: its address, or slurm")
+    with _hands(executor, scheduler, jobs) as (is_first, hands):
+        if not is_first:
+            return
+        from mlsim.experiment.study import load_study
+        from mlsim.experiment.study.engine import default_directory
 
-        _simulate(load_batch_study(path), batch_study_into, batch_tables, out, quiet)
+        chosen = load_study(path)
+        target = out or default_directory(chosen)
+        if dry_run:
+            _print_plan(chosen, target, force=force, retry_failed=retry_failed)
+            return
+        rows = _done(chosen, target, jobs, hands, quiet, force=force, retry_failed=retry_failed)
+    if not quiet:
+        _print_tables(chosen, rows, target)
+    failed = _print_failed(rows)
+    if failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _hands(
+    kind: ExecutorKind, scheduler: str | None, jobs: int | None
+) -> Iterator[tuple[bool, Executor | None]]:
+    """Yield whether this process is the first, and what hands out runs; None: processes of this machine."""
+    if kind is ExecutorKind.MPI:
+        from mlsim.experiment.study.executors.mpi import over_ranks
+
+        with over_ranks() as ranks:
+            yield ranks is not None, ranks
+    elif kind is ExecutorKind.DASK:
+        from mlsim.experiment.study.executors.dask import on_cluster
+
+        with on_cluster(scheduler or "", jobs) as cluster:
+            yield True, cluster
     else:
-        from mlsim.experiment import load_study
-        from mlsim.experiment.study import study_into
-        from mlsim.experiment.study_results import study_table
-
-        def tables(chosen: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
-            return {"T_loop (s)": study_table(chosen, rows)}
-
-        _simulate(load_study(path), study_into, tables, out, quiet)
+        yield True, None
 
 
-def _simulate(
-    chosen: AnyStudy,
-    into: Callable[[Place, AnyStudy, Callable[[Row, int], None] | None], list[Row]],
-    tables: Callable[[AnyStudy, list[Row]], Mapping[str, Table]],
-    out: Path | None,
+def _done(
+    chosen: Study,
+    target: Path,
+    jobs: int | None,
+    hands: Executor | None,
     quiet: bool,
-) -> None:
-    """Simulate a study and write its results, then print its tables."""
-    from mlsim.experiment.directories import NextFree, complete_or_gone
+    *,
+    force: bool,
+    retry_failed: bool,
+) -> list[StudyRow]:
+    from mlsim.experiment.study.engine import run_study
+    from mlsim.experiment.study.executors.processes import Processes
+    from mlsim.experiment.study.progress import Watching
 
-    counter = None if quiet or not sys.stderr.isatty() else _Counter()
-    with complete_or_gone(out or NextFree(Path("runs"), chosen.name)) as place:
-        rows = into(place, chosen, counter)
-    if quiet:
-        return
+    return run_study(
+        chosen,
+        out=target,
+        executor=hands or Processes(jobs),
+        force=force,
+        retry_failed=retry_failed,
+        watch=Watching(chosen.name, shown=not quiet),
+    )
+
+
+def _print_plan(chosen: Study, target: Path, *, force: bool, retry_failed: bool) -> None:
+    """Print what would be done, and how long it takes by what is there."""
+    from mlsim.experiment.study.engine import missing_tasks
+    from mlsim.experiment.study.points import words_of
+    from mlsim.experiment.study.progress import seconds_there, time_words
+
+    plan, tasks, store = missing_tasks(chosen, target, force=force, retry_failed=retry_failed)
+    total = len(set(plan.keys))
+    for task in tasks:
+        print(words_of(task.labels))
+    print(f"{target}: {total} runs, {total - len(tasks)} are there, {len(tasks)} would be done", end="")
+    known = seconds_there(plan, store)
+    if tasks and known:
+        mean = sum(known) / len(known)
+        print(
+            f"; about {time_words(mean * len(tasks))} on one core (those there took {mean:.3g} s each)",
+            end="",
+        )
+    elif tasks:
+        print("; how long it takes is known when some are there", end="")
+    print()
+
+
+def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
     from rich import box
     from rich import table as rich_table
     from rich.console import Console
     from rich.text import Text
 
+    from mlsim.experiment.study.tables import study_tables
+
     console = Console()
-    for title, (titles, lines) in tables(chosen, rows).items():
+    for title, (titles, lines) in study_tables(chosen, rows).items():
         shown = rich_table.Table(
             *titles, box=box.SIMPLE_HEAD, title=f"{chosen.name}: {title}", title_justify="left"
         )
         for line in lines:
             shown.add_row(*map(Text, line))
         console.print(shown)
-    console.print(f"Results: {place.directory}", highlight=False, soft_wrap=True)
+    console.print(f"Results: {target}", highlight=False, soft_wrap=True)
 
 
-class _Counter:
-    """Counts on one line of the terminal how many combinations are done."""
+def _print_failed(rows: Sequence[StudyRow]) -> int:
+    """Print which runs have failed; return how many."""
+    from mlsim.experiment.study.points import words_of
 
-    def __init__(self) -> None:
-        self._done = 0
+    failed = [row for row in rows if row.failed]
+    for row in failed[:_MOST_FAILED]:
+        print(f"mlsim: failed: {words_of(row.labels)}: {row.failed}", file=sys.stderr)
+    if failed:
+        more = f", {len(failed) - _MOST_FAILED} more than are listed" if len(failed) > _MOST_FAILED else ""
+        print(
+            f"mlsim: {len(failed)} of {len(rows)} runs have failed{more}; all others are done. "
+            "--retry-failed does them once more",
+            file=sys.stderr,
+        )
+    return len(failed)
 
-    def __call__(self, row: _Labelled, total: int) -> None:
-        self._done += 1
-        end = "\n" if self._done == total else ""
-        words = ", ".join(row.labels.values())
-        print(f"\r\033[K{self._done}/{total}  {words}", end=end, file=sys.stderr, flush=True)
+
+_MOST_FAILED = 20
+
+
+@study.command("status")
+def status(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of a study.", show_default=False)],
+) -> None:
+    """Say how far a study is, also while another process is doing it."""
+    from mlsim.experiment.study.progress import status_of
+
+    for line in status_of(directory):
+        print(line)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mlsim.experiment.loops import LoopResult, choices, load_loop, loop_from_mapping, run_loop, run_loops
     from mlsim.experiment.result import Result
     from mlsim.experiment.runner import Progress, run
-    from mlsim.experiment.study import Study, StudyRow, load_study, run_study
+    from mlsim.experiment.study import Study, StudyRow, load_study, read_study, run_study
     from mlsim.experiment.whatif import Comparison, run_both
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "load_loop",
     "load_study",
     "loop_from_mapping",
+    "read_study",
     "run",
     "run_both",
     "run_loop",
@@ -41,7 +42,7 @@ __getattr__ = late(
         "loops": "LoopResult choices load_loop loop_from_mapping run_loop run_loops",
         "result": "Result",
         "runner": "Progress run",
-        "study": "Study StudyRow load_study run_study",
+        "study": "Study StudyRow load_study read_study run_study",
         "whatif": "Comparison run_both",
     },
 )

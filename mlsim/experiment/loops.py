@@ -21,7 +21,7 @@ from mlsim.experiment.result import technique_of
 from mlsim.experiment.rundir import check_needs, versions, write_json
 from mlsim.experiment.tracing import write_trace
 from mlsim.record import Records
-from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load
+from mlsim.scenario import Scenario, TraceLevel, dump, from_mapping, load, loads
 from mlsim.scenario.loop.costs import TYPICAL
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ __all__ = [
     "choices",
     "load_loop",
     "loop_from_mapping",
+    "loop_from_text",
     "run_loop",
     "run_loops",
     "summary",
     "with_typical_mean",
+    "write_loop",
 ]
 
 _SECTIONS = ("name", "description", "seed", "platform", "application", "output")
@@ -131,6 +133,11 @@ def load_loop(path: str | Path, overrides: Mapping[str, object] | None = None) -
 def loop_from_mapping(value: Mapping[str, Any], overrides: Mapping[str, object] | None = None) -> Scenario:
     """Build a loop from plain mappings shaped like a scenario file; see :func:`load_loop`."""
     return _checked(from_mapping(value, "loop", _as_loop(overrides)))
+
+
+def loop_from_text(text: str, name: str, overrides: Mapping[str, object], directory: str | Path) -> Scenario:
+    """Build a loop from the text of a scenario file; see :func:`load_loop`, :func:`mlsim.scenario.loads`."""
+    return _checked(loads(text, name, _as_loop(overrides), directory))
 
 
 def _as_loop(overrides: Mapping[str, object] | None) -> dict[str, object]:
@@ -229,6 +236,11 @@ def run_loop(scenario: Scenario, *, run_time: float | None = None, chunks: bool 
     return LoopResult(
         scenario, loop_facts(records, technique, str(scenario.application.execution.model)), records
     )
+
+
+def write_loop(place: Place, directory: Path, result: LoopResult) -> None:
+    """Write a loop into a directory, as ``mlsim loop`` does; its chunks are those that were kept."""
+    _write(place, directory, result, chunks=True)
 
 
 def run_loops(

@@ -32,6 +32,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 _SUMMARY = "summary.json"
+_STORE = "store.json"
 _VERSION = 1
 _ALGORITHM = "sha256"
 _MOST_BYTES = 64_000_000
@@ -224,6 +225,8 @@ def _walk(directory: Path, place: PurePosixPath) -> Iterator[str]:
             yield str(inside)
         elif os.path.lexists(os.path.join(entry.path, MANIFEST)):
             yield str(inside / MANIFEST)
+        elif os.path.lexists(os.path.join(entry.path, _STORE)):
+            continue  # of a study, whose entries have a checksum each
         else:
             yield from _walk(Path(entry.path), inside)
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mlsim.experiment.batch_pictures import PICTURE_KEYS
-from mlsim.experiment.batch_study import KEYS as RUN_KEYS
 from mlsim.experiment.loops import LEFT_ASIDE
-from mlsim.experiment.study import KEYS as LOOP_KEYS
+from mlsim.experiment.study.file import KEYS
+from mlsim.experiment.study.pictures import PICTURE_KEYS
+from mlsim.experiment.study.store import KEEP
 from mlsim.scenario import dotted_keys, json_schema
 from mlsim.scenario.values.field_types import literal
 
@@ -43,9 +43,9 @@ def loop_schema() -> dict[str, Any]:
 def study_schema() -> dict[str, Any]:
     """Return the schema of ``study.yaml``, of loops and of runs."""
     parts = _parts()
-    loops = _mapping({key: parts[key] for key in LOOP_KEYS}, ["base", "vary"])
+    loops = _mapping({key: parts[key] for key in KEYS["loops"]}, ["base", "vary"])
     loops["properties"]["of"] = {"const": "loops", "description": parts["of"]["description"]}
-    runs = _mapping({key: parts[key] for key in RUN_KEYS}, ["of", "base", "vary"])
+    runs = _mapping({key: parts[key] for key in KEYS["runs"]}, ["of", "base", "vary"])
     runs["properties"]["of"] = {"const": "runs", "description": parts["of"]["description"]}
     return {
         "$schema": _DRAFT,
@@ -107,6 +107,14 @@ def _parts() -> dict[str, dict[str, Any]]:
             "sets some keys.",
             "type": "object",
             "minProperties": 1,
+            "properties": {
+                "seeds": {"description": "How many: 1 to this number.", "type": "integer", "minimum": 1},
+                "weeks": {
+                    "description": "Weeks of the log, each alone, such as 28-64.",
+                    "type": "string",
+                    "pattern": "^[1-9][0-9]{0,5} *- *[1-9][0-9]{0,5}$",
+                },
+            },
             "patternProperties": {_key_pattern(): {"anyOf": [values, labels]}},
             "additionalProperties": labels,
         },
@@ -122,6 +130,11 @@ def _parts() -> dict[str, dict[str, Any]]:
         },
         "relative": combination | {"description": "The first metric is also divided by this one's."},
         "reference": line | {"description": "CSV of what others measured, beside this file."},
+        "keep": {"description": "What the store keeps of every run.", "enum": list(KEEP)},
+        "timeout": {
+            "description": "Wall-clock time after which a run has failed, with a unit.",
+            "type": ["string", "number"],
+        },
         "timelines": combinations | {"description": "Combinations whose PEs are drawn over time."},
         "pictures": {
             "description": "What is drawn.",

@@ -65,10 +65,13 @@ def _runs_at(path: Path) -> list[Path]:
     inside = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
     if inside:
         return inside
+    kept = sorted(child.parent for child in path.glob(f"store/??/*.run/{_SUMMARY}"))
+    if kept:
+        return kept
     if is_file(path / "study.yaml"):
         raise InputError(
-            f"{path}: the results of a study, which keeps no runs; its numbers are in runs.csv or loops.csv, "
-            "and table.md"
+            f"{path}: the results of a study that keeps no whole runs (keep: tables or all, in study.yaml, "
+            "does); its numbers are in runs.csv or loops.csv, and table.md"
         )
     raise InputError(f"{path}: no run: there is no {_SUMMARY} in it, nor in a directory of it")
 

@@ -1,7 +1,7 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
 from mlsim.scenario.files.dumping import dump, plain
-from mlsim.scenario.files.loading import from_mapping, load, loads
+from mlsim.scenario.files.loading import from_mapping, load, loads, overridden
 from mlsim.scenario.files.overrides import parse_override, parse_overrides
 from mlsim.scenario.files.paths import (
     PLUGIN_KEYS,
@@ -186,6 +186,7 @@ __all__ = [
     "megabytes",
     "node_ranges",
     "options",
+    "overridden",
     "parameters_of",
     "parse_override",
     "parse_overrides",

@@ -15,7 +15,7 @@ import numpy as np
 from mlsim.errors import InputError, OutputError
 from mlsim.scenario import WorkloadConfig, WorkloadFormat
 from mlsim.workload.compression import compressed_writer
-from mlsim.workload.fields import CODED, Field
+from mlsim.workload.fields import CODED
 from mlsim.workload.formats import FORMATS, Format, LogReader, format_of, format_of_name
 from mlsim.workload.header import Header, is_directive
 from mlsim.workload.jobs import JobBlock
@@ -167,9 +167,8 @@ def _directives(header: Header) -> Header:
 
 
 def _write_swf(path: Path, log: LogBlock, header: Header, extras: list[tuple[str, ...]] | None) -> None:
-    columns = {field: getattr(log, field.label) for field in Field}
     lines = _directives(header) | directives_of(listed_names(header))
-    write_swf(path, lines, columns, extras)
+    write_swf(path, lines, log.numbered(), extras)
 
 
 def _write_named(path: Path, log: LogBlock, header: Header, to: Format, source: Path) -> None:

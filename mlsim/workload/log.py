@@ -70,6 +70,10 @@ class LogBlock:
         found = [columns[place] if place < len(columns) else unknown for place in places]
         return LogBlock(**dict[str, Any](zip(_NAMES, found, strict=True)), asked=asked, after=after, own=own)
 
+    def numbered(self) -> dict[Field, Floats]:
+        """Return the columns of SWF by their fields."""
+        return {field: getattr(self, field.label) for field in Field}
+
     @staticmethod
     def concatenate(blocks: Sequence[LogBlock]) -> LogBlock:
         """Join blocks end to end."""

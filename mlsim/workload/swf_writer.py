@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from mlsim.workload.compression import compressed_writer
 from mlsim.workload.fields import LARGEST_WHOLE, Field
 from mlsim.workload.header import header_lines
 
-__all__ = ["write_swf"]
+__all__ = ["write_swf", "write_swf_blocks"]
 
 
 _ROWS_AT_ONCE = 16_384
@@ -49,13 +49,31 @@ def write_swf(
     """
     path = Path(path)
     table = _table(columns)
+    _write(path, header, _rows(table, _tails(extras, table.shape[1])))
+
+
+def write_swf_blocks(
+    path: Path,
+    header: Mapping[str, str | Sequence[str]],
+    blocks: Iterable[Mapping[Field, ArrayLike]],
+) -> None:
+    """Write a log as :func:`write_swf` does, of which only a block of jobs at a time is in memory."""
+
+    def lines() -> Iterator[bytes]:
+        for columns in blocks:
+            table = _table(columns)
+            yield from _rows(table, _tails(None, table.shape[1]))
+
+    _write(path, header, lines())
+
+
+def _write(path: Path, header: Mapping[str, str | Sequence[str]], rows: Iterable[bytes]) -> None:
     comments = list(header_lines(header))
-    tails = _tails(extras, table.shape[1])
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as raw, compressed_writer(path, raw) as packed:
             packed.write("".join(f"{comment}\n" for comment in comments).encode())
-            for lines in _rows(table, tails):
+            for lines in rows:
                 packed.write(lines)
         partial.replace(path)
     except OSError as err:

@@ -67,6 +67,22 @@ def test_runs_are_merged_into_the_order_of_start_and_pe(
     assert size_range(table) == (together[3].min(), together[3].max())
 
 
+@pytest.mark.parametrize("n_runs", range(1, 10))
+def test_runs_of_which_no_rows_start_together_are_merged(n_runs: int) -> None:
+    """Whichever of the other runs comes next, wherever it stands in the heap."""
+    random = np.random.default_rng(n_runs)
+    for _ in range(10):
+        store = ChunkStore(1)
+        loop = store.open()
+        loop.begin_step(0.0, 0, 0)
+        runs = [np.sort(random.random(random.integers(2, 20))) for _ in range(n_runs)]
+        for start in runs:
+            numbers = np.arange(len(start))
+            loop.take(np.zeros(len(start), np.int32), numbers, numbers, numbers, start, start, start)
+        read = store.table([(0.0, 0, loop)]).start
+        np.testing.assert_array_equal(read, np.sort(np.concatenate(runs)))
+
+
 def kept(store: ChunkStore, job: int, n: int) -> tuple[float, int, LoopChunks]:
     """Keep chunks whose sizes are those of their job alone."""
     loop, numbers, times = store.open(), np.arange(n) + 1000 * job, np.arange(n) * 1.0

@@ -144,7 +144,7 @@ RUNS = STUDY | {"of": "runs"}
         ("loop", STUDY),
         ("study", {"base": "loop.yaml"}),
         ("study", {"vary": STUDY["vary"]}),
-        ("study", STUDY | {"metrics": {"makespan": "makespan"}}),
+        ("study", STUDY | {"keep": "everything"}),
         ("study", STUDY | {"of": "everything"}),
         ("study", STUDY | {"vary": {}}),
         ("study", STUDY | {"vary": {"application.technqiue": ["SS"]}}),

@@ -4,6 +4,7 @@ import typer
 
 from mlsim.cli.workload.convert import convert
 from mlsim.cli.workload.esp import esp
+from mlsim.cli.workload.generate import generate
 from mlsim.cli.workload.machines import eurora, kit
 from mlsim.cli.workload.predict import predict
 from mlsim.cli.workload.profile import profile
@@ -13,6 +14,7 @@ __all__ = ["workload"]
 workload = typer.Typer(name="workload", help="Generate, convert and analyse workloads.", no_args_is_help=True)
 workload.command("profile")(profile)
 workload.command("esp")(esp)
+workload.command("generate")(generate)
 workload.command("eurora")(eurora)
 workload.command("kit")(kit)
 workload.command("predict")(predict)

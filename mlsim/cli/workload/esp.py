@@ -58,6 +58,7 @@ def esp(
 ) -> None:
     """Write the ESP workload: 230 loops of PSIA or Mandelbrot (Wong et al. 2000; Eleliemy 2021, §6.3)."""
     from mlsim.cli.newfiles import new_files
+    from mlsim.cli.workload.factors import read_factors
     from mlsim.workload.csv_writer import csv_text, write_csv
     from mlsim.workload.esp import EspApplication, EspCalibration
     from mlsim.workload.esp import esp as make
@@ -70,7 +71,7 @@ def esp(
         interval=interval,
         fixed_g=fixed_g,
         calibrate=EspCalibration(calibrate),
-        estimate_factor=_factors(estimate_factor),
+        estimate_factor=read_factors("--estimate-factor", estimate_factor),
     )
     if out is None:
         print(csv_text(jobs, header), end="")
@@ -81,15 +82,3 @@ def esp(
     print(
         f"{out}: {len(jobs)} jobs, ideally {work:,.0f} node-seconds, {work / nodes:,.0f} s on {nodes} nodes"
     )
-
-
-def _factors(text: str) -> tuple[float, float]:
-    from mlsim.errors import InputError
-
-    low, colon, high = text.partition(":")
-    try:
-        return float(low), float(high if colon else low)
-    except ValueError as error:
-        raise InputError(
-            f"--estimate-factor {text}; allowed: FACTOR or LOW:HIGH, such as 1.5 or 1:3"
-        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from mlsim.scenario.values.section import Section
 from mlsim.scenario.whole.demand import check_machine
 from mlsim.scenario.whole.schema import Scenario
 
-__all__ = ["from_mapping", "load", "loads"]
+__all__ = ["from_mapping", "load", "loads", "overridden"]
 
 _MOST_PROBLEMS = 20
 _MOST_BYTES = 4_000_000
@@ -47,7 +48,7 @@ def load(path: str | Path, overrides: Mapping[str, object] | None = None) -> Sce
     """
     file = expanded(_path(path))
     text = _read(file)
-    return _build(parse_text(text, str(path)), str(path), file.stem, file.parent, overrides)
+    return _build(_parsed(text, str(path)), str(path), file.stem, file.parent, overrides)
 
 
 def loads(
@@ -69,7 +70,7 @@ def loads(
     directory
         Where the scenario's relative paths are looked up first.
     """
-    return _build(parse_text(text, name), name, Path(name).stem, Path(directory), overrides)
+    return _build(_parsed(text, name), name, Path(name).stem, Path(directory), overrides)
 
 
 def from_mapping(
@@ -80,6 +81,27 @@ def from_mapping(
 ) -> Scenario:
     """Build a scenario from plain mappings and lists, shaped like a scenario file; see :func:`loads`."""
     return _build(Document(_without_empty(value)), name, Path(name).stem, Path(directory), overrides)
+
+
+def overridden(text: str, name: str, overrides: Mapping[str, object]) -> dict[str, Any]:
+    """Return the mapping of a scenario's text with overrides put in; nothing is checked, no default added.
+
+    Parameters
+    ----------
+    text, name, overrides
+        As for :func:`loads`, which finds what is wrong with them.
+    """
+    value = copy.deepcopy(_parsed(text, name).value)
+    if not isinstance(value, dict):
+        return {}
+    apply_overrides(value, {key: _without_empty(item) for key, item in overrides.items()})
+    return value
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str, name: str) -> Document:
+    """Parse a text once where many scenarios are made of it, as by a study."""
+    return parse_text(text, name)
 
 
 def _without_empty(value: Any) -> Any:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from mlsim.experiment import Study, load_study, run, run_loop
-from mlsim.experiment.batch_study import BatchStudy, is_batch_study, load_batch_study
 
-STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
+STUDIES = Path(__file__).parents[3] / "scenarios" / "studies"
 
 
 @cache
@@ -33,7 +32,7 @@ def t_loop(name: str, *labels: str) -> float:
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_every_study_loads_and_names_its_readme(file: Path):
-    assert (load_batch_study if is_batch_study(file) else load_study)(file).cases
+    assert load_study(file).cases
     assert (file.parent / "README.md").exists()
 
 
@@ -141,8 +140,8 @@ class TestSlowdown:
 
 
 @cache
-def batch_study(name: str) -> BatchStudy:
-    return load_batch_study(STUDIES / name)
+def batch_study(name: str) -> Study:
+    return load_study(STUDIES / name)
 
 
 @cache
@@ -200,7 +199,7 @@ class TestCp:
         assert cp["cp"]["fallbacks"] == 0
 
     def test_the_models_of_the_sources_run(self):
-        cases = load_batch_study(STUDIES / "cp" / "models.yaml").cases
+        cases = load_study(STUDIES / "cp" / "models.yaml").cases
         (scenario,) = [run for point, run in cases if [*point.labels.values()] == ["KIT-like", "L2", "pcp4"]]
         select = scenario.workload.select.model_copy(update={"first": 10})
         workload = scenario.workload.model_copy(update={"select": select})

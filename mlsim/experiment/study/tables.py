@@ -1,27 +1,33 @@
-"""What a study of runs leaves in words: a row for each run as CSV, and tables in Markdown."""
+"""The tables of a study: every metric, with an axis side by side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim.experiment.rundir import versions, write_json
-
 if TYPE_CHECKING:
-    from mlsim.experiment.batch_study import BatchStudy, RunRow
-    from mlsim.experiment.directories import Place
+    from mlsim.experiment.study.model import Study
+    from mlsim.experiment.study.rows import StudyRow
 
-__all__ = ["batch_tables", "labels_of", "relative_title", "relative_to", "write_batch_study"]
+__all__ = [
+    "Labels",
+    "Table",
+    "labels_of",
+    "latex",
+    "markdown",
+    "relative_title",
+    "relative_to",
+    "study_tables",
+]
 
 Table = tuple[list[str], list[list[str]]]
 Labels = tuple[str, ...]
 
 
-def batch_tables(study: BatchStudy, rows: Sequence[RunRow]) -> dict[str, Table]:
+def study_tables(study: Study, rows: Sequence[StudyRow]) -> dict[str, Table]:
     """Lay out every metric, and the first one relative to the study's combination.
 
     Returns
@@ -31,32 +37,33 @@ def batch_tables(study: BatchStudy, rows: Sequence[RunRow]) -> dict[str, Table]:
         the largest in brackets if they differ. Reference values are in a column beside.
     """
     tables: dict[str, Table] = {}
+    write = _seconds if study.subject.kind == "loops" else _plain
     for title in study.metrics:
         values = {labels_of(row): row.metrics[title] for row in rows}
-        tables[title] = _table(study, values, _found(study, title), _plain)
+        tables[title] = _table(study, values, _found(study, title), write)
     if study.relative:
         found = _divided(study, _found(study, next(iter(study.metrics))), _compared(study))
         tables[relative_title(study)] = _table(study, relative_to(study, rows), found, "{:.3f}".format)
     return tables
 
 
-def labels_of(row: RunRow) -> Labels:
+def labels_of(row: StudyRow) -> Labels:
     """Return the labels of a run, in order of the axes."""
     return tuple(row.labels.values())
 
 
-def _found(study: BatchStudy, title: str) -> dict[Labels, float]:
+def _found(study: Study, title: str) -> dict[Labels, float]:
     """Return reference values of one metric, by labels."""
     return {labels: values[title] for labels, values in study.reference.items() if title in values}
 
 
-def relative_title(study: BatchStudy) -> str:
+def relative_title(study: Study) -> str:
     """Name the first metric divided by that of the study's combination."""
     base = ", ".join(f"{name}: {label}" for name, label in study.relative.items())
     return f"{next(iter(study.metrics))} / with {base}"
 
 
-def relative_to(study: BatchStudy, rows: Sequence[RunRow]) -> dict[Labels, float]:
+def relative_to(study: Study, rows: Sequence[StudyRow]) -> dict[Labels, float]:
     """Divide the first metric of each run by that of the run whose labels differ only in ``relative``.
 
     Returns
@@ -69,7 +76,7 @@ def relative_to(study: BatchStudy, rows: Sequence[RunRow]) -> dict[Labels, float
     return _divided(study, values, [axis.name for axis in study.axes])
 
 
-def _divided(study: BatchStudy, values: Mapping[Labels, float], names: Sequence[str]) -> dict[Labels, float]:
+def _divided(study: Study, values: Mapping[Labels, float], names: Sequence[str]) -> dict[Labels, float]:
     ratios: dict[Labels, float] = {}
     for labels, value in values.items():
         named = zip(names, labels, strict=True)
@@ -79,11 +86,11 @@ def _divided(study: BatchStudy, values: Mapping[Labels, float], names: Sequence[
     return ratios
 
 
-def _compared(study: BatchStudy) -> list[str]:
+def _compared(study: Study) -> list[str]:
     return [axis.name for axis in study.axes if axis.name != study.repetitions]
 
 
-def _gathered(study: BatchStudy, values: Mapping[Labels, float]) -> dict[Labels, list[float]]:
+def _gathered(study: Study, values: Mapping[Labels, float]) -> dict[Labels, list[float]]:
     """Gather the values of repetitions under the labels that they have in common."""
     left = [place for place, axis in enumerate(study.axes) if axis.name != study.repetitions]
     gathered: dict[Labels, list[float]] = {}
@@ -93,7 +100,7 @@ def _gathered(study: BatchStudy, values: Mapping[Labels, float]) -> dict[Labels,
 
 
 def _table(
-    study: BatchStudy,
+    study: Study,
     values: Mapping[Labels, float],
     found: Mapping[Labels, float],
     write: Callable[[float], str],
@@ -131,30 +138,35 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def write_batch_study(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> None:
-    """Write the tables and pictures of a study."""
-    from mlsim.experiment.batch_drawing import draw_pictures
-
-    directory = place.partial
-    (directory / "study.yaml").write_text(study.text, encoding="utf-8")
-    write_json(directory / "versions.json", versions())
-    _write_csv(directory / "runs.csv", study, rows)
-    parts = [f"## {title}\n\n{_markdown(*table)}" for title, table in batch_tables(study, rows).items()]
-    (directory / "table.md").write_text("\n".join(parts), encoding="utf-8")
-    draw_pictures(place, study, rows)
+def _seconds(value: float) -> str:
+    """Write seconds with three digits or, from 100 on, one decimal."""
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _write_csv(path: Path, study: BatchStudy, rows: Sequence[RunRow]) -> None:
-    import polars as pl
-
-    lines: list[dict[str, object]] = [{**row.labels, **row.metrics} for row in rows]
-    if study.relative:
-        ratios = relative_to(study, rows)
-        for line, row in zip(lines, rows, strict=True):
-            line[relative_title(study)] = ratios.get(labels_of(row))
-    pl.DataFrame(lines, infer_schema_length=None).write_csv(path)
-
-
-def _markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Write a table in Markdown."""
     cells = [titles, ["---"] * len(titles), *lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def latex(title: str, table: Table) -> str:
+    """Write a table in LaTeX, with booktabs' rules."""
+    titles, lines = table
+    rows = [" & ".join(map(_escaped, line)) + r" \\" for line in lines]
+    head = " & ".join(map(_escaped, titles)) + r" \\"
+    body = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+    columns = "l" * len(titles)
+    return "\n".join([f"% {title}", rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Return a text as LaTeX shows it."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "…": r"\dots{}",
+}

@@ -1,18 +1,17 @@
-"""What a study varies: axes with labelled points, and their product."""
+"""What a study varies: axes, each with labelled choices."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
 
 from mlsim.errors import InputError
 
-__all__ = ["Axis", "Point", "axes_of", "matches", "points"]
+__all__ = ["Axis", "axes_of", "label_of"]
 
-Labels = Mapping[str, str]
+_MOST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,6 @@ class Axis:
     """What it is called in tables."""
     points: Mapping[str, Mapping[str, object]]
     """Label to the overrides that make it so."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination: a label of each axis, and the overrides of all of them."""
-
-    labels: Labels
-    overrides: Mapping[str, object]
 
 
 def axes_of(vary: object, place: str) -> list[Axis]:
@@ -65,8 +56,12 @@ def axes_of(vary: object, place: str) -> list[Axis]:
 
 
 def _axis(name: str, points: object, place: str) -> Axis:
+    if name == "seeds":
+        return _seeds(points, place)
+    if name == "weeks":
+        return _weeks(points, place)
     if isinstance(points, list) and points:
-        named = {_label(value): {name: value} for value in points}
+        named = {label_of(value): {name: value} for value in points}
         if len(named) < len(points):
             raise InputError(f"{place}: the same value twice; allowed: each once")
         return Axis(name.split(".")[-1], named)
@@ -78,29 +73,26 @@ def _axis(name: str, points: object, place: str) -> Axis:
     )
 
 
+def _seeds(count: object, place: str) -> Axis:
+    """Return the axis of seeds 1 to a number."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
+        raise InputError(f"{place}: {_shape(count)}; allowed: how many, e.g. 20, for seeds 1 to 20")
+    return Axis("seed", {str(seed): {"seed": seed} for seed in range(1, count + 1)})
+
+
+def _weeks(span: object, place: str) -> Axis:
+    """Return the axis of single weeks of the log."""
+    found = re.fullmatch(r"([1-9]\d{0,5})\s*-\s*([1-9]\d{0,5})", str(span))
+    if found is None or int(found[1]) > int(found[2]):
+        raise InputError(f"{place}: {_shape(span)}; allowed: the first and the last week, e.g. 28-64")
+    weeks = range(int(found[1]), int(found[2]) + 1)
+    return Axis("week", {str(week): {"workload.select.weeks": f"{week}-{week}"} for week in weeks})
+
+
 def _shape(value: object) -> str:
     return "empty" if not value else f"{value!r}"[:80]
 
 
-def _label(value: object) -> str:
+def label_of(value: object) -> str:
+    """Return how a value is written in tables."""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
-    """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
-    for labels in product(*(axis.points for axis in axes)):
-        named = dict(zip([axis.name for axis in axes], labels, strict=True))
-        if any(matches(named, entry) for entry in without):
-            continue
-        overrides: dict[str, object] = {}
-        for axis, label in zip(axes, labels, strict=True):
-            overrides |= axis.points[label]
-        yield Point(named, overrides)
-
-
-def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
-    """Return whether labels are among those of an entry: axis to a label or a list of labels."""
-    return all(
-        labels[name] in [_label(label) for label in (wanted if isinstance(wanted, list) else [wanted])]
-        for name, wanted in entry.items()
-    )

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.analysis.plots import LinePanel, Look, gantt, lines, write_picture
-from mlsim.experiment.batch_pictures import Balance, PictureSpec
-from mlsim.experiment.batch_tables import labels_of, relative_title, relative_to
-from mlsim.experiment.result import Result
+from mlsim.analysis.plots import LinePanel, Look, lines
+from mlsim.experiment.study.own_pictures import file_name, gantt_file, picture_title
+from mlsim.experiment.study.pictures import Balance, PictureSpec
+from mlsim.experiment.study.tables import labels_of, relative_title, relative_to
 
 if TYPE_CHECKING:
-    from mlsim.experiment.batch_study import BatchStudy, RunRow
-    from mlsim.experiment.directories import Place
-    from mlsim.experiment.grid import Point
+    import polars as pl
 
-__all__ = ["draw_gantt", "draw_pictures", "picture_files"]
+    from mlsim.experiment.study.model import Study
+    from mlsim.experiment.study.points import Point
+    from mlsim.experiment.study.results import Results
+    from mlsim.experiment.study.rows import StudyRow
 
-Labelled = TypeVar("Labelled", "RunRow", "Point")
+__all__ = ["draw_pictures", "picture_files"]
+
+Labelled = TypeVar("Labelled", "StudyRow", "Point")
 
 Points = tuple[Floats, Floats]
 
@@ -39,57 +40,44 @@ class _Drawing(NamedTuple):
     name: str
 
 
-def draw_gantt(
-    place: Place, study: str, picture: PictureSpec, labels: Mapping[str, str], result: Result
-) -> None:
-    """Draw the nodes of one run over time."""
-    with place.extra(place.partial / f"{_gantt_name(picture, labels)}.png") as path:
-        write_picture(gantt(result.records, _title(study, labels), picture.span), path)
-
-
-def _gantt_name(picture: PictureSpec, labels: Mapping[str, str]) -> str:
-    part = [] if picture.span is None else [f"{second:g}" for second in picture.span]
-    return _file_name("gantt", *labels.values(), *part)
-
-
-def picture_files(study: BatchStudy, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
+def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
     """Yield each picture entry of a study with the names of its files."""
     for picture in study.pictures:
         if picture.kind == "gantt":
             shown = [point for point in points if picture.shows(point.labels)]
-            yield picture, [f"{_gantt_name(picture, point.labels)}.png" for point in shown]
+            yield picture, [gantt_file(picture, point.labels) for point in shown]
             continue
         first = picture.kind
         if picture.kind == "metric":
             first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
         yield (
             picture,
-            [f"{_file_name(first, *labels.values())}.png" for labels, _ in _pictures(study, picture, points)],
+            [f"{file_name(first, *labels.values())}.png" for labels, _ in _pictures(study, picture, points)],
         )
 
 
-def draw_pictures(place: Place, study: BatchStudy, rows: Sequence[RunRow]) -> None:
-    """Draw everything but the nodes over time, which were drawn when a run had ended."""
-    directory = place.partial
+def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
+    """Draw everything but what shows one run alone, which was drawn when that had ended."""
     ratios = relative_to(study, rows) if study.relative else {}
+    done = [row for row in rows if not row.failed]
     for picture in study.pictures:
         if picture.kind == "gantt":
             continue
-        for labels, part in _pictures(study, picture, rows):
+        for labels, part in _pictures(study, picture, done):
             if picture.kind == "utilization":
                 drawing = _utilization(picture, part)
             elif picture.kind == "balance":
                 drawing = _balance(picture, part)
-                _write_balance(directory / f"{_file_name('balance', *labels.values())}.csv", part)
+                results.table(f"{file_name('balance', *labels.values())}.csv", _balance_table(part))
             else:
                 drawing = _metric(study, picture, part, ratios)
-            with place.extra(directory / f"{_file_name(drawing.name, *labels.values())}.png") as path:
-                title = _title(study.name, labels)
-                write_picture(lines(drawing.panels, title, drawing.x, drawing.y, drawing.look), path)
+            title = picture_title(study.name, labels)
+            figure = lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
+            results.picture(f"{file_name(drawing.name, *labels.values())}.png", figure)
 
 
 def _pictures(
-    study: BatchStudy, picture: PictureSpec, rows: Sequence[Labelled]
+    study: Study, picture: PictureSpec, rows: Sequence[Labelled]
 ) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
     """Yield the pictures of one entry: labels in common, and runs."""
     inside = {picture.lines, picture.panels, picture.along}
@@ -104,10 +92,10 @@ def _pictures(
 
 
 def _panels(
-    picture: PictureSpec, rows: Sequence[RunRow], points: Callable[[Sequence[RunRow]], Points]
+    picture: PictureSpec, rows: Sequence[StudyRow], points: Callable[[Sequence[StudyRow]], Points]
 ) -> list[LinePanel]:
     """Group runs by panel and curve; ``points`` returns the curve of some runs."""
-    groups: dict[str, dict[str, list[RunRow]]] = {}
+    groups: dict[str, dict[str, list[StudyRow]]] = {}
     for row in rows:
         panel = f"{picture.panels}: {row.labels[picture.panels]}" if picture.panels else ""
         groups.setdefault(panel, {}).setdefault(row.labels[picture.lines], []).append(row)
@@ -117,20 +105,21 @@ def _panels(
     ]
 
 
-def _utilization(picture: PictureSpec, rows: Sequence[RunRow]) -> _Drawing:
-    def points(part: Sequence[RunRow]) -> Points:
-        assert part[0].curve is not None, "kept for the runs of such a picture"
-        return part[0].curve
+def _utilization(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
+    def points(part: Sequence[StudyRow]) -> Points:
+        curve = part[0].curve
+        assert curve is not None, "kept for the runs of such a picture"
+        return curve
 
     panels = _panels(picture, rows, points)
     return _Drawing(panels, "time (s)", "busy share of the machine", Look(percent=True), "utilization")
 
 
-def _balance(picture: PictureSpec, rows: Sequence[RunRow]) -> _Drawing:
+def _balance(picture: PictureSpec, rows: Sequence[StudyRow]) -> _Drawing:
     names = sorted({name for row in rows for name in _balance_of(row).executable})
     places = {name: float(place) for place, name in enumerate(names)}
 
-    def points(part: Sequence[RunRow]) -> Points:
+    def points(part: Sequence[StudyRow]) -> Points:
         """Spread the jobs of an executable over the room around its place."""
         balance = _balance_of(part[0])
         x = np.array([places[name] for name in balance.executable])
@@ -144,13 +133,14 @@ def _balance(picture: PictureSpec, rows: Sequence[RunRow]) -> _Drawing:
     return _Drawing(panels, "job, by executable", "max / mean of finishing times", look, "balance")
 
 
-def _balance_of(row: RunRow) -> Balance:
-    assert row.balance is not None, "kept for the runs of such a picture"
-    return row.balance
+def _balance_of(row: StudyRow) -> Balance:
+    balance = row.balance
+    assert balance is not None, "kept for the runs of such a picture"
+    return balance
 
 
-def _write_balance(path: Path, rows: Sequence[RunRow]) -> None:
-    """Write the balance of every job of some runs."""
+def _balance_table(rows: Sequence[StudyRow]) -> pl.DataFrame:
+    """Return the balance of every job of some runs."""
     import polars as pl
 
     frames = [
@@ -159,20 +149,20 @@ def _write_balance(path: Path, rows: Sequence[RunRow]) -> None:
         )
         for row in rows
     ]
-    pl.concat(frames).select(*rows[0].labels, *Balance._fields).write_csv(path)
+    return pl.concat(frames).select(*rows[0].labels, *Balance._fields)
 
 
 def _metric(
-    study: BatchStudy,
+    study: Study,
     picture: PictureSpec,
-    rows: Sequence[RunRow],
+    rows: Sequence[StudyRow],
     ratios: Mapping[tuple[str, ...], float],
 ) -> _Drawing:
     labels = next(list(axis.points) for axis in study.axes if axis.name == picture.along)
     places = _numbers(labels)
     title = picture.metric or next(iter(study.metrics))
 
-    def points(part: Sequence[RunRow]) -> Points:
+    def points(part: Sequence[StudyRow]) -> Points:
         """Return the mean of the runs at each position."""
         values: dict[str, list[float]] = {}
         for row in part:
@@ -193,12 +183,3 @@ def _numbers(labels: Sequence[str]) -> list[float]:
     except ValueError:
         numbers = [math.nan]
     return numbers if all(map(math.isfinite, numbers)) else [float(place) for place in range(len(labels))]
-
-
-def _title(study: str, labels: Mapping[str, str]) -> str:
-    words = ", ".join(f"{name} {label}" for name, label in labels.items())
-    return f"{study}: {words}" if words else study
-
-
-def _file_name(*words: str) -> str:
-    return re.sub(r"[^\w+.-]+", "-", " ".join(words)).strip("-.")

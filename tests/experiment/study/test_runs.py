@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from mlsim.errors import InputError
-from mlsim.experiment.batch_study import RunRow, is_batch_study, load_batch_study, run_batch_study
-from mlsim.experiment.batch_tables import batch_tables
+from mlsim.experiment.study import StudyRow, load_study, read_study, run_study
+from mlsim.experiment.study.tables import study_tables
 from mlsim.workload.csv_writer import csv_text
 from mlsim.workload.esp import EspApplication, esp
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 STUDIES = REPOSITORY / "scenarios" / "studies"
 
 SCENARIO = """\
@@ -67,7 +67,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_every_combination_with_its_own_keys(place):
-    study = load_batch_study(place)
+    study = load_study(place)
     assert [tuple(point.labels.values()) for point, _ in study.cases][:3] == [
         ("STATIC", "off", "0"),
         ("STATIC", "off", "1"),
@@ -80,13 +80,13 @@ def test_every_combination_with_its_own_keys(place):
 
 
 def test_tables_show_means_ratios_and_what_others_found(place):
-    study = load_batch_study(place)
+    study = load_study(place)
     makespans = iter([100, 120, 50, 90, 200, 200, 200, 100])
     rows = [
-        RunRow(point.labels, {"makespan (s)": float(next(makespans)), "utilization": float("nan")})
+        StudyRow(point.labels, {"makespan (s)": float(next(makespans)), "utilization": float("nan")}, {})
         for point, _ in study.cases
     ]
-    tables = batch_tables(study, rows)
+    tables = study_tables(study, rows)
     assert list(tables) == ["makespan (s)", "utilization", "makespan (s) / with rca: off"]
     titles, lines = tables["makespan (s)"]
     assert titles == ["technique", "off", "source", "on", "source"]
@@ -103,15 +103,23 @@ def test_tables_show_means_ratios_and_what_others_found(place):
 
 def test_what_a_study_writes(place):
     seen = []
-    study = load_batch_study(place / "study.yaml")
-    rows = run_batch_study(study, out=place / "out", progress=lambda row, total: seen.append(total))
+    study = load_study(place / "study.yaml")
+    rows = run_study(study, out=place / "out", progress=lambda row, total: seen.append(total))
     assert seen == [8] * 8
     assert {path.name for path in (place / "out").iterdir()} == {
         "manifest.json",
         "study.yaml",
         "versions.json",
         "runs.csv",
+        "runs.parquet",
+        "statistics.csv",
+        "statistics.md",
+        "store",
+        "table-makespan-s-with-rca-off.csv",
+        "table-makespan-s.csv",
+        "table-utilization.csv",
         "table.md",
+        "table.tex",
         "utilization-0.png",
         "balance-on-1.csv",
         "balance-on-1.png",
@@ -119,9 +127,13 @@ def test_what_a_study_writes(place):
         "makespan-s-with-rca-off.png",
     }
     runs = pl.read_csv(place / "out" / "runs.csv")
-    assert runs.columns == [
+    assert runs.columns[:6] == [
         *("technique", "rca", "order", "makespan (s)", "utilization", "makespan (s) / with rca: off")
     ]
+    assert runs["makespan"].to_list() == runs["makespan (s)"].to_list()
+    assert runs["jobs.completed"].to_list() == [4] * 8
+    assert not [name for name in runs.columns if name.startswith("self")]
+    assert read_study(place / "out").runs.columns == runs.columns
     assert runs["makespan (s)"].to_list() == [row.metrics["makespan (s)"] for row in rows]
     assert runs.filter(pl.col("rca") == "off")["makespan (s) / with rca: off"].to_list() == [1.0] * 4
     balance = pl.read_csv(place / "out" / "balance-on-1.csv")
@@ -137,7 +149,7 @@ def test_what_a_study_writes(place):
 
 def test_nothing_is_written_without_a_place(place):
     before = sorted(place.iterdir())
-    rows = run_batch_study(load_batch_study(place))
+    rows = run_study(load_study(place))
     assert len(rows) == 8
     assert sorted(place.iterdir()) == before
 
@@ -174,7 +186,7 @@ def test_mistakes_are_named(place, right, wrong, words):
     assert right in STUDY
     (place / "study.yaml").write_text(STUDY.replace(right, wrong))
     with pytest.raises(InputError) as caught:
-        load_batch_study(place)
+        load_study(place)
     for word in words:
         assert word in str(caught.value)
 
@@ -184,13 +196,13 @@ def test_mistakes_are_named(place, right, wrong, words):
     [
         ("STATIC,off,100", "STATIC,of,100", ("source.csv:2: rca", "'of'", "off")),
         ("STATIC,off,100", "STATIC,off,fast", ("source.csv:2", "fast", "numbers")),
-        ("technique,rca", "tecnique,rca", ("source.csv:2: technique", "None")),
+        ("technique,rca", "tecnique,rca", ("source.csv:2: technique", "missing")),
     ],
 )
 def test_mistakes_in_the_reference_are_named(place, right, wrong, words):
     (place / "source.csv").write_text(SOURCE.replace(right, wrong))
     with pytest.raises(InputError) as caught:
-        load_batch_study(place)
+        load_study(place)
     for word in words:
         assert word in str(caught.value)
 
@@ -198,14 +210,14 @@ def test_mistakes_in_the_reference_are_named(place, right, wrong, words):
 def test_a_metric_that_no_summary_has(place):
     (place / "study.yaml").write_text(STUDY.replace("utilization.busy", "utilization.bussy"))
     with pytest.raises(InputError, match=r"study\.yaml: metrics: utilization\.bussy: not in the summary"):
-        run_batch_study(load_batch_study(place), out=place / "out")
+        run_study(load_study(place), out=place / "out")
     assert not (place / "out").exists()
 
 
 def test_a_metric_that_is_no_number(place):
     (place / "study.yaml").write_text(STUDY.replace("utilization.busy", "utilization"))
     with pytest.raises(InputError, match=r"utilization is dict, no number; allowed: utilization\.busy"):
-        run_batch_study(load_batch_study(place), out=place / "out")
+        run_study(load_study(place), out=place / "out")
 
 
 def test_nothing_is_simulated_before_all_is_checked(place, monkeypatch):
@@ -217,7 +229,7 @@ def test_nothing_is_simulated_before_all_is_checked(place, monkeypatch):
         with pytest.raises(
             InputError, match=r"(?s)jobs-1\.csv.*combination technique: STATIC, rca: off, order: 1"
         ):
-            run_batch_study(load_batch_study(place), out=out)
+            run_study(load_study(place), out=out)
 
 
 def test_loops_of_jobs_without_loops_are_not_drawn(place):
@@ -226,32 +238,38 @@ def test_loops_of_jobs_without_loops_are_not_drawn(place):
     text = "of: runs\nbase: run.yaml\nvary: {seed: [1, 2]}\npictures: [{kind: balance, lines: seed}]\n"
     (place / "study.yaml").write_text(text)
     with pytest.raises(InputError, match="balance: shows loops, and jobs execute none where seed: 1"):
-        load_batch_study(place)
+        load_study(place)
 
 
 def test_repetitions_may_vary_fastest(place):
     (place / "study.yaml").write_text(STUDY.replace("columns: rca\n", ""))
-    study = load_batch_study(place)
+    study = load_study(place)
     assert (study.columns, study.repetitions) == ("rca", "order")
 
 
 def test_repetitions_alone_have_no_columns(place):
     (place / "study.yaml").write_text("of: runs\nbase: run.yaml\nvary: {seed: [1, 2]}\nrepetitions: seed\n")
     with pytest.raises(InputError, match="is all that varies, and repeated; vary needs another axis"):
-        load_batch_study(place)
+        load_study(place)
 
 
 def test_kinds_are_told_apart(place):
-    assert is_batch_study(place)
-    assert not is_batch_study(STUDIES / "slowdown")
+    assert load_study(place).subject.kind == "runs"
+    assert load_study(STUDIES / "slowdown").subject.kind == "loops"
     (place / "study.yaml").write_text(STUDY.replace("of: runs", "of: runz"))
     with pytest.raises(InputError, match=r"study\.yaml: of: 'runz' is not known; did you mean 'runs'"):
-        is_batch_study(place)
+        load_study(place)
+
+
+def test_the_names_of_old_scripts(place):
+    from mlsim.experiment.batch_study import load_batch_study, run_batch_study
+
+    assert (load_batch_study, run_batch_study) == (load_study, run_study)
 
 
 @pytest.mark.parametrize("name", ["esp-rca", "esp-rca/window.yaml", "two-level"])
 def test_studies_that_come_with_the_tool_can_be_read(name):
-    study = load_batch_study(STUDIES / name)
+    study = load_study(STUDIES / name)
     assert len({tuple(point.labels.values()) for point, _ in study.cases}) == len(study.cases) >= 12
 
 

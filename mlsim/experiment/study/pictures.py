@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
-from mlsim.experiment.grid import Axis, matches
-from mlsim.experiment.result import Result
-from mlsim.experiment.study_file import entries, one_of
+from mlsim.experiment.study.axes import Axis
+from mlsim.experiment.study.file import entries, one_of
+from mlsim.experiment.study.points import matches
+from mlsim.record import Records
+from mlsim.scenario import Scenario
 
 __all__ = ["PICTURE_KEYS", "Balance", "PictureSpec", "balance_of", "busy_curve", "picture_of"]
 
@@ -111,23 +113,23 @@ def _span(value: object, place: str) -> tuple[float, float]:
     raise InputError(f"{place}: span: {value!r}; allowed: [BEGIN, END] in s, e.g. [415, 550]")
 
 
-def busy_curve(result: Result) -> tuple[Floats, Floats]:
+def busy_curve(records: Records) -> tuple[Floats, Floats]:
     """Return the busy share of the machine in equal bins of a run: centres (s) and shares."""
     from mlsim.analysis.plots.style import time_axis
     from mlsim.analysis.plots.utilization import busy_share
 
-    axis = time_axis(result.records.jobs)
+    axis = time_axis(records.jobs)
     edges = np.linspace(axis.begin, axis.end, _BINS + 1)
-    return 0.5 * (edges[1:] + edges[:-1]), busy_share(result.records, axis, _BINS)
+    return 0.5 * (edges[1:] + edges[:-1]), busy_share(records, axis, _BINS)
 
 
-def balance_of(result: Result) -> Balance:
+def balance_of(scenario: Scenario, records: Records) -> Balance:
     """Return the load balance of each loop of a run."""
     from mlsim.analysis.metrics import max_over_mean
     from mlsim.cosim import workload_of
 
-    names = workload_of(result.scenario).header.get("executable_names")
-    jobs, loops = result.records.jobs, result.records.loops
+    names = workload_of(scenario).header.get("executable_names")
+    jobs, loops = records.jobs, records.loops
     codes = jobs.executable[loops.job].tolist()
     words = [names[code - 1] if isinstance(names, list) and code > 0 else str(code) for code in codes]
     return Balance(jobs.job_id[loops.job], words, max_over_mean(loops))

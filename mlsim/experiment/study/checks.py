@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mlsim.errors import InputError
-from mlsim.experiment.grid import Axis, Point
-from mlsim.experiment.study_file import one_of
-from mlsim.scenario import Scenario, plain
+from mlsim.experiment.study.axes import Axis
+from mlsim.experiment.study.file import one_of
+from mlsim.experiment.study.points import Point
 from mlsim.scenario.values.hints import nearest
 
 __all__ = [
     "check_files",
     "check_metric",
     "check_name",
-    "check_scenarios",
     "check_titles",
     "side_by_side",
     "some_points",
@@ -60,12 +59,12 @@ def check_titles(titles: Iterable[str], place: str) -> None:
 
 
 def check_files(names: Iterable[str], place: str) -> None:
-    """Refuse pictures whose files cannot be written, or would be written over."""
+    """Refuse pictures and tables whose files cannot be written, or would be written over."""
     for name, times in Counter(names).items():
         if times > 1:
             raise InputError(
-                f"{place}: {times} pictures have the file name {name}; give labels that differ "
-                "in letters or digits"
+                f"{place}: {times} pictures or tables have the file name {name}; give labels and titles "
+                "that differ in letters or digits"
             )
         if len(os.fsencode(name)) > _LONGEST_NAME:
             raise InputError(f"{place}: the file name {name:.60}… is too long; give shorter labels")
@@ -106,44 +105,3 @@ def some_points(points: Iterable[Point], place: str) -> list[Point]:
     if not found:
         raise InputError(f"{place}: leaves no combination; take an entry away")
     return found
-
-
-def check_scenarios(
-    cases: Sequence[tuple[Point, Scenario]],
-    check: Callable[[Scenario], object],
-    reads: Sequence[str],
-) -> None:
-    """Check everything that the scenarios of a study name, such as files; the same only once.
-
-    Parameters
-    ----------
-    cases
-        Combinations with their scenarios.
-    check
-        Raises an InputError if something cannot be used.
-    reads
-        Dotted keys of a scenario that ``check`` looks at.
-
-    Raises
-    ------
-    InputError
-        The first that ``check`` raises, with the combination.
-    """
-    seen: set[str] = set()
-    for point, scenario in cases:
-        values = plain(scenario)
-        key = f"{scenario.directory}\0{[_value_at(values, name) for name in reads]}"
-        if key in seen:
-            continue
-        seen.add(key)
-        try:
-            check(scenario)
-        except InputError as error:
-            labels = ", ".join(f"{name}: {label}" for name, label in point.labels.items())
-            raise InputError(f"{error} (combination {labels})") from error
-
-
-def _value_at(values: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a dotted key; None if it is not there."""
-    section, _, name = key.rpartition(".")
-    return (values.get(section) or {}).get(name) if section else values.get(name)

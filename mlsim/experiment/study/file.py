@@ -1,4 +1,4 @@
-"""Study files as plain mappings: what all kinds of studies read in the same way."""
+"""Study files: read as plain mappings, their keys and words checked."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from typing import Any
 
 from mlsim._files import expanded, is_directory, is_there, read_text
 from mlsim.errors import InputError
-from mlsim.experiment.grid import Axis
+from mlsim.experiment.study.axes import Axis
 from mlsim.scenario.files.source import parse_text
 from mlsim.scenario.values.field_types import Text
 from mlsim.scenario.values.hints import nearest
 
-__all__ = ["entries", "file_of", "file_text", "mapping", "one_of"]
+__all__ = ["KEYS", "KINDS", "entries", "file_of", "file_text", "mapping", "one_of"]
+
+KINDS = ("loops", "runs")
+"""What a study may be of; loops where it does not say."""
+
+_COMMON = (
+    *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions", "metrics"),
+    *("relative", "reference", "pictures", "keep", "timeout"),
+)
+KEYS = {"loops": (*_COMMON, "timelines"), "runs": _COMMON}
+"""What the file of a study may have, by what it is of."""
 
 
 def file_of(path: str | Path) -> Path:
@@ -38,15 +48,13 @@ def file_text(file: Path) -> str:
         raise InputError(f"{error}; a study is a directory with study.yaml") from error
 
 
-def mapping(text: str, file: Path, keys: Sequence[str]) -> dict[str, Any]:
-    """Read the keys of a study.
+def mapping(text: str, file: Path) -> dict[str, Any]:
+    """Read the keys of a study; ``of`` is among them then.
 
     Parameters
     ----------
     text, file
         The study file, and its name.
-    keys
-        Those it may have; ``base`` and ``vary`` it must have.
 
     Raises
     ------
@@ -59,7 +67,9 @@ def mapping(text: str, file: Path, keys: Sequence[str]) -> dict[str, Any]:
         raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")
     content = document.value
     if not isinstance(content, dict):
-        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(keys)}")
+        raise InputError(f"{file}: a study is a mapping; its keys: {', '.join(_COMMON)}")
+    kind = one_of(content.setdefault("of", KINDS[0]), KINDS, f"{file}: of")
+    keys = KEYS[kind]
     for key in content:
         if key not in keys:
             hint = nearest(str(key), list(keys))

@@ -9,7 +9,7 @@ import pytest
 
 from mlsim.errors import InputError
 from mlsim.experiment import load_study, run_study
-from mlsim.experiment.study_results import study_table
+from mlsim.experiment.study.tables import study_tables
 
 LOOP = """\
 platform:
@@ -59,7 +59,7 @@ def test_every_combination_but_those_left_out(place):
 
 def test_the_table_has_the_columns_side_by_side_and_the_source_beside(place):
     study = load_study(place)
-    titles, lines = study_table(study, run_study(study))
+    titles, lines = study_tables(study, run_study(study))["T_loop (s)"]
     assert titles == ["delay", "technique", "cca", "source", "dca"]
     assert [line[:2] for line in lines] == [["none", "GSS"], ["much", "SS"], ["much", "GSS"]]
     assert lines[1][3] == "1.25"
@@ -77,7 +77,11 @@ def test_what_a_study_writes(place):
         "manifest.json",
         "versions.json",
         "loops.csv",
+        "loops.parquet",
+        "store",
+        "table-T_loop-s.csv",
         "table.md",
+        "table.tex",
         "t-loop.png",
         "pes-much-GSS-dca.png",
     }

@@ -1,0 +1,54 @@
+"""Does tasks in the ranks of MPI, by mpi4py.futures: ``mpiexec -n 5 mlsim study DIR --executor mpi``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mlsim.errors import InputError
+from mlsim.experiment.study.executors.base import Executor, Started
+from mlsim.experiment.study.executors.remote import hand_out
+from mlsim.experiment.study.tasks import Done, Task
+
+__all__ = ["over_ranks"]
+
+
+class _Ranks:
+    def __init__(self, pool: Any, ranks: int) -> None:
+        self._pool, self._ranks = pool, ranks
+
+    def results(self, tasks: Sequence[Task], started: Started) -> Iterator[Done]:
+        """Do tasks; see :class:`~mlsim.experiment.study.executors.base.Executor`."""
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        def first(futures: Sequence[Any]) -> Sequence[Any]:
+            return list(wait(futures, return_when=FIRST_COMPLETED).done)
+
+        return hand_out(self._pool.submit, first, self._ranks, tasks, started)
+
+
+@contextmanager
+def over_ranks() -> Iterator[Executor | None]:
+    """Give rank 0 an executor that hands tasks to the other ranks; they do them, and get None at the end.
+
+    Raises
+    ------
+    InputError
+        If there is no mpi4py, or no other rank.
+    """
+    try:
+        from mpi4py import MPI
+        from mpi4py.futures import MPICommExecutor
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"--executor mpi: mpi4py cannot be used: {error}; pip install mlsim[mpi], beside an MPI"
+        ) from error
+    world = MPI.COMM_WORLD
+    if world.Get_size() < 2:
+        raise InputError(
+            "--executor mpi: there is one rank only; start it as `mpiexec -n 5 mlsim study DIR --executor "
+            "mpi`: rank 0 hands out runs, the others do them"
+        )
+    with MPICommExecutor(world, root=0) as pool:
+        yield None if pool is None else _Ranks(pool, world.Get_size() - 1)

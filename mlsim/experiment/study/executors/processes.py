@@ -1,0 +1,174 @@
+"""Does tasks in processes of this machine, which may hang, or be killed, without harm to the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+
+from mlsim.errors import OutputError
+from mlsim.experiment.study.executing import record_failure
+from mlsim.experiment.study.executors.base import Started
+from mlsim.experiment.study.tasks import Done, Task
+
+__all__ = ["Processes", "cores"]
+
+_CODE = "from mlsim.experiment.study.executors.worker import serve; serve()"
+_ATTEMPTS = 2
+"""How often a run is begun whose process ends."""
+_WORTH_A_PROCESS = 2.0
+"""Seconds of work left for each process, below which no further ones are started; to start one takes 1 s."""
+
+
+def cores() -> int:
+    """Return how many processes this machine executes at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Processes:
+    """Tasks in processes.
+
+    The first task is done alone: it compiles kernels, which all processes then find on disk.
+
+    Parameters
+    ----------
+    jobs
+        How many processes; None: as many as there are cores, but only one where the rest is done soon.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._jobs = jobs
+
+    def results(self, tasks: Sequence[Task], started: Started) -> Iterator[Done]:
+        """Do tasks; see :class:`~mlsim.experiment.study.executors.base.Executor`."""
+        left = deque(tasks)
+        deaths: dict[str, int] = {}
+        pool: list[_Worker] = []
+        try:
+            if left:
+                pool.append(_Worker())
+                began = time.perf_counter()
+                yield from _spend(pool, deque([left.popleft()]), deaths, started)
+                pool += [_Worker() for _ in range(self._more(len(left), time.perf_counter() - began))]
+            yield from _spend(pool, left, deaths, started)
+        finally:
+            for worker in pool:
+                worker.kill()
+
+    def _more(self, left: int, seconds: float) -> int:
+        """Return how many processes are worth being started beside the first one."""
+        if self._jobs is not None:
+            return min(self._jobs - 1, left)
+        worth = int(left * seconds / _WORTH_A_PROCESS)
+        return max(min(cores() - 1, left - 1, worth), 0)
+
+
+def _spend(
+    pool: list[_Worker], left: deque[Task], deaths: dict[str, int], started: Started
+) -> Iterator[Done]:
+    """Do tasks on the workers of a pool; one that has ended is replaced."""
+    while left or any(worker.task for worker in pool):
+        for worker in pool:
+            if left and worker.task is None:
+                worker.begin(left.popleft())
+                assert worker.task is not None, "just begun"
+                started(worker.task)
+        busy = [worker for worker in pool if worker.task]
+        ready = wait([worker.connection for worker in busy], _patience(busy))
+        for worker in busy:
+            if worker.connection in ready:
+                yield from _finished(pool, worker, left, deaths)
+            elif worker.overdue() <= 0.0:
+                yield from _timed_out(pool, worker)
+
+
+def _patience(busy: Sequence[_Worker]) -> float | None:
+    """Return the seconds until the first run has taken too long; None: none ever does."""
+    times = [worker.overdue() for worker in busy if worker.task and worker.task.timeout is not None]
+    return max(min(times), 0.0) if times else None
+
+
+def _finished(
+    pool: list[_Worker], worker: _Worker, left: deque[Task], deaths: dict[str, int]
+) -> Iterator[Done]:
+    task = worker.task
+    assert task is not None, "only busy workers are waited for"
+    try:
+        done = worker.connection.recv()
+    except (EOFError, OSError):
+        code = worker.kill()
+        pool[pool.index(worker)] = _Worker()
+        deaths[task.key] = deaths.get(task.key, 0) + 1
+        if deaths[task.key] < _ATTEMPTS:
+            left.appendleft(task)
+            return
+        yield record_failure(task, _death(code), worker.seconds())
+        return
+    worker.task = None
+    yield done
+
+
+def _timed_out(pool: list[_Worker], worker: _Worker) -> Iterator[Done]:
+    task = worker.task
+    assert task is not None, "only busy workers are waited for"
+    worker.kill()
+    pool[pool.index(worker)] = _Worker()
+    yield record_failure(task, f"took longer than timeout: {task.timeout:g} s", worker.seconds())
+
+
+def _death(code: int) -> str:
+    if code < 0:
+        name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+        cause = f"was killed by {name}"
+        if -code == signal.SIGKILL:
+            cause += ", as the system does where memory is used up"
+    else:
+        cause = f"ended with exit code {code}"
+    return f"its process {cause}, {_ATTEMPTS} times"
+
+
+class _Worker:
+    """A process that does one task after the other."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = Pipe()
+        self.task: Task | None = None
+        self._began = 0.0
+        words = [sys.executable, "-c", _CODE, str(theirs.fileno()), str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        except OSError as error:
+            raise OutputError(f"no process can be started for the runs of the study: {error}") from error
+        finally:
+            theirs.close()
+
+    def begin(self, task: Task) -> None:
+        """Hand out a task."""
+        self.task, self._began = task, time.perf_counter()
+        with suppress(OSError):  # it has ended; reading from it will tell
+            self.connection.send(task)
+
+    def seconds(self) -> float:
+        """Return how long the task has taken so far."""
+        return time.perf_counter() - self._began
+
+    def overdue(self) -> float:
+        """Return the seconds that the task may still take."""
+        timeout = None if self.task is None else self.task.timeout
+        return float("inf") if timeout is None else timeout - self.seconds()
+
+    def kill(self) -> int:
+        """End the process; return how it ended."""
+        self._process.kill()
+        code = self._process.wait()
+        self.connection.close()
+        return code

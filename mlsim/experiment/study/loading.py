@@ -1,0 +1,298 @@
+"""Reads a study and every scenario it makes; all that can be wrong is found before the first run.
+
+A study is a YAML file beside the scenario it varies; scenarios/studies/README.md has its keys.
+
+```yaml
+of: runs                         # or loops: each alone on its machine, read as `mlsim loop` does
+name: esp-rca
+description: ...
+base: esp.yaml                   # a scenario file
+vary:                            # every combination is simulated; the last varies fastest
+  application:                   # labels, each with the keys it sets
+    psia: {application.costs.profile: psia}
+    mandelbrot: {application.costs.profile: mandelbrot}
+  application.technique: [STATIC, GSS, AF]         # or a list of values of one key
+  rca: {off: {coordination.rca: off}, on: {coordination.rca: on}}
+  order: {0: {}, 1: {}}
+set: {workload.path: "{application}-{order}.csv"}  # keys of every run; {axis} is the run's label
+without: [{application: psia, technique: AF}]      # combinations to leave out
+columns: rca                     # what stands side by side; default: the last of vary
+repetitions: order               # tables show the mean over this axis, least and largest
+metrics:                         # title in the tables: key of summary.json
+  makespan (s): makespan
+  utilization: utilization.busy
+  fallbacks: cp.fallbacks?       # with ?, runs whose summary has no such key leave the cell empty
+relative: {rca: off}             # the first metric is also shown divided by that of this combination
+reference: source.csv            # what others found: a column an axis, and some of the titles of metrics
+keep: summary                    # or tables, all: what the store keeps of every run
+timeout: 10 min                  # of one run
+pictures:                        # an axis that a picture does not name makes one picture each
+  - {kind: utilization, lines: technique, panels: rca, where: {order: 0}}
+  - {kind: metric, along: order, lines: technique, panels: application, relative: true}
+  - {kind: balance, lines: technique, panels: rca, where: {order: 0}}
+  - {kind: gantt, where: {technique: STATIC, order: 0}, span: [415, 550]}
+```
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mlsim._files import is_directory, is_there
+from mlsim.errors import InputError
+from mlsim.experiment.study.axes import Axis, axes_of
+from mlsim.experiment.study.checks import (
+    check_files,
+    check_metric,
+    check_name,
+    check_titles,
+    side_by_side,
+    some_points,
+)
+from mlsim.experiment.study.file import entries, file_of, file_text, mapping, one_of
+from mlsim.experiment.study.model import Cases, Study
+from mlsim.experiment.study.own_pictures import file_name, timeline_file
+from mlsim.experiment.study.pictures import PictureSpec, picture_of
+from mlsim.experiment.study.points import Point, points, words_of
+from mlsim.experiment.study.store import KEEP
+from mlsim.experiment.study.subjects import SUBJECTS, Base
+from mlsim.scenario import ApplicationModel, load
+from mlsim.scenario.values.amounts import Amount
+from mlsim.scenario.values.units import TIME
+
+__all__ = ["load_study"]
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study and every scenario it makes.
+
+    Parameters
+    ----------
+    path
+        A study file, or a directory with ``study.yaml`` in it.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or a combination is nothing that can be simulated; nothing was simulated.
+    """
+    file = file_of(path)
+    text = file_text(file)
+    content = mapping(text, file)
+    read = _Content(file, content, axes_of(content["vary"], f"{file}: vary"))
+    study = _study(read, text)
+    _check_titles(study)
+    without_loops = _check_runs(study)
+    study = _with_shown(read, study)
+    _check_shown(study, without_loops)
+    return study
+
+
+class _Content:
+    """A study file as it was read, with what varies."""
+
+    def __init__(self, file: Path, content: Mapping[str, Any], axes: Sequence[Axis]) -> None:
+        self.file, self.content, self.axes = file, content, axes
+        self.folder = file.parent
+
+    def place(self, key: str) -> str:
+        """Return how messages name a key."""
+        return f"{self.file}: {key}"
+
+    def listed(self, key: str) -> list[Any]:
+        """Return a list, which is empty where there is none."""
+        value = self.content.get(key, [])
+        if not isinstance(value, list):
+            raise InputError(f"{self.place(key)}: {value!r}; allowed: a list")
+        return value
+
+    def entries(self, key: str) -> list[dict[str, Any]]:
+        """Return a list of combinations."""
+        return entries(self.content.get(key, []), self.axes, self.place(key))
+
+
+def _study(read: _Content, text: str) -> Study:
+    content, axes, place = read.content, read.axes, read.place
+    subject = SUBJECTS[content["of"]]
+    repetitions = content.get("repetitions")
+    if repetitions is not None:
+        repetitions = one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
+    metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
+    found = some_points(points(axes, read.entries("without")), place("without"))
+    named = content.get("name", read.folder.resolve().name or "study")
+    return Study(
+        name=check_name(named, place("name")),
+        description=str(content.get("description", "")),
+        source=read.file,
+        text=text,
+        subject=subject,
+        axes=axes,
+        cases=Cases([_with_common_keys(read, point) for point in found], _base(read), subject),
+        columns=side_by_side(content.get("columns"), repetitions, axes, place("columns")),
+        repetitions=repetitions,
+        metrics=metrics,
+        relative=_relative(content.get("relative", {}), axes, place("relative")),
+        reference={},
+        pictures=[],
+        timelines=[],
+        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        timeout=_seconds(content.get("timeout"), place("timeout")),
+    )
+
+
+def _with_shown(read: _Content, study: Study) -> Study:
+    """Add what is shown beside the runs: what others found, and pictures."""
+    reference = read.content.get("reference")
+    compared = [axis for axis in study.axes if axis.name != study.repetitions]
+    place = read.place("pictures")
+    return replace(
+        study,
+        reference={}
+        if reference is None
+        else _reference(read.folder / str(reference), compared, study.metrics),
+        pictures=[picture_of(value, study.axes, place) for value in read.listed("pictures")],
+        timelines=read.entries("timelines"),
+    )
+
+
+def _base(read: _Content) -> Base:
+    file = read.folder / str(read.content["base"])
+    if not is_there(file) or is_directory(file):
+        load(file)  # which says what is wrong, and what else is there
+    return Base.of(file, file_text(file))
+
+
+def _with_common_keys(read: _Content, point: Point) -> Point:
+    """Add the keys of all runs to those of one, its labels filled in."""
+    common = read.content.get("set", {})
+    if not isinstance(common, dict):
+        raise InputError(f"{read.place('set')}: {common!r}; allowed: a mapping of keys to values")
+    try:
+        filled = {
+            str(key): value.format_map(point.labels) if isinstance(value, str) else value
+            for key, value in common.items()
+        }
+    except (KeyError, ValueError, IndexError) as error:
+        allowed = ", ".join(f"{{{name}}}" for name in point.labels)
+        raise InputError(f"{read.place('set')}: {error} is no axis; allowed in braces: {allowed}") from error
+    return Point(point.labels, {**filled, **point.overrides})
+
+
+def _titles(value: object, place: str) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value.values()):
+        raise InputError(
+            f"{place}: {value!r}; allowed: titles with keys of summary.json, e.g. {{makespan (s): makespan}}"
+        )
+    return {str(title): key for title, key in value.items()}
+
+
+def _relative(value: object, axes: Sequence[Axis], place: str) -> dict[str, str]:
+    (entry,) = entries([value], axes, place)
+    for name, label in entry.items():
+        if isinstance(label, list):
+            raise InputError(f"{place}: {name}: {label!r}; allowed: one label")
+    return {name: str(label) for name, label in entry.items()}
+
+
+def _seconds(value: object, place: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        return Amount(TIME, positive=True).parse(value)
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from error
+
+
+def _reference(
+    file: Path, axes: Sequence[Axis], metrics: Mapping[str, str]
+) -> dict[tuple[str, ...], dict[str, float]]:
+    """Read what others found: a column an axis, and some by the title or the key of a metric.
+
+    Further columns are for readers, and cells may be empty.
+    """
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    names = [axis.name for axis in axes]
+    for number, row in enumerate(csv.DictReader(file_text(file).splitlines()), start=2):
+        place = f"{file}:{number}"
+        for name in names:
+            if not row.get(name):
+                raise InputError(f"{place}: {name}: missing; columns: {', '.join((*names, *metrics))}")
+        key = tuple(one_of(row[axis.name], list(axis.points), f"{place}: {axis.name}") for axis in axes)
+        found[key] = {}
+        for title, metric in metrics.items():
+            column = title if title in row else metric
+            if row.get(column):
+                found[key][title] = _number(row[column], f"{place}: {column}")
+    return found
+
+
+def _number(text: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"{place}: {text!r} is no number; allowed: numbers") from error
+
+
+def _check_titles(study: Study) -> None:
+    from mlsim.experiment.study.tables import relative_title
+
+    titles = [*(axis.name for axis in study.axes), *study.metrics]
+    if study.subject.kind == "loops":
+        titles.append("reference")
+    place = f"{study.source}: {'metrics' if study.subject.kind == 'runs' else 'vary'}"
+    check_titles([*titles, relative_title(study)] if study.relative else titles, place)
+    shown = [*study.metrics, *([relative_title(study)] if study.relative else [])]
+    check_files([f"table-{file_name(title)}.csv" for title in shown], f"{study.source}: metrics")
+
+
+def _check_runs(study: Study) -> list[Point]:
+    """Make every scenario; refuse metrics that some cannot have; return those whose jobs have no loops."""
+    empty = study.subject.empty()
+    for key in study.metrics.values():
+        check_metric(key, empty, f"{study.source}: metrics")
+    solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
+    without_loops = []
+    for point, scenario in study.cases:
+        dispatcher = scenario.batch.dispatcher
+        if solved and not getattr(dispatcher, "solves", False):
+            raise InputError(
+                f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
+                f"{dispatcher} ({words_of(point.labels)}); {solved[0]}? leaves such cells empty"
+            )
+        if scenario.application.model is not ApplicationModel.LOOP:
+            without_loops.append(point)
+    return without_loops
+
+
+def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
+    """Refuse what would fail after the runs: pictures of what there is not."""
+    from mlsim.experiment.study.drawing import picture_files
+
+    place = f"{study.source}: pictures"
+    files: list[str] = []
+    for picture, names in picture_files(study, study.points):
+        _check_picture(study, picture, f"{place}: {picture.kind}", names)
+        files += names
+        for point in without_loops if picture.kind == "balance" else ():
+            if picture.shows(point.labels):
+                raise InputError(
+                    f"{place}: balance: shows loops, and jobs execute none where {words_of(point.labels)}"
+                )
+    check_files(files, place)
+    timelines = [timeline_file(point) for point in study.points if study.drawn(point)]
+    check_files(timelines, f"{study.source}: timelines")
+
+
+def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequence[str]) -> None:
+    if not files:
+        raise InputError(f"{place}: where: no combination is like that; it would show nothing")
+    if picture.kind != "metric" and study.subject.kind == "loops":
+        raise InputError(f"{place}: shows runs, and this study is of loops; allowed: metric, and timelines")
+    if picture.metric:
+        one_of(picture.metric, list(study.metrics), f"{place}: metric")
+    if picture.relative and not study.relative:
+        raise InputError(f"{place}: relative: the study has no combination to divide by; give relative: too")

@@ -1,0 +1,47 @@
+"""The combinations of a study: a label of each axis, and what they set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from mlsim.experiment.study.axes import Axis, label_of
+
+__all__ = ["Labels", "Point", "matches", "points", "words_of"]
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination: a label of each axis, and the overrides of all of them."""
+
+    labels: Labels
+    overrides: Mapping[str, object]
+
+
+def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
+    """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
+    for labels in product(*(axis.points for axis in axes)):
+        named = dict(zip([axis.name for axis in axes], labels, strict=True))
+        if any(matches(named, entry) for entry in without):
+            continue
+        overrides: dict[str, object] = {}
+        for axis, label in zip(axes, labels, strict=True):
+            overrides |= axis.points[label]
+        yield Point(named, overrides)
+
+
+def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
+    """Return whether labels are among those of an entry: axis to a label or a list of labels."""
+    return all(
+        labels[name] in [label_of(label) for label in (wanted if isinstance(wanted, list) else [wanted])]
+        for name, wanted in entry.items()
+    )
+
+
+def words_of(labels: Labels) -> str:
+    """Write the labels of a combination for a message."""
+    return ", ".join(f"{name}: {label}" for name, label in labels.items())

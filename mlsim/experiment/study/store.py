@@ -1,0 +1,253 @@
+"""The store of a study: an entry for each run, complete or not there at all.
+
+An entry is a file, named by the digest of the run: its checksum, then what was kept as JSON. It is written
+under another name and renamed, after all files that belong to it (pictures of this one run, its directory).
+All is in ``store``, the entries in 256 directories, so that those of 10^5 runs have 400 files each.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlsim.errors import InputError, OutputError
+from mlsim.experiment.manifest import json_text
+
+__all__ = [
+    "KEEP",
+    "STORE_VERSION",
+    "Entries",
+    "Memory",
+    "Store",
+    "beside_name",
+    "check_store",
+    "covers",
+    "disk_error",
+    "write_whole",
+]
+
+STORE_VERSION = 1
+KEEP = ("summary", "tables", "all")
+"""What may be kept of a run, from least to most."""
+
+_INNER = "store"
+_MARK = "store.json"
+_log = logging.getLogger("mlsim")
+
+Content = dict[str, Any]
+
+
+class Entries(Protocol):
+    """What is kept of runs, by their digests."""
+
+    def get(self, key: str) -> Content | None:
+        """Return an entry; None if there is none."""
+
+    def put(self, key: str, content: Content) -> None:
+        """Keep an entry."""
+
+
+class Memory:
+    """Entries for as long as the process lasts."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Content] = {}
+
+    def get(self, key: str) -> Content | None:
+        """Return an entry; None if there is none."""
+        return self._entries.get(key)
+
+    def put(self, key: str, content: Content) -> None:
+        """Keep an entry."""
+        self._entries[key] = content
+
+
+class Store:
+    """Entries in a directory.
+
+    Parameters
+    ----------
+    directory
+        Of the study's results; see :meth:`open`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._entries = directory / _INNER
+
+    @classmethod
+    def open(cls, directory: Path, name: str, kind: str) -> Store:
+        """Make a store, or take it up again.
+
+        Raises
+        ------
+        InputError
+            If something else is there, or a store of another study or of another version.
+        OutputError
+            If it cannot be made.
+        """
+        check_store(directory, name, kind)
+        store = cls(directory)
+        try:
+            store._entries.mkdir(parents=True, exist_ok=True)
+            mark = {"store_version": STORE_VERSION, "name": name, "of": kind}
+            if not store.inner(_MARK).exists():
+                write_whole(store.inner(_MARK), json_text(mark).encode())
+        except OSError as error:
+            raise disk_error(directory, error) from error
+        return store
+
+    def get(self, key: str) -> Content | None:
+        """Return an entry; None if there is none, or none that is whole, of which a warning tells."""
+        path = self.path(key, ".json")
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        checksum, _, text = data.partition(b"\n")
+        if checksum.decode("ascii", "replace") != _checksum(text):
+            _log.warning("%s: is damaged or was cut short; the run is done again", path)
+            path.unlink(missing_ok=True)
+            return None
+        content: Content = json.loads(text)
+        if any(not self.beside(key, name).exists() for name in content.get("files", ())):
+            _log.warning("%s: lacks files that belong to it; the run is done again", path)
+            return None
+        return content
+
+    def put(self, key: str, content: Content) -> None:
+        """Keep an entry.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; nothing of it is left then.
+        """
+        text = json.dumps(content, separators=(",", ":")).encode()
+        path = self.path(key, ".json")
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, _checksum(text).encode() + b"\n" + text)
+
+    def inner(self, name: str) -> Path:
+        """Return where a file about the store itself is."""
+        return self._entries / name
+
+    def path(self, key: str, suffix: str) -> Path:
+        """Return where something of a run is."""
+        return self._entries / key[:2] / f"{key[2:]}{suffix}"
+
+    def beside(self, key: str, name: str) -> Path:
+        """Return where a file is that belongs to a run, or its directory (``run``)."""
+        return self.path(key, f".{name}")
+
+    def clear_unfinished(self) -> None:
+        """Remove what processes that were killed have not finished; nobody else may be writing."""
+        for path in chain(
+            self.directory.glob(".*.part*"), self._entries.glob(".*.part"), self._entries.glob("*/.*.part*")
+        ):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def check_store(directory: Path, name: str, kind: str) -> None:
+    """Refuse a directory that is there and is no store of this study.
+
+    Raises
+    ------
+    InputError
+        If it is not.
+    """
+    mark = directory / _INNER / _MARK
+    try:
+        if not os.path.lexists(directory) or (directory.is_dir() and not any(directory.iterdir())):
+            return
+        found = json.loads(mark.read_bytes())
+        version, there, of = found["store_version"], found["name"], found["of"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{directory}: already exists, and is no store of a study ({_INNER}/{_MARK} cannot be read in "
+            "it). Give another --out, or move it away."
+        ) from error
+    if version != STORE_VERSION:
+        raise InputError(
+            f"{directory}: is a store of version {version!r:.20}, and this mlsim has version "
+            f"{STORE_VERSION}. Give another --out, or use the mlsim that wrote it."
+        )
+    if (there, of) != (name, kind):
+        raise InputError(
+            f"{directory}: has the results of another study: {there!r:.100}, of {of!r:.20}; this one is "
+            f"{name!r}, of {kind!r}. Give another --out."
+        )
+
+
+def covers(content: Mapping[str, Any] | None, keep: str, output: str, shows: Mapping[str, str]) -> bool:
+    """Return whether an entry has all that is wanted of a run.
+
+    Parameters
+    ----------
+    content
+        The entry.
+    keep
+        How much is to be kept.
+    output
+        Digest of what the scenario says about output, of which only a whole run directory depends.
+    shows
+        Names of what is wanted for pictures, with what it is to show.
+    """
+    if content is None:
+        return False
+    if content["status"] != "done":
+        return True
+    kept = content["keep"]
+    enough = KEEP.index(kept) >= KEEP.index(keep) and (keep != "all" or content["output"] == output)
+    return enough and shows.items() <= content["shows"].items()
+
+
+def beside_name(name: str) -> str:
+    """Return what a picture is called beside an entry: names of files may be too long for one more word."""
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:12]}.png"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file under another name and rename it, so that it is whole or as it was.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; nothing is left of it then.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def disk_error(directory: Path, error: OSError) -> OutputError:
+    """Return the error that says that a store cannot be written, and that nothing finished is lost."""
+    reason = error.strerror or str(error)
+    advice = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "See to that"
+    return OutputError(
+        f"{directory}: cannot be written: {reason}. All runs that were finished are kept there. "
+        f"{advice}, and start the study again: it goes on where it ended."
+    )
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,204 @@
+"""What a study is of: loops alone, or whole runs. All else of a study is the same for both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mlsim._files import expanded
+from mlsim.scenario import Scenario, loads, overridden
+
+if TYPE_CHECKING:
+    from mlsim.experiment.directories import Place
+    from mlsim.record import Records
+
+__all__ = ["SUBJECTS", "Base", "Simulated", "Subject"]
+
+_PLUGINS = ("batch.dispatcher", "batch.policy", "batch.allocator", "batch.predictor")
+"""Keys of the batch level that may name code of the user's own."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The scenario file that a study varies, as it was read: what changes in it later is of no account."""
+
+    text: str
+    source: str
+    directory: Path
+
+    @classmethod
+    def of(cls, file: Path, text: str) -> Base:
+        """Return the base of a file with this text."""
+        return cls(text, str(file), expanded(file).parent)
+
+
+class Simulated(ABC):
+    """One run or loop of a study, simulated."""
+
+    scenario: Scenario
+    summary: dict[str, Any]
+    """Its metrics."""
+    records: Records
+
+    @abstractmethod
+    def write(self, place: Place, whole: bool) -> None:
+        """Write its directory: all that its command writes, or no more than tables and metrics."""
+
+
+class Subject(ABC):
+    """A kind of study."""
+
+    kind: ClassVar[str]
+    """The word of the key ``of``, and the name of the table of all metrics."""
+    metrics: ClassVar[Mapping[str, str]]
+    """Title to key of the summary: what is shown where a study does not say."""
+    reads: ClassVar[tuple[str, ...]]
+    """Keys of a scenario that :meth:`check` looks at."""
+
+    @abstractmethod
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        """Make the scenario of a combination.
+
+        Raises
+        ------
+        InputError
+            If it cannot be simulated.
+        """
+
+    def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
+        """Return the keys of a combination's scenario as they are given, without defaults."""
+        return overridden(base.text, base.source, overrides)
+
+    @abstractmethod
+    def check(self, scenario: Scenario) -> None:
+        """Read what a scenario names, without simulating.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be used.
+        """
+
+    @abstractmethod
+    def empty(self) -> Mapping[str, Any]:
+        """Return a summary of nothing: its keys, and of what type values are."""
+
+    @abstractmethod
+    def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
+        """Simulate one; ``chunks``: whether the chunks of a loop alone are kept."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _subject, (self.kind,)
+
+
+class _Runs(Subject):
+    kind = "runs"
+    metrics: ClassVar = {"makespan (s)": "makespan", "utilization": "utilization.busy"}
+    reads = ("platform", "workload", "application", *_PLUGINS)
+
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        return loads(base.text, base.source, overrides, base.directory)
+
+    def check(self, scenario: Scenario) -> None:
+        from mlsim.cosim import survey
+
+        survey(scenario)
+
+    def empty(self) -> Mapping[str, Any]:
+        from mlsim.analysis.summary import summary_without_jobs
+
+        return summary_without_jobs()
+
+    def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
+        from mlsim.experiment.runner import run
+
+        return _Run(run(scenario))
+
+
+class _Run(Simulated):
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        self.scenario, self.summary, self.records = result.scenario, result.summary, result.records
+
+    def write(self, place: Place, whole: bool) -> None:
+        from dataclasses import replace
+
+        from mlsim.experiment.rundir import write_files
+
+        result = self.result if whole else replace(self.result, scenario=_no_pictures(self.scenario))
+        write_files(place, place.partial, result)
+
+
+class _Loops(Subject):
+    kind = "loops"
+    metrics: ClassVar = {"T_loop (s)": "t_loop"}
+    reads = ("seed", "platform", "application")
+
+    def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
+        from mlsim.experiment.loops import loop_from_text
+
+        return loop_from_text(base.text, base.source, overrides, base.directory)
+
+    def given(self, base: Base, overrides: Mapping[str, object]) -> dict[str, Any]:
+        from mlsim.experiment.loops import LEFT_ASIDE
+
+        given = super().given(base, overrides)
+        return {key: value for key, value in given.items() if key not in LEFT_ASIDE}
+
+    def check(self, scenario: Scenario) -> None:
+        from mlsim.cosim import check_loop
+
+        check_loop(scenario)
+
+    def empty(self) -> Mapping[str, Any]:
+        return {"technique": "", "model": ""} | dict.fromkeys(_LOOP_METRICS)
+
+    def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
+        from mlsim.experiment.loops import run_loop
+        from mlsim.scenario import TraceLevel
+
+        return _Loop(run_loop(scenario, chunks=chunks or scenario.output.trace is TraceLevel.CHUNKS))
+
+
+_LOOP_METRICS = (
+    *("nodes", "pes", "iterations", "steps", "t_loop", "mean_finish", "cov", "imbalance", "max_over_mean"),
+    *("busy", "overhead", "idle", "efficiency"),
+)
+"""Numbers of :func:`mlsim.analysis.loop_facts`."""
+
+
+class _Loop(Simulated):
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        self.scenario, self.summary, self.records = result.scenario, result.facts, result.records
+
+    def write(self, place: Place, whole: bool) -> None:
+        from dataclasses import replace
+
+        from mlsim.experiment.loops import write_loop
+
+        result = self.result if whole else replace(self.result, scenario=_no_pictures(self.scenario))
+        write_loop(place, place.partial, result)
+
+
+def _no_pictures(scenario: Scenario) -> Scenario:
+    """Return a scenario of which no more is written than tables and metrics."""
+    from mlsim.scenario import TraceLevel
+
+    output = scenario.output.model_copy(
+        update={"pictures": False, "trace": TraceLevel.NONE, "writers": None, "csv": False}
+    )
+    return scenario.model_copy(update={"output": output})
+
+
+SUBJECTS: Mapping[str, Subject] = {subject.kind: subject for subject in (_Loops(), _Runs())}
+"""By the word of the key ``of``."""
+
+
+@cache
+def _subject(kind: str) -> Subject:
+    return SUBJECTS[kind]

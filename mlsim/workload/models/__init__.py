@@ -1,0 +1,1 @@
+"""Models of workloads: jobs drawn from published distributions, in blocks of bounded size."""

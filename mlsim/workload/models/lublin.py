@@ -1,0 +1,402 @@
+"""The model of Lublin and Feitelson (2003): jobs of a parallel machine, batch and interactive.
+
+Sizes are serial, powers of two, or between them, and the logarithm of a parallel size is uniform in two
+stages. The logarithm of a run time is one of two gamma variables, and the larger the job, the more often the
+second. The logarithm of an inter-arrival time is a gamma variable on a clock that runs fast in the hours in
+which jobs come.
+Numbers are those of the Parallel Workloads Archive's program for the model, under its names.
+
+Where this departs from the program: submit times are cut to whole seconds and not each interval (which moves
+every arrival by half a second); random numbers are numpy's; a power of two is never above the largest size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim.errors import InputError
+from mlsim.scenario.values.hints import nearest
+from mlsim.workload.header import Header
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["PARAMETERS", "JobKind", "Kinds", "Lublin", "Parameters", "arrival_weights"]
+
+LARGEST_LOG_RUN_TIME: Final = 12.0
+LARGEST_LOG_INTERVAL: Final = 13.0
+SLOTS: Final = 48
+SLOT: Final = 1800.0
+FIRST_SLOT: Final = 11
+_DAY = SLOTS * SLOT
+_DRAWN = 16_384
+_LARGEST_UHI = 30.0
+_PUBLISHED_UHI = 7.0
+_LEAST_PROCESSORS = 32
+_MOST_JOBS = 1_000_000_000
+_SERIES_END = 1e-17
+
+
+class JobKind(StrEnum):
+    """A kind of jobs that has parameters of its own."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+    TYPELESS = "typeless"
+
+
+class Kinds(StrEnum):
+    """The kinds of jobs of a workload."""
+
+    BOTH = "both"
+    BATCH = "batch"
+    INTERACTIVE = "interactive"
+    TYPELESS = "typeless"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What the model needs to know of one kind of jobs.
+
+    Attributes
+    ----------
+    serial_prob, pow2_prob
+        Shares of jobs that are serial, and of those that have a power of two.
+    ulow, umed, uhi, uprob
+        Binary logarithm of a parallel size: uniform from ``ulow`` to ``umed`` with probability ``uprob``,
+        else from ``umed`` to ``uhi``.
+    a1, b1, a2, b2
+        Shape and scale of the two gamma distributions of the natural logarithm of the run time [s].
+    pa, pb
+        The first of them has the probability ``pa`` × size + ``pb``, cut to 0 and 1.
+    aarr, barr, arar
+        Shape and scale of the gamma distribution of the natural logarithm of the inter-arrival time [s] in
+        rush hours, and the factor that turns this shape into the one of the whole day.
+    anum, bnum
+        Shape and scale of the gamma distribution of arrivals over the half hours of a day.
+    """
+
+    serial_prob: float
+    pow2_prob: float
+    ulow: float
+    umed: float
+    uhi: float
+    uprob: float
+    a1: float
+    b1: float
+    a2: float
+    b2: float
+    pa: float
+    pb: float
+    aarr: float
+    barr: float
+    arar: float
+    anum: float
+    bnum: float
+
+
+PARAMETERS: Final = {
+    JobKind.INTERACTIVE: Parameters(
+        *(0.1541, 0.625, 1.0, 3.0, 5.5, 0.705),
+        *(3.8351, 0.6605, 7.073, 0.6856, -0.0118, 0.9156),
+        *(6.5510, 0.6621, 0.9797, 8.9186, 3.6680),
+    ),
+    JobKind.BATCH: Parameters(
+        *(0.2927, 0.6686, 1.2, 5.0, 7.0, 0.875),
+        *(6.57, 0.823, 639.1, 0.0156, -0.003, 0.6986),
+        *(6.0415, 0.8531, 1.0519, 6.1271, 5.2740),
+    ),
+    JobKind.TYPELESS: Parameters(
+        *(0.244, 0.576, 0.8, 4.5, 7.0, 0.86),
+        *(4.2, 0.94, 312.0, 0.03, -0.0054, 0.78),
+        *(10.2303, 0.4871, 1.0225, 8.1737, 3.9631),
+    ),
+}
+"""The parameters as published, for a machine of 128 processors."""
+
+_CODES = {JobKind.INTERACTIVE: 0, JobKind.BATCH: 1, JobKind.TYPELESS: 0}
+_CHOSEN = {
+    Kinds.BOTH: (JobKind.INTERACTIVE, JobKind.BATCH),
+    Kinds.BATCH: (JobKind.BATCH,),
+    Kinds.INTERACTIVE: (JobKind.INTERACTIVE,),
+    Kinds.TYPELESS: (JobKind.TYPELESS,),
+}
+_POSITIVE = ("a1", "b1", "a2", "b2", "aarr", "barr", "arar", "anum", "bnum")
+_SHARES = ("serial_prob", "pow2_prob", "uprob")
+
+
+class Lublin:
+    """A workload of the model.
+
+    Parameters
+    ----------
+    kinds
+        Which jobs: interactive and batch ones, one of them, or jobs without a kind.
+    processors
+        Of the machine. The bounds of sizes ``umed`` and ``uhi`` of every kind move by
+        log2(processors / 128): the published ones are for 128.
+    changed
+        Parameters that differ from the published ones, by kind and name; these are not moved.
+    seed
+        Of all random numbers. The same arguments give the same jobs; other walltimes leave the rest of the
+        jobs as it is.
+    estimate_factor
+        Least and largest of walltime / run time, drawn uniformly for each job if they differ; walltimes are
+        rounded up to whole seconds.
+
+    Attributes
+    ----------
+    header : dict
+        What a log says of how it was made.
+    parameters : dict
+        Of each kind, as they are used.
+
+    Raises
+    ------
+    InputError
+        An argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        kinds: Kinds = Kinds.BOTH,
+        *,
+        processors: int = 128,
+        changed: Mapping[str, Mapping[str, float]] | None = None,
+        seed: int = 0,
+        estimate_factor: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
+        if not _LEAST_PROCESSORS <= processors <= 2**_LARGEST_UHI:
+            raise InputError(
+                f"processors: {processors}; allowed: {_LEAST_PROCESSORS} to {2 ** int(_LARGEST_UHI):,}"
+            )
+        low, high = estimate_factor
+        if not 0 < low <= high < np.inf:
+            raise InputError(f"estimates: {low:g}:{high:g}; allowed: FACTOR or LOW:HIGH, above 0")
+        if seed < 0:
+            raise InputError(f"seed: {seed}; allowed: 0 or more")
+        self.parameters = {kind: _moved(PARAMETERS[kind], processors) for kind in _CHOSEN[kinds]}
+        self._change(changed or {}, processors)
+        self._seed = seed
+        self._factor = estimate_factor
+        self.header = self._header(kinds, processors, changed or {})
+
+    def _change(self, changed: Mapping[str, Mapping[str, float]], processors: int) -> None:
+        names = [field.name for field in fields(Parameters)]
+        kinds = {str(kind): kind for kind in self.parameters}
+        for word, values in changed.items():
+            if word not in kinds:
+                raise InputError(
+                    f"parameters of {word!r}: there are no such jobs; allowed: {', '.join(kinds)}"
+                )
+            for name in values:
+                if name not in names:
+                    meant = nearest(name, names)
+                    raise InputError(f"{word}.{name}: unknown;{meant} allowed: {', '.join(names)}")
+            self.parameters[kinds[word]] = replace(self.parameters[kinds[word]], **values)
+        for kind, parameters in self.parameters.items():
+            _check(kind, parameters, processors)
+
+    def _header(self, kinds: Kinds, processors: int, changed: Mapping[str, Mapping[str, float]]) -> Header:
+        low, high = self._factor
+        options = [f"kinds {kinds}", f"seed {self._seed}", f"walltime {low!r} to {high!r} times the run time"]
+        options += [
+            f"{kind}.{name}={float(values[name])!r}" for kind, values in changed.items() for name in values
+        ]
+        return {
+            "Version": "2.2",
+            "Note": f"made by mlsim with the model of Lublin and Feitelson 2003: {', '.join(options)}",
+            "UnixStartTime": "0",
+            "TimeZoneString": "UTC",
+            "MaxProcs": str(processors),
+            "MaxRuntime": str(int(math.exp(LARGEST_LOG_RUN_TIME))),
+            "Queue": [f"{_CODES[kind]} {kind}" for kind in self.parameters],
+        }
+
+    def blocks(self, jobs: int | None = None, *, days: float | None = None) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order, in blocks of bounded size; the clock starts at midnight.
+
+        Parameters
+        ----------
+        jobs
+            How many; None: as many as there are in the time.
+        days
+            Jobs submitted before the end of so many days; None: until there are so many jobs.
+
+        Raises
+        ------
+        InputError
+            If neither is given, or one is not a number above 0 (jobs: at most 10^9).
+        """
+        if jobs is None and days is None:
+            raise InputError("jobs and days: neither is given; how many jobs are to be made?")
+        if jobs is not None and not 1 <= jobs <= _MOST_JOBS:
+            raise InputError(f"jobs: {jobs}; allowed: 1 to {_MOST_JOBS:,}")
+        if days is not None and not 0 < days < np.inf:
+            raise InputError(f"days: {days:g}; allowed: a number above 0")
+        return self._cut(_MOST_JOBS if jobs is None else jobs, np.inf if days is None else days * _DAY)
+
+    def _cut(self, jobs: int, end: float) -> Iterator[JobBlock]:
+        made = 0
+        for block in _merged([self._of_kind(kind) for kind in self.parameters]):
+            kept = min(int(np.searchsorted(block.submit_time, end)), jobs - made)
+            ids = np.arange(made + 1, made + kept + 1)
+            if kept:
+                yield replace(block.select(np.arange(kept)), job_id=ids)
+            made += kept
+            if kept < len(block) or made == jobs:
+                return
+
+    def _of_kind(self, kind: JobKind) -> Iterator[JobBlock]:
+        """Yield the jobs of one kind without end, always so many at a time."""
+        parameters = self.parameters[kind]
+        place = list(JobKind).index(kind)
+        arrivals, sizes, times, walltimes = (np.random.default_rng((self._seed, place, k)) for k in range(4))
+        for submit in _submit_times(kind, parameters, arrivals):
+            processors = _sizes(parameters, sizes, _DRAWN)
+            run_time = _run_times(parameters, times, processors)
+            yield JobBlock(
+                job_id=np.full(_DRAWN, -1, np.int64),
+                submit_time=submit,
+                run_time=run_time,
+                walltime=np.ceil(run_time * walltimes.uniform(*self._factor, _DRAWN)),
+                processors=processors,
+                status=np.ones(_DRAWN, np.int64),
+                queue=np.full(_DRAWN, _CODES[kind], np.int64),
+            )
+
+
+def _moved(parameters: Parameters, processors: int) -> Parameters:
+    by = math.log2(processors) - _PUBLISHED_UHI
+    return replace(parameters, umed=parameters.umed + by, uhi=parameters.uhi + by)
+
+
+def _check(kind: JobKind, given: Parameters, processors: int) -> None:
+    values = asdict(given)
+
+    def refuse(name: str, allowed: str) -> None:
+        raise InputError(f"{kind}.{name}: {values[name]:g}; allowed: {allowed}")
+
+    for name, value in values.items():
+        if not math.isfinite(value):
+            refuse(name, "a finite number")
+        if name in _POSITIVE and value <= 0:
+            refuse(name, "a number above 0")
+        if name in _SHARES and not 0 <= value <= 1:
+            refuse(name, "0 to 1")
+    if given.serial_prob + given.pow2_prob > 1:
+        refuse("pow2_prob", f"at most 1 - serial_prob, {1 - given.serial_prob:g}")
+    if given.ulow < 0:
+        refuse("ulow", "0 or more")
+    if not given.ulow <= given.umed <= given.uhi:
+        refuse("umed", f"from ulow, {given.ulow:g}, to uhi, {given.uhi:g}")
+    if given.uhi > math.log2(processors):
+        refuse("uhi", f"at most log2 of the {processors} processors, {math.log2(processors):g}")
+    # What is too large is drawn again. Below these means at least half of the draws are small enough.
+    for shape, scale, factor, limit, what in (
+        ("a1", "b1", 1.0, LARGEST_LOG_RUN_TIME, "run time"),
+        ("a2", "b2", 1.0, LARGEST_LOG_RUN_TIME, "run time"),
+        ("aarr", "barr", given.arar, LARGEST_LOG_INTERVAL, "interval"),
+    ):
+        mean = values[shape] * values[scale] * factor
+        if mean >= limit:
+            refuse(shape, f"a mean logarithm of the {what} below {limit:g}; it is {mean:g}")
+
+
+def arrival_weights(kind: JobKind, parameters: Parameters) -> Floats:
+    """Return how fast jobs come in each half hour of the day, from midnight on; 1 in the mean.
+
+    Raises
+    ------
+    InputError
+        If by the parameters no job comes at any time of the day.
+    """
+    slots = np.arange(FIRST_SLOT, FIRST_SLOT + SLOTS)
+    bounds = np.append(slots - 0.5, slots[-1] + 0.5)
+    below = np.array([_gamma_below(x / parameters.bnum, parameters.anum) for x in bounds.tolist()])
+    weights = np.zeros(SLOTS)
+    weights[(slots - 1) % SLOTS] = np.maximum(np.diff(below), 0.0)
+    total = weights.sum()
+    if not total > 0:
+        raise InputError(f"{kind}.anum and {kind}.bnum: by these no job comes at any time of the day")
+    result: Floats = weights * (SLOTS / total)
+    return result
+
+
+def _gamma_below(x: float, shape: float) -> float:
+    """Return the probability that a gamma variable of scale 1 is at most x, by its power series."""
+    log_first = shape * math.log(x) - x - math.lgamma(shape + 1.0)
+    if x > shape and log_first < math.log(_SERIES_END):
+        return 1.0
+    term = total = 1.0
+    k = shape
+    while term > _SERIES_END * total:
+        k += 1.0
+        term *= x / k
+        total += term
+    return min(1.0, math.exp(log_first + math.log(total)))
+
+
+def _submit_times(kind: JobKind, parameters: Parameters, rng: np.random.Generator) -> Iterator[Floats]:
+    """Yield whole seconds: a renewal process on a clock that passes each half hour's weight in its time."""
+    passed = np.append(0.0, np.cumsum(arrival_weights(kind, parameters)))
+    passed *= SLOTS / passed[-1]
+    shape, scale = parameters.aarr * parameters.arar, parameters.barr
+    bounds = np.arange(SLOTS + 1) * SLOT
+    day, rest = 0.0, 0.0
+    while True:
+        logs = rng.gamma(shape, scale, _DRAWN)
+        while (large := np.flatnonzero(logs > LARGEST_LOG_INTERVAL)).size:
+            logs[large] = rng.gamma(shape, scale, large.size)
+        points = rest + np.cumsum(np.exp(logs) / SLOT)
+        days = np.floor(points / SLOTS)
+        points -= days * SLOTS
+        yield np.floor((day + days) * _DAY + np.interp(points, passed, bounds))
+        day, rest = day + float(days[-1]), float(points[-1])
+
+
+def _sizes(parameters: Parameters, rng: np.random.Generator, jobs: int) -> Ints:
+    sort, stage, place = rng.random((3, jobs))
+    first = stage <= parameters.uprob
+    low = np.where(first, parameters.ulow, parameters.umed)
+    high = np.where(first, parameters.umed, parameters.uhi)
+    log2 = low + place * (high - low)
+    power = np.minimum(np.floor(log2 + 0.5), math.floor(parameters.uhi))
+    log2 = np.where(sort <= parameters.serial_prob + parameters.pow2_prob, power, log2)
+    size = np.floor(2.0**log2 + 0.5)
+    return np.where(sort <= parameters.serial_prob, 1, size).astype(np.int64)
+
+
+def _run_times(parameters: Parameters, rng: np.random.Generator, processors: Ints) -> Floats:
+    chance = parameters.pa * processors + parameters.pb
+    logs = np.empty(processors.size)
+    open_rows = np.arange(processors.size)
+    while open_rows.size:
+        first = rng.random(open_rows.size) <= chance[open_rows]
+        shape = np.where(first, parameters.a1, parameters.a2)
+        logs[open_rows] = rng.gamma(shape) * np.where(first, parameters.b1, parameters.b2)
+        open_rows = open_rows[logs[open_rows] > LARGEST_LOG_RUN_TIME]
+    times: Floats = np.floor(np.exp(logs))
+    return times
+
+
+def _merged(streams: list[Iterator[JobBlock]]) -> Iterator[JobBlock]:
+    """Merge endless streams by arrival; of jobs of the same time those of the first stream come first."""
+    waiting = [next(stream) for stream in streams]
+    while True:
+        horizon = min(float(block.submit_time[-1]) for block in waiting)
+        parts = []
+        for k, block in enumerate(waiting):
+            ready = int(np.searchsorted(block.submit_time, horizon))
+            parts.append(block.select(np.arange(ready)))
+            rest = block.select(np.arange(ready, len(block)))
+            ends = float(block.submit_time[-1]) == horizon
+            waiting[k] = JobBlock.concatenate([rest, next(streams[k])]) if ends else rest
+        joined = JobBlock.concatenate(parts)
+        if len(joined):
+            yield joined.select(np.argsort(joined.submit_time, kind="stable"))

@@ -1,0 +1,213 @@
+"""Runs that fail, hang or are killed; and the same results whoever does the runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mlsim.cli.main import app
+from mlsim.experiment import load_study, run_study
+from mlsim.experiment.study.executors.processes import Processes
+
+SCENARIO = """\
+platform: {nodes: [{name: n, count: 4, cores: 1}]}
+workload: {path: jobs.csv, mapping: node}
+batch: {policy: ./mine.py:Mine, allocator: first-fit}
+"""
+JOBS = """\
+job_id,submit_time,run_time,walltime,processors
+1,0,10,10,4
+2,0,8,8,2
+3,1,5,5,2
+4,2,12,12,3
+"""
+MINE = """\
+import os, time
+
+class Mine:
+    def __init__(self, does="run", sign=1.0):
+        self.does, self.sign = does, sign
+
+    def key(self, now, jobs):
+        if self.does == "raise":
+            raise ValueError("no key today")
+        if self.does == "hang":
+            time.sleep(600)
+        if self.does == "die":
+            with open(os.path.join(os.path.dirname(__file__), "deaths"), "a") as file:
+                file.write("x")
+            os.kill(os.getpid(), 9)
+        if self.does == "die once" and not os.path.exists(os.path.join(os.path.dirname(__file__), "died")):
+            open(os.path.join(os.path.dirname(__file__), "died"), "w").close()
+            os.kill(os.getpid(), 9)
+        return self.sign * jobs.estimate
+"""
+STUDY = """\
+of: runs
+name: demo
+base: run.yaml
+vary:
+  batch.policy.parameters.does: [run, {does}]
+  batch.policy.parameters.sign: [1.0, -1.0]
+pictures: [{{kind: utilization, lines: sign}}]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name, text in (("run.yaml", SCENARIO), ("jobs.csv", JOBS), ("mine.py", MINE)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "study.yaml").write_text(STUDY.format(does="walk"))
+    return tmp_path
+
+
+def results_of(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+def test_a_run_that_raises_is_recorded_and_the_rest_done(place):
+    (place / "study.yaml").write_text(STUDY.format(does="raise"))
+    rows = run_study(load_study(place), out=place / "out")
+    assert ["no key today" in row.failed for row in rows] == [False, False, True, True]
+    assert rows[0].metrics["makespan (s)"] > 0
+    table = (place / "out/table.md").read_text()
+    assert "| raise |  |  |" in table
+    assert "ValueError: no key today" in (place / "out/runs.csv").read_text()
+
+
+def test_failed_runs_on_the_command_line(place):
+    (place / "study.yaml").write_text(STUDY.format(does="raise"))
+    command = ["study", str(place), "--out", str(place / "out")]
+    ended = CliRunner().invoke(app, command)
+    assert ended.exit_code == 1
+    assert "failed: does: raise, sign: 1: policy" in ended.stderr
+    assert "2 of 4 runs have failed" in ended.stderr
+    assert "demo: 1/4" in ended.stderr
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 1
+    assert "1/4" not in again.stderr
+    retried = CliRunner().invoke(app, [*command, "--retry-failed"])
+    assert "2 are there, 2 to be done" in retried.stderr
+    status = CliRunner().invoke(app, ["study", "status", str(place / "out")])
+    assert status.stdout.startswith(f"{place / 'out'}: 4 of 4 runs are done; 2 of them failed")
+
+
+def test_what_would_be_done_on_the_command_line(place):
+    command = ["study", "run", str(place), "--out", str(place / "out"), "--dry-run"]
+    ended = CliRunner().invoke(app, command)
+    assert "does: run, sign: -1" in ended.stdout
+    assert "4 runs, 0 are there, 4 would be done; how long" in ended.stdout
+    assert not (place / "out").exists()
+
+
+def test_options_that_do_not_go_together(place):
+    ended = CliRunner().invoke(app, ["study", str(place), "--scheduler", "slurm"])
+    assert "goes with --executor dask" in str(ended.exception)
+    ended = CliRunner().invoke(app, ["study", str(place), "--executor", "dask"])
+    assert "--scheduler" in str(ended.exception)
+
+
+def test_a_run_that_hangs_fails_after_the_timeout(place):
+    (place / "study.yaml").write_text(STUDY.format(does="hang") + "timeout: 20 s\nwithout: [{sign: -1}]\n")
+    rows = run_study(load_study(place), out=place / "out")
+    assert [row.failed for row in rows] == ["", "took longer than timeout: 20 s"]
+
+
+def test_a_run_that_is_killed_is_begun_twice_and_recorded(place):
+    (place / "study.yaml").write_text(STUDY.format(does="die") + "without: [{does: die, sign: -1}]\n")
+    rows = run_study(load_study(place), out=place / "out", executor=Processes(1))
+    assert [bool(row.failed) for row in rows] == [False, False, True]
+    assert "was killed by SIGKILL, as the system does where memory is used up, 2 times" in rows[2].failed
+    assert (place / "deaths").read_text() == "xx"
+
+
+def test_a_run_whose_process_is_killed_once_is_done_again(place):
+    (place / "study.yaml").write_text(STUDY.format(does="die once"))
+    rows = run_study(load_study(place), out=place / "out", jobs=2)
+    assert [row.failed for row in rows] == [""] * 4
+    assert (place / "died").exists()
+
+
+def test_two_processes_give_the_same_bytes_as_one(place):
+    study = load_study(place)
+    run_study(study, out=place / "one")
+    run_study(study, out=place / "two", jobs=2)
+    assert results_of(place / "one") == results_of(place / "two")
+    in_memory = run_study(study, jobs=2)
+    assert [row.metrics for row in in_memory] == [row.metrics for row in run_study(study)]
+
+
+def test_more_processes_are_started_where_it_is_worth_it(monkeypatch):
+    from mlsim.experiment.study.executors import processes
+
+    monkeypatch.setattr(processes, "cores", lambda: 4)
+    assert Processes()._more(left=3, seconds=0.01) == 0
+    assert Processes()._more(left=1000, seconds=1.0) == 3
+    assert Processes()._more(left=2, seconds=100.0) == 1
+    assert Processes(8)._more(left=20, seconds=0.0) == 7
+
+
+@pytest.mark.mpi
+def test_ranks_give_the_same_bytes(place):
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    found = str(mpiexec) if mpiexec.exists() else shutil.which("mpiexec")
+    if found is None:
+        pytest.skip("no mpiexec")
+    pytest.importorskip("mpi4py")
+    run_study(load_study(place), out=place / "one")
+    words = [sys.executable, "-c", "from mlsim.cli.main import main; main()", "study", str(place)]
+    ended = subprocess.run(
+        [found, "-n", "3", *words, "--executor", "mpi", "--out", str(place / "ranks"), "-q"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert results_of(place / "one") == results_of(place / "ranks")
+
+
+def test_one_rank_is_not_enough(place):
+    pytest.importorskip("mpi4py")
+    words = [sys.executable, "-c", "from mlsim.cli.main import main; main()", "study", str(place)]
+    ended = subprocess.run(
+        [*words, "--executor", "mpi"], capture_output=True, text=True, timeout=120, check=False, cwd=place
+    )
+    assert ended.returncode == 2
+    assert "there is one rank only" in ended.stderr or "mpi4py cannot be used" in ended.stderr
+
+
+def test_a_dask_cluster_gives_the_same_bytes(place):
+    distributed = pytest.importorskip("distributed", reason="no Dask; pip install mlsim[dask]")
+    from mlsim.experiment.study.executors.dask import on_cluster
+
+    study = load_study(place)
+    run_study(study, out=place / "one")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+        ) as cluster,
+        on_cluster(cluster.scheduler_address, None) as executor,
+    ):
+        run_study(study, out=place / "dask", executor=executor)
+    assert results_of(place / "one") == results_of(place / "dask")
+
+
+def test_no_dask_scheduler(place, monkeypatch):
+    pytest.importorskip("distributed", reason="no Dask; pip install mlsim[dask]")
+    from mlsim.errors import InputError
+    from mlsim.experiment.study.executors import dask
+
+    monkeypatch.setattr(dask, "_SECONDS_TO_CONNECT", 1)
+    with (
+        pytest.raises(InputError, match="no Dask scheduler answers there"),
+        dask.on_cluster("tcp://127.0.0.1:9", None),
+    ):
+        pass

@@ -1,0 +1,100 @@
+"""Statistics over repetitions, against what is known of them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mlsim.experiment.study.statistics import Spread, mean_interval, signed_rank_p, spread_of
+from mlsim.experiment.study.tables import latex
+
+
+def by_counting(differences: list[float]) -> float:
+    """Compute p by trying all signs."""
+    known = [value for value in differences if value]
+    sizes = [abs(value) for value in known]
+    ranks = [sum(s < size for s in sizes) + (sum(s == size for s in sizes) + 1) / 2 for size in sizes]
+    found = sum(rank for rank, value in zip(ranks, known, strict=True) if value > 0)
+    least = min(found, sum(ranks) - found)
+    all_signs = product((0, 1), repeat=len(ranks))
+    sums = [sum(r for r, sign in zip(ranks, signs, strict=True) if sign) for signs in all_signs]
+    return min(1.0, 2 * sum(value <= least for value in sums) / len(sums))
+
+
+@pytest.mark.parametrize(
+    "differences",
+    [
+        [1.0],
+        [1.0, 2.0, 3.0, 4.0, 5.0],
+        [1.0, -2.0, 3.0, -4.0, 5.0, 6.0],
+        [1.0, 1.0, -1.0, 2.0, 2.0, 0.0],
+        [0.5, -0.5],
+        [-3.0, -1.0, -4.0, -1.5, -5.0, -9.0, -2.0, -6.0],
+    ],
+)
+def test_signed_ranks_against_all_signs(differences):
+    assert signed_rank_p(np.array(differences)) == pytest.approx(by_counting(differences), rel=1e-12)
+
+
+def test_signed_ranks_of_a_textbook():
+    """Five pairs, all in one direction: 2 / 2^5 (Wilcoxon 1945)."""
+    assert signed_rank_p(np.arange(1.0, 6.0)) == pytest.approx(0.0625)
+    assert np.isnan(signed_rank_p(np.zeros(4)))
+
+
+def test_many_pairs_take_the_normal_distribution():
+    random = np.random.default_rng(1)
+    differences = random.normal(0.1, 1.0, 200)
+    exact = signed_rank_p(differences)
+    assert signed_rank_p(np.append(differences, 1e-9)) == pytest.approx(exact, rel=0.05)
+
+
+def test_signed_ranks_against_scipy():
+    stats = pytest.importorskip("scipy.stats", reason="no scipy")
+    random = np.random.default_rng(2)
+    for n in (3, 8, 20, 40):
+        differences = random.normal(0.2, 1.0, n)
+        expected = stats.wilcoxon(differences, method="exact").pvalue
+        assert signed_rank_p(differences) == pytest.approx(expected, rel=1e-9)
+
+
+def test_intervals():
+    assert all(np.isnan(mean_interval(np.array([1.0]))))
+    assert mean_interval(np.array([2.0, 2.0, 2.0])) == (2.0, 2.0)
+    values = np.random.default_rng(3).normal(10.0, 1.0, 400)
+    low, high = mean_interval(values)
+    error = 1.96 * values.std(ddof=1) / 20.0
+    assert low == pytest.approx(values.mean() - error, abs=0.1 * error)
+    assert high == pytest.approx(values.mean() + error, abs=0.1 * error)
+    assert mean_interval(values) == (low, high)
+
+
+def test_pairs_are_of_the_same_repetition():
+    found = spread_of({"1": 5.0, "2": 7.0, "3": float("nan"), "4": 1.0}, {"2": 4.0, "1": 3.0, "3": 1.0})
+    assert (found.runs, found.mean, found.median, found.pairs) == (3, 13 / 3, 5.0, 2)
+    assert found.difference == 2.5
+    assert found.difference_low == 2.0
+    assert found.difference_high == 3.0
+    assert found.p == 0.5
+    alone = spread_of({"1": 5.0}, {"1": 3.0})
+    assert (alone.runs, alone.pairs) == (1, 1)
+    assert np.isnan([alone.low, alone.difference, alone.p]).all()
+    nothing = spread_of({"1": float("nan")})
+    assert isinstance(nothing, Spread)
+    assert nothing.runs == 0
+
+
+def test_latex():
+    table = (["a_b", "x"], [["50 %", "1 … 2"]])
+    assert latex("T & U", table).splitlines() == [
+        "% T & U",
+        r"\begin{tabular}{ll}",
+        r"\toprule",
+        r"a\_b & x \\",
+        r"\midrule",
+        r"50 \% & 1 \dots{} 2 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
