@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import mlsim
 from mlsim._jit import cache
+from mlsim._jit.elsewhere import is_compiled
 
 SOURCES = {
     "_jit/kernels.py": "",
@@ -128,3 +131,47 @@ def test_where_nothing_can_be_kept_sources_are_read(
     _long_ago(monkeypatch)
     (tmp_path / "file").write_text("no directory")
     assert cache.Fingerprints(package, tmp_path / "file").of("room") == cache.fingerprint(package, "room")
+
+
+@pytest.fixture
+def elsewhere(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Look for a package's kernels as a process does that has not looked yet."""
+    found = (cache._fingerprints, cache._own_directory, cache.cache_directory)
+    monkeypatch.setattr(cache, "_PACKAGE", package)
+    for each in found:
+        each.cache_clear()
+    yield monkeypatch
+    for each in found:
+        each.cache_clear()
+
+
+def test_the_first_place_that_can_be_made_is_taken_and_sources_stay_as_they_are(
+    package: Path, tmp_path: Path, elsewhere: pytest.MonkeyPatch
+) -> None:
+    """On a machine where nothing was ever kept, so that no place is there yet."""
+    _long_ago(elsewhere)
+    sources = sorted(package.rglob("*"))
+    elsewhere.setenv("NUMBA_CACHE_DIR", str(tmp_path / "not" / "there"))
+    directory = Path(cache.cache_directory("room"))
+    assert directory.parent == tmp_path / "not" / "there"
+    assert (directory.parent / "kernels.sources").is_file()
+    assert cache.is_shared("room")
+    assert sorted(package.rglob("*")) == sources
+
+
+def test_where_no_place_is_writable_a_directory_of_ones_own_goes_with_the_process(
+    tmp_path: Path, elsewhere: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    at_exit: list[Callable[[], object]] = []
+    elsewhere.setattr(cache, "_places", lambda: [tmp_path / "file"])
+    elsewhere.setattr(
+        cache.atexit, "register", lambda call, *words, **named: at_exit.append(partial(call, *words, **named))
+    )
+    directory = Path(cache.cache_directory("room"))
+    assert directory.is_dir()
+    assert not cache.is_shared("room")
+    assert is_compiled("room", "kernels.advance"), "nobody is asked to compile what this process cannot see"
+    (remove,) = at_exit
+    remove()
+    assert not directory.exists()

@@ -7,9 +7,11 @@ call none of another room.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection
@@ -22,6 +24,7 @@ __all__ = [
     "cache_directory",
     "digest_of",
     "fingerprint",
+    "is_shared",
     "made_of",
     "room_of",
     "write_whole",
@@ -163,11 +166,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @cache
 def _fingerprints() -> Fingerprints:
-    return Fingerprints(_PACKAGE, next(filter(_is_writable, _places()), _PACKAGE))
+    return Fingerprints(_PACKAGE, _made_writable("") or _own_directory())
 
 
 def _places() -> list[Path]:
-    """List where kernels may be kept: NUMBA_CACHE_DIR, beside the package, the user's cache."""
+    """List where all processes look: NUMBA_CACHE_DIR, beside the package, the user's cache."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     places = [_PACKAGE / "__pycache__", home / "mlsim"]
     if given := os.environ.get("NUMBA_CACHE_DIR"):
@@ -175,23 +178,37 @@ def _places() -> list[Path]:
     return places
 
 
-def _is_writable(place: Path) -> bool:
-    return os.access(place, os.W_OK | os.X_OK)
-
-
-@cache
-def cache_directory(room: str) -> str:
-    """Return the first writable one of NUMBA_CACHE_DIR, a directory beside the package, the user's cache."""
-    name = f"kernels-{room}-{_fingerprints().of(room)}"
+def _made_writable(name: str) -> Path | None:
+    """Make a directory in the first place that is writable; None where none is."""
     for place in _places():
         directory = place / name
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue  # a read-only installation; the next place will do
-        if _is_writable(directory):
-            return str(directory)
-    return tempfile.mkdtemp(prefix="mlsim-kernels-")
+        if os.access(directory, os.W_OK | os.X_OK):
+            return directory
+    return None
+
+
+@cache
+def _own_directory() -> Path:
+    """Make a directory for this process alone, which goes with it."""
+    directory = tempfile.mkdtemp(prefix="mlsim-kernels-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
+@cache
+def cache_directory(room: str) -> str:
+    """Return the first writable one of NUMBA_CACHE_DIR, a directory beside the package, the user's cache."""
+    name = f"kernels-{room}-{_fingerprints().of(room)}"
+    return str(_made_writable(name) or _own_directory())
+
+
+def is_shared(room: str) -> bool:
+    """Whether kernels of a room are kept where other processes find them."""
+    return Path(cache_directory(room)).parent in _places()
 
 
 def room_of(function: Callable[..., Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlsim._jit.announcing import announcer
-from mlsim._jit.cache import cache_directory
+from mlsim._jit.cache import cache_directory, is_shared
 from mlsim._jit.mode import INTERPRETED, is_usual
 
 __all__ = ["is_compiled", "no_longer_elsewhere", "wait_for_room", "while_elsewhere"]
@@ -19,7 +19,7 @@ def is_compiled(room: str, kernel: str) -> bool:
 
     It is on disk, or this process would not look for it there.
     """
-    if INTERPRETED or not is_usual():
+    if INTERPRETED or not is_usual() or not is_shared(room):
         return True
     return any(Path(cache_directory(room)).glob(f"{room}.{kernel}-*.entry"))
 
