@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
     ACCASIM,
     BACKFILL,
@@ -34,7 +35,7 @@ from mlsim.batch.columns.running import end_of_running, first_after, next_runnin
 from mlsim.batch.columns.table import ESTIMATE, EXPECTED, KEY, PLACE, RESERVED, UNITS, WALK_KEY
 from mlsim.batch.columns.times import overdue_end
 from mlsim.batch.order.blocks import next_fitting
-from mlsim.batch.order.queue import compute_walk_keys, goes_before, leave, sort_slots
+from mlsim.batch.order.queue import compute_walk_keys, leave, sort_slots
 from mlsim.batch.room.room import (
     Room,
     begin_future,

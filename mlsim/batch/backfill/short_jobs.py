@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import inner_kernel
 from mlsim.batch.backfill.easy import find_reservation
+from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import BACKFILL, EASY, FRONT, HEAD, PLACES, QUEUED, UNSORTED, Columns
 from mlsim.batch.columns.packing import Ints
-from mlsim.batch.columns.table import ESTIMATE, NUMBER
+from mlsim.batch.columns.table import ESTIMATE
 from mlsim.batch.order.blocks import GONE
 from mlsim.batch.order.queue import find_next_head, leave
 from mlsim.batch.room.room import Room, find_room_in_part, fits_beside, forget_found, measure_part
 from mlsim.batch.room.steps import begin_on_part
 
 __all__ = ["start_short_jobs"]
-
-
-@leaf_kernel
-def _goes_before(a: int, b: int, columns: Columns) -> bool:
-    if columns.floats[ESTIMATE, a] != columns.floats[ESTIMATE, b]:
-        return bool(columns.floats[ESTIMATE, a] < columns.floats[ESTIMATE, b])
-    return bool(columns.ints[NUMBER, a] < columns.ints[NUMBER, b])
 
 
 @inner_kernel
@@ -34,7 +28,7 @@ def _shortest(part: Ints, now: float, columns: Columns, room: Room) -> int:
         slot = columns.queue[k]
         if slot == GONE:
             continue
-        if best >= 0 and not _goes_before(slot, columns.queue[best], columns):
+        if best >= 0 and not goes_before(slot, columns.queue[best], ESTIMATE, columns.ints, columns.floats):
             continue
         if not find_room_in_part(slot, part, now, columns, room):
             continue

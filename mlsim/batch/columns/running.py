@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import BLOCKS, KEPT, Columns, columns_at
-from mlsim.batch.columns.table import EXPECTED, NUMBER
+from mlsim.batch.columns.table import EXPECTED
 
 __all__ = [
     "add_running",
@@ -116,20 +117,13 @@ def first_after(time: float, columns: Columns) -> int:
 # Changing them
 
 
-@leaf_kernel
-def _goes_before(a: int, b: int, columns: Columns) -> bool:
-    if columns.floats[EXPECTED, a] != columns.floats[EXPECTED, b]:
-        return bool(columns.floats[EXPECTED, a] < columns.floats[EXPECTED, b])
-    return bool(columns.ints[NUMBER, a] < columns.ints[NUMBER, b])
-
-
 @inner_kernel
 def _block_of(slot: int, columns: Columns) -> int:
     """Find which block in their order a job belongs to."""
     low, high = 1, columns.counts[BLOCKS]
     while low < high:
         middle = (low + high) >> 1
-        if _goes_before(slot, running_at(middle << _SHIFT, columns), columns):
+        if goes_before(slot, running_at(middle << _SHIFT, columns), EXPECTED, columns.ints, columns.floats):
             high = middle
         else:
             low = middle + 1
@@ -142,7 +136,9 @@ def _place_in(at: int, slot: int, columns: Columns) -> int:
     low, high = 0, columns.blocks[_HELD, columns.blocks[_ORDER, at]]
     while low < high:
         middle = (low + high) >> 1
-        if _goes_before(running_at((at << _SHIFT) + middle, columns), slot, columns):
+        if goes_before(
+            running_at((at << _SHIFT) + middle, columns), slot, EXPECTED, columns.ints, columns.floats
+        ):
             low = middle + 1
         else:
             high = middle

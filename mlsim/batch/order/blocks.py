@@ -22,6 +22,7 @@ __all__ = [
     "GONE",
     "N_BLOCK_TIMES",
     "OLDEST",
+    "UNKNOWN",
     "allow_for",
     "begin_block",
     "blocks_of",
@@ -44,7 +45,7 @@ OLDEST: Final = _N_SIZES
 N_BLOCK_TIMES: Final = _N_SIZES + 1
 
 # What is known of a block: nothing; the units; all, but it may be more; all.
-_NOTHING, _ONLY_UNITS, _BOUNDS, _ALL = range(4)
+UNKNOWN, _ONLY_UNITS, _BOUNDS, _ALL = range(4)
 
 
 def blocks_of(capacity: int) -> int:
@@ -64,7 +65,7 @@ def allow_for(slot: int, place: int, columns: Columns) -> None:
     """Have what is known of a place's block be true of a job that comes there too."""
     block = place // BLOCK
     known, units, time = columns.block_known[block], columns.ints[UNITS, slot], columns.floats[ESTIMATE, slot]
-    if known == _NOTHING:
+    if known == UNKNOWN:
         return
     columns.block_units[block] = min(columns.block_units[block], units)
     if known == _ONLY_UNITS:
@@ -97,7 +98,7 @@ def loosen(place: int, columns: Columns) -> None:
 def forget_blocks(first: int, columns: Columns) -> None:
     """Know nothing of the blocks from a place on."""
     for block in range(first // BLOCK, columns.counts[PLACES] // BLOCK + 1):
-        columns.block_known[block] = _NOTHING
+        columns.block_known[block] = UNKNOWN
 
 
 @leaf_kernel
@@ -123,7 +124,7 @@ def _has_none(
 ) -> bool:
     """Whether it is known that no job of a block is one that :func:`next_fitting` looks for."""
     known, least = columns.block_known[block], columns.block_units[block]
-    if known == _NOTHING:
+    if known == UNKNOWN:
         return False
     if least > free:
         return True

@@ -6,6 +6,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
     FREE,
     FRONT,
@@ -20,7 +21,7 @@ from mlsim.batch.columns.columns import (
     Columns,
 )
 from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, NUMBER, PROCESSORS, START, SUBMIT, WALK_KEY
+from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, PROCESSORS, START, SUBMIT, WALK_KEY
 from mlsim.batch.order.blocks import (
     BLOCK,
     GONE,
@@ -42,7 +43,6 @@ __all__ = [
     "enqueue",
     "find_head",
     "find_next_head",
-    "goes_before",
     "leave",
     "order_queue",
     "order_walk",
@@ -67,14 +67,6 @@ def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
         used = usage_at(columns.ints[ACCOUNT, slot], now, columns.parameters[HALF_LIFE], columns.shares)
     q = float(columns.ints[PROCESSORS, slot])
     return policy_key(policy, now, r, columns.floats[ESTIMATE, slot], q, used, columns.parameters)
-
-
-@inner_kernel
-def goes_before(a: int, b: int, column: int, ints: Ints, floats: Floats) -> bool:
-    """Whether a job goes before another one by a column of keys; equal ones go in order of arrival."""
-    if floats[column, a] != floats[column, b]:
-        return bool(floats[column, a] < floats[column, b])
-    return bool(ints[NUMBER, a] < ints[NUMBER, b])
 
 
 @leaf_kernel
@@ -304,7 +296,7 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
             place += 1
         if knows_all(block, columns):
             measure(block, columns)
-    while columns.queue[columns.counts[FRONT]] == GONE:
+    while columns.counts[FRONT] < columns.counts[PLACES] and columns.queue[columns.counts[FRONT]] == GONE:
         columns.counts[FRONT] += 1
     columns.counts[HEAD] = columns.counts[FRONT]
 

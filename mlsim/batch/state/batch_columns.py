@@ -23,7 +23,7 @@ from mlsim.batch.columns.occupancy import FINISH, OccupancyLog
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.running import expect_end, running_arrays, running_slots
 from mlsim.batch.columns.table import JobTable
-from mlsim.batch.order.blocks import GONE, N_BLOCK_TIMES, blocks_of
+from mlsim.batch.order.blocks import GONE, N_BLOCK_TIMES, UNKNOWN, blocks_of
 from mlsim.batch.order.fairshare import N_SHARES, Accounts
 from mlsim.batch.order.policies import CODES, parameters_of
 from mlsim.scenario import (
@@ -145,7 +145,7 @@ class BatchColumns:
         self.queue[: len(slots)] = slots
         self.counts[QUEUED] = self.counts[at.PLACES] = len(slots)
         self.counts[at.FRONT] = self.counts[at.HEAD] = self.counts[at.UNSORTED] = 0
-        self._blocks["block_known"][:] = 0
+        self._blocks["block_known"][:] = UNKNOWN
 
     def is_held(self, row: int) -> bool:
         """Whether the nodes of an occupancy row are still with its job."""
