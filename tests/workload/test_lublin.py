@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+import mlsim
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.workload.jobs import JobBlock
@@ -201,6 +202,7 @@ def test_the_header_says_how_it_was_made():
         Kinds.BATCH, processors=64, changed={"batch": {"aarr": 7}}, seed=9, estimate_factor=(1, 2.5)
     )
     note = model.header["Note"]
+    assert f"mlsim {mlsim.__version__} " in str(note)
     for words in ("Lublin and Feitelson 2003", "kinds batch", "seed 9", "batch.aarr=7.0", "1 to 2.5 times"):
         assert words in note
     assert model.header["MaxProcs"] == "64"

@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from mlsim import __version__
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.scenario.values.hints import nearest
@@ -210,7 +211,9 @@ class Lublin:
         ]
         return {
             "Version": "2.2",
-            "Note": f"made by mlsim with the model of Lublin and Feitelson 2003: {', '.join(options)}",
+            "Note": (
+                f"made by mlsim {__version__} with the model of Lublin and Feitelson 2003: {', '.join(options)}"
+            ),
             "UnixStartTime": "0",
             "TimeZoneString": "UTC",
             "MaxProcs": str(processors),
