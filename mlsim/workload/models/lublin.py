@@ -29,6 +29,7 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["PARAMETERS", "JobKind", "Kinds", "Lublin", "Parameters", "arrival_weights"]
 
+_SOURCE: Final = "the model of Lublin and Feitelson 2003"
 LARGEST_LOG_RUN_TIME: Final = 12.0
 LARGEST_LOG_INTERVAL: Final = 13.0
 SLOTS: Final = 48
@@ -211,9 +212,7 @@ class Lublin:
         ]
         return {
             "Version": "2.2",
-            "Note": (
-                f"made by mlsim {__version__} with the model of Lublin and Feitelson 2003: {', '.join(options)}"
-            ),
+            "Note": f"made by mlsim {__version__} with {_SOURCE}: {', '.join(options)}",
             "UnixStartTime": "0",
             "TimeZoneString": "UTC",
             "MaxProcs": str(processors),
