@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from mlsim._files import read_bytes
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -67,5 +69,5 @@ def _picture(result: Result) -> str:
 
     with TemporaryDirectory(prefix="mlsim-") as directory:
         path = draw_utilization(Path(directory, "utilization.png"), result.records, result.scenario.name)
-        data = b64encode(path.read_bytes()).decode()
+        data = b64encode(read_bytes(path)).decode()
     return f'<img alt="utilization over time" style="max-width:100%" src="data:image/png;base64,{data}">'

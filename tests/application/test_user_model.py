@@ -147,7 +147,7 @@ def test_a_study_and_loops_alone_name_it(tmp_path: Path, monkeypatch: pytest.Mon
     )
     done = CliRunner().invoke(app, ["study", "study.yaml", "--out", "out"])
     assert done.exit_code == 0, (done.output, done.exception)
-    table = pl.read_csv(next((tmp_path / "out").glob("*.csv")))
+    table = pl.read_csv(tmp_path / "out" / "loops.csv")
     models = table.partition_by("model", maintain_order=True)
     assert models[0]["t_loop"].to_list() == models[1]["t_loop"].to_list()
     words = ["loop", "base.yaml", "--json", "--technique", "SS,AF", "--model", "dca,./mine.py:window"]

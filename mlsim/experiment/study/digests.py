@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsim import __version__
-from mlsim._files import expanded
+from mlsim._files import expanded, open_file, read_bytes
 from mlsim.errors import InputError
 from mlsim.scenario import split_technique, user_function
 from mlsim.scenario.files.paths import VARIABLE
@@ -119,8 +119,8 @@ def _siblings(path: Path) -> Iterator[Path]:
 
 def _imported(file: Path) -> set[str]:
     try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        tree = ast.parse(read_bytes(file))
+    except (InputError, SyntaxError, ValueError, RecursionError):
         return set()  # whoever executes it says what is wrong
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -133,9 +133,9 @@ def _imported(file: Path) -> set[str]:
 
 def _content(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (InputError, OSError):
         return ""  # the run says why it cannot be read
 
 
@@ -146,7 +146,7 @@ def _tool() -> tuple[str, ...]:
     sources = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         sources.update(file.relative_to(package).as_posix().encode())
-        sources.update(file.read_bytes())
+        sources.update(read_bytes(file))
     plugins = sorted(
         f"{package.name} {package.version}"
         for package in distributions()

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mlsim._files import read_bytes
 from mlsim.errors import MlsimError, StoppedError
 from mlsim.experiment.study.store import Store, beside_name, disk_error, write_whole
 from mlsim.experiment.study.subjects import Simulated
@@ -151,4 +152,4 @@ def _image(picture: OwnPicture, simulated: Simulated) -> bytes:
             draw_pes(path, simulated.records, picture.title)
         else:
             write_picture(gantt(simulated.records, picture.title, picture.span), path)
-        return path.read_bytes()
+        return read_bytes(path)

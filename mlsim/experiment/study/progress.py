@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mlsim._files import expanded
+from mlsim._files import expanded, read_bytes
 from mlsim.errors import InputError
 from mlsim.experiment.study.lock import holder
 from mlsim.experiment.study.planning import Plan
@@ -139,10 +139,10 @@ def status_of(directory: str | Path) -> Iterator[str]:
     """
     store = Store(expanded(directory))
     try:
-        state = json.loads(store.inner(_STATE).read_bytes())
+        state = json.loads(read_bytes(store.inner(_STATE)))
         total, there, done, failed = (int(state[key]) for key in ("total", "there", "done", "failed"))
         running, began, at = list(state["running"]), float(state["began"]), float(state["at"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (InputError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{directory}: no store of a study, or one that nothing has been done of; "
             "`mlsim study` makes one in runs/NAME, or where --out says"

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlsim.errors import OutputError, StoppedError
+from mlsim._files import read_bytes
+from mlsim.errors import InputError, OutputError, StoppedError
 from mlsim.experiment.manifest import json_text, write_manifest
 from mlsim.experiment.rundir import versions
 from mlsim.experiment.study.model import Study
@@ -98,8 +99,8 @@ class Results:
         """Remove what an earlier version of the study left, and write checksums."""
         memory = self.store.inner(_WRITTEN)
         try:
-            earlier = json.loads(memory.read_bytes())
-        except (OSError, ValueError):
+            earlier = json.loads(read_bytes(memory))
+        except (InputError, ValueError):
             earlier = []
         for name in set(earlier) - set(self._names):
             with suppress(OSError):
@@ -169,7 +170,7 @@ def _draw(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
         draw_bars(results, study, rows)
     for point, row in zip(study.points, rows, strict=True):
         for name in {} if row.failed else own_pictures(study, point):
-            results.data(name, results.store.beside(row.key, beside_name(name)).read_bytes())
+            results.data(name, read_bytes(results.store.beside(row.key, beside_name(name))))
 
 
 def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from mlsim._files import read_bytes
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment.manifest import json_text
 
@@ -109,12 +110,9 @@ class Store:
     def get(self, key: str) -> Content | None:
         """Return an entry; None if there is none, or none that is whole, of which a warning tells."""
         path = self.path(key, ".json")
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+        if not os.path.lexists(path):
             return None
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        data = read_bytes(path, "result")
         checksum, _, text = data.partition(b"\n")
         if checksum.decode("ascii", "replace") != _checksum(text):
             _log.warning("%s: is damaged or was cut short; the run is done again", path)
@@ -174,9 +172,9 @@ def check_store(directory: Path, name: str, kind: str) -> None:
     try:
         if not os.path.lexists(directory) or (directory.is_dir() and not any(directory.iterdir())):
             return
-        found = json.loads(mark.read_bytes())
+        found = json.loads(read_bytes(mark))
         version, there, of = found["store_version"], found["name"], found["of"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (InputError, OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{directory}: already exists, and is no store of a study ({_INNER}/{_MARK} cannot be read in "
             "it). Give another --out, or move it away."
