@@ -24,6 +24,7 @@ from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
 from mlsim.workload.dates import dates_in_log_time
 from mlsim.workload.formats import LogReader
+from mlsim.workload.generation import Generated, GeneratedReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
@@ -84,7 +85,7 @@ class _Pass:
     def __init__(
         self,
         config: WorkloadConfig,
-        path: Path,
+        source: Path | Generated,
         machine_processors: int,
         resources: tuple[str, ...] | None,
         rates: Rates | None,
@@ -98,9 +99,14 @@ class _Pass:
             config.cleaning, machine_processors, config.estimates, memory, known, config.dependencies
         )
         self._resources = resources
-        self._reader = LogReader(
-            path, config.format, lenient=config.lenient, rates=rates, own=config.columns or (), shared=shared
-        )
+        self._reader: LogReader | GeneratedReader
+        if isinstance(source, Path):
+            own = config.columns or ()
+            self._reader = LogReader(
+                source, config.format, lenient=config.lenient, rates=rates, own=own, shared=shared
+            )
+        else:
+            self._reader = GeneratedReader(source)
         self._disorder = DisorderCount()
         self._duplicates = DuplicateCount()
 
@@ -167,7 +173,7 @@ class _Pass:
 
 def open_workload(
     config: WorkloadConfig,
-    path: str | Path,
+    source: str | Path | Generated,
     machine_processors: int,
     resources: tuple[str, ...] | None = None,
     rates: Rates | None = None,
@@ -178,9 +184,9 @@ def open_workload(
     Parameters
     ----------
     config
-        The scenario's `workload` section; its `path` is not looked at.
-    path
-        The file that `config.path` was found to be.
+        The scenario's `workload` section; its `path` and `generate` are not looked at.
+    source
+        The file that `config.path` was found to be, or what `config.generate` draws.
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
     resources
@@ -196,15 +202,16 @@ def open_workload(
     InputError
         The file is missing, unreadable or broken, or no job is left.
     """
-    path = Path(path)
+    origin = Path(source) if isinstance(source, str) else source
 
     def new_pass() -> _Pass:
-        return _Pass(config, path, machine_processors, resources, rates, shared)
+        return _Pass(config, origin, machine_processors, resources, rates, shared)
 
     def walk() -> Iterator[JobBlock]:
         return in_order(new_pass().blocks(), LOOK_AHEAD)
 
     survey = new_pass()
+    path = survey.path
     held, rest = _take(survey.surveyed(), HELD_JOBS if survey.streams else math.inf)
     selection = _selection(config.select, survey.header, path)
     factor = config.select.scale_load
