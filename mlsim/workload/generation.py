@@ -75,6 +75,11 @@ class Generated:
         self.plan = plan
         self._model = _model(plan)
 
+    @property
+    def identity(self) -> str | None:
+        """What tells these jobs from others; None where code of the user's own draws them."""
+        return repr(self.plan) if isinstance(self.plan.model, WorkloadModel) else None
+
     @cached_property
     def _extent(self) -> Extent:
         plan = self.plan

@@ -330,3 +330,29 @@ def test_the_year_of_the_example():
     jobs = result.jobs
     assert 25 * 86400 < jobs["submit_time"].max() < 30 * 86400
     assert jobs.filter(pl.col("run_time") > pl.col("walltime")).height == 0
+
+
+def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.MonkeyPatch):
+    from mlsim import _shared
+    from mlsim.workload import generation
+
+    made = []
+    real = generation.GeneratedReader.__init__
+    monkeypatch.setattr(
+        generation.GeneratedReader, "__init__", lambda self, of: made.append(of.plan) or real(self, of)
+    )
+    given = scenario({"model": "poisson", "jobs": 50})
+    of_own = scenario({"model": f"{own}:Steady", "jobs": 50})
+    with _shared.sharing():
+        try:
+            for policy in ("FCFS", "SPF"):
+                mlsim.run(given, {"batch.policy": policy})
+            assert len(made) == 1
+            for seed in (1, 2):
+                mlsim.run(given, {"seed": seed})
+            assert len(made) == 3
+            for _ in range(2):
+                mlsim.run(of_own)
+            assert len(made) == 5
+        finally:
+            _shared.forget()

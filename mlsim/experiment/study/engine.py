@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from mlsim._shared import forget
 from mlsim.errors import OutputError
 from mlsim.experiment.study.executors.base import Executor
 from mlsim.experiment.study.executors.processes import Processes
@@ -150,6 +151,8 @@ def _do(
 ) -> None:
     """Do the tasks of a study; what comes back is in the store then."""
     check_files(plan.study, tasks)
+    if not isinstance(executor, Serial):
+        forget()  # what this process has read for the check; others do the runs
     by_key = {task.key: task for task in tasks}
     places: dict[str, list[int]] = {}
     for place, key in enumerate(plan.keys):
@@ -173,6 +176,7 @@ def _do(
         close: Any = getattr(results, "close", None)
         if close is not None:
             close()
+        forget()
         if watch is not None:
             watch.end()
 
