@@ -138,11 +138,11 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 *_functions(READERS),
             ]
         case Listing.WORKLOADS:
-            from mlsim.workload.models.catalogue import MEANINGS
+            from mlsim.workload.models.catalogue import MODELS as DRAWING
             from mlsim.workload.models.own import GENERATORS
 
             return ("model of workloads", "meaning", "source"), [
-                *((word.value, *told) for word, told in MEANINGS.items()),
+                *((word.value, *told) for word, told in DRAWING.items()),
                 *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
             ]
         case Listing.WRITERS:

@@ -6,9 +6,9 @@ from typing import Final
 
 from mlsim.scenario import WorkloadModel
 
-__all__ = ["MEANINGS"]
+__all__ = ["MODELS"]
 
-MEANINGS: Final = {
+MODELS: Final = {
     WorkloadModel.LUBLIN: (
         "batch and interactive jobs with a daily cycle; run times depend on sizes",
         "Lublin and Feitelson 2003",
