@@ -14,7 +14,7 @@ from mlsim.experiment.study.executors.processes import Processes
 from mlsim.experiment.study.executors.serial import Serial
 from mlsim.experiment.study.lock import locked
 from mlsim.experiment.study.model import Study
-from mlsim.experiment.study.planning import Plan, check_files, plan_of
+from mlsim.experiment.study.planning import Plan, plan_of
 from mlsim.experiment.study.results import check_complete, write_results
 from mlsim.experiment.study.rows import StudyRow, row_of, rows_of
 from mlsim.experiment.study.store import Entries, Memory, Store, disk_error
@@ -132,7 +132,7 @@ def missing_tasks(
     check_store(out, study.name, study.subject.kind)
     plan, store = plan_of(study), Store(out)
     tasks = plan.missing(store, out, force=force, retry_failed=retry_failed)
-    check_files(study, tasks)
+    plan.check_files(tasks)
     return plan, tasks, store
 
 
@@ -150,7 +150,7 @@ def _do(
     watch: Watcher | None,
 ) -> None:
     """Do the tasks of a study; what comes back is in the store then."""
-    check_files(plan.study, tasks)
+    plan.check_files(tasks)
     if not isinstance(executor, Serial):
         forget()  # what this process has read for the check; others do the runs
     by_key = {task.key: task for task in tasks}
