@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from mlsim._shared import forget
 from mlsim.errors import OutputError
 from mlsim.experiment.study.executors.base import Executor
 from mlsim.experiment.study.executors.processes import Processes
 from mlsim.experiment.study.executors.serial import Serial
 from mlsim.experiment.study.lock import locked
 from mlsim.experiment.study.model import Study
-from mlsim.experiment.study.planning import Plan, check_files, plan_of
+from mlsim.experiment.study.planning import Plan, plan_of
 from mlsim.experiment.study.results import check_complete, write_results
 from mlsim.experiment.study.rows import StudyRow, row_of, rows_of
 from mlsim.experiment.study.store import Entries, Memory, Store, disk_error
@@ -131,7 +132,7 @@ def missing_tasks(
     check_store(out, study.name, study.subject.kind)
     plan, store = plan_of(study), Store(out)
     tasks = plan.missing(store, out, force=force, retry_failed=retry_failed)
-    check_files(study, tasks)
+    plan.check_files(tasks)
     return plan, tasks, store
 
 
@@ -149,7 +150,9 @@ def _do(
     watch: Watcher | None,
 ) -> None:
     """Do the tasks of a study; what comes back is in the store then."""
-    check_files(plan.study, tasks)
+    plan.check_files(tasks)
+    if not isinstance(executor, Serial):
+        forget()  # what this process has read for the check; others do the runs
     by_key = {task.key: task for task in tasks}
     places: dict[str, list[int]] = {}
     for place, key in enumerate(plan.keys):
@@ -173,6 +176,7 @@ def _do(
         close: Any = getattr(results, "close", None)
         if close is not None:
             close()
+        forget()
         if watch is not None:
             watch.end()
 

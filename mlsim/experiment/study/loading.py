@@ -44,7 +44,7 @@ from typing import Any
 
 from mlsim._files import is_directory, is_there
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import Axis, axes_of
+from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of
 from mlsim.experiment.study.checks import (
     check_files,
     check_metric,
@@ -256,16 +256,28 @@ def _check_runs(study: Study) -> list[Point]:
         check_metric(key, empty, f"{study.source}: metrics")
     solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
     without_loops = []
-    for point, scenario in study.cases:
-        dispatcher = scenario.batch.dispatcher
-        if solved and not getattr(dispatcher, "solves", False):
-            raise InputError(
-                f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
-                f"{dispatcher} ({words_of(point.labels)}); {solved[0]}? leaves such cells empty"
-            )
-        if scenario.application.model is not ApplicationModel.LOOP:
+    alike: dict[str, bool] = {}
+    for place, point in enumerate(study.points):
+        key = _but_for_seed(point)
+        if key not in alike:
+            scenario = study.cases[place][1]
+            dispatcher = scenario.batch.dispatcher
+            if solved and not getattr(dispatcher, "solves", False):
+                raise InputError(
+                    f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
+                    f"{dispatcher} ({words_of(point.labels)}); {solved[0]}? leaves such cells empty"
+                )
+            alike[key] = scenario.application.model is ApplicationModel.LOOP
+        if not alike[key]:
             without_loops.append(point)
     return without_loops
+
+
+def _but_for_seed(point: Point) -> str:
+    """Return what decides whether the scenario of a combination is one: all but a seed that is right."""
+    seed = point.overrides.get("seed")
+    right = type(seed) is int and 0 <= seed <= MOST_SEEDS
+    return repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
