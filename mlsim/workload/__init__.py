@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mlsim.workload.csv_writer import write_csv
     from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload
     from mlsim.workload.fields import Field
+    from mlsim.workload.fitting import fit
     from mlsim.workload.generation import Generated, generate
     from mlsim.workload.jobs import JobBlock
     from mlsim.workload.names import names_of
@@ -35,6 +36,7 @@ __all__ = [
     "SwfReader",
     "Workload",
     "count_marks",
+    "fit",
     "generate",
     "names_of",
     "open_workload",
@@ -52,6 +54,7 @@ __getattr__ = late(
         "csv_writer": "write_csv",
         "esp": "EspApplication EspCalibration EspWorkload",
         "fields": "Field",
+        "fitting": "fit",
         "generation": "Generated generate",
         "jobs": "JobBlock",
         "names": "names_of",

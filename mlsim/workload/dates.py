@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.scenario import DatesConfig
 from mlsim.workload.header import Header
 
-__all__ = ["dates_in_log_time"]
+__all__ = ["dates_in_log_time", "local_times"]
+
+_DAY = 86400.0
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
@@ -76,3 +79,29 @@ def _number(header: Header, key: str, path: Path) -> float | None:
         return float(value) if isinstance(value, str) else float(value[0])
     except ValueError as error:
         raise InputError(f"{path}: {key} of the header is {value!r}, which is no number") from error
+
+
+def local_times(times: Floats, header: Header, path: Path) -> Floats:
+    """Convert times of a log [s] to seconds since 1970 on the clocks of the log's time zone.
+
+    Without ``UnixStartTime`` in the header, time 0 is 1970-01-01 (a Thursday) on these clocks.
+    """
+    zero = _number(header, "UnixStartTime", path)
+    if zero is None:
+        return times
+    zone = _zone(header, path)
+    unix = times + zero
+    days, of = np.unique(unix // _DAY, return_inverse=True)
+    east = [_east(zone, float(day) * _DAY) for day in days]
+    hours = {int(k) for k in np.flatnonzero(np.diff(east))}  # clocks are changed on these days
+    found: Floats = unix + np.array(east)[of]
+    for k in hours:
+        rows = np.flatnonzero(of == k)
+        found[rows] = unix[rows] + [_east(zone, float(time)) for time in unix[rows]]
+    return found
+
+
+def _east(zone: datetime.tzinfo, unix: float) -> float:
+    """Return how far clocks are ahead of UTC at a time [s]."""
+    offset = datetime.datetime.fromtimestamp(unix, zone).utcoffset()
+    return 0.0 if offset is None else offset.total_seconds()

@@ -49,10 +49,14 @@ class SourceLog:
 
     def header(self, note: str) -> Header:
         """Return the header of what is made of it; the note says how that was done."""
-        header = shifted_header(self._workload.header, self._workload.origin)
+        header = self.start_header()
         before = header.get("Note", [])
         notes = [before] if isinstance(before, str) else list(before)
         return header | {"Note": [*notes, f"{note}, of {self.path.name}, by mlsim {__version__}"]}
+
+    def start_header(self) -> Header:
+        """Return the log's header, the time of which begins with the first job."""
+        return shifted_header(self._workload.header, self._workload.origin)
 
     def processors(self) -> int:
         """Return how many processors its machine has, as its header says.

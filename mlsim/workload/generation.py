@@ -24,6 +24,7 @@ from mlsim.workload.log import LogBlock
 from mlsim.workload.made import Made
 from mlsim.workload.mix import DAY
 from mlsim.workload.models.drawing import Model, check_length, cut, factor_words
+from mlsim.workload.models.learned import Learned, is_model_file, read_model
 from mlsim.workload.models.offered import Extent, extent_of_load, stretched
 from mlsim.workload.named import log_of
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from mlsim.workload.models.tsafrir import Walltimes
 
 __all__ = ["Generated", "GeneratedReader", "Plan", "generate", "planned"]
+
+_DEFAULT_PROCESSORS = 128
 
 PLACE = Path("workload.generate")
 """What messages about generated jobs begin with, in place of a log."""
@@ -159,7 +162,7 @@ def generate(
     *,
     jobs: int | None = None,
     days: float | None = None,
-    processors: int = 128,
+    processors: int | None = None,
     nodes: int | None = None,
     seed: int = 0,
     load: float | None = None,
@@ -173,14 +176,14 @@ def generate(
     Parameters
     ----------
     model
-        ``lublin``, ``poisson``, ``weibull``, ``./file.py:Name``, or the name of an entry point in the group
-        ``mlsim.workloads``.
+        ``lublin``, ``poisson``, ``weibull``, a file of ``mlsim workload fit`` (``model.json``),
+        ``./file.py:Name``, or the name of an entry point in the group ``mlsim.workloads``.
     jobs
         How many; None: as many as there are in the time.
     days
         Jobs submitted before the end of so many days; None: until there are so many jobs.
     processors
-        Of the machine; the sizes of jobs follow.
+        Of the machine; the sizes of jobs follow. None: 128, of a learned model those of the log's machine.
     nodes
         Of the machine, for the header of a log; None: not said.
     seed
@@ -227,6 +230,8 @@ def generate(
     if word is not WorkloadModel.LUBLIN and chosen is not JobKinds.BOTH:
         raise InputError(f"kinds: read by model lublin only, and the model is {model}; leave it out")
     end = None if days is None else days * DAY
+    if processors is None:
+        processors = _default_processors(name)
     plan = Plan(
         name, jobs, end, processors, seed, load, walltimes, max_estimate, chosen, parameters or {}, nodes
     )
@@ -287,11 +292,27 @@ def _estimates(given: str | float | Sequence[float] | None) -> EstimateModel | t
     return float(low), float(high)
 
 
+def _default_processors(model: str) -> int:
+    """Return of how many processors a machine is of which nothing is said."""
+    if not is_model_file(model):
+        return _DEFAULT_PROCESSORS
+    return read_model(model).processors
+
+
 def _model(plan: Plan) -> Model:
     """Make the model of a plan."""
     factor = plan.factor
     if plan.estimates is EstimateModel.PERFECT:
         factor = (1.0, 1.0)
+    if is_model_file(plan.model):
+        if plan.parameters:
+            raise InputError(f"{plan.model}: a learned model has no parameters; leave them out")
+        return Learned(
+            read_model(plan.model),
+            processors=plan.processors,
+            seed=plan.seed,
+            estimate_factor=factor or (1.0, 1.0),
+        )
     if not isinstance(plan.model, WorkloadModel):
         from mlsim.workload.models.own import OwnModel
 

@@ -4,6 +4,7 @@ import typer
 
 from mlsim.cli.workload.convert import convert
 from mlsim.cli.workload.esp import esp
+from mlsim.cli.workload.fit import fit
 from mlsim.cli.workload.generate import generate
 from mlsim.cli.workload.machines import eurora, kit
 from mlsim.cli.workload.predict import predict
@@ -14,11 +15,14 @@ from mlsim.cli.workload.scale import scale
 __all__ = ["workload"]
 
 workload = typer.Typer(
-    name="workload", help="Generate, resample, scale, convert and analyse workloads.", no_args_is_help=True
+    name="workload",
+    help="Generate, learn, resample, scale, convert and analyse workloads.",
+    no_args_is_help=True,
 )
 workload.command("profile")(profile)
 workload.command("esp")(esp)
 workload.command("generate")(generate)
+workload.command("fit")(fit)
 workload.command("resample")(resample)
 workload.command("scale")(scale)
 workload.command("eurora")(eurora)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kinds", "generate"]
 
-_DEFAULT_PROCESSORS = 128
-
 
 # As mlsim.scenario.JobKinds has them: importing that takes longer than printing a help text may.
 class Kinds(StrEnum):
@@ -34,7 +32,8 @@ def generate(
     model: Annotated[
         str,
         typer.Argument(
-            help="lublin (Lublin and Feitelson 2003), poisson, weibull, ./file.py:Name, or an installed one; "
+            help="lublin (Lublin and Feitelson 2003), poisson, weibull, model.json (made by mlsim workload "
+            "fit), ./file.py:Name, or an installed one; "
             "mlsim list workloads shows them.",
             show_default=False,
         ),
@@ -49,7 +48,8 @@ def generate(
     processors: Annotated[
         int | None,
         typer.Option(
-            metavar="P", help=f"Of the machine; the sizes of jobs follow.  [default: {_DEFAULT_PROCESSORS}]"
+            metavar="P",
+            help="Of the machine; the sizes of jobs follow.  [default: 128, or as model.json says]",
         ),
     ] = None,
     nodes: Annotated[
@@ -107,7 +107,7 @@ def generate(
         model,
         jobs=jobs,
         days=days,
-        processors=_DEFAULT_PROCESSORS if processors is None else processors,
+        processors=processors,
         nodes=nodes,
         seed=seed,
         load=load,
