@@ -163,7 +163,7 @@ def _template() -> dict[str, Any]:
     return {
         "description": "A text with the names of axes in braces, which this one stands in place of.",
         "type": "string",
-        "pattern": "[{].+[}]",
+        "pattern": r"\{.+\}",
     }
 
 
