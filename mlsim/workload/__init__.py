@@ -9,6 +9,7 @@ from mlsim._late import late
 if TYPE_CHECKING:
     from mlsim.workload.clean import count_marks
     from mlsim.workload.csv_writer import write_csv
+    from mlsim.workload.describing.facts import Description, describe
     from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload
     from mlsim.workload.fields import Field
     from mlsim.workload.generation import Generated, generate
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from mlsim.workload.swf_writer import write_swf
 
 __all__ = [
+    "Description",
     "EspApplication",
     "EspCalibration",
     "EspWorkload",
@@ -31,6 +33,7 @@ __all__ = [
     "SwfReader",
     "Workload",
     "count_marks",
+    "describe",
     "generate",
     "names_of",
     "open_workload",
@@ -44,6 +47,7 @@ __getattr__ = late(
     {
         "clean": "count_marks",
         "csv_writer": "write_csv",
+        "describing.facts": "Description describe",
         "esp": "EspApplication EspCalibration EspWorkload",
         "fields": "Field",
         "generation": "Generated generate",

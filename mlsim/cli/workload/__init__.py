@@ -3,6 +3,7 @@
 import typer
 
 from mlsim.cli.workload.convert import convert
+from mlsim.cli.workload.describe import describe
 from mlsim.cli.workload.esp import esp
 from mlsim.cli.workload.generate import generate
 from mlsim.cli.workload.machines import eurora, kit
@@ -19,3 +20,4 @@ workload.command("eurora")(eurora)
 workload.command("kit")(kit)
 workload.command("predict")(predict)
 workload.command("convert")(convert)
+workload.command("describe")(describe)
