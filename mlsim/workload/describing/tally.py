@@ -19,7 +19,8 @@ class Tally:
     """Counts values, optionally with weights; memory grows with the different values alone."""
 
     def __init__(self) -> None:
-        self._values, self._counts = np.empty(0), np.empty(0)
+        self._values: Floats = np.empty(0)
+        self._counts: Floats = np.empty(0)
         self._waiting: list[tuple[Floats, Floats]] = []
         self._size = 0
 
@@ -36,7 +37,7 @@ class Tally:
         counts = np.concatenate([self._counts, *(some for _, some in self._waiting)])
         self._waiting, self._size = [], 0
         self._values, place = np.unique(values, return_inverse=True)
-        self._counts = np.bincount(place, counts, self._values.size)
+        self._counts = np.bincount(place, counts, self._values.size).astype(np.float64)
 
     def counted(self) -> tuple[Floats, Floats]:
         """Return the different values, ascending, and how often each occurs."""
