@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from mlsim.workload.jobs import JobBlock
     from mlsim.workload.names import names_of
     from mlsim.workload.rates import Rates
+    from mlsim.workload.resampling import Resampled, resample
+    from mlsim.workload.scaling import Scaled, scale
     from mlsim.workload.source import Workload, open_workload
     from mlsim.workload.swf import SwfBlock, SwfReader, read_swf
     from mlsim.workload.swf_writer import write_swf
@@ -29,6 +31,8 @@ __all__ = [
     "Generated",
     "JobBlock",
     "Rates",
+    "Resampled",
+    "Scaled",
     "SwfBlock",
     "SwfReader",
     "Workload",
@@ -38,6 +42,8 @@ __all__ = [
     "names_of",
     "open_workload",
     "read_swf",
+    "resample",
+    "scale",
     "write_csv",
     "write_swf",
 ]
@@ -54,6 +60,8 @@ __getattr__ = late(
         "jobs": "JobBlock",
         "names": "names_of",
         "rates": "Rates",
+        "resampling": "Resampled resample",
+        "scaling": "Scaled scale",
         "source": "Workload open_workload",
         "swf": "SwfBlock SwfReader read_swf",
         "swf_writer": "write_swf",
