@@ -6,7 +6,7 @@ import os
 import signal
 from types import TracebackType
 
-__all__ = ["InputError", "MlsimError", "OutputError", "StoppedError", "user_code_error"]
+__all__ = ["InputError", "MlsimError", "NothingLeftError", "OutputError", "StoppedError", "user_code_error"]
 
 
 _PACKAGE = os.path.dirname(__file__)
@@ -26,6 +26,10 @@ class InputError(MlsimError):
     """
 
     exit_code = 2
+
+
+class NothingLeftError(InputError):
+    """A log has no job, or cleaning and selection leave none."""
 
 
 class OutputError(MlsimError):

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mlsim.experiment.loops import LEFT_ASIDE
+from mlsim.experiment.study.axes import ALL_WEEKS
 from mlsim.experiment.study.file import KEYS
 from mlsim.experiment.study.pictures import PICTURE_KEYS
+from mlsim.experiment.study.sampling import SAMPLES, SCALES
 from mlsim.experiment.study.store import KEEP
 from mlsim.scenario import dotted_keys, json_schema
 from mlsim.scenario.values.field_types import literal
@@ -110,18 +112,25 @@ def _parts() -> dict[str, dict[str, Any]]:
             "properties": {
                 "seeds": {"description": "How many: 1 to this number.", "type": "integer", "minimum": 1},
                 "weeks": {
-                    "description": "Weeks of the log, each alone, such as 28-64.",
+                    "description": "Weeks of the log, each alone, such as 28-64; all: every one with jobs.",
                     "type": "string",
-                    "pattern": "^[1-9][0-9]{0,5} *- *[1-9][0-9]{0,5}$",
+                    "pattern": f"^({ALL_WEEKS}|[1-9][0-9]{{0,5}} *- *[1-9][0-9]{{0,5}})$",
+                },
+                "cases": {
+                    "description": "Keys that are taken together.",
+                    "anyOf": [{"type": "array", "minItems": 1, "items": overrides}, labels],
                 },
             },
-            "patternProperties": {_key_pattern(): {"anyOf": [values, labels]}},
-            "additionalProperties": labels,
+            "patternProperties": {_key_pattern(): {"anyOf": [values, labels, _files(), _sample()]}},
+            "additionalProperties": {"anyOf": [labels, _files(), _joint_sample(), _template()]},
         },
         "set": overrides | {"description": "Keys of every run; {axis} in a text is the run's label."},
         "without": combinations | {"description": "Combinations to leave out."},
         "columns": line | {"description": "The axis that stands side by side. Default: the last."},
-        "repetitions": line | {"description": "The axis that tables show the mean over."},
+        "repetitions": {
+            "description": "The axis that tables show the mean over, or several.",
+            "anyOf": [line, {"type": "array", "minItems": 1, "items": line}],
+        },
         "metrics": {
             "description": "Titles in the tables, each with a key of summary.json.",
             "type": "object",
@@ -143,6 +152,51 @@ def _parts() -> dict[str, dict[str, Any]]:
         },
     }
     return parts
+
+
+def _files() -> dict[str, Any]:
+    pattern = {"type": "string", "minLength": 1, "description": "Pattern of files, such as logs/*.swf.gz."}
+    return _mapping({"files": pattern}, ["files"])
+
+
+def _template() -> dict[str, Any]:
+    return {
+        "description": "A text with the names of axes in braces, which this one stands in place of.",
+        "type": "string",
+        "pattern": r"\{.+\}",
+    }
+
+
+def _range_keys() -> dict[str, Any]:
+    return {
+        "from": {"type": "number"},
+        "to": {"type": "number"},
+        "scale": {"enum": list(SCALES)},
+        "unit": {"type": "string", "description": "Put behind each value, such as s."},
+    }
+
+
+def _sample_keys() -> dict[str, Any]:
+    return {
+        "sample": {"enum": list(SAMPLES), "description": "How values are drawn."},
+        "count": {"type": "integer", "minimum": 2},
+        "seed": {"type": "integer", "minimum": 0, "description": "Of the draw. Default: 0."},
+    }
+
+
+def _sample() -> dict[str, Any]:
+    return _mapping(_sample_keys() | _range_keys(), ["sample", "count", "from", "to"])
+
+
+def _joint_sample() -> dict[str, Any]:
+    ranges = {
+        "description": "Keys that are drawn together, each with its range.",
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"pattern": _key_pattern()},
+        "additionalProperties": _mapping(_range_keys(), ["from", "to"]),
+    }
+    return _mapping(_sample_keys() | {"of": ranges}, ["sample", "count", "of"])
 
 
 def _picture(kind: str, keys: tuple[str, ...]) -> dict[str, Any]:

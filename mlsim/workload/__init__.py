@@ -9,6 +9,7 @@ from mlsim._late import late
 if TYPE_CHECKING:
     from mlsim.workload.clean import count_marks
     from mlsim.workload.csv_writer import write_csv
+    from mlsim.workload.describing.facts import Description, describe
     from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload
     from mlsim.workload.fields import Field
     from mlsim.workload.fitting import fit
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mlsim.workload.swf_writer import write_swf
 
 __all__ = [
+    "Description",
     "EspApplication",
     "EspCalibration",
     "EspWorkload",
@@ -36,7 +38,11 @@ __all__ = [
     "SwfReader",
     "Workload",
     "count_marks",
+<<<<<<< HEAD
     "fit",
+=======
+    "describe",
+>>>>>>> 28aafacfd298ca6119e162f1071e704c3daeaa23
     "generate",
     "names_of",
     "open_workload",
@@ -52,6 +58,7 @@ __getattr__ = late(
     {
         "clean": "count_marks",
         "csv_writer": "write_csv",
+        "describing.facts": "Description describe",
         "esp": "EspApplication EspCalibration EspWorkload",
         "fields": "Field",
         "fitting": "fit",

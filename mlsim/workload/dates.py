@@ -13,9 +13,10 @@ from mlsim.errors import InputError
 from mlsim.scenario import DatesConfig
 from mlsim.workload.header import Header
 
-__all__ = ["dates_in_log_time", "local_times"]
+__all__ = ["dates_in_log_time", "local_times", "start_and_zone"]
 
-_DAY = 86400.0
+_QUARTER = 900.0
+"""Seconds between which no clock is changed."""
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
@@ -41,15 +42,25 @@ def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[f
     InputError
         The header does not tell its start, or its time zone is not known.
     """
-    zero = _number(header, "UnixStartTime", path)
+    zero, zone = start_and_zone(header, path)
     if zero is None:
         raise InputError(
             f"{path}: the header has no UnixStartTime, so that calendar dates mean nothing\n"
             "  select by workload.select.window or weeks instead"
         )
-    zone = _zone(header, path)
     start, end = (None if text is None else _unix(text, zone) - zero for text in (dates.start, dates.end))
     return -np.inf if start is None else start, np.inf if end is None else end
+
+
+def start_and_zone(header: Header, path: Path) -> tuple[float | None, datetime.tzinfo]:
+    """Return time 0 of a log in seconds since 1970 (UTC), None if its header does not tell, and its zone.
+
+    Raises
+    ------
+    InputError
+        One of them makes no sense.
+    """
+    return _number(header, "UnixStartTime", path), _zone(header, path)
 
 
 def _unix(text: str, zone: datetime.tzinfo) -> float:
@@ -91,13 +102,8 @@ def local_times(times: Floats, header: Header, path: Path) -> Floats:
         return times
     zone = _zone(header, path)
     unix = times + zero
-    days, of = np.unique(unix // _DAY, return_inverse=True)
-    east = [_east(zone, float(day) * _DAY) for day in days]
-    hours = {int(k) for k in np.flatnonzero(np.diff(east))}  # clocks are changed on these days
-    found: Floats = unix + np.array(east)[of]
-    for k in hours:
-        rows = np.flatnonzero(of == k)
-        found[rows] = unix[rows] + [_east(zone, float(time)) for time in unix[rows]]
+    quarters, of = np.unique(unix // _QUARTER, return_inverse=True)
+    found: Floats = unix + np.array([_east(zone, quarter * _QUARTER) for quarter in quarters.tolist()])[of]
     return found
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim import _shared
-from mlsim.errors import InputError
+from mlsim.errors import InputError, NothingLeftError
 from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
@@ -160,7 +160,7 @@ class _Pass:
 
     def workload(self, span: Span, blocks: Callable[[], Iterator[JobBlock]]) -> Workload:
         if span.jobs == 0:
-            raise InputError(self._nothing_left())
+            raise NothingLeftError(self._nothing_left())
         jobs, header = self._reader.jobs, self._reader.header
         return Workload(span.jobs, jobs, self.notes(), header, span.origin, blocks, self._duplicates)
 

@@ -3,6 +3,7 @@
 import typer
 
 from mlsim.cli.workload.convert import convert
+from mlsim.cli.workload.describe import describe
 from mlsim.cli.workload.esp import esp
 from mlsim.cli.workload.fit import fit
 from mlsim.cli.workload.generate import generate
@@ -29,3 +30,4 @@ workload.command("eurora")(eurora)
 workload.command("kit")(kit)
 workload.command("predict")(predict)
 workload.command("convert")(convert)
+workload.command("describe")(describe)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from string import Formatter
+from typing import Any
 
+from mlsim._files import expanded
 from mlsim.errors import InputError
+from mlsim.experiment.study.sampling import drawn, is_sample
+from mlsim.scenario.files.paths import VARIABLE
 
-__all__ = ["MOST_SEEDS", "Axis", "axes_of", "label_of"]
+__all__ = ["ALL_WEEKS", "MOST_SEEDS", "Axis", "axes_of", "label_of", "week_axis", "with_joined"]
 
 MOST_SEEDS = 1_000_000
+ALL_WEEKS = "all"
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".lz4")
 
 
 @dataclass(frozen=True)
@@ -22,18 +32,28 @@ class Axis:
     """What it is called in tables."""
     points: Mapping[str, Mapping[str, object]]
     """Label to the overrides that make it so."""
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of an axis that was made of others: label to the labels of those, by their names."""
+    every_week: bool = False
+    """Whether it is that of all weeks, whose points are found in the log."""
+    template: str = ""
+    """Of an axis that is to be made of others, when their labels are known: the text that names them."""
 
 
-def axes_of(vary: object, place: str) -> list[Axis]:
+def axes_of(vary: object, place: str, directory: Path = Path()) -> list[Axis]:
     """Read the axes of a study.
 
     Parameters
     ----------
     vary
         Name to points. A list holds values of the dotted key that the name is; a mapping holds labels, each
-        with a mapping of dotted keys to values.
+        with a mapping of dotted keys to values. A text makes one axis of the others that it names. Files
+        (``{files: "*.swf"}``), samples (``{sample: random, ...}``), ``seeds``, ``weeks`` and ``cases`` are
+        short for such.
     place
         What messages call it.
+    directory
+        Where relative paths are looked up first.
 
     Raises
     ------
@@ -45,7 +65,27 @@ def axes_of(vary: object, place: str) -> list[Axis]:
             f"{place}: {_shape(vary)}; allowed: a mapping of what varies, such as "
             "{application.technique: [SS, GSS]}"
         )
-    axes = [_axis(str(name), points, f"{place}: {name}") for name, points in vary.items()]
+    axes = [
+        _axis(str(name), points, f"{place}: {name}", directory)
+        for name, points in vary.items()
+        if not _joins(points)
+    ]
+    return with_joined(axes, {str(name): points for name, points in vary.items() if _joins(points)}, place)
+
+
+def with_joined(axes: Sequence[Axis], templates: Mapping[str, str], place: str) -> list[Axis]:
+    """Put axes in the place of others that texts name: every combination of those, labelled by the text.
+
+    Where one of them is that of all weeks, whose labels are not known yet, the axis waits with its text.
+
+    Raises
+    ------
+    InputError
+        If a text names no axis, or two axes have the same name.
+    """
+    axes = list(axes)
+    for name, template in templates.items():
+        axes = _joined(name, template, axes, f"{place}: {name}")
     for axis, times in Counter(axis.name for axis in axes).items():
         if times > 1:
             raise InputError(
@@ -55,22 +95,138 @@ def axes_of(vary: object, place: str) -> list[Axis]:
     return axes
 
 
-def _axis(name: str, points: object, place: str) -> Axis:
+def _axis(name: str, points: object, place: str, directory: Path) -> Axis:
     if name == "seeds":
         return _seeds(points, place)
     if name == "weeks":
         return _weeks(points, place)
+    if name == "cases":
+        return _cases(points, place)
+    if is_sample(points):
+        assert isinstance(points, dict), "a sample is one"
+        return _sampled(name, points, place)
+    if isinstance(points, dict) and isinstance(points.get("files"), str):
+        return _files(name, points, place, directory)
     if isinstance(points, list) and points:
         named = {label_of(value): {name: value} for value in points}
         if len(named) < len(points):
             raise InputError(f"{place}: the same value twice; allowed: each once")
         return Axis(name.split(".")[-1], named)
+    return _labelled(name, points, place)
+
+
+def _labelled(name: str, points: object, place: str) -> Axis:
     if isinstance(points, dict) and points and all(isinstance(keys, dict) for keys in points.values()):
         return Axis(name, {str(label): keys for label, keys in points.items()})
     raise InputError(
         f"{place}: {_shape(points)}; allowed: a list of values, or a mapping of labels, each with a "
-        "mapping of keys to values, e.g. {slow: {platform.network.latency: 5 us}}"
+        "mapping of keys to values, e.g. {slow: {platform.network.latency: 5 us}}; files: a pattern; sample: "
+        'one of random, latin-hypercube, sobol; a text such as "{log}-{week}" of other axes'
     )
+
+
+def _cases(points: object, place: str) -> Axis:
+    """Return the axis of keys that are taken together: labelled, or labelled by their values."""
+    if not isinstance(points, list):
+        return _labelled("case", points, place)
+    if not points or not all(isinstance(keys, dict) and keys for keys in points):
+        raise InputError(
+            f"{place}: {_shape(points)}; allowed: mappings of keys to values, e.g. [{{batch.policy: FCFS, "
+            "batch.backfill: easy}}, {{batch.policy: SAF}}]; or labels, each with one"
+        )
+    named = {", ".join(label_of(value) for value in keys.values()): keys for keys in points}
+    if len(named) < len(points):
+        raise InputError(f"{place}: two have the same values; give each a label: {{first: {{key: value}}}}")
+    return Axis("case", named)
+
+
+def _files(name: str, points: Mapping[str, Any], place: str, directory: Path) -> Axis:
+    """Return the axis of the files of a pattern, sorted: of a dotted key, or of the workload's path."""
+    if set(points) != {"files"}:
+        other = next(key for key in points if key != "files")
+        raise InputError(f"{place}: {other!r:.80}: unknown beside files; allowed: files, a pattern")
+    pattern = str(expanded(points["files"]))
+    found: list[str] = []
+    places = [directory, *map(expanded, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))]
+    for folder in (*places, Path("traces")):
+        found = _matching(folder, pattern)
+        if found:
+            break
+    if not found:
+        looked = ", ".join(str(folder) for folder in (*places, "traces"))
+        raise InputError(f"{place}: files: no file is like {pattern}; looked up in {looked}")
+    labels = [_stem(path) for path in found]
+    if len(set(labels)) < len(labels):
+        labels = found
+    key = name if "." in name else "workload.path"
+    return Axis(name.split(".")[-1], {label: {key: path} for label, path in zip(labels, found, strict=True)})
+
+
+def _matching(folder: Path, pattern: str) -> list[str]:
+    from glob import glob
+
+    return sorted(
+        path for path in glob(pattern, root_dir=folder, recursive=True) if (folder / path).is_file()
+    )
+
+
+def _stem(path: str) -> str:
+    """Return the name of a file without what says of which format it is."""
+    name = Path(path)
+    if name.suffix in _COMPRESSED:
+        name = name.with_suffix("")
+    return name.stem
+
+
+def _sampled(name: str, points: Mapping[str, Any], place: str) -> Axis:
+    values = drawn(name, points, place)
+    single = "of" not in points
+    named = {
+        label_of(keys[name])
+        if single
+        else ", ".join(f"{key.split('.')[-1]} {label_of(value)}" for key, value in keys.items()): keys
+        for keys in values
+    }
+    if len(named) < len(values):
+        raise InputError(
+            f"{place}: {len(values)} samples have {len(named)} different values; take fewer, or a wider range"
+        )
+    return Axis(name.split(".")[-1] if single else name, named)
+
+
+def _joins(points: object) -> bool:
+    """Return whether an axis is made of others: a text with their names in braces."""
+    return isinstance(points, str) and "{" in points
+
+
+def _joined(name: str, template: str, axes: Sequence[Axis], place: str) -> list[Axis]:
+    """Put one axis in the place of those that a text names: every combination of them, labelled by it."""
+    known = {axis.name: axis for axis in axes}
+    try:
+        names = [key for _, key, _, _ in Formatter().parse(template) if key is not None]
+        template.format_map(dict.fromkeys(names, ""))
+    except (ValueError, LookupError, AttributeError) as error:
+        raise InputError(f"{place}: {template!r:.80}: {error}; allowed: names of axes in braces") from error
+    for key in names:
+        if key not in known:
+            raise InputError(f"{place}: {{{key}}} is no axis; allowed in braces: {', '.join(known)}")
+    if any(known[key].every_week for key in names):
+        return [*axes, Axis(name, {}, template=template)]
+    parts: dict[str, dict[str, str]] = {}
+    points: dict[str, dict[str, object]] = {}
+    joined = [axis for axis in axes if axis.name in names]
+    for labels in product(*(axis.points for axis in joined)):
+        of = {axis.name: label for axis, label in zip(joined, labels, strict=True)}
+        label = template.format_map(of)
+        if label in points:
+            raise InputError(f"{place}: two combinations are called {label}; name all that differs")
+        parts[label] = of
+        points[label] = {}
+        for axis in joined:
+            points[label] |= axis.points[of[axis.name]]
+    first = next(row for row, axis in enumerate(axes) if axis.name in names)
+    left = [axis for axis in axes[first:] if axis.name not in names]
+    return [*axes[:first], Axis(name, points, parts), *left]
 
 
 def _seeds(count: object, place: str) -> Axis:
@@ -82,10 +238,18 @@ def _seeds(count: object, place: str) -> Axis:
 
 def _weeks(span: object, place: str) -> Axis:
     """Return the axis of single weeks of the log."""
+    if span == ALL_WEEKS:
+        return Axis("week", {}, every_week=True)
     found = re.fullmatch(r"([1-9]\d{0,5})\s*-\s*([1-9]\d{0,5})", str(span))
     if found is None or int(found[1]) > int(found[2]):
-        raise InputError(f"{place}: {_shape(span)}; allowed: the first and the last week, e.g. 28-64")
-    weeks = range(int(found[1]), int(found[2]) + 1)
+        raise InputError(
+            f"{place}: {_shape(span)}; allowed: the first and the last week, e.g. 28-64, or {ALL_WEEKS}"
+        )
+    return week_axis(range(int(found[1]), int(found[2]) + 1))
+
+
+def week_axis(weeks: Sequence[int]) -> Axis:
+    """Return the axis of some weeks of the log, each alone."""
     return Axis("week", {str(week): {"workload.select.weeks": f"{week}-{week}"} for week in weeks})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,19 @@ def mapping(text: str, file: Path) -> dict[str, Any]:
     return content
 
 
-def entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, Any]]:
+def entries(value: object, axes: Sequence[Axis], place: str, *, parts: bool = False) -> list[dict[str, Any]]:
     """Read a list of combinations, each a mapping of axes to a label or a list of labels.
+
+    Parameters
+    ----------
+    value
+        Of the key.
+    axes
+        Of the study.
+    place
+        What messages begin with.
+    parts
+        Whether axes that others were made of may be named too.
 
     Raises
     ------
@@ -96,7 +107,10 @@ def entries(value: object, axes: Sequence[Axis], place: str) -> list[dict[str, A
     """
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InputError(f"{place}: {value!r}; allowed: a list of mappings, e.g. [{{technique: SS}}]")
-    labels: Mapping[str, list[str]] = {axis.name: list(axis.points) for axis in axes}
+    labels: dict[str, list[str]] = {axis.name: list(axis.points) for axis in axes}
+    for of in (of for axis in axes for of in axis.parts.values() if parts):
+        for name, label in of.items():
+            labels.setdefault(name, []).append(label)
     for entry in value:
         for name, wanted in entry.items():
             one_of(name, list(labels), place)

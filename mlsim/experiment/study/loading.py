@@ -12,12 +12,18 @@ vary:                            # every combination is simulated; the last vari
     psia: {application.costs.profile: psia}
     mandelbrot: {application.costs.profile: mandelbrot}
   application.technique: [STATIC, GSS, AF]         # or a list of values of one key
+  log: {files: "logs/*.swf.gz"}  # or files by pattern, sorted: each is workload.path
+  weeks: all                     # or 28-64: weeks of the log, each alone
+  seeds: 20                      # seeds 1 to 20
+  cases: [{batch.policy: FCFS, batch.backfill: easy}, {batch.policy: SAF}]       # keys taken together
+  batch.reservations: {sample: random, count: 8, from: 1, to: 64, scale: log-integer}
+  run: "{log}-{week}"            # one axis in the place of two
   rca: {off: {coordination.rca: off}, on: {coordination.rca: on}}
   order: {0: {}, 1: {}}
 set: {workload.path: "{application}-{order}.csv"}  # keys of every run; {axis} is the run's label
 without: [{application: psia, technique: AF}]      # combinations to leave out
 columns: rca                     # what stands side by side; default: the last of vary
-repetitions: order               # tables show the mean over this axis, least and largest
+repetitions: order               # or several, [seed, week]: tables show the mean, least and largest
 metrics:                         # title in the tables: key of summary.json
   makespan (s): makespan
   utilization: utilization.busy
@@ -39,12 +45,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mlsim._files import is_directory, is_there
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of
+from mlsim.experiment.study.all_weeks import Weeks, all_weeks
+from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of, with_joined
 from mlsim.experiment.study.checks import (
     check_files,
     check_metric,
@@ -83,7 +91,7 @@ def load_study(path: str | Path) -> Study:
     file = file_of(path)
     text = file_text(file)
     content = mapping(text, file)
-    read = _Content(file, content, axes_of(content["vary"], f"{file}: vary"))
+    read = _Content(file, content)
     study = _study(read, text)
     _check_titles(study)
     without_loops = _check_runs(study)
@@ -95,9 +103,28 @@ def load_study(path: str | Path) -> Study:
 class _Content:
     """A study file as it was read, with what varies."""
 
-    def __init__(self, file: Path, content: Mapping[str, Any], axes: Sequence[Axis]) -> None:
-        self.file, self.content, self.axes = file, content, axes
+    def __init__(self, file: Path, content: Mapping[str, Any]) -> None:
+        self.file, self.content = file, content
         self.folder = file.parent
+        self.base = _base(self)
+        self.axes, self.has = self._axes()
+
+    def _axes(self) -> tuple[list[Axis], Weeks]:
+        """Return what varies, and what tells which combinations there are."""
+        place = self.place("vary")
+        axes = axes_of(self.content["vary"], place, self.base.directory)
+        plain = [axis for axis in axes if not axis.template]
+        subject = SUBJECTS[self.content["of"]]
+        found, has = all_weeks(plain, self.base, subject, partial(_with_common_keys, self), place)
+        templates = {axis.name: axis.template for axis in axes if axis.template}
+        several = self.content.get("repetitions")
+        if isinstance(several, list) and several:
+            names = [axis.name for axis in with_joined(found, templates, place)]
+            for name in several:
+                one_of(name, names, self.place("repetitions"))
+            if len(set(several)) > 1:
+                templates[_several(several)] = ", ".join(f"{{{name}}}" for name in several)
+        return with_joined(found, templates, place), has
 
     def place(self, key: str) -> str:
         """Return how messages name a key."""
@@ -112,17 +139,20 @@ class _Content:
 
     def entries(self, key: str) -> list[dict[str, Any]]:
         """Return a list of combinations."""
-        return entries(self.content.get(key, []), self.axes, self.place(key))
+        return entries(self.content.get(key, []), self.axes, self.place(key), parts=key == "without")
 
 
 def _study(read: _Content, text: str) -> Study:
     content, axes, place = read.content, read.axes, read.place
     subject = SUBJECTS[content["of"]]
     repetitions = content.get("repetitions")
+    if isinstance(repetitions, list):
+        repetitions = _several(repetitions)
     if repetitions is not None:
         repetitions = one_of(repetitions, [axis.name for axis in axes], place("repetitions"))
     metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
-    found = some_points(points(axes, read.entries("without")), place("without"))
+    every = points(axes, read.entries("without"))
+    found = some_points((point for point in every if read.has(point.words)), place("without"))
     named = content.get("name", read.folder.resolve().name or "study")
     return Study(
         name=check_name(named, place("name")),
@@ -131,7 +161,7 @@ def _study(read: _Content, text: str) -> Study:
         text=text,
         subject=subject,
         axes=axes,
-        cases=Cases([_with_common_keys(read, point) for point in found], _base(read), subject),
+        cases=Cases([_with_common_keys(read, point) for point in found], read.base, subject),
         columns=side_by_side(content.get("columns"), repetitions, axes, place("columns")),
         repetitions=repetitions,
         metrics=metrics,
@@ -173,13 +203,18 @@ def _with_common_keys(read: _Content, point: Point) -> Point:
         raise InputError(f"{read.place('set')}: {common!r}; allowed: a mapping of keys to values")
     try:
         filled = {
-            str(key): value.format_map(point.labels) if isinstance(value, str) else value
+            str(key): value.format_map(point.words) if isinstance(value, str) else value
             for key, value in common.items()
         }
     except (KeyError, ValueError, IndexError) as error:
-        allowed = ", ".join(f"{{{name}}}" for name in point.labels)
+        allowed = ", ".join(f"{{{name}}}" for name in point.words)
         raise InputError(f"{read.place('set')}: {error} is no axis; allowed in braces: {allowed}") from error
-    return Point(point.labels, {**filled, **point.overrides})
+    return Point(point.labels, {**filled, **point.overrides}, point.parts)
+
+
+def _several(names: Sequence[object]) -> str:
+    """Return what the axis of repetitions is called that is made of several."""
+    return ", ".join(dict.fromkeys(map(str, names)))
 
 
 def _titles(value: object, place: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -20,18 +20,27 @@ class Point:
 
     labels: Labels
     overrides: Mapping[str, object]
+    parts: Labels = field(default_factory=dict)
+    """Labels of axes that others were made of."""
+
+    @property
+    def words(self) -> Labels:
+        """All labels, those of axes that others were made of as well."""
+        return {**self.labels, **self.parts}
 
 
 def points(axes: Sequence[Axis], without: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
     """Yield every combination, the last axis fastest, but those that an entry of ``without`` matches."""
     for labels in product(*(axis.points for axis in axes)):
         named = dict(zip([axis.name for axis in axes], labels, strict=True))
-        if any(matches(named, entry) for entry in without):
-            continue
         overrides: dict[str, object] = {}
+        parts: dict[str, str] = {}
         for axis, label in zip(axes, labels, strict=True):
             overrides |= axis.points[label]
-        yield Point(named, overrides)
+            parts |= axis.parts.get(label, {})
+        point = Point(named, overrides, parts)
+        if not any(matches(point.words if parts else named, entry) for entry in without):
+            yield point
 
 
 def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:

@@ -180,11 +180,14 @@ def all_metrics(study: Study, rows: Sequence[StudyRow]) -> pl.DataFrame:
     ratios = relative_to(study, rows) if study.relative else {}
     failures = any(row.failed for row in rows)
     loops = study.subject.kind == "loops"
+    joined = [axis for axis in study.axes if axis.parts]
     frames = []
     for first in range(0, len(rows), _BATCH):
         lines = []
         for row in rows[first : first + _BATCH]:
             line: dict[str, Any] = dict(row.labels)
+            for axis in joined:
+                line |= axis.parts[row.labels[axis.name]]
             if not loops or study.metrics != study.subject.metrics:
                 line |= row.metrics
             if study.relative:
