@@ -38,11 +38,8 @@ __all__ = [
     "SwfReader",
     "Workload",
     "count_marks",
-<<<<<<< HEAD
-    "fit",
-=======
     "describe",
->>>>>>> 28aafacfd298ca6119e162f1071e704c3daeaa23
+    "fit",
     "generate",
     "names_of",
     "open_workload",

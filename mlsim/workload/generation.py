@@ -219,6 +219,8 @@ def generate(
     """
     word = _word(WorkloadModel, model)
     name: str = model if word is None else word
+    if is_model_file(model) and parameters:
+        raise InputError(f"{model}: a learned model has no parameters; leave them out")
     if word is None:
         name, parameters = with_parameters(model, parameters or {}), None
     walltimes = _estimates(estimates)
@@ -305,8 +307,6 @@ def _model(plan: Plan) -> Model:
     if plan.estimates is EstimateModel.PERFECT:
         factor = (1.0, 1.0)
     if is_model_file(plan.model):
-        if plan.parameters:
-            raise InputError(f"{plan.model}: a learned model has no parameters; leave them out")
         return Learned(
             read_model(plan.model),
             processors=plan.processors,
