@@ -9,8 +9,9 @@ from typing import Any
 from mlsim.experiment.loops import LEFT_ASIDE
 from mlsim.experiment.study.axes import ALL_WEEKS
 from mlsim.experiment.study.file import KEYS
-from mlsim.experiment.study.pictures import PICTURE_KEYS
+from mlsim.experiment.study.pictures import FORMATS, PICTURE_KEYS
 from mlsim.experiment.study.sampling import SAMPLES, SCALES
+from mlsim.experiment.study.statistics import INTERVALS
 from mlsim.experiment.study.store import KEEP
 from mlsim.scenario import dotted_keys, json_schema
 from mlsim.scenario.values.field_types import literal
@@ -139,6 +140,17 @@ def _parts() -> dict[str, dict[str, Any]]:
         },
         "relative": combination | {"description": "The first metric is also divided by this one's."},
         "reference": line | {"description": "CSV of what others measured, beside this file."},
+        "interval": {
+            "description": "How intervals of means are found. Default: bootstrap.",
+            "enum": list(INTERVALS),
+        },
+        "formats": {
+            "description": "What pictures are written as. Default: png.",
+            "anyOf": [
+                {"enum": list(FORMATS)},
+                {"type": "array", "minItems": 1, "items": {"enum": list(FORMATS)}},
+            ],
+        },
         "keep": {"description": "What the store keeps of every run.", "enum": list(KEEP)},
         "timeout": {
             "description": "Wall-clock time after which a run has failed, with a unit.",

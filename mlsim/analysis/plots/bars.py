@@ -36,6 +36,8 @@ class Panel:
     """Name of a series to its values, one a group; NaN where there is none."""
     marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Likewise, values to be marked on the bars; may lack series."""
+    ends: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Likewise, ends of intervals, drawn as lines on the bars; NaN for none."""
 
 
 def bars(panels: Sequence[Panel], title: str, label: str) -> Figure:
@@ -77,6 +79,9 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str], upright: bool) -> None
     for number, (name, values) in enumerate(panel.series.items()):
         middle = places + (number - (len(panel.series) - 1) / 2) * width
         axes.bar(middle, np.nan_to_num(values), width * 0.94, color=_colour(names, name))
+        if name in panel.ends:
+            low, high = np.array(panel.ends[name], np.float64).reshape(-1, 2).T
+            axes.vlines(middle, low, high, color=INK, linewidth=1.0)
         marks = np.array(panel.marks.get(name, [_NAN] * len(places)), np.float64)
         axes.hlines(marks, middle - width / 2, middle + width / 2, color=INK, linewidth=1.6)
     axes.set_xticks(places, panel.groups, rotation=90 if upright else 0)
@@ -90,6 +95,7 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str], upright: bool) -> None
 
 def _highest(panel: Panel) -> float:
     values = [np.array(row, np.float64) for rows in (panel.series, panel.marks) for row in rows.values()]
+    values += [np.array(rows, np.float64).ravel() for rows in panel.ends.values()]
     return float(np.nan_to_num(np.concatenate(values)).max()) if values else 0.0
 
 

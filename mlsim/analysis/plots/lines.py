@@ -30,6 +30,9 @@ class LinePanel:
     """What its curves have in common."""
     series: Mapping[str, tuple[ArrayLike, ArrayLike]]
     """Name of a curve to its points, x and y of one length; NaN leaves a gap."""
+    ends: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
+    """Name of a curve to the lower and upper ends of an interval at its points; NaN: none. It is drawn as a
+    band around joined points, otherwise as bars."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,13 @@ def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | 
 
 def _draw(axes: Axes, panel: LinePanel, names: Sequence[str], look: Look) -> None:
     for name, (places, values) in panel.series.items():
+        if name in panel.ends:
+            low, high = (np.asarray(end, np.float64) for end in panel.ends[name])
+            colour = _colour(names, name)
+            if look.joined:
+                axes.fill_between(np.asarray(places), low, high, color=colour, alpha=0.2, linewidth=0)
+            else:
+                axes.vlines(places, low, high, color=colour, linewidth=1.4)
         axes.plot(
             np.asarray(places, np.float64),
             np.asarray(values, np.float64),
@@ -113,7 +123,11 @@ def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
     from matplotlib.ticker import PercentFormatter
 
     across, up = (_extent(panels, which) for which in range(2))
-    axes.set_xlim(across[0] - 0.01 * (across[1] - across[0]), across[1] + 0.01 * (across[1] - across[0]))
+    beside = 0.01 * (across[1] - across[0])
+    if look.ticks and not look.joined:
+        across = min(*look.ticks, across[0]), max(*look.ticks, across[1])
+        beside = 0.5 - max(look.ticks) % 1 if not across[1] > across[0] else 0.06 * (across[1] - across[0])
+    axes.set_xlim(across[0] - beside, across[1] + beside)
     if look.percent:
         axes.set_ylim(0.0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -127,6 +141,10 @@ def _limit(axes: Axes, panels: Sequence[LinePanel], look: Look) -> None:
 def _extent(panels: Sequence[LinePanel], which: int) -> tuple[float, float]:
     """Return least and largest of all x (0) or y (1); 0 and 1 where there are none."""
     parts = [np.asarray(points[which], np.float64) for panel in panels for points in panel.series.values()]
+    if which == 1:
+        parts += [
+            np.asarray(end, np.float64) for panel in panels for ends in panel.ends.values() for end in ends
+        ]
     values = np.concatenate(parts) if parts else np.empty(0)
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)

@@ -76,6 +76,7 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "legend.borderaxespad": 0.0,
     "savefig.dpi": DPI,
+    "svg.hashsalt": "mlsim",  # names of its parts are drawn by lot otherwise
     "text.parse_math": False,
 }
 
@@ -168,7 +169,9 @@ def scale_palette() -> NDArray[np.float64]:
 
 
 def write_picture(figure: Figure, path: Path) -> Path:
-    """Write a picture as PDF if the file's name says so, else PNG; the same picture gives the same bytes.
+    """Write a picture as PDF or SVG if the file's name says so, else PNG.
+
+    The same picture gives the same bytes.
 
     Raises
     ------
@@ -177,9 +180,10 @@ def write_picture(figure: Figure, path: Path) -> Path:
     """
     try:
         with picture_style():
-            kind = "pdf" if str(path).endswith(".pdf") else "png"
+            kind = path.suffix[1:] if path.suffix in (".pdf", ".svg") else "png"
             options: dict[str, dict[str, Any]] = {
                 "pdf": {"metadata": {"CreationDate": None}},
+                "svg": {"metadata": {"Date": None}},
                 "png": {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": _COMPRESSION}},
             }
             figure.savefig(path, format=kind, dpi=DPI, **options[kind])

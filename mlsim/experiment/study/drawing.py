@@ -11,8 +11,9 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.analysis.plots import LinePanel, Look, lines
-from mlsim.experiment.study.own_pictures import file_name, gantt_file, picture_title
+from mlsim.experiment.study.own_pictures import MEANS, file_name, gantt_file, picture_title
 from mlsim.experiment.study.pictures import Balance, PictureSpec
+from mlsim.experiment.study.statistics import mean_interval
 from mlsim.experiment.study.tables import labels_of, relative_title, relative_to
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[Pictu
             first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
         yield (
             picture,
-            [f"{file_name(first, *labels.values())}.png" for labels, _ in _pictures(study, picture, points)],
+            [
+                f"{file_name(first, *labels.values())}.{study.formats[0]}"
+                for labels, _ in _pictures(study, picture, points)
+            ],
         )
 
 
@@ -72,8 +76,10 @@ def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> N
             else:
                 drawing = _metric(study, picture, part, ratios)
             title = picture_title(study.name, labels)
+            if picture.kind == "metric" and study.repetitions is not None:
+                title += MEANS
             figure = lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
-            results.picture(f"{file_name(drawing.name, *labels.values())}.png", figure)
+            results.picture(file_name(drawing.name, *labels.values()), figure)
 
 
 def _pictures(
@@ -92,15 +98,22 @@ def _pictures(
 
 
 def _panels(
-    picture: PictureSpec, rows: Sequence[StudyRow], points: Callable[[Sequence[StudyRow]], Points]
+    picture: PictureSpec,
+    rows: Sequence[StudyRow],
+    points: Callable[[Sequence[StudyRow]], Points],
+    ends: Callable[[Sequence[StudyRow]], Points] | None = None,
 ) -> list[LinePanel]:
-    """Group runs by panel and curve; ``points`` returns the curve of some runs."""
+    """Group runs by panel and curve; of some runs, ``points`` returns the curve, ``ends`` its intervals."""
     groups: dict[str, dict[str, list[StudyRow]]] = {}
     for row in rows:
         panel = f"{picture.panels}: {row.labels[picture.panels]}" if picture.panels else ""
         groups.setdefault(panel, {}).setdefault(row.labels[picture.lines], []).append(row)
     return [
-        LinePanel(title, {name: points(part) for name, part in series.items()})
+        LinePanel(
+            title,
+            {name: points(part) for name, part in series.items()},
+            {} if ends is None else {name: ends(part) for name, part in series.items()},
+        )
         for title, series in groups.items()
     ]
 
@@ -159,27 +172,47 @@ def _metric(
     ratios: Mapping[tuple[str, ...], float],
 ) -> _Drawing:
     labels = next(list(axis.points) for axis in study.axes if axis.name == picture.along)
-    places = _numbers(labels)
+    numbers = _numbers(labels)
+    places = list(map(float, range(len(labels)))) if numbers is None else numbers
     title = picture.metric or next(iter(study.metrics))
+    curves = list(dict.fromkeys(row.labels[picture.lines] for row in rows))
+    # Categories are not joined, and stand beside each other, so that their intervals can be told apart.
+    beside = {name: _BESIDE * ((n + 0.5) / len(curves) - 0.5) for n, name in enumerate(curves)}
 
-    def points(part: Sequence[StudyRow]) -> Points:
-        """Return the mean of the runs at each position."""
+    def values_of(part: Sequence[StudyRow]) -> dict[str, Floats]:
+        """Return the values of the repetitions at each position."""
         values: dict[str, list[float]] = {}
         for row in part:
             value = ratios.get(labels_of(row), math.nan) if picture.relative else row.metrics[title]
             values.setdefault(row.labels[picture.along], []).append(value)
-        x = [place for label, place in zip(labels, places, strict=True) if label in values]
-        return np.array(x), np.array([np.mean(values[label]) for label in labels if label in values])
+        known = {label: np.array(found)[np.isfinite(found)] for label, found in values.items()}
+        return {label: known[label] for label in labels if label in known}
+
+    def points(part: Sequence[StudyRow]) -> Points:
+        values = values_of(part)
+        shift = 0.0 if numbers is not None else beside[part[0].labels[picture.lines]]
+        x = [place + shift for label, place in zip(labels, places, strict=True) if label in values]
+        return np.array(x), np.array([found.mean() if len(found) else math.nan for found in values.values()])
+
+    def ends(part: Sequence[StudyRow]) -> Points:
+        found = np.array([mean_interval(values, study.interval) for values in values_of(part).values()])
+        return found[:, 0], found[:, 1]
 
     name = relative_title(study) if picture.relative else title
-    look = Look(dots=True, ticks=dict(zip(places, labels, strict=True)), across=3)
-    return _Drawing(_panels(picture, rows, points), picture.along, name, look, name)
+    ticks = dict(zip(places, labels, strict=True))
+    look = Look(dots=True, joined=numbers is not None, ticks=ticks, across=3)
+    panels = _panels(picture, rows, points, None if study.repetitions is None else ends)
+    return _Drawing(panels, picture.along, name, look, name)
 
 
-def _numbers(labels: Sequence[str]) -> list[float]:
-    """Return positions along an axis: the labels themselves where all are numbers."""
+_BESIDE = 0.5
+"""Share of the room between two categories that the curves take."""
+
+
+def _numbers(labels: Sequence[str]) -> list[float] | None:
+    """Return the labels of an axis as numbers; None if one is not."""
     try:
         numbers = [float(label) for label in labels]
     except ValueError:
-        numbers = [math.nan]
-    return numbers if all(map(math.isfinite, numbers)) else [float(place) for place in range(len(labels))]
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None

@@ -143,17 +143,17 @@ def _drawn(task: Task, name: str, picture: OwnPicture, simulated: Simulated) -> 
     _matplotlib.load()
     path = Store(task.store).beside(task.key, beside_name(name))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, _image(picture, simulated))
+    write_whole(path, _image(picture, simulated, path.suffix))
     return True
 
 
-def _image(picture: OwnPicture, simulated: Simulated) -> bytes:
+def _image(picture: OwnPicture, simulated: Simulated, suffix: str) -> bytes:
     import tempfile
 
     from mlsim.analysis.plots import draw_pes, gantt, write_picture
 
     with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
-        path = Path(directory) / "picture.png"
+        path = Path(directory) / f"picture{suffix}"
         if picture.kind == "timeline":
             draw_pes(path, simulated.records, picture.title)
         else:

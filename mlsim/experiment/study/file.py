@@ -20,7 +20,7 @@ KINDS = ("loops", "runs")
 
 _COMMON = (
     *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions", "metrics"),
-    *("relative", "reference", "pictures", "keep", "timeout"),
+    *("relative", "reference", "pictures", "formats", "interval", "keep", "timeout"),
 )
 KEYS = {"loops": (*_COMMON, "timelines"), "runs": _COMMON}
 """What the file of a study may have, by what it is of."""

@@ -30,6 +30,8 @@ metrics:                         # title in the tables: key of summary.json
   fallbacks: cp.fallbacks?       # with ?, runs whose summary has no such key leave the cell empty
 relative: {rca: off}             # the first metric is also shown divided by that of this combination
 reference: source.csv            # what others found: a column an axis, and some of the titles of metrics
+interval: bootstrap              # or t: of means over repetitions
+formats: [png]                   # or svg, pdf: of pictures
 keep: summary                    # or tables, all: what the store keeps of every run
 timeout: 10 min                  # of one run
 pictures:                        # an axis that a picture does not name makes one picture each
@@ -64,8 +66,9 @@ from mlsim.experiment.study.checks import (
 from mlsim.experiment.study.file import entries, file_of, file_text, mapping, one_of
 from mlsim.experiment.study.model import Cases, Study
 from mlsim.experiment.study.own_pictures import file_name, timeline_file
-from mlsim.experiment.study.pictures import PictureSpec, picture_of
+from mlsim.experiment.study.pictures import FORMATS, PictureSpec, picture_of
 from mlsim.experiment.study.points import Point, points, words_of
+from mlsim.experiment.study.statistics import INTERVALS, t_quantile
 from mlsim.experiment.study.store import KEEP
 from mlsim.experiment.study.subjects import SUBJECTS, Base
 from mlsim.scenario import ApplicationModel, load
@@ -171,6 +174,8 @@ def _study(read: _Content, text: str) -> Study:
         timelines=[],
         keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
         timeout=_seconds(content.get("timeout"), place("timeout")),
+        formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
+        interval=_interval(content, place("interval")),
     )
 
 
@@ -240,6 +245,23 @@ def _seconds(value: object, place: str) -> float | None:
         return Amount(TIME, positive=True).parse(value)
     except ValueError as error:
         raise InputError(f"{place}: {error}") from error
+
+
+def _formats(value: object, place: str) -> tuple[str, ...]:
+    words = value if isinstance(value, list | tuple) else [value]
+    if not words:
+        raise InputError(f"{place}: names none; allowed: {', '.join(FORMATS)}")
+    return tuple(dict.fromkeys(one_of(word, FORMATS, place) for word in words))
+
+
+def _interval(content: Mapping[str, Any], place: str) -> str:
+    words = list(INTERVALS)
+    chosen = one_of(content.get("interval", words[0]), words, place)
+    if "interval" in content and content.get("repetitions") is None:
+        raise InputError(f"{place}: is of means over repetitions; give repetitions too, or take it out")
+    if chosen == "t":
+        t_quantile(1)  # which says what is missing for it
+    return chosen
 
 
 def _reference(

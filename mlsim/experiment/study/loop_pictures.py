@@ -6,7 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlsim.experiment.study.own_pictures import file_name
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.experiment.study.own_pictures import MEANS, file_name
+from mlsim.experiment.study.statistics import mean_interval
 
 if TYPE_CHECKING:
     from mlsim.analysis.plots import Panel
@@ -31,14 +35,16 @@ def draw_bars(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
         parts.setdefault(tuple(row.labels[name] for name in others[:-1]), []).append(row)
     if len(parts) > _MOST_PANELS:
         return
-    panels = [_panel(", ".join(key), part, study.columns, others[-1:]) for key, part in parts.items()]
+    panels = [_panel(", ".join(key), part, study, others[-1:]) for key, part in parts.items()]
     title, key = next(iter(study.metrics.items()))
     name = "t-loop" if key == "t_loop" else file_name(title)
-    results.picture(f"{name}.png", bars(panels, study.name, title))
+    shown = study.name if study.repetitions is None else f"{study.name}{MEANS}"
+    results.picture(name, bars(panels, shown, title))
 
 
-def _panel(title: str, rows: Sequence[StudyRow], columns: str, along: Sequence[str]) -> Panel:
+def _panel(title: str, rows: Sequence[StudyRow], study: Study, along: Sequence[str]) -> Panel:
     """Return one panel; ``along`` is the axis of its groups, or nothing where only the columns vary."""
+    columns = study.columns
     from mlsim.analysis.plots import Panel
 
     def group(row: StudyRow) -> str:
@@ -54,13 +60,23 @@ def _panel(title: str, rows: Sequence[StudyRow], columns: str, along: Sequence[s
         groups,
         {name: [_mean(table.get((name, place), [])) for place in groups] for name in series},
         {name: [_reference(table.get((name, place), [])) for place in groups] for name in series},
+        {}
+        if study.repetitions is None
+        else {
+            name: [mean_interval(_values(table.get((name, place), [])), study.interval) for place in groups]
+            for name in series
+        },
     )
 
 
 def _mean(rows: Sequence[StudyRow]) -> float:
-    values = [next(iter(row.metrics.values())) for row in rows]
-    known = [value for value in values if math.isfinite(value)]
-    return sum(known) / len(known) if known else _NAN
+    known = _values(rows)
+    return sum(known.tolist()) / len(known) if len(known) else _NAN
+
+
+def _values(rows: Sequence[StudyRow]) -> Floats:
+    values = (next(iter(row.metrics.values())) for row in rows)
+    return np.array([value for value in values if math.isfinite(value)])
 
 
 def _reference(rows: Sequence[StudyRow]) -> float:

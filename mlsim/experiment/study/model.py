@@ -80,6 +80,10 @@ class Study:
     """What the store keeps of every run."""
     timeout: float | None
     """Seconds of wall-clock time that one run may take, or None."""
+    formats: Sequence[str] = ("png",)
+    """What pictures are written as."""
+    interval: str = "bootstrap"
+    """How intervals of means are found."""
 
     def drawn(self, point: Point) -> bool:
         """Return whether the PEs of a combination are drawn over time."""

@@ -10,7 +10,11 @@ from mlsim.experiment.study.pictures import PictureSpec
 from mlsim.experiment.study.points import Point
 from mlsim.experiment.study.tasks import OwnPicture
 
-__all__ = ["file_name", "gantt_file", "own_pictures", "picture_title", "timeline_file"]
+__all__ = ["MEANS", "file_name", "gantt_file", "own_pictures", "picture_title", "timeline_file"]
+
+
+MEANS = " (means with their 95 % intervals)"
+"""What titles of pictures of repetitions end with."""
 
 
 def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:
@@ -25,7 +29,11 @@ def own_pictures(study: Study, point: Point) -> dict[str, OwnPicture]:
     if study.drawn(point):
         title = f"{study.name}: {', '.join(point.labels.values())}"
         found[timeline_file(point)] = OwnPicture("timeline", title)
-    return found
+    return {
+        f"{name.removesuffix('.png')}.{suffix}": picture
+        for name, picture in found.items()
+        for suffix in study.formats
+    }
 
 
 def gantt_file(picture: PictureSpec, labels: Mapping[str, str]) -> str:

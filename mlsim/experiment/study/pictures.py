@@ -17,7 +17,7 @@ from mlsim.experiment.study.points import matches
 from mlsim.record import Records
 from mlsim.scenario import Scenario
 
-__all__ = ["PICTURE_KEYS", "Balance", "PictureSpec", "balance_of", "busy_curve", "picture_of"]
+__all__ = ["FORMATS", "PICTURE_KEYS", "Balance", "PictureSpec", "balance_of", "busy_curve", "picture_of"]
 
 
 PICTURE_KEYS = {
@@ -27,6 +27,8 @@ PICTURE_KEYS = {
     "gantt": ("where", "span"),
 }
 _BINS = 400
+FORMATS = ("png", "svg", "pdf")
+"""What pictures may be written as."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from mlsim.experiment.rundir import versions
 from mlsim.experiment.study.model import Study
 from mlsim.experiment.study.own_pictures import file_name, own_pictures
 from mlsim.experiment.study.rows import StudyRow
-from mlsim.experiment.study.statistics import NOTE, statistics_table
+from mlsim.experiment.study.statistics import interval_note, statistics_table
 from mlsim.experiment.study.store import Store, beside_name, write_whole
 from mlsim.experiment.study.tables import (
     Table,
@@ -45,14 +45,22 @@ _NO_METRICS = ("schema_version", "scenario")
 class Results:
     """The files that a study leaves.
 
+    Parameters
+    ----------
+    store
+        Of the study; they stand beside it.
+    formats
+        Of pictures: words of :data:`mlsim.experiment.study.pictures.FORMATS`.
+
     Attributes
     ----------
     missing
         What could not be drawn, and why, by name.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, formats: Sequence[str] = ("png",)) -> None:
         self.store = store
+        self._formats = formats
         self.directory = store.directory
         self.missing: dict[str, str] = {}
         self._names: list[str] = []
@@ -80,7 +88,11 @@ class Results:
             part.unlink(missing_ok=True)
 
     def picture(self, name: str, figure: Figure) -> None:
-        """Write a picture; if that fails, all else is written."""
+        """Write a picture in all formats; what fails of it is noted, and all else is written."""
+        for suffix in self._formats:
+            self._picture(f"{name}.{suffix}", figure)
+
+    def _picture(self, name: str, figure: Figure) -> None:
         from mlsim.analysis.plots import write_picture
 
         part = self._part(name)
@@ -124,7 +136,7 @@ def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Resul
     OSError
         If a table cannot be written.
     """
-    results = Results(store)
+    results = Results(store, study.formats)
     results.text("study.yaml", study.text)
     results.text("versions.json", json_text(versions()))
     frame = all_metrics(study, rows)
@@ -141,7 +153,7 @@ def write_results(store: Store, study: Study, rows: Sequence[StudyRow]) -> Resul
         results.text(f"table-{file_name(title)}.csv", _csv(table))
     statistics = statistics_table(study, rows)
     if statistics[1]:
-        results.text("statistics.md", f"{markdown(*statistics)}\n{NOTE}\n")
+        results.text("statistics.md", f"{markdown(*statistics)}\n{interval_note(study.interval)}\n")
         results.text("statistics.csv", _csv(statistics))
     _draw(results, study, rows)
     results.finish()

@@ -13,16 +13,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlsim._arrays import Floats
+from mlsim.errors import InputError
 from mlsim.experiment.study.tables import Labels, Table, labels_of
 
 if TYPE_CHECKING:
     from mlsim.experiment.study.model import Study
     from mlsim.experiment.study.rows import StudyRow
 
-__all__ = ["NOTE", "Spread", "mean_interval", "signed_rank_p", "spread_of", "statistics_table"]
+__all__ = [
+    "INTERVALS",
+    "Spread",
+    "interval_note",
+    "mean_interval",
+    "signed_rank_p",
+    "spread_of",
+    "statistics_table",
+    "t_quantile",
+]
 
-NOTE = (
-    "Intervals hold the mean with 95 %: percentiles of 10,000 bootstrap resamples. Differences are to the "
+INTERVALS = {
+    "bootstrap": "percentiles of 10,000 bootstrap resamples",
+    "t": "by Student's t, for values that are about normal",
+}
+"""How an interval is found."""
+_NOTE = (
+    "Intervals hold the mean with 95 %: {}. Differences are to the "
     "reference combination, of pairs of the same repetition; p is of Wilcoxon's signed-rank test, two-sided, "
     "not corrected for the number of comparisons."
 )
@@ -53,7 +68,14 @@ class Spread:
     """Of Wilcoxon's signed-rank test."""
 
 
-def spread_of(values: Mapping[str, float], reference: Mapping[str, float] | None = None) -> Spread:
+def interval_note(interval: str) -> str:
+    """Return what tables say of their intervals and tests."""
+    return _NOTE.format(INTERVALS[interval])
+
+
+def spread_of(
+    values: Mapping[str, float], reference: Mapping[str, float] | None = None, interval: str = "bootstrap"
+) -> Spread:
     """Return the statistics of one combination.
 
     Parameters
@@ -62,35 +84,57 @@ def spread_of(values: Mapping[str, float], reference: Mapping[str, float] | None
         Label of a repetition to value; those that are not finite are left out.
     reference
         Likewise of the combination that it is compared with; None: none.
+    interval
+        A word of :data:`INTERVALS`.
     """
     known = {label: value for label, value in values.items() if math.isfinite(value)}
     own = np.array(list(known.values()))
     if not len(own):
         return Spread(0, _NAN, _NAN, _NAN, _NAN)
-    first = (len(own), float(own.mean()), float(np.median(own)), *mean_interval(own))
+    first = (len(own), float(own.mean()), float(np.median(own)), *mean_interval(own, interval))
     if reference is None:
         return Spread(*first)
     below = {label: reference[label] for label in known if math.isfinite(reference.get(label, _NAN))}
     differences = np.array([known[label] - value for label, value in below.items()])
     if len(differences) < 2:
         return Spread(*first, pairs=len(differences))
-    ends = mean_interval(differences)
+    ends = mean_interval(differences, interval)
     return Spread(*first, len(differences), float(differences.mean()), *ends, signed_rank_p(differences))
 
 
-def mean_interval(values: Floats) -> tuple[float, float]:
+def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, float]:
     """Return the ends of an interval that holds the mean with 95 %; NaN for less than two values.
 
-    By the percentile bootstrap (Efron and Tibshirani 1993, ch. 13); the same values give the same ends.
+    By the percentile bootstrap (Efron and Tibshirani 1993, ch. 13), of which the same values give the same
+    ends, or by Student's t.
     """
     if len(values) < 2:
         return _NAN, _NAN
+    if interval == "t":
+        mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+        half = t_quantile(len(values) - 1) * deviation / math.sqrt(len(values))
+        return mean - half, mean + half
     random = np.random.default_rng(0)
     drawn = random.integers(0, len(values), (_RESAMPLES, len(values)))
     means = np.sort(np.asarray(values)[drawn].mean(axis=1))
     tail = (1.0 - _SHARE) / 2.0
     low, high = np.quantile(means, [tail, 1.0 - tail])
     return float(low), float(high)
+
+
+def t_quantile(freedom: int) -> float:
+    """Return what Student's t exceeds in size with 5 %, for so many degrees of freedom.
+
+    Raises
+    ------
+    InputError
+        If SciPy, whose distribution it is, is not there.
+    """
+    try:
+        from scipy.special import stdtrit
+    except ImportError as error:
+        raise InputError(f"interval: t needs SciPy: {error}; pip install mlsim[study]") from error
+    return float(stdtrit(freedom, 0.5 + _SHARE / 2.0))
 
 
 def signed_rank_p(differences: Floats) -> float:
@@ -141,7 +185,7 @@ def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
             named = zip(names, labels, strict=True)
             other = tuple(study.relative.get(name, label) for name, label in named)
             compared = study.relative and other != labels
-            found = spread_of(values, groups.get(other) if compared else None)
+            found = spread_of(values, groups.get(other) if compared else None, study.interval)
             cells = [str(found.runs), *map(_number, (found.mean, found.median, found.low, found.high))]
             if study.relative:
                 cells.append(str(found.pairs) if compared else "")

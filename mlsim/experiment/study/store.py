@@ -219,7 +219,7 @@ def covers(content: Mapping[str, Any] | None, keep: str, output: str, shows: Map
 
 def beside_name(name: str) -> str:
     """Return what a picture is called beside an entry: names of files may be too long for one more word."""
-    return f"{hashlib.sha256(name.encode()).hexdigest()[:12]}.png"
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:12]}{os.path.splitext(name)[1]}"
 
 
 def write_whole(path: Path, data: bytes) -> None:
