@@ -37,7 +37,7 @@ pictures:                        # an axis that a picture does not name makes on
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,10 @@ from mlsim.experiment.study.file import entries, file_of, file_text, mapping, on
 from mlsim.experiment.study.model import Cases, Study
 from mlsim.experiment.study.own_pictures import file_name, timeline_file
 from mlsim.experiment.study.pictures import PictureSpec, picture_of
-from mlsim.experiment.study.points import Point, points, words_of
+from mlsim.experiment.study.points import Point, filled, points, words_of
 from mlsim.experiment.study.store import KEEP
 from mlsim.experiment.study.subjects import SUBJECTS, Base
-from mlsim.scenario import ApplicationModel, load
+from mlsim.scenario import ApplicationModel, Scenario, load
 from mlsim.scenario.values.amounts import Amount
 from mlsim.scenario.values.units import TIME
 
@@ -83,6 +83,8 @@ def load_study(path: str | Path) -> Study:
     file = file_of(path)
     text = file_text(file)
     content = mapping(text, file)
+    if "search" in content:
+        return _search_study(file, content, text)
     read = _Content(file, content, axes_of(content["vary"], f"{file}: vary"))
     study = _study(read, text)
     _check_titles(study)
@@ -144,6 +146,46 @@ def _study(read: _Content, text: str) -> Study:
     )
 
 
+def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
+    """Read a study that searches, and make scenarios from all over what it searches."""
+    from mlsim.experiment.study.search.candidates import part_of, probe_points
+    from mlsim.experiment.study.search.reading import NOT_WITH_SEARCH, read_search
+    from mlsim.experiment.study.search.tables import check_columns
+
+    for key in NOT_WITH_SEARCH:
+        if key in content:
+            raise InputError(f"{file}: {key}: does not go with search, which compares no combinations")
+    axes = axes_of(content["vary"], f"{file}: vary") if "vary" in content else []
+    read = _Content(file, content, axes)
+    subject, place = SUBJECTS[content["of"]], read.place
+    read.entries("without")
+    metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
+    search = read_search(content, axes, metrics, subject.empty(), str(file))
+    study = Study(
+        name=check_name(content.get("name", read.folder.resolve().name or "study"), place("name")),
+        description=str(content.get("description", "")),
+        source=file,
+        text=text,
+        subject=subject,
+        axes=axes,
+        cases=Cases([], _base(read), subject),
+        columns="",
+        repetitions=None,
+        metrics={search.title: search.metric, **metrics},
+        relative={},
+        reference={},
+        pictures=[],
+        timelines=[],
+        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        timeout=_seconds(content.get("timeout"), place("timeout")),
+        search=search,
+    )
+    check_columns(study)
+    study = part_of(study, probe_points(search))
+    _check_runs(study)
+    return study
+
+
 def _with_shown(read: _Content, study: Study) -> Study:
     """Add what is shown beside the runs: what others found, and pictures."""
     reference = read.content.get("reference")
@@ -172,14 +214,11 @@ def _with_common_keys(read: _Content, point: Point) -> Point:
     if not isinstance(common, dict):
         raise InputError(f"{read.place('set')}: {common!r}; allowed: a mapping of keys to values")
     try:
-        filled = {
-            str(key): value.format_map(point.labels) if isinstance(value, str) else value
-            for key, value in common.items()
-        }
+        keys = filled(common, point.labels)
     except (KeyError, ValueError, IndexError) as error:
         allowed = ", ".join(f"{{{name}}}" for name in point.labels)
         raise InputError(f"{read.place('set')}: {error} is no axis; allowed in braces: {allowed}") from error
-    return Point(point.labels, {**filled, **point.overrides})
+    return Point(point.labels, {**keys, **point.overrides})
 
 
 def _titles(value: object, place: str) -> dict[str, str]:
@@ -256,7 +295,7 @@ def _check_runs(study: Study) -> list[Point]:
         check_metric(key, empty, f"{study.source}: metrics")
     solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
     without_loops = []
-    for point, scenario in study.cases:
+    for point, scenario in _scenarios(study):
         dispatcher = scenario.batch.dispatcher
         if solved and not getattr(dispatcher, "solves", False):
             raise InputError(
@@ -266,6 +305,18 @@ def _check_runs(study: Study) -> list[Point]:
         if scenario.application.model is not ApplicationModel.LOOP:
             without_loops.append(point)
     return without_loops
+
+
+def _scenarios(study: Study) -> Iterator[tuple[Point, Scenario]]:
+    """Make the scenario of every combination; those of a search are no text of the user's, and are told."""
+    for place, point in enumerate(study.points):
+        try:
+            yield study.cases[place]
+        except InputError as error:
+            if study.search is None:
+                raise
+            words = words_of({name: label for name, label in point.labels.items() if label})
+            raise InputError(f"{error} (search: {words})") from error
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,33 @@ class Plan:
     outputs: Sequence[str]
     """Digest of what each says about output."""
 
-    def missing(self, entries: Entries, store: Path | None, *, force: bool, retry_failed: bool) -> list[Task]:
-        """Return the tasks that are to be done, those of one log together, in the order they are done."""
+    def missing(
+        self,
+        entries: Entries,
+        store: Path | None,
+        *,
+        force: bool,
+        retry_failed: bool,
+        but: Collection[str] = (),
+    ) -> list[Task]:
+        """Return the tasks that are to be done, those of one log together, in the order they are done.
+
+        Parameters
+        ----------
+        entries
+            What is there already.
+        store
+            Where what is done is kept; None: it comes back.
+        force, retry_failed
+            Whether what is there, or has failed, is done once more.
+        but
+            Runs that have been done by now.
+        """
         tasks: dict[str, Task] = {}
         groups: dict[str, int] = {}
         order: dict[str, int] = {}
         for place, key in enumerate(self.keys):
-            if key in tasks:
+            if key in tasks or key in but:
                 continue
             task = self._task(place, store)
             found = None if force else entries.get(key)
@@ -72,9 +92,8 @@ class Plan:
         return json.dumps([given.get("workload"), costs, given.get("seed")], sort_keys=True, default=str)
 
 
-def plan_of(study: Study) -> Plan:
+def plan_of(study: Study, digests: Digests) -> Plan:
     """Make the digests of all runs of a study; every file that they name is read for it."""
-    digests = Digests(study.subject.kind, study.cases.base.directory)
     given = [study.subject.given(study.cases.base, point.overrides) for point in study.points]
     return Plan(study, [digests.of(keys) for keys in given], [digests.output(keys) for keys in given])
 
