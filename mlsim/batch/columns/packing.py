@@ -35,7 +35,7 @@ Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
 
 @cache
 def _fields(kind: type[Any]) -> Sequence[tuple[str, str, int]]:
-    """List name, dtype and number of dimensions of the arrays of a tuple; short runs would spend most on it."""
+    """List name, dtype and number of dimensions of the arrays of a tuple; found once, as it takes long."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple((name, *get_args(hints[name])[1:]) for name in kind._fields)
 

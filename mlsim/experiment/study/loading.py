@@ -315,8 +315,7 @@ def _scenarios(study: Study) -> Iterator[tuple[Point, Scenario]]:
         except InputError as error:
             if study.search is None:
                 raise
-            words = words_of({name: label for name, label in point.labels.items() if label})
-            raise InputError(f"{error} (search: {words})") from error
+            raise InputError(f"{error} (search: {words_of(point.labels)})") from error
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:

@@ -73,5 +73,5 @@ def filled(
 
 
 def words_of(labels: Labels) -> str:
-    """Write the labels of a combination for a message."""
-    return ", ".join(f"{name}: {label}" for name, label in labels.items())
+    """Write the labels of a combination for a message; empty ones are left out."""
+    return ", ".join(f"{name}: {label}" for name, label in labels.items() if label)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mlsim.analysis.plots.style import (
     BLUE,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_search"]
 
 _LEFT, _RIGHT, _TOP, _HEIGHT, _BOTTOM = 130, 40, 110, 520, 90
-_LOG_FROM = 20.0
+_LOG_FROM = 5.0
 """Largest over least value from which the axis is logarithmic."""
 _COLOURS = (GREEN, PURPLE, INK)
 
@@ -46,6 +47,10 @@ def draw_search(title: str, search: Search, outcome: Outcome) -> Figure:
         axes = axes_at(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, _HEIGHT)
         if shown.min() > 0.0 and shown.max() > _LOG_FROM * shown.min():
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.plot(
             places[known], values[known], "o", color=SKY, markersize=3.5, markeredgewidth=0, label="candidate"
         )

@@ -10,9 +10,8 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.axes import Axis, axes_of
 from mlsim.experiment.study.checks import check_metric, check_titles
 from mlsim.experiment.study.file import one_of
-from mlsim.experiment.study.points import Point, points
+from mlsim.experiment.study.points import Point, points, words_of
 from mlsim.experiment.study.search.candidates import LABELS, names_any
-from mlsim.experiment.study.search.methods.base import check_installed
 from mlsim.experiment.study.search.model import AVERAGES, METHOD_KEYS, Options, Search
 from mlsim.experiment.study.search.space import Choice, Parameter, Range, Value
 from mlsim.scenario import dotted_keys
@@ -87,7 +86,6 @@ def read_search(
     if not repetitions:
         raise InputError(f"{file}: without: leaves no repetition; take an entry away")
     held_out = _held_out(given, axes, repetitions, baselines, place)
-    check_installed(method, f"{place}: method")
     return Search(
         metric=metric,
         title=next((title for title, key in metrics.items() if key == metric), metric),
@@ -383,8 +381,8 @@ def _held_out(
     seen = [(dict(point.labels), dict(point.overrides)) for point in repetitions]
     for point in held_out:
         if any(point.labels == labels or (keys and point.overrides == keys) for labels, keys in seen):
-            words = ", ".join(f"{name}: {label}" for name, label in point.labels.items())
             raise InputError(
-                f"{place}: validate: {words}: is among those that candidates are chosen by; allowed: others"
+                f"{place}: validate: {words_of(point.labels)}: is among those that candidates are "
+                "chosen by; allowed: others"
             )
     return held_out

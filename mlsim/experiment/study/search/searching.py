@@ -9,6 +9,7 @@ from mlsim.experiment.study.doing import Doing
 from mlsim.experiment.study.executors.base import Started
 from mlsim.experiment.study.model import Study
 from mlsim.experiment.study.planning import check_files
+from mlsim.experiment.study.points import words_of
 from mlsim.experiment.study.rows import StudyRow
 from mlsim.experiment.study.search.candidates import (
     FITTED,
@@ -17,7 +18,7 @@ from mlsim.experiment.study.search.candidates import (
     candidate_points,
     part_of,
 )
-from mlsim.experiment.study.search.methods import method_of
+from mlsim.experiment.study.search.methods import check_installed, method_of
 from mlsim.experiment.study.search.model import Search
 from mlsim.experiment.study.search.outcome import Tried, best_of, tried_of
 from mlsim.experiment.study.tasks import Done, Task
@@ -42,6 +43,7 @@ def search_rows(study: Study, doing: Doing) -> list[StudyRow]:
     """
     search = study.search
     assert search is not None, "called for searches only"
+    check_installed(search.method, f"{study.source}: search: method")
     _, tasks = doing.plan(study)
     check_files(study, tasks)
     rows = _baselines(study, search, doing, FITTED)
@@ -122,10 +124,10 @@ def _candidates(
 def _words(search: Search, generation: int, candidates: Sequence[Tried]) -> str:
     best = best_of(search, candidates)
     assert best is not None, "otherwise the search has ended"
-    labels = ", ".join(f"{name}: {label}" for name, label in best.labels.items())
     return (
         f"generation {generation}, {len(candidates)} of {search.options.evaluations} candidates: best "
-        f"{search.objective} {best.objective:.6g}, of candidate {best.name} ({labels})"
+        f"{search.objective} {best.objective:.6g}, of candidate {best.name} "
+        f"({words_of(best.labels)})"
     )
 
 

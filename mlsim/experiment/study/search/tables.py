@@ -11,7 +11,7 @@ import numpy as np
 from mlsim.experiment.study.checks import check_titles
 from mlsim.experiment.study.points import words_of
 from mlsim.experiment.study.search.outcome import Outcome, Tried
-from mlsim.experiment.study.statistics import NOTE, Spread, spread_of
+from mlsim.experiment.study.statistics import Spread, spread_of
 from mlsim.experiment.study.tables import Table, markdown
 
 if TYPE_CHECKING:
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["best_table", "candidates_frame", "check_columns", "comparison_frame", "comparison_table", "page"]
 
 _SHOWN = 10
-_NAN = float("nan")
+_JUDGED = ("difference_low", "difference_high", "p")
+_NOTE = (
+    "Low and high are the ends of an interval that holds the mean with 95 % (percentiles of 10,000 bootstrap "
+    "resamples). *best - it* is the mean difference of pairs of the same repetition, with its interval; p is "
+    "of Wilcoxon's signed-rank test, two-sided, not corrected for the number of comparisons."
+)
 
 
 def check_columns(study: Study) -> None:
@@ -78,10 +83,15 @@ def best_table(search: Search, outcome: Outcome) -> Table:
     known.sort(key=lambda one: search.loss(one.objective))
     names = [parameter.name for parameter in search.parameters]
     lines = [
-        [one.name, one.generation, *(one.labels[name] for name in names), _number(one.objective)]
-        for one in known[:_SHOWN]
+        [one.name, one.generation, *_shown(search, one), _number(one.objective)] for one in known[:_SHOWN]
     ]
     return ["candidate", "generation", *names, search.objective], lines
+
+
+def _shown(search: Search, one: Tried) -> list[str]:
+    """Return the values of the parameters; all digits are in ``search.csv``."""
+    values = (parameter.value(one.labels[parameter.name]) for parameter in search.parameters)
+    return [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
 
 
 def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
@@ -92,7 +102,7 @@ def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
     schema |= {"runs": pl.Int64, "failed": pl.Int64}
     numbers = ("mean", "median", "low", "high")
     schema |= dict.fromkeys(numbers, pl.Float64) | {"pairs": pl.Int64}
-    schema |= dict.fromkeys(("difference", "difference_low", "difference_high", "p"), pl.Float64)
+    schema |= dict.fromkeys(("difference", *_JUDGED), pl.Float64)
     lines = []
     for part, tried in (("search", _fitted(outcome)), ("held out", outcome.held_out)):
         for metric in _metrics(search, outcome):
@@ -103,14 +113,17 @@ def comparison_frame(search: Search, outcome: Outcome) -> pl.DataFrame:
                 line |= {key: _or_none(getattr(own, key)) for key in numbers}
                 if compared is not None:
                     line["pairs"] = compared.pairs
-                    line |= {key: _or_none(getattr(compared, key)) for key in list(schema)[-4:]}
+                    line["difference"] = _or_none(compared.difference)
+                    # An interval or a test of what was chosen for being good would say nothing.
+                    judged = _JUDGED if part == "held out" else ()
+                    line |= {key: _or_none(getattr(compared, key)) for key in judged}
                 lines.append(line)
     return pl.DataFrame(lines, schema=schema)
 
 
 def comparison_table(search: Search, outcome: Outcome) -> Table:
     """Lay out the best candidate beside the baselines: what was fitted, and what was held out."""
-    titles = ["metric", "", "fitted"]
+    titles = ["metric", "candidate", "fitted"]
     if outcome.held_out:
         titles += ["held out", "low", "high", "runs", "best - it", "low", "high", "p"]
     lines = []
@@ -138,7 +151,7 @@ def _differences(spread: Spread) -> tuple[float, ...]:
 
 
 def _name(outcome: Outcome, name: str) -> str:
-    return f"best (candidate {outcome.best.name})" if name == "best" else name
+    return f"best ({outcome.best.name})" if name == "best" else name
 
 
 def _fitted(outcome: Outcome) -> dict[str, Tried]:
@@ -177,7 +190,7 @@ def page(study: Study, outcome: Outcome) -> str:
             f"Of {len(failed)} candidates at least one run failed; they count as the worst ({named})."
         )
     if outcome.held_out:
-        last = f"Held out: {_runs(len(search.held_out))} that no candidate was chosen by. {NOTE}"
+        last = f"Held out: {_runs(len(search.held_out))} that no candidate was chosen by. {_NOTE}"
     else:
         last = "Nothing was held out (`validate`)."
     parts = [
@@ -200,4 +213,4 @@ def _or_none(value: float) -> float | None:
 
 
 def _number(value: float) -> str:
-    return f"{value:.5g}" if math.isfinite(value) else ""
+    return f"{value:.4g}" if math.isfinite(value) else ""
