@@ -7,10 +7,12 @@ prefix sums S_0 = 0, S_k = c_0 + ... + c_{k-1}, the cost of any chunk is two loo
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from pathlib import Path
 
 import numpy as np
 
+from mlsim import _shared
 from mlsim._arrays import Floats
 from mlsim.application.profiles import Request, fixed_length, iteration_costs
 from mlsim.application.profiles.drawn import job_costs
@@ -150,7 +152,33 @@ class CostProfiles:
         request = Request(costs, n, self._seed, self._reference_speed, self._path)
         if self._costs.profile is CostProfile.CONSTANT:
             return _constant(n, request.mean)
-        return prefix_sums(iteration_costs(request))
+
+        def make() -> tuple[Floats, int]:
+            prefix = prefix_sums(iteration_costs(request))
+            return prefix, prefix.nbytes
+
+        key = _shared_key(request)
+        return make()[0] if key is None else _shared.shared(key, make)
+
+
+def _shared_key(request: Request) -> Hashable | None:
+    """Return what the costs of a request depend on; None where runs do not share them."""
+    if not _shared.is_sharing():
+        return None
+    identity = None
+    if request.config.profile is CostProfile.FILE:
+        identity = _shared.file_identity(Path(request.path or request.config.path or ""))
+        if identity is None:
+            return None
+    seed = None if request.config.profile in _WITHOUT_SEED else request.seed
+    return "costs", identity, request.config.model_dump_json(), request.n, seed, request.reference_speed
+
+
+_WITHOUT_SEED = (
+    *(CostProfile.CONSTANT, CostProfile.INCREASING, CostProfile.DECREASING),
+    *(CostProfile.FILE, CostProfile.MANDELBROT, CostProfile.PSIA),
+)
+"""Profiles that do not depend on the scenario's seed."""
 
 
 def _constant(n: int, cost: float) -> Floats:

@@ -4,12 +4,15 @@ A log of up to `HELD_JOBS` jobs (after cleaning), and one of a format that is re
 once and held as columns. A longer one is read twice in constant memory: once to count its jobs and find
 the selected span, and once for the jobs themselves. Jobs that are out of order by at most `LOOK_AHEAD`
 places are sorted on the way; a long log with more disorder than that is held as a whole after all.
+
+While runs share what they have in common (:mod:`mlsim._shared`), as those of a study do, a log of up to
+`SHARED_JOBS` jobs is read once for all of them, and each selection is cut out of its columns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -18,8 +21,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim import _shared
 from mlsim.errors import InputError
-from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig
+from mlsim.scenario import CleaningRule, SelectConfig, WorkloadConfig, WorkloadFormat
 from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
 from mlsim.workload.dates import dates_in_log_time
@@ -38,6 +42,7 @@ AS_LOGGED: Final = ("*",)
 """In place of the names of resources: whatever the log asks for."""
 
 HELD_JOBS = 100_000
+SHARED_JOBS = 1_000_000
 LOOK_AHEAD = 32_768
 BLOCK_JOBS = 65_536
 
@@ -201,23 +206,67 @@ def open_workload(
     def new_pass() -> _Pass:
         return _Pass(config, path, machine_processors, resources, rates, shared)
 
-    def walk() -> Iterator[JobBlock]:
-        return in_order(new_pass().blocks(), LOOK_AHEAD)
+    key = _shared_key(config, path, machine_processors, resources, rates, shared)
+    log = _read(new_pass, HELD_JOBS) if key is None else _shared.shared(key, lambda: _read_to_share(new_pass))
+    selection = _selection(config.select, log.survey.header, path)
+    return log.selected(selection, config.select.scale_load, new_pass)
 
+
+def _shared_key(config: WorkloadConfig, path: Path, *machine: object) -> Hashable | None:
+    """Return what the jobs of a log depend on before any are selected; None where runs do not share them.
+
+    What a reader of the user's own returns is not shared: it may be of other files as well.
+    """
+    identity = _shared.file_identity(path) if _shared.is_sharing() else None
+    if identity is None or not isinstance(config.format, WorkloadFormat):
+        return None
+    without = config.model_copy(update={"select": SelectConfig(), "path": ""})
+    return "log", identity, without.model_dump_json(), repr(machine)
+
+
+@dataclass
+class _Log:
+    """A log that was read, in arrival order; its jobs are held, or left to be read once more."""
+
+    survey: _Pass
+    jobs: JobBlock | None
+    """All of them, if they are held."""
+    first: Iterator[JobBlock] | None = None
+    """Of a log that is not held: the walk over it that was begun to count its jobs."""
+
+    def selected(self, selection: Selection, factor: float, new_pass: Callable[[], _Pass]) -> Workload:
+        """Return the workload of a selection.
+
+        Raises
+        ------
+        InputError
+            No job is left, or the file cannot be read any more.
+        """
+        if self.jobs is None:
+
+            def walk() -> Iterator[JobBlock]:
+                return in_order(new_pass().blocks(), LOOK_AHEAD)
+
+            first = walk() if self.first is None else self.first
+            walks = chain([first], (walk() for _ in count()))
+            self.first = None
+            try:
+                span = find_span(selection, lambda: next(walks))
+                path = self.survey.path
+                return self.survey.workload(span, lambda: _cut(span, walk(), factor, path))
+            except TooDisorderedError:
+                self.survey = new_pass()
+                self.jobs = _ordered(list(self.survey.surveyed()))
+        return _held_workload(self.survey, self.jobs, selection, factor)
+
+
+def _read(new_pass: Callable[[], _Pass], limit: float) -> _Log:
+    """Read a log; hold its jobs if they are not more than the limit, or its format is read as a whole."""
     survey = new_pass()
-    held, rest = _take(survey.surveyed(), HELD_JOBS if survey.streams else math.inf)
-    selection = _selection(config.select, survey.header, path)
-    factor = config.select.scale_load
+    held, rest = _take(survey.surveyed(), limit if survey.streams else math.inf)
     if rest is None:
-        return _held_workload(survey, held, selection, factor)
-    surveyed = in_order(chain(_drain(held), rest), LOOK_AHEAD)
-    try:
-        walks = chain([surveyed], (walk() for _ in count()))
-        span = find_span(selection, lambda: next(walks))
-    except TooDisorderedError:
-        survey = new_pass()
-        return _held_workload(survey, list(survey.surveyed()), selection, factor)
-    return survey.workload(span, lambda: _cut(span, walk(), factor, path))
+        return _Log(survey, _ordered(held))
+    return _Log(survey, None, in_order(chain(_drain(held), rest), LOOK_AHEAD))
 
 
 def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
@@ -264,11 +313,20 @@ def _drain(blocks: list[JobBlock]) -> Iterator[JobBlock]:
         yield blocks.pop()
 
 
-def _held_workload(survey: _Pass, blocks: list[JobBlock], selection: Selection, factor: float) -> Workload:
+def _read_to_share(new_pass: Callable[[], _Pass]) -> tuple[_Log, int]:
+    """Read a log that runs are to share; return it with its bytes, too many to be kept if it is not held."""
+    log = _read(new_pass, SHARED_JOBS)
+    return log, _shared.MOST_BYTES + 1 if log.jobs is None else _shared.bytes_of(log.jobs)
+
+
+def _ordered(blocks: list[JobBlock]) -> JobBlock:
+    """Join blocks, which are let go of, in arrival order."""
     jobs = JobBlock.concatenate(blocks)
     blocks.clear()
-    if not jobs.is_ordered():
-        jobs = jobs.select(jobs.arrival_order())
+    return jobs if jobs.is_ordered() else jobs.select(jobs.arrival_order())
+
+
+def _held_workload(survey: _Pass, jobs: JobBlock, selection: Selection, factor: float) -> Workload:
     span = find_span(selection, lambda: [jobs])
     taken = JobBlock.concatenate(list(_cut(span, iter([jobs]), factor, survey.path)))
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlsim._shared import sharing
 from mlsim.errors import InputError
 from mlsim.scenario import WorkloadConfig
 from mlsim.workload import Field, JobBlock, Workload, formats, open_workload, source, write_swf
@@ -119,6 +120,9 @@ def test_against_a_plain_filter(
             found = open_workload(config_of(select=select), path, 4)
             assert taken(found) == expected(log, select)
             assert found.n_jobs == len(taken(found))
+            with sharing():
+                same = [open_workload(config_of(select=select), path, 4) for _ in range(2)]
+            assert all(taken(one) == taken(found) and one.notes == found.notes for one in same)
 
 
 HOUR = 3600

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from mlsim._shared import forget
 from mlsim.errors import OutputError
 from mlsim.experiment.study.digests import Digests
 from mlsim.experiment.study.executors.base import Executor
+from mlsim.experiment.study.executors.serial import Serial
 from mlsim.experiment.study.model import Study
 from mlsim.experiment.study.planning import Plan, check_files, plan_of
 from mlsim.experiment.study.rows import StudyRow, row_of, rows_of
@@ -136,6 +138,8 @@ class Doing:
 
     def _do(self, plan: Plan, tasks: Sequence[Task]) -> None:
         """Do tasks; what comes back is in the store then."""
+        if not isinstance(self._executor, Serial):
+            forget()  # what this process has read for the check; others do the runs
         by_key = {task.key: task for task in tasks}
         places: dict[str, list[int]] = {}
         for place, key in enumerate(plan.keys):

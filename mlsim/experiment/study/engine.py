@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from mlsim._shared import forget
 from mlsim.experiment.study.doing import Doing, Watcher
 from mlsim.experiment.study.executors.base import Executor
 from mlsim.experiment.study.executors.processes import Processes
@@ -144,6 +145,7 @@ def _rows(study: Study, doing: Doing, executor: Executor) -> list[StudyRow]:
         doing.all_known()
         return rows
     finally:
+        forget()
         doing.end()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsim._files import read_bytes
+from mlsim._shared import sharing
 from mlsim.errors import MlsimError, StoppedError
 from mlsim.experiment.study.store import Store, beside_name, disk_error, write_whole
 from mlsim.experiment.study.subjects import Simulated
@@ -22,6 +23,11 @@ def execute(task: Task) -> Done:
 
     A run that fails is kept as such. What keeps results from being written is no fault of the run.
     """
+    with sharing():
+        return _executed(task)
+
+
+def _executed(task: Task) -> Done:
     began = time.perf_counter()
     try:
         simulated = _simulated(task)

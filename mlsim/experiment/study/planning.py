@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlsim._shared import sharing
 from mlsim.errors import InputError
 from mlsim.experiment.study.digests import Digests
 from mlsim.experiment.study.model import Study
@@ -119,7 +120,8 @@ def check_files(study: Study, tasks: Sequence[Task]) -> None:
         seen.add(key)
         try:
             scenario = study.subject.scenario(task.base, task.overrides)
-            study.subject.check(scenario)
+            with sharing():
+                study.subject.check(scenario)
             if task.keep == "all":
                 check_needs(scenario)
         except InputError as error:
