@@ -362,10 +362,11 @@ class TestTakenUpAgain:
         assert len(done) == len(set(done)) == total
         assert results_of(place / "out") == results_of(place / "undisturbed")
 
-    def test_more_evaluations_do_the_new_runs_alone(self, place: Path, done: list[str]) -> None:
-        needs("cma-es")
-        study = with_search(STUDY, method="cma-es", population=5)
-        do(place, with_search(study, evaluations=20))
+    @pytest.mark.parametrize("method", ["random", "cma-es", "optuna"])
+    def test_more_evaluations_do_the_new_runs_alone(self, method: str, place: Path, done: list[str]) -> None:
+        needs(method)
+        study = with_search(STUDY, method=method, population=None if method == "random" else 5)
+        do(place, with_search(study, evaluations=18))
         do(place, with_search(study, evaluations=30))
         assert len(done) == len(set(done)) == 30
 
