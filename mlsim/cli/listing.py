@@ -25,6 +25,7 @@ class Listing(StrEnum):
     DISPATCHERS = "dispatchers"
     PREDICTORS = "predictors"
     FORMATS = "formats"
+    WORKLOADS = "workloads"
     WRITERS = "writers"
     TECHNIQUES = "techniques"
     MODELS = "models"
@@ -135,6 +136,14 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 (WorkloadFormat.AUTO.value, "by the content of the log, after decompression"),
                 *((word.value, meanings[word]) for word in WorkloadFormat if word in meanings),
                 *_functions(READERS),
+            ]
+        case Listing.WORKLOADS:
+            from mlsim.workload.models.catalogue import MODELS as DRAWING
+            from mlsim.workload.models.own import GENERATORS
+
+            return ("model of workloads", "meaning", "source"), [
+                *((word.value, *told) for word, told in DRAWING.items()),
+                *((name, meaning, "") for name, meaning in _functions(GENERATORS)),
             ]
         case Listing.WRITERS:
             from mlsim.experiment.writers import WRITERS

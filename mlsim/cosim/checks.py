@@ -50,8 +50,9 @@ def check_traceable(scenario: Scenario, workload: Workload) -> None:
         late = np.flatnonzero(block.submit_time + block.run_time > LATEST)
         if len(late):
             row = late[0]
+            log = scenario.workload.path or scenario.workload.log_name
             raise InputError(
-                f"{scenario.source}: output.trace: job {block.job_id[row]} of {scenario.workload.path}, "
+                f"{scenario.source}: output.trace: job {block.job_id[row]} of {log}, "
                 f"submitted at {block.submit_time[row]:.6g} s and running for {block.run_time[row]:.6g} s, "
                 f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
                 "output.trace: none, or a part of the log (workload.select)"

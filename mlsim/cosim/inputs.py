@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlsim.batch.room.requests import Requests
@@ -13,15 +14,18 @@ from mlsim.scenario import (
     PLUGIN_KEYS,
     ApplicationConfig,
     BatchConfig,
+    CleaningRule,
     Mapping,
     Scenario,
     located_format,
+    located_generator,
     located_model,
     located_plugin,
     located_technique,
     resolve_path,
 )
 from mlsim.workload import Rates, Workload, open_workload
+from mlsim.workload.generation import Generated, planned
 
 if TYPE_CHECKING:
     from mlsim.application.costs import CostProfiles
@@ -33,6 +37,7 @@ __all__ = [
     "cost_profiles",
     "dependencies_between",
     "executable_names",
+    "log_of",
     "message_latency",
     "open_jobs",
     "reading_counts",
@@ -54,7 +59,7 @@ def batch_of(scenario: Scenario) -> BatchConfig:
 
 def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     """Open the workload, for the units that its jobs ask for."""
-    path = resolve_path(scenario, scenario.workload.path)
+    source = _source(scenario, requests)
     for name in scenario.workload.columns or ():
         if name in JOB_COLUMNS:
             raise InputError(
@@ -63,7 +68,29 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
             )
     config = scenario.workload.model_copy(update={"format": located_format(scenario)})
     rates = _rates(scenario, machine)
-    return open_workload(config, path, requests.largest, requests.resources[1:], rates, requests.shared)
+    return open_workload(config, source, requests.largest, requests.resources[1:], rates, requests.shared)
+
+
+def _source(scenario: Scenario, requests: Requests) -> Path | Generated:
+    """Return where the jobs come from: the log as it was found, or what draws them."""
+    config = scenario.workload.generate
+    if config is None:
+        return log_of(scenario)
+    if (
+        config.processors or 0
+    ) > requests.largest and scenario.workload.cleaning.oversize is CleaningRule.KEEP:
+        raise InputError(
+            f"{scenario.source}: workload.generate.processors: {config.processors}; the platform has "
+            f"{requests.largest}, and larger jobs could never start; allowed: at most these, or "
+            "workload.cleaning.oversize: clamp or drop"
+        )
+    return planned(config, located_generator(scenario), requests.largest, scenario.seed)
+
+
+def log_of(scenario: Scenario) -> Path:
+    """Return the log of a scenario as it was found."""
+    assert scenario.workload.path is not None
+    return resolve_path(scenario, scenario.workload.path)
 
 
 def workload_of(scenario: Scenario) -> Workload:
@@ -86,8 +113,7 @@ def dependencies_between(scenario: Scenario, workload: Workload) -> Dependencies
         return None
     from mlsim.workload.dependencies import dependencies_of
 
-    path = resolve_path(scenario, config.path)
-    return dependencies_of(workload, path, lenient=config.lenient)
+    return dependencies_of(workload, log_of(scenario), lenient=config.lenient)
 
 
 def reading_counts(workload: Workload, dependencies: Dependencies | None) -> dict[str, int]:

@@ -13,6 +13,7 @@ from mlsim.cosim.inputs import (
     batch_of,
     cost_profiles,
     dependencies_between,
+    log_of,
     open_jobs,
     reading_counts,
 )
@@ -21,9 +22,10 @@ from mlsim.scenario import (
     ApplicationModel,
     Scenario,
     WorkloadFormat,
+    WorkloadModel,
     check_code,
     located_format,
-    resolve_path,
+    located_generator,
 )
 from mlsim.workload.formats import check_reader
 
@@ -68,13 +70,25 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     if plugins and scenario.application.model is ApplicationModel.LOOP:
         check_technique(application_of(scenario).technique)
         check_model(scenario, application_of(scenario))
-    if not isinstance(scenario.workload.format, WorkloadFormat):
-        resolve_path(scenario, scenario.workload.path)
-        check_reader(located_format(scenario), plugins)
-        if not plugins:
-            return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
+    if _jobs_by_user(scenario, plugins) and not plugins:
+        return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})
     workload = open_jobs(scenario, machine, requests)
     check_traceable(scenario, workload)
     check_demand(scenario, workload, requests)
     notes = reading_counts(workload, dependencies_between(scenario, workload))
     return Survey(machine.n_nodes, machine.n_cores, requests.largest, workload.n_jobs, notes)
+
+
+def _jobs_by_user(scenario: Scenario, plugins: bool) -> bool:
+    """Check code of the user's own that reads or draws the jobs; return whether there is any."""
+    workload = scenario.workload
+    if workload.generate is not None and not isinstance(workload.generate.model, WorkloadModel):
+        from mlsim.workload.models.own import check_model as check_generator
+
+        check_generator(located_generator(scenario), plugins)
+        return True
+    if not isinstance(workload.format, WorkloadFormat):
+        log_of(scenario)
+        check_reader(located_format(scenario), plugins)
+        return True
+    return False

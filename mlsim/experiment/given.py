@@ -47,7 +47,9 @@ def scenario_from(
             raise InputError("workload: given twice, in the scenario and beside it; give one of them")
         workload = inside if workload is None else workload
     jobs = None if workload is None else _held(workload)
-    values = dict(overrides or {}) | ({} if jobs is None else {"workload.path": jobs.path.name})
+    values = dict(overrides or {})
+    if jobs is not None:
+        values |= {"workload.path": jobs.path.name, "workload.generate": None}
     loaded = (
         from_mapping(scenario, "scenario", values)
         if isinstance(scenario, Mapping)

@@ -165,4 +165,4 @@ def _is_worth_drawing(records: Records) -> bool:
 def _trace(directory: Path, result: Result) -> None:
     workload = result.scenario.workload
     exclusive = workload.mapping is not Mapping.CORE
-    write_trace(directory, result.records, result.scenario, Path(workload.path).name, exclusive)
+    write_trace(directory, result.records, result.scenario, workload.log_name, exclusive)

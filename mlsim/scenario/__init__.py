@@ -7,6 +7,7 @@ from mlsim.scenario.files.paths import (
     PLUGIN_KEYS,
     check_code,
     located_format,
+    located_generator,
     located_model,
     located_plugin,
     located_technique,
@@ -17,6 +18,7 @@ from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfi
 from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
+from mlsim.scenario.jobs.generate import GenerateConfig
 from mlsim.scenario.jobs.workload import (
     CleaningConfig,
     DatesConfig,
@@ -67,10 +69,12 @@ from mlsim.scenario.words import (
     Dispatcher,
     EasyRule,
     Engine,
+    EstimateModel,
     EstimateSource,
     ExecutionModel,
     FailureRule,
     Growth,
+    JobKinds,
     LockOrder,
     Mapping,
     MasterRole,
@@ -90,6 +94,7 @@ from mlsim.scenario.words import (
     TraceLevel,
     WeightSource,
     WorkloadFormat,
+    WorkloadModel,
 )
 from mlsim.scenario.words.application import ModelProperties
 
@@ -124,15 +129,18 @@ __all__ = [
     "EasyRule",
     "EdgeConfig",
     "Engine",
+    "EstimateModel",
     "EstimateSource",
     "ExecutionConfig",
     "ExecutionModel",
     "FailureConfig",
     "FailureRule",
     "FairshareConfig",
+    "GenerateConfig",
     "Growth",
     "ImageWindow",
     "IterationsConfig",
+    "JobKinds",
     "LockOrder",
     "Mapping",
     "MasterRole",
@@ -169,6 +177,7 @@ __all__ = [
     "WindowConfig",
     "WorkloadConfig",
     "WorkloadFormat",
+    "WorkloadModel",
     "check_code",
     "dotted_keys",
     "dump",
@@ -179,6 +188,7 @@ __all__ = [
     "load",
     "loads",
     "located_format",
+    "located_generator",
     "located_model",
     "located_plugin",
     "located_technique",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mlsim.workload.csv_writer import write_csv
     from mlsim.workload.esp import EspApplication, EspCalibration, EspWorkload
     from mlsim.workload.fields import Field
+    from mlsim.workload.generation import Generated, generate
     from mlsim.workload.jobs import JobBlock
     from mlsim.workload.names import names_of
     from mlsim.workload.rates import Rates
@@ -23,12 +24,14 @@ __all__ = [
     "EspCalibration",
     "EspWorkload",
     "Field",
+    "Generated",
     "JobBlock",
     "Rates",
     "SwfBlock",
     "SwfReader",
     "Workload",
     "count_marks",
+    "generate",
     "names_of",
     "open_workload",
     "read_swf",
@@ -43,6 +46,7 @@ __getattr__ = late(
         "csv_writer": "write_csv",
         "esp": "EspApplication EspCalibration EspWorkload",
         "fields": "Field",
+        "generation": "Generated generate",
         "jobs": "JobBlock",
         "names": "names_of",
         "rates": "Rates",

@@ -26,6 +26,7 @@ IF_KNOWN = (
     *("status", "user", "group", "executable", "queue", "partition"),
     *("qos", "loop_iterations", "loop_limit"),
 )
+_APART = ("asked", "after", "own")
 _MADE_BY_READING = ("ignored_columns", "request_columns", "nb_res")
 
 
@@ -100,7 +101,7 @@ def _words(codes: Floats | NDArray[np.int64], names: Mapping[int, str]) -> list[
 def log_of(jobs: JobBlock) -> LogBlock:
     """Return the jobs of a workload as a log; cleaning that log leaves them as they are."""
     unknown = np.full(len(jobs), -1.0)
-    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name != "after"}
+    columns: dict[str, Any] = {field.name: unknown for field in fields(LogBlock) if field.name not in _APART}
     columns["asked"] = jobs.asked
     as_in_swf = None if jobs.after is None else jobs.after.preceding()
     if as_in_swf is None:

@@ -32,10 +32,11 @@ from mlsim.workload.names import directives_of, names_of
 from mlsim.workload.own_columns import check_own, own_columns
 from mlsim.workload.request_columns import is_request, read_asked
 
-__all__ = ["ParquetLog", "further_columns", "log_of_table", "read_parquet", "write_parquet"]
+__all__ = ["HEADER_KEY", "ParquetLog", "further_columns", "log_of_table", "read_parquet", "write_parquet"]
 
 
-_METADATA = "mlsim.header"
+HEADER_KEY = "mlsim.header"
+"""Under which the metadata of a file has the header, as JSON."""
 _ROW_GROUP = 1 << 16
 
 
@@ -77,12 +78,12 @@ def read_parquet(
     check_own(str(path), own, further_columns(names))
     read = [name for name in names if name in own or name not in further_columns(names)]
     table = read_columns(content, path, read)
-    metadata = read_metadata(content, path).get(_METADATA, "{}")
+    metadata = read_metadata(content, path).get(HEADER_KEY, "{}")
     if not table.height:
         raise InputError(f"{path}: holds no job")
     header = header_of_json(metadata)
     if header is None:
-        raise InputError(f"{path}: its metadata {_METADATA} is no JSON object of texts and lists of texts")
+        raise InputError(f"{path}: its metadata {HEADER_KEY} is no JSON object of texts and lists of texts")
     return log_of_table(str(path), names, table, header, lenient=lenient, own=own, shared=shared)
 
 
@@ -209,7 +210,7 @@ def write_parquet(file: IO[bytes], columns: NamedColumns, header: Header) -> Non
             for name, column in columns.items()
         }
     )
-    metadata = {_METADATA: json.dumps(other_directives(header), ensure_ascii=False)}
+    metadata = {HEADER_KEY: json.dumps(other_directives(header), ensure_ascii=False)}
     buffer = io.BytesIO()
     table.write_parquet(
         buffer, compression="zstd", compression_level=1, row_group_size=_ROW_GROUP, metadata=metadata

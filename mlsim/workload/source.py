@@ -28,6 +28,7 @@ from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
 from mlsim.workload.dates import dates_in_log_time
 from mlsim.workload.formats import LogReader
+from mlsim.workload.generation import Generated, GeneratedReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
@@ -89,7 +90,7 @@ class _Pass:
     def __init__(
         self,
         config: WorkloadConfig,
-        path: Path,
+        source: Path | Generated,
         machine_processors: int,
         resources: tuple[str, ...] | None,
         rates: Rates | None,
@@ -103,9 +104,14 @@ class _Pass:
             config.cleaning, machine_processors, config.estimates, memory, known, config.dependencies
         )
         self._resources = resources
-        self._reader = LogReader(
-            path, config.format, lenient=config.lenient, rates=rates, own=config.columns or (), shared=shared
-        )
+        self._reader: LogReader | GeneratedReader
+        if isinstance(source, Path):
+            own = config.columns or ()
+            self._reader = LogReader(
+                source, config.format, lenient=config.lenient, rates=rates, own=own, shared=shared
+            )
+        else:
+            self._reader = GeneratedReader(source)
         self._disorder = DisorderCount()
         self._duplicates = DuplicateCount()
 
@@ -172,7 +178,7 @@ class _Pass:
 
 def open_workload(
     config: WorkloadConfig,
-    path: str | Path,
+    source: str | Path | Generated,
     machine_processors: int,
     resources: tuple[str, ...] | None = None,
     rates: Rates | None = None,
@@ -183,9 +189,9 @@ def open_workload(
     Parameters
     ----------
     config
-        The scenario's `workload` section; its `path` is not looked at.
-    path
-        The file that `config.path` was found to be.
+        The scenario's `workload` section; its `path` and `generate` are not looked at.
+    source
+        The file that `config.path` was found to be, or what `config.generate` draws.
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
     resources
@@ -201,23 +207,25 @@ def open_workload(
     InputError
         The file is missing, unreadable or broken, or no job is left.
     """
-    path = Path(path)
+    origin = Path(source) if isinstance(source, str) else source
 
     def new_pass() -> _Pass:
-        return _Pass(config, path, machine_processors, resources, rates, shared)
+        return _Pass(config, origin, machine_processors, resources, rates, shared)
 
-    key = _shared_key(config, path, machine_processors, resources, rates, shared)
+    key = _shared_key(config, origin, machine_processors, resources, rates, shared)
     log = _read(new_pass, HELD_JOBS) if key is None else _shared.shared(key, lambda: _read_to_share(new_pass))
-    selection = _selection(config.select, log.survey.header, path)
+    selection = _selection(config.select, log.survey.header, log.survey.path)
     return log.selected(selection, config.select.scale_load, new_pass)
 
 
-def _shared_key(config: WorkloadConfig, path: Path, *machine: object) -> Hashable | None:
+def _shared_key(config: WorkloadConfig, source: Path | Generated, *machine: object) -> Hashable | None:
     """Return what the jobs of a log depend on before any are selected; None where runs do not share them.
 
-    What a reader of the user's own returns is not shared: it may be of other files as well.
+    What code of the user's own reads or draws is not shared: it may be of other files as well.
     """
-    identity = _shared.file_identity(path) if _shared.is_sharing() else None
+    if not _shared.is_sharing():
+        return None
+    identity = _shared.file_identity(source) if isinstance(source, Path) else source.identity
     if identity is None or not isinstance(config.format, WorkloadFormat):
         return None
     without = config.model_copy(update={"select": SelectConfig(), "path": ""})

@@ -111,6 +111,16 @@ LINKS = [{"from": "n0", "to": "n1"}, *({"from": f"n{node}", "to": "s"} for node 
 EDGES = {"topology": "edge-list", "edges": LINKS}
 MEMORY: Keys = {"platform.nodes.0.memory": "5 MB", "workload.request.memory": "requested"}
 PERTURBED: Keys = LOOP | {"platform.perturbations": [{"factor": 0.5, "to": "60 s"}]}
+POISSON: Keys = {
+    "workload.path": None,
+    "workload.generate": {"model": "poisson", "jobs": 40, "parameters": {"interval": 20, "run_time": 60}},
+}
+LUBLIN: Keys = {
+    "workload.path": None,
+    "workload.generate": {"model": "lublin", "jobs": 40},
+    "platform.nodes.0.count": 16,
+}
+POPULAR: Keys = POISSON | {"workload.generate.jobs": 500, "workload.generate.estimates": "tsafrir"}
 RANDOMLY: Keys = LOOP | {
     "platform.perturbations": [{"factor": 0.5, "mean_time_between": "20 s", "mean_duration": "10 s"}]
 }
@@ -207,6 +217,16 @@ CASES: dict[str, Case] = {
     "platform.drains.N.announced": Case(DRAINED, True),
     "platform.drains.N.announced_at": Case(ANNOUNCED, 20),
     "workload.path": Case({}, "other.swf"),
+    "workload.generate.model": Case(POISSON, "weibull"),
+    "workload.generate.jobs": Case(POISSON, 30),
+    "workload.generate.duration": Case(POISSON, "300 s"),
+    "workload.generate.seed": Case(POISSON, 7),
+    "workload.generate.processors": Case(POISSON, 4),
+    "workload.generate.load": Case(POISSON, 0.3),
+    "workload.generate.kinds": Case(LUBLIN, "batch"),
+    "workload.generate.parameters": Case(POISSON, {"run_time": 500}),
+    "workload.generate.estimates": Case(POISSON, [2, 5]),
+    "workload.generate.max_estimate": Case(POPULAR, "4 h"),
     "workload.format": refused({}, "csv"),
     "workload.columns": Case({"workload.path": "own.csv"}, ["weight"]),
     "workload.lenient": refused({"workload.path": "broken.swf"}, True),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import Backfill, BatchConfig, Policy, load, loads
+from mlsim.scenario import Backfill, BatchConfig, Policy, load, loads, overridden
 
 LEAST = """\
 platform:
@@ -231,3 +231,30 @@ def test_no_value_means_the_default() -> None:
 def test_any_text_is_a_scenario_or_an_input_error(text: str) -> None:
     with pytest.raises(InputError):
         loads(text, "study.yaml")
+
+
+def test_sections_that_were_read_before_are_the_same_as_read_anew() -> None:
+    """Values that are equal in Python, such as 1 and true, are told apart; rules and errors stay."""
+    first = loads(LEAST, overrides={"workload.select.weeks": 1, "batch.policy": "SAF"})
+    again = loads(LEAST, overrides={"workload.select.weeks": 1, "batch.policy": "FCFS"})
+    assert again.workload is first.workload
+    assert (first.batch.policy, again.batch.policy) == (Policy.SAF, Policy.FCFS)
+    assert loads(LEAST, overrides={"workload.select.weeks": "1-2"}).workload.select.weeks == (1, 2)
+    for wrong in (True, 1.5, 0):
+        with pytest.raises(InputError, match=r"--set workload.select.weeks: "):
+            loads(LEAST, overrides={"workload.select.weeks": wrong})
+    with pytest.raises(InputError, match=r"platform.nodes.0.count: ") as info:
+        loads(LEAST.replace("count: 2", "count: true"), "study.yaml")
+    assert str(info.value).startswith("study.yaml:3: ")
+    with pytest.raises(InputError, match=r"coordination.rca: .*rigid"):
+        loads(LEAST, overrides={"coordination.rca": True, "workload.select.weeks": 1})
+
+
+def test_overrides_leave_the_text_as_it_was() -> None:
+    before = loads(LEAST)
+    changed = loads(LEAST, overrides={"platform.nodes.0.count": 9, "workload.mapping": "node"})
+    assert changed.platform.nodes[0].count == 9
+    assert loads(LEAST) == before
+    given = overridden(LEAST, "scenario", {"platform.nodes.0.count": 9})
+    assert given["platform"]["nodes"][0]["count"] == 9
+    assert overridden(LEAST, "scenario", {})["platform"]["nodes"][0]["count"] == 2

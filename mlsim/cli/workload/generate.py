@@ -1,26 +1,24 @@
-"""``mlsim workload generate``: write a workload drawn from a published model."""
+"""``mlsim workload generate``: write a workload that a model draws."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from mlsim.workload.generation import Generated
     from mlsim.workload.jobs import JobBlock
 
-__all__ = ["Kinds", "Model", "generate"]
+__all__ = ["Kinds", "generate"]
+
+_DEFAULT_PROCESSORS = 128
 
 
-class Model(StrEnum):
-    """The models."""
-
-    LUBLIN = "lublin"
-
-
-# As mlsim.workload.models.lublin has them: importing that takes longer than printing a help text may.
+# As mlsim.scenario.JobKinds has them: importing that takes longer than printing a help text may.
 class Kinds(StrEnum):
     """The kinds of jobs of a workload."""
 
@@ -31,14 +29,22 @@ class Kinds(StrEnum):
 
 
 def generate(
-    model: Annotated[Model, typer.Argument(help="lublin: Lublin and Feitelson 2003.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="lublin (Lublin and Feitelson 2003), poisson, weibull, ./file.py:Name, or an installed one; "
+            "mlsim list workloads shows them.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option(
             "--out",
             "-o",
             metavar="FILE",
-            help="SWF file to write (.swf, also with .gz, .bz2, .xz or .zst behind it); must not exist.",
+            help="File to write (.swf, .csv or .parquet, also with .gz, .bz2, .xz or .zst behind it); "
+            "must not exist.",
             show_default=False,
         ),
     ],
@@ -49,58 +55,83 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
     processors: Annotated[
-        int, typer.Option(metavar="P", help="Processors of the machine; the sizes of jobs follow.")
-    ] = 128,
-    kinds: Annotated[
-        Kinds, typer.Option(help="Which jobs; typeless: parameters of all jobs together.")
-    ] = Kinds.BOTH,
-    estimates: Annotated[
-        str,
-        typer.Option(metavar="F[:G]", help="Walltime / run time; two of them: drawn between for each job."),
-    ] = "1",
-    set_: Annotated[
-        list[str] | None,
+        int | None,
         typer.Option(
-            "--set", metavar="KIND.NAME=VALUE", help="Another value of a parameter, e.g. batch.aarr=7."
+            metavar="P", help=f"Of the machine; the sizes of jobs follow.  [default: {_DEFAULT_PROCESSORS}]"
         ),
     ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the machine, in place of --processors.", min=1)
+    ] = None,
+    cores: Annotated[int, typer.Option(metavar="C", help="Processors of a node, with --nodes.", min=1)] = 1,
+    load: Annotated[
+        float | None,
+        typer.Option(
+            metavar="L",
+            help="Offered load, reached by one factor on all times between arrivals.  [default: the model's]",
+        ),
+    ] = None,
+    kinds: Annotated[
+        Kinds, typer.Option(help="Which jobs of lublin; typeless: parameters of all jobs together.")
+    ] = Kinds.BOTH,
+    estimates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="perfect|tsafrir|F[:G]",
+            help="Walltimes: run times; 20 popular values (Tsafrir et al. 2005); or run times by a "
+            "factor, or by one drawn between two.  [default: perfect, or as a model of your own says]",
+        ),
+    ] = None,
+    max_estimate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Largest walltime, with --estimates tsafrir.  [default: longest run time in whole hours]",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Another value of a parameter, e.g. batch.aarr=7."),
+    ] = None,
 ) -> None:
-    """Write a workload drawn from a published model, as SWF; its header says how it was made.
+    """Write a workload that a model draws, as SWF, CSV or Parquet; its header says how it was made.
 
-    mlsim workload generate lublin --jobs 100000 --seed 1 -o lublin.swf
+    mlsim workload generate lublin --jobs 100000 --seed 1 --load 0.8 -o lublin.swf
     """
     from mlsim.cli.newfiles import new_files
-    from mlsim.cli.workload.factors import read_factors
     from mlsim.errors import InputError
-    from mlsim.scenario import WorkloadFormat
-    from mlsim.workload.formats import format_of_name
-    from mlsim.workload.models.lublin import Kinds as JobKinds
-    from mlsim.workload.models.lublin import Lublin
+    from mlsim.workload.block_writer import check_format, write_blocks
+    from mlsim.workload.generation import generate as generated
     from mlsim.workload.named import log_of
-    from mlsim.workload.swf_writer import write_swf_blocks
 
-    if format_of_name(out) is not WorkloadFormat.SWF:
-        raise InputError(
-            f"{out}: generated workloads are written as SWF; give a name that ends in .swf. "
-            "mlsim workload convert makes other formats of it"
-        )
-    models = {Model.LUBLIN: Lublin}
-    made = models[model](
-        JobKinds(kinds),
-        processors=processors,
-        changed=_changes(set_ or []),
+    if processors is not None and nodes is not None:
+        raise InputError("--processors and --nodes: given together; give one of them")
+    if nodes is None and cores != 1:
+        raise InputError("--cores: needs --nodes; give --nodes, or --processors alone")
+    if nodes is not None:
+        processors = nodes * cores
+    check_format(out)
+    made = generated(
+        model,
+        jobs=jobs,
+        days=days,
+        processors=_DEFAULT_PROCESSORS if processors is None else processors,
+        nodes=nodes,
         seed=seed,
-        estimate_factor=read_factors("--estimates", estimates),
+        load=load,
+        estimates=None if estimates is None else _estimates(estimates),
+        max_estimate=None if max_estimate is None else _time("--max-estimate", max_estimate),
+        kinds=kinds,
+        parameters=_changes(model, set_ or []),
     )
-    blocks = made.blocks(jobs, days=days)
     count = _Count()
     with new_files([out]) as (partial,):
-        write_swf_blocks(partial, made.header, (log_of(count.seen(block)).numbered() for block in blocks))
+        write_blocks(partial, made.header, map(log_of, count.of(made.blocks())))
         if not count.jobs:
+            if days is None:
+                raise InputError(f"{model}: draws no job")
             raise InputError(f"--days {days:g}: no job comes in this time; allowed: a longer one")
-    load = count.work / (processors * count.end) if count.end else float("nan")
-    days_long = count.end / 86400
-    print(f"{out}: {count.jobs:,} jobs in {days_long:,.2f} days, load {load:.3f} of {processors} processors")
+    _report(out, made, count)
 
 
 class _Count:
@@ -111,25 +142,69 @@ class _Count:
         self.work = 0.0
         self.end = 0.0
 
-    def seen(self, block: JobBlock) -> JobBlock:
-        """Count the jobs of a block."""
-        self.jobs += len(block)
-        self.work += float((block.run_time * block.processors).sum())
-        self.end = float(block.submit_time[-1])
-        return block
+    def of(self, blocks: Iterator[JobBlock]) -> Iterator[JobBlock]:
+        """Yield the blocks and count their jobs."""
+        for block in blocks:
+            self.jobs += len(block)
+            self.work += float((block.run_time * block.processors).sum())
+            self.end = float(block.submit_time[-1])
+            yield block
 
 
-def _changes(texts: list[str]) -> dict[str, dict[str, float]]:
+def _report(out: Path, made: Generated, count: _Count) -> None:
+    processors = made.plan.processors
+    load = count.work / (processors * count.end) if count.end else float("nan")
+    print(
+        f"{out}: {count.jobs:,} jobs in {count.end / 86400:,.2f} days, "
+        f"load {load:.3f} of {processors} processors"
+    )
+    if made.plan.load is not None:
+        print(
+            f"  times between arrivals are the model's x {made.stretch:.4g}, and a day of its cycle lasts "
+            f"{24 * made.stretch:.4g} h; sizes, run times, walltimes and the order of jobs are the model's"
+        )
+
+
+def _estimates(text: str) -> str | tuple[float, float]:
+    from mlsim.cli.workload.factors import read_factors
     from mlsim.errors import InputError
+    from mlsim.scenario import EstimateModel
 
-    changed: dict[str, dict[str, float]] = {}
+    try:
+        return EstimateModel(text)
+    except ValueError:
+        pass
+    try:
+        return read_factors("--estimates", text)
+    except InputError as error:
+        raise InputError(f"{error}, {' or '.join(EstimateModel)}") from error
+
+
+def _time(option: str, text: str) -> float:
+    from mlsim.errors import InputError
+    from mlsim.scenario import parse_override
+    from mlsim.scenario.values.amounts import Amount
+    from mlsim.scenario.values.units import TIME
+
+    try:
+        return float(Amount(TIME, positive=True).parse(parse_override(f"value={text}")[1]))
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from error
+
+
+def _changes(model: str, texts: list[str]) -> dict[str, Any]:
+    from mlsim.errors import InputError
+    from mlsim.scenario import WorkloadModel, parse_override
+
+    own = model not in list(WorkloadModel)
+    form = "KIND.NAME=VALUE, such as batch.aarr=7" if model == WorkloadModel.LUBLIN else "NAME=VALUE"
+    changed: dict[str, Any] = {}
     for text in texts:
-        key, _, value = text.partition("=")
-        kind, _, name = key.strip().partition(".")
+        key, _, value = (part.strip() for part in text.partition("="))
         try:
-            if not name:
+            if not key or not value or ("." not in key and model == WorkloadModel.LUBLIN):
                 raise ValueError
-            changed.setdefault(kind, {})[name] = float(value)
+            changed[key] = parse_override(f"value={value}")[1] if own else float(value)
         except ValueError as error:
-            raise InputError(f"--set {text}; allowed: KIND.NAME=VALUE, such as batch.aarr=7") from error
+            raise InputError(f"--set {text}; allowed: {form}") from error
     return changed

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from mlsim.errors import InputError
 
-__all__ = ["Axis", "axes_of", "label_of"]
+__all__ = ["MOST_SEEDS", "Axis", "axes_of", "label_of"]
 
-_MOST = 1_000_000
+MOST_SEEDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _axis(name: str, points: object, place: str) -> Axis:
 
 def _seeds(count: object, place: str) -> Axis:
     """Return the axis of seeds 1 to a number."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_SEEDS:
         raise InputError(f"{place}: {_shape(count)}; allowed: how many, e.g. 20, for seeds 1 to 20")
     return Axis("seed", {str(seed): {"seed": seed} for seed in range(1, count + 1)})
 

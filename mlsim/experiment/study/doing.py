@@ -11,7 +11,7 @@ from mlsim.experiment.study.digests import Digests
 from mlsim.experiment.study.executors.base import Executor
 from mlsim.experiment.study.executors.serial import Serial
 from mlsim.experiment.study.model import Study
-from mlsim.experiment.study.planning import Plan, check_files, plan_of
+from mlsim.experiment.study.planning import Plan, plan_of
 from mlsim.experiment.study.rows import StudyRow, row_of, rows_of
 from mlsim.experiment.study.store import Entries, Store
 from mlsim.experiment.study.tasks import Done, Task
@@ -114,7 +114,7 @@ class Doing:
         """
         plan, tasks = self.plan(study)
         if check:
-            check_files(study, tasks)
+            plan.check_files(tasks)
         new = set(plan.keys) - self._known
         self._known |= new
         self._there += len(new) - len(tasks)

@@ -13,7 +13,6 @@ from mlsim.experiment.study.executors.processes import Processes
 from mlsim.experiment.study.executors.serial import Serial
 from mlsim.experiment.study.lock import locked
 from mlsim.experiment.study.model import Study
-from mlsim.experiment.study.planning import check_files
 from mlsim.experiment.study.results import Results, check_complete, write_results
 from mlsim.experiment.study.rows import StudyRow
 from mlsim.experiment.study.store import Memory, Store, disk_error
@@ -125,7 +124,7 @@ def missing_tasks(
         tasks = rehearsed(study, doing)
         return doing.keys, tasks, store
     plan, tasks = Doing(study, store, store, Serial(), force=force, retry_failed=retry_failed).plan(study)
-    check_files(study, tasks)
+    plan.check_files(tasks)
     return plan.keys, tasks, store
 
 

@@ -37,14 +37,14 @@ pictures:                        # an axis that a picture does not name makes on
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mlsim._files import is_directory, is_there
 from mlsim.errors import InputError
-from mlsim.experiment.study.axes import Axis, axes_of
+from mlsim.experiment.study.axes import MOST_SEEDS, Axis, axes_of
 from mlsim.experiment.study.checks import (
     check_files,
     check_metric,
@@ -295,27 +295,38 @@ def _check_runs(study: Study) -> list[Point]:
         check_metric(key, empty, f"{study.source}: metrics")
     solved = [key for key in study.metrics.values() if key.startswith("cp.") and not key.endswith("?")]
     without_loops = []
-    for point, scenario in _scenarios(study):
-        dispatcher = scenario.batch.dispatcher
-        if solved and not getattr(dispatcher, "solves", False):
-            raise InputError(
-                f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
-                f"{dispatcher} ({words_of(point.labels)}); {solved[0]}? leaves such cells empty"
-            )
-        if scenario.application.model is not ApplicationModel.LOOP:
+    alike: dict[str, bool] = {}
+    for place, point in enumerate(study.points):
+        key = _but_for_seed(point)
+        if key not in alike:
+            scenario = _scenario(study, place)
+            dispatcher = scenario.batch.dispatcher
+            if solved and not getattr(dispatcher, "solves", False):
+                raise InputError(
+                    f"{study.source}: metrics: {solved[0]}: not in the summary where batch.dispatcher is "
+                    f"{dispatcher} ({words_of(point.labels)}); {solved[0]}? leaves such cells empty"
+                )
+            alike[key] = scenario.application.model is ApplicationModel.LOOP
+        if not alike[key]:
             without_loops.append(point)
     return without_loops
 
 
-def _scenarios(study: Study) -> Iterator[tuple[Point, Scenario]]:
-    """Make the scenario of every combination; those of a search are no text of the user's, and are told."""
-    for place, point in enumerate(study.points):
-        try:
-            yield study.cases[place]
-        except InputError as error:
-            if study.search is None:
-                raise
-            raise InputError(f"{error} (search: {words_of(point.labels)})") from error
+def _but_for_seed(point: Point) -> str:
+    """Return what decides whether the scenario of a combination is one: all but a seed that is right."""
+    seed = point.overrides.get("seed")
+    right = type(seed) is int and 0 <= seed <= MOST_SEEDS
+    return repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
+
+
+def _scenario(study: Study, place: int) -> Scenario:
+    """Make the scenario of a combination; one of a search is no text of the user's, and is told."""
+    try:
+        return study.cases[place][1]
+    except InputError as error:
+        if study.search is None:
+            raise
+        raise InputError(f"{error} (search: {words_of(study.points[place].labels)})") from error
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,11 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.digests import Digests
 from mlsim.experiment.study.model import Study
 from mlsim.experiment.study.own_pictures import own_pictures
-from mlsim.experiment.study.points import Point, words_of
-from mlsim.experiment.study.store import Entries, covers
+from mlsim.experiment.study.points import words_of
+from mlsim.experiment.study.store import KEEP, Entries, covers
 from mlsim.experiment.study.tasks import Task
 
-__all__ = ["Plan", "check_files", "plan_of"]
+__all__ = ["Plan", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Plan:
     """Digest of each combination's run; combinations that are the same run have the same."""
     outputs: Sequence[str]
     """Digest of what each says about output."""
+    logs: Sequence[int]
+    """Number of the log and the costs that each reads, whatever it selects; those of one are done together."""
+    reads: Sequence[int]
+    """Number of all that each reads and that is checked before the first run."""
 
     def missing(
         self,
@@ -53,7 +58,7 @@ class Plan:
             Runs that have been done by now.
         """
         tasks: dict[str, Task] = {}
-        groups: dict[str, int] = {}
+        groups: dict[int, int] = {}
         order: dict[str, int] = {}
         for place, key in enumerate(self.keys):
             if key in tasks or key in but:
@@ -64,7 +69,7 @@ class Plan:
             if covers(found, task.keep, task.output, task.shows) and not (failed and retry_failed):
                 continue
             tasks[key] = task
-            order[key] = groups.setdefault(self._log(self.study.points[place]), len(groups))
+            order[key] = groups.setdefault(self.logs[place], len(groups))
         return sorted(tasks.values(), key=lambda task: order[task.key])
 
     def _task(self, place: int, store: Path | None) -> Task:
@@ -85,47 +90,67 @@ class Plan:
             timeout=study.timeout,
         )
 
-    def _log(self, point: Point) -> str:
-        """Return what tells runs apart that read different logs or costs."""
-        given = self.study.subject.given(self.study.cases.base, point.overrides)
-        application = given.get("application")
-        costs = application.get("costs") if isinstance(application, dict) else None
-        return json.dumps([given.get("workload"), costs, given.get("seed")], sort_keys=True, default=str)
+    def check_files(self, tasks: Sequence[Task]) -> None:
+        """Check everything that the scenarios of some tasks name, such as files; the same only once.
+
+        Raises
+        ------
+        InputError
+            The first that is wrong, with the combination.
+        """
+        from mlsim.experiment.rundir import check_needs
+
+        subject = self.study.subject
+        numbers = dict(zip(self.keys, self.reads, strict=True))
+        seen: set[int] = set()
+        for task in tasks:
+            number = numbers[task.key]
+            if number in seen:
+                continue
+            seen.add(number)
+            try:
+                scenario = subject.scenario(task.base, task.overrides)
+                with sharing():
+                    subject.check(scenario)
+                if task.keep == "all":
+                    check_needs(scenario)
+            except InputError as error:
+                raise InputError(f"{error} (combination {words_of(task.labels)})") from error
 
 
 def plan_of(study: Study, digests: Digests) -> Plan:
     """Make the digests of all runs of a study; every file that they name is read for it."""
-    given = [study.subject.given(study.cases.base, point.overrides) for point in study.points]
-    return Plan(study, [digests.of(keys) for keys in given], [digests.output(keys) for keys in given])
+    logs, reads = _Numbers(), _Numbers()
+    keys, outputs = [], []
+    for point in study.points:
+        given = study.subject.given(study.cases.base, point.overrides)
+        keys.append(digests.of(given))
+        outputs.append(digests.output(given))
+        logs.add([_whole_log(given), _value_at(given, "application.costs")])
+        reads.add([_value_at(given, key) for key in (*study.subject.reads, *_ALSO_READ[study.keep])])
+    return Plan(study, keys, [sys.intern(output) for output in outputs], logs.found, reads.found)
 
 
-def check_files(study: Study, tasks: Sequence[Task]) -> None:
-    """Check everything that the scenarios of some tasks name, such as files; the same only once.
+_ALSO_READ = {keep: () if keep == "summary" else ("output",) for keep in KEEP}
 
-    Raises
-    ------
-    InputError
-        The first that is wrong, with the combination.
-    """
-    from mlsim.experiment.rundir import check_needs
 
-    seen: set[str] = set()
-    for task in tasks:
-        given = study.subject.given(task.base, task.overrides)
-        reads = [_value_at(given, key) for key in study.subject.reads]
-        reads += [given.get("output")] if task.keep != "summary" else []
-        key = json.dumps(reads, sort_keys=True, default=str)
-        if key in seen:
-            continue
-        seen.add(key)
-        try:
-            scenario = study.subject.scenario(task.base, task.overrides)
-            with sharing():
-                study.subject.check(scenario)
-            if task.keep == "all":
-                check_needs(scenario)
-        except InputError as error:
-            raise InputError(f"{error} (combination {words_of(task.labels)})") from error
+class _Numbers:
+    """Numbers values, the same ones alike."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+        self._known: dict[str, int] = {}
+
+    def add(self, value: object) -> None:
+        """Add one."""
+        text = json.dumps(value, sort_keys=True, default=str)
+        self.found.append(self._known.setdefault(text, len(self._known)))
+
+
+def _whole_log(given: dict[str, Any]) -> Any:
+    """Return what a scenario says about its log, whatever it selects of it."""
+    log = given.get("workload")
+    return {key: value for key, value in log.items() if key != "select"} if isinstance(log, dict) else log
 
 
 def _value_at(values: Any, key: str) -> Any:

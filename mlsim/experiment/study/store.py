@@ -133,9 +133,12 @@ class Store:
             If it cannot be written; nothing of it is left then.
         """
         text = json.dumps(content, separators=(",", ":")).encode()
-        path = self.path(key, ".json")
-        path.parent.mkdir(exist_ok=True)
-        write_whole(path, _checksum(text).encode() + b"\n" + text)
+        path, data = self.path(key, ".json"), _checksum(text).encode() + b"\n" + text
+        try:
+            write_whole(path, data)
+        except FileNotFoundError:  # the first entry of its directory
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, data)
 
     def inner(self, name: str) -> Path:
         """Return where a file about the store itself is."""
@@ -143,7 +146,7 @@ class Store:
 
     def path(self, key: str, suffix: str) -> Path:
         """Return where something of a run is."""
-        return self._entries / key[:2] / f"{key[2:]}{suffix}"
+        return self._entries.joinpath(key[:2], f"{key[2:]}{suffix}")
 
     def beside(self, key: str, name: str) -> Path:
         """Return where a file is that belongs to a run, or its directory (``run``)."""
@@ -227,13 +230,17 @@ def write_whole(path: Path, data: bytes) -> None:
     OSError
         If it cannot be written; nothing is left of it then.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    directory, name = os.path.split(path)
+    part = os.path.join(directory, f".{name}.{os.getpid()}.part")
     try:
-        part.write_bytes(data)
+        with open(part, "wb", buffering=0) as file:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):
-            part.unlink()
+            os.unlink(part)
         raise
 
 

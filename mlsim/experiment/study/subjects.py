@@ -136,7 +136,7 @@ class _Run(Simulated):
 class _Loops(Subject):
     kind = "loops"
     metrics: ClassVar = {"T_loop (s)": "t_loop"}
-    reads = ("seed", "platform", "application")
+    reads = ("platform", "application")
 
     def scenario(self, base: Base, overrides: Mapping[str, object]) -> Scenario:
         from mlsim.experiment.loops import loop_from_text

@@ -6,7 +6,7 @@ Why there is a writer of our own is told in docs/decisions/parquet.md; see https
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 import numpy as np
@@ -60,8 +60,9 @@ class ParquetFile:
             self._groups.append({1: chunks, 2: (I64, self._at - began), 3: (I64, n)})
             self._rows += n
 
-    def close(self) -> None:
-        """Write the footer; the file itself stays open."""
+    def close(self, metadata: Mapping[str, str] | None = None) -> None:
+        """Write the footer, which holds texts by name too; the file itself stays open."""
+        told = {KEY: arrow_schema(self._kinds), **(metadata or {})}
         root: Struct = {4: "schema", 5: (I32, len(self._kinds))}
         order: Struct = {1: {}}  # what is least and largest is meant as numbers and texts are ordered
         footer = struct(
@@ -70,7 +71,7 @@ class ParquetFile:
                 2: [root, *(_leaf(name, kind) for name, kind in self._kinds.items())],
                 3: (I64, self._rows),
                 4: self._groups,
-                5: [{1: KEY, 2: arrow_schema(self._kinds)}],
+                5: [{1: name, 2: text} for name, text in told.items()],
                 6: "mlsim",
                 7: [order] * len(self._kinds),
             }

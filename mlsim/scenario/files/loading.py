@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import marshal
 from collections.abc import Mapping
 from functools import lru_cache
 from os import PathLike, fspath
@@ -91,9 +92,10 @@ def overridden(text: str, name: str, overrides: Mapping[str, object]) -> dict[st
     text, name, overrides
         As for :func:`loads`, which finds what is wrong with them.
     """
-    value = copy.deepcopy(_parsed(text, name).value)
-    if not isinstance(value, dict):
+    document = _parsed(text, name).value
+    if not isinstance(document, dict):
         return {}
+    value = _to_change(document, overrides)
     apply_overrides(value, {key: _without_empty(item) for key, item in overrides.items()})
     return value
 
@@ -148,14 +150,14 @@ def _build(
         keys = ", ".join(Scenario.model_fields)
         found = "empty" if value is None else f"a scenario is a mapping, this is {shown(value)}"
         raise InputError(f"{source}: {found}; its keys: {keys}")
-    value = {"name": stem or "scenario"} | copy.deepcopy(value)
+    value = {"name": stem or "scenario"} | _to_change(value, overrides or {})
     plain_overrides = {key: _without_empty(item) for key, item in (overrides or {}).items()}
     given, problems = apply_overrides(value, plain_overrides)
     value.setdefault("name", stem or "scenario")
     problems = document.problems + problems
     scenario = None
     try:
-        scenario = Scenario.model_validate(value)
+        scenario = _validated(value)
     except ValidationError:
         known = {problem.key for problem in problems}
         problems += [problem for problem in find_problems(value) if problem.key not in known]
@@ -164,6 +166,54 @@ def _build(
     scenario = scenario.located(directory, source)
     check_machine(scenario)
     return scenario
+
+
+def _to_change(value: dict[Any, Any], overrides: Mapping[str, object]) -> dict[Any, Any]:
+    """Copy as much of a document as overrides may change."""
+    changed = {key.split(".")[0] for key in overrides}
+    return {key: copy.deepcopy(part) if str(key) in changed else part for key, part in value.items()}
+
+
+def _validated(value: dict[Any, Any]) -> Scenario:
+    """Validate a scenario; sections that were validated before, for other runs of a study, are taken over.
+
+    Raises
+    ------
+    ValidationError
+        As :meth:`Scenario.model_validate` does.
+    """
+    try:
+        parts = {key: _section(key, part) if key in _SECTIONS else part for key, part in value.items()}
+    except ValidationError:
+        parts = value  # whose error has the whole key
+    return Scenario.model_validate(parts)
+
+
+_SECTIONS: dict[str, type[Section]] = {
+    name: field.annotation
+    for name, field in Scenario.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
+
+
+def _section(name: str, part: Any) -> Any:
+    """Return a section of a scenario, validated; what is too large to be kept is left as it is."""
+    try:
+        plain_bytes = marshal.dumps(part, _WITHOUT_REFERENCES)
+    except ValueError:  # not of plain values alone
+        return part
+    return part if len(plain_bytes) > _MOST_KEPT else _known_section(name, plain_bytes)
+
+
+@lru_cache(maxsize=256)
+def _known_section(name: str, plain_bytes: bytes) -> Section:
+    return _SECTIONS[name].model_validate(marshal.loads(plain_bytes))
+
+
+_WITHOUT_REFERENCES = 2
+"""The version of marshal that writes the same values as the same bytes."""
+_MOST_KEPT = 20_000
+"""Bytes of a section that is kept."""
 
 
 def _report(problems: list[Problem], document: Document, source: str, given: dict[Key, str]) -> str:

@@ -18,6 +18,7 @@ from mlsim.scenario.words import ApplicationModel
 __all__ = [
     "check_code",
     "located_format",
+    "located_generator",
     "located_model",
     "located_plugin",
     "located_technique",
@@ -122,6 +123,18 @@ def located_format(scenario: Scenario) -> str:
     return _located(scenario, scenario.workload.format, "workload.format")
 
 
+def located_generator(scenario: Scenario) -> str:
+    """Return the model that draws a scenario's jobs, the file of one of the user's own as it was found.
+
+    Raises
+    ------
+    InputError
+        If that file is nowhere.
+    """
+    assert scenario.workload.generate is not None
+    return _located(scenario, scenario.workload.generate.model, "workload.generate.model")
+
+
 def located_model(scenario: Scenario) -> str:
     """Return the execution model of a scenario's loops, the file of one of the user's own as it was found.
 
@@ -167,6 +180,8 @@ def check_code(scenario: Scenario) -> None:
         f"batch.{key}": (getattr(scenario.batch, key), "class") for key in PLUGIN_KEYS
     }
     sorts["workload.format"] = (scenario.workload.format, "class or function")
+    if scenario.workload.generate is not None:
+        sorts["workload.generate.model"] = (scenario.workload.generate.model, "class or function")
     for row, writer in enumerate(scenario.output.writers or ()):
         sorts[f"output.writers.{row}"] = (writer, "class or function")
     if scenario.application.model is ApplicationModel.LOOP:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Annotated
 
 from pydantic import Field
 
+from mlsim.scenario.jobs.generate import GenerateConfig
 from mlsim.scenario.machine.request import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.dates import Moment, Users, Weeks
@@ -116,8 +118,10 @@ class CleaningConfig(Section):
 class WorkloadConfig(Section):
     """The jobs."""
 
-    path: Line = Field(examples=["log.swf"])
-    """The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, in ./traces."""
+    path: Line | None = Field(None, examples=["log.swf"])
+    """The log. Looked up beside the scenario file, in the directories of $MLSIM_TRACES, in ./traces. This or
+    generate must be given.
+    """
     format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
     """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
     an installed one; see mlsim/workload/README.md.
@@ -129,6 +133,8 @@ class WorkloadConfig(Section):
     (jobs.columns) and jobs.parquet keeps. Logs of format csv or parquet have them, and what a reader of your
     own returns. Default: none.
     """
+    generate: GenerateConfig | None = Field(None, examples=[{"model": "lublin", "jobs": 10_000}])
+    """In place of a log: a model that draws the jobs; see mlsim/workload/README.md."""
     mapping: OneOf[Mapping] = Mapping.PACKED
     """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
     as have that many cores).
@@ -153,8 +159,32 @@ class WorkloadConfig(Section):
     cleaning: CleaningConfig = Field(default_factory=CleaningConfig)
     """What happens to odd jobs of the log."""
 
+    @property
+    def log_name(self) -> str:
+        """What messages and traces call the jobs: the file's name, or the model's."""
+        if self.generate is not None:
+            return f"{self.generate.model} (generated)"
+        return "" if self.path is None else PurePath(self.path).name
+
     def broken_rules(self) -> Iterator[Violation]:
-        """Check that feedback has something to go by."""
+        """Check that the jobs come from one place, and that what is said of them is read."""
+        yield from self._broken_origin()
         if self.feedback and not self.dependencies:
             message = "needs dependencies: on; write that, or take it out"
             yield Violation("feedback", message, ("dependencies",))
+
+    def _broken_origin(self) -> Iterator[Violation]:
+        """Check that there is a log or a model, and only what is read of it."""
+        if self.generate is None:
+            if self.path is None:
+                yield Violation("path", "missing; give the log, or generate: a model that draws the jobs")
+            return
+        if self.path is not None:
+            yield Violation("generate", "given together with path; give one of them", ("path",))
+        for key in ("format", "lenient", "columns"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = "is about logs that are read, and generate draws the jobs; take it out"
+                yield Violation(key, message, ("generate",))
+        if self.dependencies:
+            message = "is for logs, and generated jobs depend on none; take it out"
+            yield Violation("dependencies", message, ("generate",))

@@ -35,7 +35,16 @@ from mlsim.scenario.words.choice import Choice
 from mlsim.scenario.words.coordination import AnswerRule, ReleasedNodes, RequestRule
 from mlsim.scenario.words.machine import FailureRule, Topology
 from mlsim.scenario.words.output import TraceLevel
-from mlsim.scenario.words.workload import CleaningRule, EstimateSource, Mapping, MemorySource, WorkloadFormat
+from mlsim.scenario.words.workload import (
+    CleaningRule,
+    EstimateModel,
+    EstimateSource,
+    JobKinds,
+    Mapping,
+    MemorySource,
+    WorkloadFormat,
+    WorkloadModel,
+)
 
 __all__ = [
     "Allocator",
@@ -51,10 +60,12 @@ __all__ = [
     "Dispatcher",
     "EasyRule",
     "Engine",
+    "EstimateModel",
     "EstimateSource",
     "ExecutionModel",
     "FailureRule",
     "Growth",
+    "JobKinds",
     "LockOrder",
     "Mapping",
     "MasterRole",
@@ -74,4 +85,5 @@ __all__ = [
     "TraceLevel",
     "WeightSource",
     "WorkloadFormat",
+    "WorkloadModel",
 ]

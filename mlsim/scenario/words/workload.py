@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from mlsim.scenario.words.choice import Choice
 
-__all__ = ["CleaningRule", "EstimateSource", "Mapping", "MemorySource", "WorkloadFormat"]
+__all__ = [
+    "CleaningRule",
+    "EstimateModel",
+    "EstimateSource",
+    "JobKinds",
+    "Mapping",
+    "MemorySource",
+    "WorkloadFormat",
+    "WorkloadModel",
+]
 
 
 class WorkloadFormat(Choice):
@@ -16,6 +25,30 @@ class WorkloadFormat(Choice):
     PARQUET = "parquet"
     BATSIM = "batsim"
     SACCT = "sacct"
+
+
+class WorkloadModel(Choice):
+    """What draws the jobs of a generated workload."""
+
+    LUBLIN = "lublin"
+    POISSON = "poisson"
+    WEIBULL = "weibull"
+
+
+class JobKinds(Choice):
+    """The kinds of jobs of the model of Lublin and Feitelson."""
+
+    BOTH = "both"
+    BATCH = "batch"
+    INTERACTIVE = "interactive"
+    TYPELESS = "typeless"
+
+
+class EstimateModel(Choice):
+    """Where the walltimes of a generated workload come from, if not from a factor."""
+
+    PERFECT = "perfect"
+    TSAFRIR = "tsafrir"
 
 
 # Packed means that nodes are not shared.

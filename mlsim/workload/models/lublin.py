@@ -20,12 +20,23 @@ from typing import Final
 
 import numpy as np
 
-from mlsim import __version__
 from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
+from mlsim.scenario import JobKinds as Kinds
 from mlsim.scenario.values.hints import nearest
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.mix import DAY
+from mlsim.workload.models.drawing import (
+    DRAWN,
+    MOST_PROCESSORS,
+    base_header,
+    check_factor,
+    check_seed,
+    cut,
+    factor_words,
+    factored,
+)
 
 __all__ = ["PARAMETERS", "JobKind", "Kinds", "Lublin", "Parameters", "arrival_weights"]
 
@@ -35,12 +46,8 @@ LARGEST_LOG_INTERVAL: Final = 13.0
 SLOTS: Final = 48
 SLOT: Final = 1800.0
 FIRST_SLOT: Final = 11
-_DAY = SLOTS * SLOT
-_DRAWN = 16_384
-_LARGEST_UHI = 30.0
 _PUBLISHED_UHI = 7.0
 _LEAST_PROCESSORS = 32
-_MOST_JOBS = 1_000_000_000
 _SERIES_END = 1e-17
 
 
@@ -49,15 +56,6 @@ class JobKind(StrEnum):
 
     INTERACTIVE = "interactive"
     BATCH = "batch"
-    TYPELESS = "typeless"
-
-
-class Kinds(StrEnum):
-    """The kinds of jobs of a workload."""
-
-    BOTH = "both"
-    BATCH = "batch"
-    INTERACTIVE = "interactive"
     TYPELESS = "typeless"
 
 
@@ -173,15 +171,13 @@ class Lublin:
         seed: int = 0,
         estimate_factor: tuple[float, float] = (1.0, 1.0),
     ) -> None:
-        if not _LEAST_PROCESSORS <= processors <= 2**_LARGEST_UHI:
+        if not _LEAST_PROCESSORS <= processors <= MOST_PROCESSORS:
             raise InputError(
-                f"processors: {processors}; allowed: {_LEAST_PROCESSORS} to {2 ** int(_LARGEST_UHI):,}"
+                f"processors: {processors}; allowed: {_LEAST_PROCESSORS} to {MOST_PROCESSORS:,}, "
+                f"as the model is about parallel machines"
             )
-        low, high = estimate_factor
-        if not 0 < low <= high < np.inf:
-            raise InputError(f"estimates: {low:g}:{high:g}; allowed: FACTOR or LOW:HIGH, above 0")
-        if seed < 0:
-            raise InputError(f"seed: {seed}; allowed: 0 or more")
+        check_factor(estimate_factor)
+        check_seed(seed)
         self.parameters = {kind: _moved(PARAMETERS[kind], processors) for kind in _CHOSEN[kinds]}
         self._change(changed or {}, processors)
         self._seed = seed
@@ -205,17 +201,11 @@ class Lublin:
             _check(kind, parameters, processors)
 
     def _header(self, kinds: Kinds, processors: int, changed: Mapping[str, Mapping[str, float]]) -> Header:
-        low, high = self._factor
-        options = [f"kinds {kinds}", f"seed {self._seed}", f"walltime {low!r} to {high!r} times the run time"]
+        options = [f"kinds {kinds}", f"seed {self._seed}", factor_words(self._factor)]
         options += [
             f"{kind}.{name}={float(values[name])!r}" for kind, values in changed.items() for name in values
         ]
-        return {
-            "Version": "2.2",
-            "Note": f"made by mlsim {__version__} with {_SOURCE}: {', '.join(options)}",
-            "UnixStartTime": "0",
-            "TimeZoneString": "UTC",
-            "MaxProcs": str(processors),
+        return base_header(f"{_SOURCE}: {', '.join(options)}", processors) | {
             "MaxRuntime": str(int(math.exp(LARGEST_LOG_RUN_TIME))),
             "Queue": [f"{_CODES[kind]} {kind}" for kind in self.parameters],
         }
@@ -235,24 +225,11 @@ class Lublin:
         InputError
             If neither is given, or one is not a number above 0 (jobs: at most 10^9).
         """
-        if jobs is None and days is None:
-            raise InputError("jobs and days: neither is given; how many jobs are to be made?")
-        if jobs is not None and not 1 <= jobs <= _MOST_JOBS:
-            raise InputError(f"jobs: {jobs}; allowed: 1 to {_MOST_JOBS:,}")
-        if days is not None and not 0 < days < np.inf:
-            raise InputError(f"days: {days:g}; allowed: a number above 0")
-        return self._cut(_MOST_JOBS if jobs is None else jobs, np.inf if days is None else days * _DAY)
+        return cut(self.stream(), jobs, None if days is None else days * DAY)
 
-    def _cut(self, jobs: int, end: float) -> Iterator[JobBlock]:
-        made = 0
-        for block in _merged([self._of_kind(kind) for kind in self.parameters]):
-            kept = min(int(np.searchsorted(block.submit_time, end)), jobs - made)
-            ids = np.arange(made + 1, made + kept + 1)
-            if kept:
-                yield replace(block.select(np.arange(kept)), job_id=ids)
-            made += kept
-            if kept < len(block) or made == jobs:
-                return
+    def stream(self) -> Iterator[JobBlock]:
+        """Yield the jobs in arrival order without end."""
+        return _merged([self._of_kind(kind) for kind in self.parameters])
 
     def _of_kind(self, kind: JobKind) -> Iterator[JobBlock]:
         """Yield the jobs of one kind without end, always so many at a time."""
@@ -260,16 +237,16 @@ class Lublin:
         place = list(JobKind).index(kind)
         arrivals, sizes, times, walltimes = (np.random.default_rng((self._seed, place, k)) for k in range(4))
         for submit in _submit_times(kind, parameters, arrivals):
-            processors = _sizes(parameters, sizes, _DRAWN)
+            processors = _sizes(parameters, sizes, DRAWN)
             run_time = _run_times(parameters, times, processors)
             yield JobBlock(
-                job_id=np.full(_DRAWN, -1, np.int64),
+                job_id=np.full(DRAWN, -1, np.int64),
                 submit_time=submit,
                 run_time=run_time,
-                walltime=np.ceil(run_time * walltimes.uniform(*self._factor, _DRAWN)),
+                walltime=factored(run_time, self._factor, walltimes),
                 processors=processors,
-                status=np.ones(_DRAWN, np.int64),
-                queue=np.full(_DRAWN, _CODES[kind], np.int64),
+                status=np.ones(DRAWN, np.int64),
+                queue=np.full(DRAWN, _CODES[kind], np.int64),
             )
 
 
@@ -352,13 +329,13 @@ def _submit_times(kind: JobKind, parameters: Parameters, rng: np.random.Generato
     bounds = np.arange(SLOTS + 1) * SLOT
     day, rest = 0.0, 0.0
     while True:
-        logs = rng.gamma(shape, scale, _DRAWN)
+        logs = rng.gamma(shape, scale, DRAWN)
         while (large := np.flatnonzero(logs > LARGEST_LOG_INTERVAL)).size:
             logs[large] = rng.gamma(shape, scale, large.size)
         points = rest + np.cumsum(np.exp(logs) / SLOT)
         days = np.floor(points / SLOTS)
         points -= days * SLOTS
-        yield np.floor((day + days) * _DAY + np.interp(points, passed, bounds))
+        yield np.floor((day + days) * DAY + np.interp(points, passed, bounds))
         day, rest = day + float(days[-1]), float(points[-1])
 
 

@@ -8,7 +8,6 @@ from mlsim.errors import InputError
 from mlsim.experiment.study.doing import Doing
 from mlsim.experiment.study.executors.base import Started
 from mlsim.experiment.study.model import Study
-from mlsim.experiment.study.planning import check_files
 from mlsim.experiment.study.points import words_of
 from mlsim.experiment.study.rows import StudyRow
 from mlsim.experiment.study.search.candidates import (
@@ -44,8 +43,8 @@ def search_rows(study: Study, doing: Doing) -> list[StudyRow]:
     search = study.search
     assert search is not None, "called for searches only"
     check_installed(search.method, f"{study.source}: search: method")
-    _, tasks = doing.plan(study)
-    check_files(study, tasks)
+    plan, tasks = doing.plan(study)
+    plan.check_files(tasks)
     rows = _baselines(study, search, doing, FITTED)
     below = _below(study, search, rows)
     candidates = _candidates(study, search, doing, rows, below)
