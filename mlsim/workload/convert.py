@@ -28,13 +28,13 @@ from mlsim.workload.source import AS_LOGGED, open_workload
 from mlsim.workload.swf import read_swf
 from mlsim.workload.swf_writer import write_swf
 
-__all__ = ["Conversion", "convert", "format_of_name"]
+__all__ = ["ANY_SIZE", "Conversion", "convert", "format_of_name", "shifted_header"]
 
 _NAMED = ("job_id", "submit_time", "run_time", "allocated_processors", "requested_processors")
 _LOOP = ("loop_iterations", "loop_limit")
 _MADE_BY_READING = ("ignored_columns", "request_columns")
 _OF_THE_WHOLE = ("MaxJobs", "MaxRecords", "StartTime", "EndTime")
-_ANY_SIZE = 1 << 62
+ANY_SIZE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ def convert(
     extras = None
     if as_simulated:
         config = config.model_copy(update={"dependencies": True})
-        workload = open_workload(config, source, _ANY_SIZE, AS_LOGGED, rates)
+        workload = open_workload(config, source, ANY_SIZE, AS_LOGGED, rates)
         log = log_of(JobBlock.concatenate(list(workload.blocks())))
-        header, notes = _shifted(workload.header, workload.origin), workload.notes
+        header, notes = shifted_header(workload.header, workload.origin), workload.notes
     elif _is_swf(found) and _is_swf(to):  # further fields stay as they are
         header, block = read_swf(source, lenient=config.lenient, extras=True)
         log, notes, extras = LogBlock.from_columns(block.columns), {}, block.extras
@@ -121,8 +121,8 @@ def _is_swf(name: str) -> bool:
     return isinstance(name, WorkloadFormat) and FORMATS[name].numbered
 
 
-def _shifted(header: Header, origin: float) -> Header:
-    """Return the header for a new time 0, with its calendar time if known, without facts on the whole log."""
+def shifted_header(header: Header, origin: float) -> Header:
+    """Return the header for a new time 0 (s), with the calendar time if known, without facts on all jobs."""
     header = {key: value for key, value in header.items() if key not in _OF_THE_WHOLE}
     start = header.get("UnixStartTime")
     if not isinstance(start, str) or not start.removeprefix("-").isdecimal() or not origin:

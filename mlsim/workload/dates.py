@@ -12,7 +12,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import DatesConfig
 from mlsim.workload.header import Header
 
-__all__ = ["dates_in_log_time"]
+__all__ = ["dates_in_log_time", "start_and_zone"]
 
 
 def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[float, float]:
@@ -38,15 +38,25 @@ def dates_in_log_time(dates: DatesConfig, header: Header, path: Path) -> tuple[f
     InputError
         The header does not tell its start, or its time zone is not known.
     """
-    zero = _number(header, "UnixStartTime", path)
+    zero, zone = start_and_zone(header, path)
     if zero is None:
         raise InputError(
             f"{path}: the header has no UnixStartTime, so that calendar dates mean nothing\n"
             "  select by workload.select.window or weeks instead"
         )
-    zone = _zone(header, path)
     start, end = (None if text is None else _unix(text, zone) - zero for text in (dates.start, dates.end))
     return -np.inf if start is None else start, np.inf if end is None else end
+
+
+def start_and_zone(header: Header, path: Path) -> tuple[float | None, datetime.tzinfo]:
+    """Return time 0 of a log in seconds since 1970 (UTC), None if its header does not tell, and its zone.
+
+    Raises
+    ------
+    InputError
+        One of them makes no sense.
+    """
+    return _number(header, "UnixStartTime", path), _zone(header, path)
 
 
 def _unix(text: str, zone: datetime.tzinfo) -> float:

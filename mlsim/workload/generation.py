@@ -21,14 +21,13 @@ from mlsim.scenario.values.hints import nearest
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.made import Made
 from mlsim.workload.mix import DAY
 from mlsim.workload.models.drawing import Model, check_length, cut, factor_words
 from mlsim.workload.models.offered import Extent, extent_of_load, stretched
 from mlsim.workload.named import log_of
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from mlsim.workload.models.tsafrir import Walltimes
 
 __all__ = ["Generated", "GeneratedReader", "Plan", "generate", "planned"]
@@ -59,7 +58,7 @@ class Plan:
         return self.estimates if isinstance(self.estimates, tuple) else None
 
 
-class Generated:
+class Generated(Made):
     """A workload that a model draws.
 
     Attributes
@@ -134,32 +133,6 @@ class Generated:
         if plan.nodes is not None:
             header["MaxNodes"] = str(plan.nodes)
         return header | {"Note": note}
-
-    def jobs(self) -> JobBlock:
-        """Return all jobs at once."""
-        return JobBlock.concatenate(list(self.blocks()))
-
-    def frame(self) -> pl.DataFrame:
-        """Return all jobs as a data frame, with the columns of CSV workloads, which ``mlsim.run`` takes."""
-        import polars as pl
-
-        from mlsim.workload.named import named_columns
-
-        return pl.DataFrame(named_columns(log_of(self.jobs()), self.header, all_names=True))
-
-    def write(self, path: str | Path) -> int:
-        """Write the jobs as SWF, CSV or Parquet, as the suffix says, compressed or not; return how many.
-
-        Raises
-        ------
-        InputError
-            If the suffix says no such format.
-        OutputError
-            If the file cannot be written.
-        """
-        from mlsim.workload.block_writer import write_blocks
-
-        return write_blocks(Path(path), self.header, map(log_of, self.blocks()))
 
 
 class GeneratedReader:

@@ -15,12 +15,30 @@ from mlsim.batch.columns.table import RESERVED
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state import batch_columns
 from mlsim.batch.state.choice import state_on_nodes, state_on_pool
-from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.platform import Machine, build_machine
+from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
 from mlsim.workload.jobs import JobBlock
 
 NOTHING = np.empty(0, np.int64)
 UNITS = 24
+
+ALIKE = {"nodes": [{"name": "n", "count": UNITS, "cores": 1}]}
+UNLIKE = {
+    "nodes": [
+        {"name": "a", "count": 4, "cores": 6, "memory": "8 GiB"},
+        {"name": "b", "count": 4, "cores": 4, "memory": "16 GiB"},
+        {"name": "c", "count": 4, "cores": 3, "memory": "8 GiB"},
+    ]
+}
+"""It has room for as many units of one core and 2 GiB as are asked for at most, and more, on any nodes."""
+
+
+def on_alike(machine: Machine) -> Requests:
+    return Requests.on(machine, Mapping.NODE)
+
+
+def on_unlike(machine: Machine) -> Requests:
+    return Requests.on(machine, Mapping.CORE, RequestConfig(default_memory="2 GiB"))
 
 
 def burst(seed: int, n: int, narrow: int, spread: float) -> JobBlock:
@@ -32,13 +50,13 @@ def burst(seed: int, n: int, narrow: int, spread: float) -> JobBlock:
     return JobBlock(np.arange(1, n + 1), submit, run, estimate, processors, *([np.full(n, -1)] * 9))
 
 
-def promises(make, jobs: JobBlock, options: dict[str, str], anew: bool, grows: int) -> list[object]:
+def promises(
+    make, jobs: JobBlock, options: dict[str, str], anew: bool, grows: int, platform=ALIKE, on=on_alike
+) -> list[object]:
     """Run jobs; return what each pass starts and promises. ``anew``: nothing is kept between passes."""
-    machine = build_machine(
-        PlatformConfig.model_validate({"nodes": [{"name": "n", "count": UNITS, "cores": 1}]})
-    )
+    machine = build_machine(PlatformConfig.model_validate(platform))
     config = BatchConfig.model_validate({"backfill": "conservative", **options})
-    state = make(machine, config, Requests.on(machine, Mapping.NODE), nodes_one_by_one=False)
+    state = make(machine, config, on(machine), nodes_one_by_one=False)
     slots = state.table.admit(jobs, state.requests.units(jobs.processors))
     state.ensure_capacity()
     assert not any(unfit.any() for unfit in state.never_fit(slots, jobs).values())
@@ -91,6 +109,27 @@ def test_a_kept_profile_promises_what_one_made_anew_does(
     with mock.patch.object(batch_columns, "LISTED_GAPS", lists):
         kept = promises(make, jobs, options, anew=False, grows=grows)
     assert kept == promises(make, jobs, options, anew=True, grows=-1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 60),
+    narrow=st.sampled_from([3, 9, UNITS + 6]),
+    spread=st.sampled_from([0.0, 0.2, 1.0]),
+    policy=st.sampled_from(["FCFS", "SAF", "WFP"]),
+    allocator=st.sampled_from(["first-fit", "best-fit", "random", "heterogeneity-aware"]),
+    compression=st.sampled_from(["full", "one-round"]),
+    grows=st.sampled_from([-1, 3, 40]),
+)
+def test_a_kept_profile_of_nodes_promises_what_one_made_anew_does(
+    seed, n, narrow, spread, policy, allocator, compression, grows
+):
+    jobs, options = burst(seed, n, narrow, spread), {"policy": policy, "allocator": allocator}
+    if compression != "full":
+        options["compression"] = compression
+    kept = promises(state_on_nodes, jobs, options, False, grows, UNLIKE, on_unlike)
+    assert kept == promises(state_on_nodes, jobs, options, True, -1, UNLIKE, on_unlike)
 
 
 def test_the_profile_is_kept_where_jobs_end_early():

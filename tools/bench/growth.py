@@ -11,6 +11,7 @@ two largest sizes. A bar is what the exponent should not exceed. Nothing is asse
 jobs                a synthetic workload on 256 units under EASY, the compiled clock
 burst-easy          as many jobs, submitted at once
 burst-conservative  the same under conservative backfilling
+burst-on-nodes      the same on 64 nodes of two kinds, by cores and memory: which nodes are free matters
 nodes               20,000 jobs on more and more nodes under EASY, the compiled clock
 nodes-best-fit      the same on nodes of two cores each under best-fit, the SimPy clock
 
@@ -31,8 +32,8 @@ from mlsim.batch.clock.compiled import CompiledBatch
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.simulator import BatchSystem
 from mlsim.cosim.applications import RigidApplications
-from mlsim.platform import build_machine
-from mlsim.scenario import BatchConfig, Mapping, PlatformConfig
+from mlsim.platform import Machine, build_machine
+from mlsim.scenario import BatchConfig, Mapping, PlatformConfig, RequestConfig
 from mlsim.workload.jobs import JobBlock
 
 UNITS, LOAD = 256, 0.8
@@ -64,24 +65,36 @@ def _batch(nodes: int, cores: int, jobs: JobBlock, **options: str) -> Run:
     if cores == 1:
         return lambda: CompiledBatch(machine, config, requests).run([jobs])
 
-    def run() -> None:
-        system = BatchSystem(machine, config, requests)
-        system.run([jobs], RigidApplications(system))
+    return lambda: _run(machine, config, requests, jobs)
 
-    return run
+
+def _run(machine: Machine, config: BatchConfig, requests: Requests, jobs: JobBlock) -> None:
+    system = BatchSystem(machine, config, requests)
+    system.run([jobs], RigidApplications(system))
 
 
 def _jobs(size: int) -> Run:
     return _batch(UNITS, 1, synthetic.workload(size, UNITS, LOAD), backfill="easy")
 
 
-def _burst(backfill: str) -> Callable[[int], Run]:
-    def prepare(size: int) -> Run:
-        drawn = synthetic.workload(size, UNITS, LOAD)
-        at_once = synthetic.block(np.zeros(size), drawn.run_time, drawn.walltime, drawn.processors)
-        return _batch(UNITS, 1, at_once, backfill=backfill)
+def _at_once(size: int) -> JobBlock:
+    drawn = synthetic.workload(size, UNITS, LOAD)
+    return synthetic.block(np.zeros(size), drawn.run_time, drawn.walltime, drawn.processors)
 
-    return prepare
+
+def _burst(backfill: str) -> Callable[[int], Run]:
+    return lambda size: _batch(UNITS, 1, _at_once(size), backfill=backfill)
+
+
+def _burst_on_nodes(size: int) -> Run:
+    kinds = [
+        {"name": name, "count": UNITS // 8, "cores": 4, "memory": memory}
+        for name, memory in (("small", "8 GiB"), ("large", "16 GiB"))
+    ]
+    machine = build_machine(PlatformConfig.model_validate({"nodes": kinds}))
+    config = BatchConfig.model_validate({"policy": "FCFS", "backfill": "conservative"})
+    requests = Requests.on(machine, Mapping.CORE, RequestConfig.model_validate({"default_memory": "2 GiB"}))
+    return lambda: _run(machine, config, requests, _at_once(size))
 
 
 def _on_nodes(cores: int, **options: str) -> Callable[[int], Run]:
@@ -98,6 +111,7 @@ CURVES = {
     "jobs": Curve((10_000, 30_000, 100_000, 300_000, 1_000_000), 1.05, _jobs),
     "burst-easy": Curve((1_000, 3_000, 10_000, 30_000), 1.3, _burst("easy")),
     "burst-conservative": Curve((300, 600, 1_000, 3_000, 10_000), 2.0, _burst("conservative")),
+    "burst-on-nodes": Curve((100, 300, 600, 1_000), 2.0, _burst_on_nodes),
     "nodes": Curve((100, 1_000, 10_000, 100_000), 0.3, _on_nodes(1)),
     "nodes-best-fit": Curve((100, 1_000, 10_000, 100_000), 0.3, _on_nodes(2, allocator="best-fit")),
 }

@@ -18,6 +18,7 @@ __all__ = [
     "clear_placed",
     "fill",
     "first_placed",
+    "is_kept",
     "keep_placed",
     "kept_words",
     "next_placed",
@@ -117,3 +118,16 @@ def bring_placed(kept: Ints, nodes: Nodes) -> None:
     for k in range(kept[0]):
         node, rest = kept[2 * k + 1], kept[2 * k + 2]
         put(node, node + (rest & _COUNT_MASK), rest >> _COUNT_BITS, nodes)
+
+
+@inner_kernel
+def is_kept(kept: Ints, nodes: Nodes) -> bool:
+    """Whether a list has just what is placed, stretch by stretch."""
+    n, node = 0, first_placed(nodes)
+    while node < len(nodes.placed):
+        rest = (nodes.placed[node] << _COUNT_BITS) + nodes.placed_end[node] - node
+        if n == kept[0] or kept[2 * n + 1] != node or kept[2 * n + 2] != rest:
+            return False
+        n += 1
+        node = next_placed(node, nodes)
+    return bool(n == kept[0])

@@ -1,8 +1,9 @@
 """Conservative backfilling: every waiting job has a reservation, which is kept from pass to pass.
 
-The profile is kept too, where units are only counted: a pass in which nothing came back early forgets what is
-past, and finds places for new jobs. Where a job ends early, what it leaves is added. After all else that
-changes what is free, or what is expected to be, the profile is made anew, with the reservations there are.
+The profile is kept too, but where drains are announced, nodes have gone back to a job, or the allocator is
+the user's own: a pass in which nothing came back early forgets what is past, and finds places for new jobs.
+Where a job ends early, what it leaves is added. After all else that changes what is free, or what is expected
+to be, the profile is made anew, with the reservations there are.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import numpy as np
 from mlsim._jit import inner_kernel, kernel
 from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due, size_of
 from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
+from mlsim.batch.backfill.node_gaps import compress_on_nodes
 from mlsim.batch.backfill.profile import (
     END,
     begin_at,
     earliest,
     forget_past,
     make_profile,
+    reserve_from,
     sort_segments,
     stop_using,
-    take,
 )
 from mlsim.batch.columns.columns import (
     EARLY,
@@ -38,15 +40,14 @@ from mlsim.batch.columns.columns import (
 )
 from mlsim.batch.columns.packing import FloatColumns, Ints
 from mlsim.batch.columns.running import running_at
-from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
+from mlsim.batch.columns.table import BEGIN_SEGMENT, EXPECTED, RESERVED, SIZE, UNITS
 from mlsim.batch.order.blocks import GONE
 from mlsim.batch.order.queue import drop_started, sort_slots
 from mlsim.batch.room.room import (
     Room,
     bring_plan,
-    change_segments,
+    counts_only_units,
     counts_units,
-    fits_less_in_less,
     forget_found,
     in_room,
     is_sound,
@@ -77,16 +78,6 @@ def next_reservation(now: float, n: int, queue: Ints, floats: FloatColumns) -> f
 
 
 @in_room
-def _hold(slot: int, first: int, columns: Columns, room: Room) -> None:
-    """Reserve the units found for a job, from a segment on."""
-    last = take(slot, first, columns, room)
-    columns.profile_uses[first] += 1
-    columns.profile_uses[last] += 1
-    columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
-    columns.floats[RESERVED, slot] = columns.profile_times[first]
-
-
-@in_room
 def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
     """Reserve a job's earliest place in the profile; at infinity if there is none."""
     columns.counts[GROUPED] = 0
@@ -95,7 +86,7 @@ def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
         columns.floats[RESERVED, slot] = np.inf
         return
     columns.ints[SIZE, slot] = size_of(columns.ints[UNITS, slot])
-    _hold(slot, first, columns, room)
+    reserve_from(slot, first, columns, room)
     keep_plan(slot, room)
 
 
@@ -139,7 +130,7 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
             forget_found(room)
             return False
         segment = begin_at(columns.floats[RESERVED, slot], segment, columns, room)
-        _hold(slot, segment, columns, room)
+        reserve_from(slot, segment, columns, room)
         forget_found(room)
     return _is_sound(columns, room)
 
@@ -153,11 +144,6 @@ def _has_overdue(now: float, columns: Columns) -> bool:
 @inner_kernel
 def _bring_up_to_now(now: float, columns: Columns) -> bool:
     """Bring the profile of the last pass up to now; return whether it says what is free now."""
-    for k in range(columns.counts[EARLY]):
-        units, until, segment = columns.back_units[k], columns.back_until[k], columns.counts[FIRST]
-        while segment != until:
-            columns.profile_free[segment] += units
-            segment = columns.profile_next[segment]
     forget_past(now, columns)
     return bool(columns.profile_free[columns.counts[FIRST]] == columns.counts[FREE])
 
@@ -212,41 +198,6 @@ def _compress_counted(columns: Columns, room: Room) -> None:
     close_gaps(closed, columns.counts[GAPS], columns)
 
 
-@in_room
-def _compress_on_nodes(columns: Columns, room: Room) -> None:
-    """Do what :func:`_compress` does, where it matters which nodes are free."""
-    moved, last_round = True, -np.inf
-    while moved:
-        moved = False
-        this_round = np.inf
-        for k in range(columns.counts[QUEUED]):
-            slot = columns.queue[k]
-            old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
-            if old_first == END:
-                continue
-            back_from = min(last_round, this_round)  # since it was last looked at
-            if columns.profile_times[old_last] <= back_from and fits_less_in_less(room):
-                continue
-            bring_plan(slot, room)
-            change_segments(slot, old_first, old_last, 1, columns, room)
-            forget_found(room)
-            first = earliest(slot, columns, room)
-            old = columns.profile_times[old_first]
-            if first != END and columns.profile_times[first] < old:
-                moved = True
-                this_round = min(this_round, old)
-                keep_plan(slot, room)
-            else:
-                first = old_first
-            bring_plan(slot, room)
-            _hold(slot, first, columns, room)
-            forget_found(room)
-            stop_using(old_first, columns)
-            stop_using(old_last, columns)
-        last_round = this_round
-        moved = moved and not columns.rules[ONE_ROUND]
-
-
 @inner_kernel
 def _compress(columns: Columns, room: Room) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves.
@@ -256,10 +207,10 @@ def _compress(columns: Columns, room: Room) -> None:
     else happens.
     """
     if not counts_units(room):
-        _compress_on_nodes(columns, room)
+        compress_on_nodes(columns, room)
         return
     scattered = columns.counts[MOVED] > columns.counts[QUEUED]
-    if scattered and columns.counts[KEPT] and keeps_profile(room):
+    if scattered and columns.counts[KEPT] and counts_only_units(room):
         sort_segments(columns)
     if scattered or not columns.counts[GROUPED]:
         list_jobs(columns)

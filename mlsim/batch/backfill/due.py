@@ -51,6 +51,7 @@ __all__ = [
     "least_of",
     "list_jobs",
     "lowest_bit",
+    "make_due",
     "next_due",
     "no_longer_begin_with",
     "shortest_after",
@@ -219,7 +220,8 @@ def no_longer_begin_with(slot: int, segment: int, columns: Columns) -> None:
 
 
 @leaf_kernel
-def _make_due(slot: int, columns: Columns) -> None:
+def make_due(slot: int, columns: Columns) -> None:
+    """Have a job looked at in its turn."""
     place = columns.ints[PLACE, slot]
     columns.due[place >> 6] |= np.int64(1) << np.int64(place & 63)
 
@@ -246,7 +248,7 @@ def have_all_looked_at(columns: Columns) -> None:
     """Have every job looked at from now on."""
     for k in range(columns.counts[QUEUED]):
         columns.ints[DUE, columns.queue[k]] = ANYWHERE
-        _make_due(columns.queue[k], columns)
+        make_due(columns.queue[k], columns)
 
 
 @leaf_kernel
@@ -259,7 +261,7 @@ def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns
         slot = columns.profile_begins[segment]
         while slot != NONE:
             if free - added < columns.ints[UNITS, slot] <= free:
-                _make_due(slot, columns)
+                make_due(slot, columns)
             slot = columns.ints[NEXT_BESIDE, slot]
 
 
@@ -280,7 +282,7 @@ def have_alike_looked_at(
             and reserved_time(slot, columns) <= reach
         ):
             _list_gap(slot, gap, columns)
-            _make_due(slot, columns)
+            make_due(slot, columns)
         slot = columns.alike_next[slot]
 
 

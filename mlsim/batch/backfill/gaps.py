@@ -39,7 +39,7 @@ from mlsim.batch.backfill.profile import END, begin_at, begin_before, stop_using
 from mlsim.batch.columns.columns import FIRST, GAPS, GREATEST_SIZE, LEAST_SIZE, MOST_UNITS, Columns
 from mlsim.batch.columns.table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED, SIZE, UNITS
 from mlsim.batch.columns.times import reserved_time, stay_end
-from mlsim.batch.room.room import Room, change_segments, fits_segment, in_room, keeps_profile
+from mlsim.batch.room.room import Room, change_segments, counts_only_units, fits_segment, in_room
 
 __all__ = ["close_gaps", "earlier_place", "move", "note_gap"]
 
@@ -77,7 +77,7 @@ def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) ->
     """Take note that ``added`` units at most have become free from a segment up to another."""
     if first != last:
         # Where jobs ask for more than units, these may have been free before.
-        _note_gap(first, last, added if keeps_profile(room) else MOST_UNITS, columns)
+        _note_gap(first, last, added if counts_only_units(room) else MOST_UNITS, columns)
 
 
 @inner_kernel
@@ -246,7 +246,7 @@ def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns
             return run
     if columns.profile_times[segment] >= begin:
         return run
-    if gap != NONE and columns.gaps[_WIDE, gap] and keeps_profile(room):
+    if gap != NONE and columns.gaps[_WIDE, gap] and counts_only_units(room):
         _shorten(gap, slot, longest, columns)
     return END
 

@@ -16,12 +16,14 @@ import numpy as np
 from mlsim._jit import leaf_kernel
 from mlsim.batch.columns.columns import EARLY, FIRST, QUEUED, SEGMENTS, UNUSED, Columns
 from mlsim.batch.columns.running import end_of_running, first_after, next_running, running_at
-from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED
+from mlsim.batch.columns.table import BEGIN_SEGMENT, END_SEGMENT, EXPECTED, RESERVED
 from mlsim.batch.columns.times import overdue_end, reserved_time, stay_end
 from mlsim.batch.room.room import (
     Room,
+    asked,
     change_segments,
     copy_segment,
+    counts_units,
     drain_begin,
     drain_end,
     expect_held,
@@ -42,9 +44,11 @@ __all__ = [
     "begin_at",
     "begin_before",
     "earliest",
+    "earliest_in",
     "fits_now",
     "forget_past",
     "make_profile",
+    "reserve_from",
     "sort_segments",
     "stop_using",
     "take",
@@ -140,7 +144,7 @@ def _cut_out(drain: int, now: float, columns: Columns, room: Room) -> None:
     columns.profile_uses[segment] += 1
     columns.profile_uses[last] += 1
     while segment != last:
-        shut_segment(drain, segment, room)
+        shut_segment(drain, segment, columns, room)
         segment = columns.profile_next[segment]
 
 
@@ -217,13 +221,27 @@ def sort_segments(columns: Columns) -> None:
         k = next_running(k, columns)
 
 
+@leaf_kernel
+def _short_of(units: int, segment: int, end: float, columns: Columns) -> int:
+    """Find the first segment, from one on and before a time, with fewer free units; END if there is none."""
+    while columns.profile_times[segment] < end:
+        if columns.profile_free[segment] < units:
+            return int(segment)
+        segment = columns.profile_next[segment]
+    return END
+
+
 @in_room
 def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
     """Find the first segment in which a job that begins with ``first`` lacks room; END if there is none."""
+    end = stay_end(columns.profile_times[first], duration)
+    if not counts_units(room):
+        short = _short_of(asked(slot, columns, room), first, end, columns)
+        if short != END:
+            return short
     open_window(first, room)
     if not fits_window(slot, first, columns, room):
         return first
-    end = stay_end(columns.profile_times[first], duration)
     k = columns.profile_next[first]
     while columns.profile_times[k] < end:
         narrow_window(k, room)
@@ -239,16 +257,22 @@ def earliest(slot: int, columns: Columns, room: Room) -> int:
 
     The room notes the units.
     """
-    first, duration = columns.counts[FIRST], reserved_time(slot, columns)
-    while first != END:
+    return earliest_in(slot, columns.counts[FIRST], np.inf, columns, room)
+
+
+@in_room
+def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Room) -> int:
+    """Find the first such segment from one on, which begins before ``until``."""
+    duration = reserved_time(slot, columns)
+    while columns.profile_times[first] < until:
         blocked = _blocking(slot, first, duration, columns, room)
         if blocked == END:
             if place_in_window(slot, columns, room):
-                break
+                return int(first)
         elif blocked != first and not fits_segment(slot, blocked, columns, room):
             first = blocked
         first = columns.profile_next[first]
-    return int(first)
+    return END
 
 
 @in_room
@@ -268,3 +292,13 @@ def take(slot: int, first: int, columns: Columns, room: Room) -> int:
     last = begin_at(end, first, columns, room)
     change_segments(slot, first, last, -1, columns, room)
     return last
+
+
+@in_room
+def reserve_from(slot: int, first: int, columns: Columns, room: Room) -> None:
+    """Reserve the units found for a job, from a segment on."""
+    last = take(slot, first, columns, room)
+    columns.profile_uses[first] += 1
+    columns.profile_uses[last] += 1
+    columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot] = first, last
+    columns.floats[RESERVED, slot] = columns.profile_times[first]

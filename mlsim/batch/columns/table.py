@@ -60,6 +60,8 @@ SIZE = _ints.column("size")  # class of its units, where reservations are kept
 PLACE = _ints.column("place")  # in the queue, of a job that may be started in this pass
 NEXT_BESIDE = _ints.column("next_beside")  # the next job whose reservation begins with the same segment
 DUE = _ints.column("due")  # list of the gaps with which it is to be looked at
+ASKED = _ints.column("asked")  # of what the profile counts, while reservations on nodes are compressed
+LOOK_SEGMENT = _ints.column("look_segment")  # where the first of the gaps begins with which it is looked at
 QOS = _ints.column("qos", of_block=True)
 
 SUBMIT = _floats.column("submit_time")
@@ -73,6 +75,7 @@ WALK_KEY = _floats.column("walk_key")  # the same for the order of backfilling
 RESERVED = _floats.column("reserved")  # start that conservative backfilling has promised; NaN for none
 PLANNED = _floats.column("planned_end")  # when it will end, as the applications say
 WALLTIME = _floats.column("walltime")  # what the user asked; the limit of its run time
+LOOK_UNTIL = _floats.column("look_until")  # when the last of these gaps ends
 
 INTS: Final = tuple(_ints.names)
 FLOATS: Final = tuple(_floats.names)

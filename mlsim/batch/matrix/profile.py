@@ -2,7 +2,8 @@
 
 Segment i begins at ``profile_times[i]`` and holds a matrix (nodes, R). Where units are all alike (``POOLED``)
 they are only counted, which does the same at a fraction of the time: jobs on identical whole nodes can always
-be put on nodes in order of their starts.
+be put on nodes in order of their starts. Beside the matrix, ``profile_free[i]`` is the sum over the nodes of
+what ``counts[FREE]`` counts, whole nodes or cores: a job that it is too little for does not fit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mlsim.batch.allocators.placed import (
     bring_placed,
     clear_placed,
     first_placed,
+    is_kept,
     keep_placed,
     next_placed,
 )
@@ -31,9 +33,11 @@ from mlsim.batch.matrix.drains import end_of, expect_back
 from mlsim.batch.matrix.holding import units_in_row
 
 __all__ = [
+    "asked",
     "bring_plan",
     "change_segments",
     "copy_segment",
+    "counts_only_units",
     "counts_units",
     "drain_begin",
     "drain_end",
@@ -41,6 +45,7 @@ __all__ = [
     "fits_less_in_less",
     "fits_segment",
     "fits_window",
+    "is_planned",
     "is_sound",
     "keep_plan",
     "keeps_profile",
@@ -65,15 +70,17 @@ def open_profile(segment: int, columns: Columns, nodes: Nodes) -> None:
     else:
         spread(nodes.profile[segment], nodes.free, nodes.starts)
         expect_back(nodes.profile[segment], columns, nodes)
+        columns.profile_free[segment] = 0
+        for node in range(nodes.profile.shape[1]):
+            columns.profile_free[segment] += _counted(segment, node, columns, nodes)
 
 
 @inner_kernel
 def copy_segment(segment: int, source: int, columns: Columns, nodes: Nodes) -> None:
     """Have as much free in a segment as in another."""
     shared.copy(segment, nodes.shared_profile, source, nodes.shared_profile)
-    if nodes.settings[POOLED]:
-        counted.copy_segment(segment, source, columns)
-    else:
+    counted.copy_segment(segment, source, columns)
+    if not nodes.settings[POOLED]:
         copy_columns(nodes.profile[segment], nodes.profile[source])
 
 
@@ -88,12 +95,33 @@ def expect_held(slot: int, segment: int, columns: Columns, nodes: Nodes) -> None
 
 
 @inner_kernel
+def _counted(segment: int, node: int, columns: Columns, nodes: Nodes) -> int:
+    """Return what a node adds to what is counted as free in a segment."""
+    cores = nodes.profile[segment, node, 0]
+    return int(cores > 0) if columns.rules[EXCLUSIVE] else int(cores)
+
+
+@inner_kernel
 def _add(slot: int, node: int, units: int, sign: int, segment: int, columns: Columns, nodes: Nodes) -> None:
     if nodes.back[node] == np.inf and sign > 0:
         return  # it is out of use, nobody knows until when
     for r in range(nodes.profile.shape[2]):
         amount = nodes.full[node, r] if columns.rules[EXCLUSIVE] else units * nodes.request[slot, r]
         nodes.profile[segment, node, r] += sign * amount
+    columns.profile_free[segment] += sign * _counted_for(slot, units, columns, nodes)
+
+
+@inner_kernel
+def _counted_for(slot: int, units: int, columns: Columns, nodes: Nodes) -> int:
+    """Return what units of a job are of what is counted as free: whole nodes, or cores."""
+    return units if columns.rules[EXCLUSIVE] else int(units * nodes.request[slot, 0])
+
+
+@inner_kernel
+def asked(slot: int, columns: Columns, nodes: Nodes) -> int:
+    """Return how much a job asks for of what is counted as free in a segment."""
+    units = columns.ints[UNITS, slot]
+    return int(units) if nodes.settings[POOLED] else _counted_for(slot, units, columns, nodes)
 
 
 @inner_kernel
@@ -130,9 +158,10 @@ def drain_end(drain: int, now: float, nodes: Nodes) -> float:
 
 
 @inner_kernel
-def shut_segment(drain: int, segment: int, nodes: Nodes) -> None:
+def shut_segment(drain: int, segment: int, columns: Columns, nodes: Nodes) -> None:
     """Free nothing of a drain's nodes in a segment."""
     for k in range(nodes.drain_first[drain], nodes.drain_first[drain + 1]):
+        columns.profile_free[segment] -= _counted(segment, nodes.drain_nodes[k], columns, nodes)
         nodes.profile[segment, nodes.drain_nodes[k]] = 0
 
 
@@ -173,6 +202,8 @@ def fits_segment(slot: int, segment: int, columns: Columns, nodes: Nodes) -> boo
         return False
     if nodes.settings[POOLED]:
         return counted.fits_segment(slot, segment, columns)
+    if asked(slot, columns, nodes) > columns.profile_free[segment]:
+        return False
     units = columns.ints[UNITS, slot]
     return bool(room_for(slot, units, nodes.profile[segment], nodes.no_starts, columns, nodes) == units)
 
@@ -232,9 +263,18 @@ def counts_units(nodes: Nodes) -> bool:
 
 
 @inner_kernel
-def keeps_profile(nodes: Nodes) -> bool:
-    """Whether the profile may be kept: what comes back early is units."""
+def counts_only_units(nodes: Nodes) -> bool:
+    """Whether units are all that jobs ask for: nothing is shared."""
     return bool(nodes.settings[POOLED]) and nodes.shares.shape[1] == 0
+
+
+@inner_kernel
+def keeps_profile(nodes: Nodes) -> bool:
+    """Whether the profile may be kept: nothing is in it but what jobs hold, or have reserved."""
+    if nodes.settings[POOLED]:
+        return bool(nodes.shares.shape[1] == 0)
+    is_plain = nodes.settings[DRAINS] == 0 and nodes.settings[RETURNED] == 0
+    return bool(is_plain and fits_less_in_less(nodes))
 
 
 @inner_kernel
@@ -249,6 +289,12 @@ def keep_plan(slot: int, nodes: Nodes) -> None:
     if not nodes.settings[POOLED]:
         keep_placed(nodes.plan[slot], nodes)
         clear_placed(nodes)
+
+
+@inner_kernel
+def is_planned(slot: int, nodes: Nodes) -> bool:
+    """Whether what is placed is the job's reservation."""
+    return bool(nodes.settings[POOLED]) or bool(is_kept(nodes.plan[slot], nodes))
 
 
 @inner_kernel

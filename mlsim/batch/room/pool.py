@@ -278,7 +278,7 @@ def drain_end(_drain: int, now: float, _pool: Pool) -> float:
 
 
 @leaf_kernel
-def shut_segment(_drain: int, _segment: int, _pool: Pool) -> None:
+def shut_segment(_drain: int, _segment: int, _columns: Columns, _pool: Pool) -> None:
     """Free nothing of a drain's nodes in a segment; there is none."""
 
 
@@ -335,6 +335,18 @@ def counts_units(_pool: Pool) -> bool:
 
 
 @leaf_kernel
+def counts_only_units(_pool: Pool) -> bool:
+    """Whether units are all that jobs ask for."""
+    return True
+
+
+@leaf_kernel
+def asked(slot: int, columns: Columns, _pool: Pool) -> int:
+    """Return the units that a job asks for."""
+    return int(columns.ints[UNITS, slot])
+
+
+@leaf_kernel
 def keeps_profile(_pool: Pool) -> bool:
     """Whether the profile may be kept from pass to pass."""
     return True
@@ -349,6 +361,12 @@ def fits_less_in_less(_pool: Pool) -> bool:
 @leaf_kernel
 def keep_plan(_slot: int, _pool: Pool) -> None:
     """Store which units a job has reserved; any will do."""
+
+
+@leaf_kernel
+def is_planned(_slot: int, _pool: Pool) -> bool:
+    """Whether the units found are those that a job has reserved; any will do."""
+    return True
 
 
 @leaf_kernel

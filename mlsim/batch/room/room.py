@@ -23,12 +23,14 @@ from mlsim.batch.room.pool import Pool
 
 __all__ = [
     "Room",
+    "asked",
     "begin_future",
     "begin_pass",
     "bring_plan",
     "change_segments",
     "copy_segment",
     "could_start",
+    "counts_only_units",
     "counts_units",
     "drain_begin",
     "drain_end",
@@ -47,6 +49,7 @@ __all__ = [
     "hold",
     "hold_part",
     "in_room",
+    "is_planned",
     "is_sound",
     "keep_plan",
     "keeps_profile",
@@ -215,7 +218,7 @@ def drain_end(drain: int, now: float, room: Room) -> float:
 
 
 @by_last_type({Pool: pool.shut_segment, Nodes: profile.shut_segment})
-def shut_segment(drain: int, segment: int, room: Room) -> None:
+def shut_segment(drain: int, segment: int, columns: Columns, room: Room) -> None:
     """Free nothing of a drain's nodes in a segment."""
 
 
@@ -264,9 +267,19 @@ def counts_units(room: Room) -> bool:
     """Whether the profile counts units, and knows of no nodes."""
 
 
+@by_last_type({Pool: pool.counts_only_units, Nodes: profile.counts_only_units})
+def counts_only_units(room: Room) -> bool:
+    """Whether units are all that jobs ask for, so that counting them says all."""
+
+
+@by_last_type({Pool: pool.asked, Nodes: profile.asked})
+def asked(slot: int, columns: Columns, room: Room) -> int:
+    """Return how much a job asks for of what ``profile_free`` counts; it does not fit where there is less."""
+
+
 @by_last_type({Pool: pool.keeps_profile, Nodes: profile.keeps_profile})
 def keeps_profile(room: Room) -> bool:
-    """Whether the profile may be kept from pass to pass: nothing is in it but units."""
+    """Whether the profile may be kept from pass to pass: nothing is in it but what jobs hold, or reserved."""
 
 
 @by_last_type({Pool: pool.fits_less_in_less, Nodes: profile.fits_less_in_less})
@@ -280,6 +293,11 @@ def fits_less_in_less(room: Room) -> bool:
 @by_last_type({Pool: pool.keep_plan, Nodes: profile.keep_plan})
 def keep_plan(slot: int, room: Room) -> None:
     """Store the units found for a job as its reservation's."""
+
+
+@by_last_type({Pool: pool.is_planned, Nodes: profile.is_planned})
+def is_planned(slot: int, room: Room) -> bool:
+    """Whether the units found are those that a job has reserved."""
 
 
 @by_last_type({Pool: pool.bring_plan, Nodes: profile.bring_plan})

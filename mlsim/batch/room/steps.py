@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
-from mlsim.batch.columns.columns import EARLY, KEPT, RUNNING, USED_ROWS, Columns
+from mlsim.batch.columns.columns import EARLY, FIRST, KEPT, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import RELEASED, write_row
 from mlsim.batch.columns.packing import Ints
 from mlsim.batch.columns.running import add_running, remove_running
@@ -24,7 +24,7 @@ from mlsim.batch.columns.table import (
 )
 from mlsim.batch.order.fairshare import change_rate
 from mlsim.batch.order.policies import HALF_LIFE
-from mlsim.batch.room.room import Room, free_all, free_row, hold, hold_part, in_room, take_node
+from mlsim.batch.room.room import Room, expect_held, free_all, free_row, hold, hold_part, in_room, take_node
 
 __all__ = [
     "begin",
@@ -74,9 +74,9 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     """End a job: free what it still holds. Nothing happens if that was done before."""
     if not np.isnan(columns.floats[END, slot]):
         return
-    free_all(slot, now, columns, room)
     if columns.floats[EXPECTED, slot] != now:
-        _note_early(slot, now, columns)
+        _note_early(slot, now, columns, room)
+    free_all(slot, now, columns, room)
     columns.ints[HELD, slot] = 0
     columns.floats[END, slot] = now
     remove_running(slot, columns)
@@ -84,13 +84,19 @@ def end(slot: int, now: float, columns: Columns, room: Room) -> None:
     _change_usage(slot, -1, now, columns)
 
 
-@leaf_kernel
-def _note_early(slot: int, now: float, columns: Columns) -> None:
-    """Take note that what a job holds comes back earlier than expected, or that nobody knew when it would."""
+@in_room
+def _note_early(slot: int, now: float, columns: Columns, room: Room) -> None:
+    """Take note that what a job holds comes back earlier than expected, or that nobody knew when it would.
+
+    A profile that is kept has it from now on.
+    """
     k = columns.counts[EARLY]
     if columns.counts[KEPT] and k < len(columns.back_units) and columns.floats[EXPECTED, slot] > now:
-        columns.back_units[k] = columns.ints[HELD, slot]
-        columns.back_until[k] = columns.ints[END_SEGMENT, slot]
+        until, segment = columns.ints[END_SEGMENT, slot], columns.counts[FIRST]
+        while segment != until:
+            expect_held(slot, segment, columns, room)
+            segment = columns.profile_next[segment]
+        columns.back_units[k], columns.back_until[k] = columns.ints[HELD, slot], until
     else:
         columns.counts[KEPT] = 0
     columns.counts[EARLY] = k + 1

@@ -46,6 +46,8 @@ Ints = NDArray[np.int64]
 
 _MOST_NODES_IN_PAIRS = 4096
 _MICRO = 1e6
+_SEGMENTS_BESIDE = 4
+"""Segments of the profile beside those of jobs and drains: what comes after the last, now, an overdue end."""
 _MOST_POWER = 2.0**62
 
 
@@ -379,9 +381,14 @@ class NodesRoom:
 
     def reserve_segments(self) -> None:
         """Ensure the capacity of the profile: a segment a running job, two a waiting one, and two a drain."""
-        most = int(self._jobs.counts[RUNNING] + 2 * self._jobs.counts[QUEUED]) + 4 + 2 * len(self._drains)
+        counts = self._jobs.counts
+        jobs = int(counts[RUNNING] + counts[EARLY] + 2 * counts[QUEUED])
+        most = jobs + _SEGMENTS_BESIDE + 2 * len(self._drains)
         if len(self._profile) < most:
-            self._profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
+            profile = np.zeros((2 * most, *self._capacity.shape), np.int64)
+            if counts[KEPT]:
+                profile[: len(self._profile)] = self._profile
+            self._profile = profile
             self._make_arrays()
 
     def part_of_free(self, released: Ints) -> Ints:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli.workload.made import Out
+
 if TYPE_CHECKING:
     from mlsim.workload.generation import Generated
     from mlsim.workload.jobs import JobBlock
@@ -37,17 +39,7 @@ def generate(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write (.swf, .csv or .parquet, also with .gz, .bz2, .xz or .zst behind it); "
-            "must not exist.",
-            show_default=False,
-        ),
-    ],
+    out: Out,
     jobs: Annotated[int | None, typer.Option(metavar="N", help="How many jobs.")] = None,
     days: Annotated[
         float | None,

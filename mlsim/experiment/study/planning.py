@@ -31,7 +31,7 @@ class Plan:
     outputs: Sequence[str]
     """Digest of what each says about output."""
     logs: Sequence[int]
-    """Number of the log and the costs that each reads, whatever it selects; those of one are done together."""
+    """Number of the log and costs that each reads, whatever it selects; those of one are done together."""
     reads: Sequence[int]
     """Number of all that each reads and that is checked before the first run."""
 

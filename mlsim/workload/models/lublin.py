@@ -38,7 +38,17 @@ from mlsim.workload.models.drawing import (
     factored,
 )
 
-__all__ = ["PARAMETERS", "JobKind", "Kinds", "Lublin", "Parameters", "arrival_weights"]
+__all__ = [
+    "PARAMETERS",
+    "JobKind",
+    "Kinds",
+    "Lublin",
+    "Parameters",
+    "arrival_weights",
+    "moved",
+    "run_times_of",
+    "sizes_of",
+]
 
 _SOURCE: Final = "the model of Lublin and Feitelson 2003"
 LARGEST_LOG_RUN_TIME: Final = 12.0
@@ -178,7 +188,7 @@ class Lublin:
             )
         check_factor(estimate_factor)
         check_seed(seed)
-        self.parameters = {kind: _moved(PARAMETERS[kind], processors) for kind in _CHOSEN[kinds]}
+        self.parameters = {kind: moved(PARAMETERS[kind], processors) for kind in _CHOSEN[kinds]}
         self._change(changed or {}, processors)
         self._seed = seed
         self._factor = estimate_factor
@@ -237,8 +247,8 @@ class Lublin:
         place = list(JobKind).index(kind)
         arrivals, sizes, times, walltimes = (np.random.default_rng((self._seed, place, k)) for k in range(4))
         for submit in _submit_times(kind, parameters, arrivals):
-            processors = _sizes(parameters, sizes, DRAWN)
-            run_time = _run_times(parameters, times, processors)
+            processors = sizes_of(parameters, sizes, DRAWN)
+            run_time = run_times_of(parameters, times, processors)
             yield JobBlock(
                 job_id=np.full(DRAWN, -1, np.int64),
                 submit_time=submit,
@@ -250,7 +260,8 @@ class Lublin:
             )
 
 
-def _moved(parameters: Parameters, processors: int) -> Parameters:
+def moved(parameters: Parameters, processors: int) -> Parameters:
+    """Return parameters of a machine of 128 processors for one of so many."""
     by = math.log2(processors) - _PUBLISHED_UHI
     return replace(parameters, umed=parameters.umed + by, uhi=parameters.uhi + by)
 
@@ -339,7 +350,8 @@ def _submit_times(kind: JobKind, parameters: Parameters, rng: np.random.Generato
         day, rest = day + float(days[-1]), float(points[-1])
 
 
-def _sizes(parameters: Parameters, rng: np.random.Generator, jobs: int) -> Ints:
+def sizes_of(parameters: Parameters, rng: np.random.Generator, jobs: int) -> Ints:
+    """Draw the processors of so many jobs."""
     sort, stage, place = rng.random((3, jobs))
     first = stage <= parameters.uprob
     low = np.where(first, parameters.ulow, parameters.umed)
@@ -351,7 +363,8 @@ def _sizes(parameters: Parameters, rng: np.random.Generator, jobs: int) -> Ints:
     return np.where(sort <= parameters.serial_prob, 1, size).astype(np.int64)
 
 
-def _run_times(parameters: Parameters, rng: np.random.Generator, processors: Ints) -> Floats:
+def run_times_of(parameters: Parameters, rng: np.random.Generator, processors: Ints) -> Floats:
+    """Draw the run times of jobs of these sizes, whole seconds [s]."""
     chance = parameters.pa * processors + parameters.pb
     logs = np.empty(processors.size)
     open_rows = np.arange(processors.size)

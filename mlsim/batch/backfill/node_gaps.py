@@ -1,0 +1,204 @@
+"""Gaps on nodes: which reservations are looked at where it matters which nodes are free.
+
+A job of which no earlier place was found gets one only where something became free that this place has: it
+overlaps a *gap* since then, a stretch of the profile in which nodes became free. What is taken meanwhile only
+makes places fewer. So a job is looked at again when there is a gap before its reservation ends, and it is
+tried from the starts on with which it would overlap a gap. For each job it is noted where the first of its
+gaps begins and when the last one ends.
+
+Most looks end without any node being looked at: in every segment up to its reservation an earlier place needs
+as much as the job asks for of what ``profile_free`` counts. From there on what the job itself has comes back,
+which may be on other nodes; so a gap that overlaps the reservation counts as well, if enough is free right
+before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.backfill.due import ANYWHERE, NONE, begin_looks, have_all_looked_at, make_due, next_due
+from mlsim.batch.backfill.profile import END, earliest_in, reserve_from, stop_using
+from mlsim.batch.columns.columns import EARLY, FIRST, KEPT, ONE_ROUND, QUEUED, UNSEEN, Columns
+from mlsim.batch.columns.table import (
+    ASKED,
+    BEGIN_SEGMENT,
+    DUE,
+    END_SEGMENT,
+    LOOK_SEGMENT,
+    LOOK_UNTIL,
+    RESERVED,
+)
+from mlsim.batch.columns.times import reserved_time, stay_end
+from mlsim.batch.room.room import (
+    Room,
+    asked,
+    bring_plan,
+    change_segments,
+    fits_less_in_less,
+    forget_found,
+    in_room,
+    is_planned,
+    keep_plan,
+)
+
+__all__ = ["compress_on_nodes"]
+
+
+@inner_kernel
+def compress_on_nodes(columns: Columns, room: Room) -> None:
+    """Move each reservation to its earliest start, given all others, until nothing moves or for one round.
+
+    Where the earliest start is the old one, a job keeps its old nodes.
+    """
+    _begin(columns, room)
+    moved = True
+    while moved:
+        moved = False
+        if not fits_less_in_less(room):
+            have_all_looked_at(columns)
+        k = next_due(0, columns)
+        while k != NONE:
+            moved = _move(columns.queue[k], columns, room) or moved
+            k = next_due(k + 1, columns)
+        moved = moved and not columns.rules[ONE_ROUND]
+    for k in range(columns.counts[QUEUED] if columns.rules[ONE_ROUND] else 0):
+        _forget_gaps(columns.queue[k], columns)
+
+
+@inner_kernel
+def _begin(columns: Columns, room: Room) -> None:
+    """Have those looked at that may move because of what came back early, or all."""
+    begin_looks(columns)
+    for k in range(columns.counts[QUEUED]):
+        slot = columns.queue[k]
+        columns.ints[ASKED, slot] = asked(slot, columns, room)
+        columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
+    if columns.counts[UNSEEN]:
+        have_all_looked_at(columns)
+    if columns.counts[KEPT]:
+        first, last = columns.counts[FIRST], columns.counts[FIRST]
+        for k in range(columns.counts[EARLY]):
+            if columns.profile_times[columns.back_until[k]] > columns.profile_times[last]:
+                last = columns.back_until[k]
+        _note_gap(NONE, first, last, columns)
+        for k in range(columns.counts[EARLY]):
+            if columns.profile_times[columns.back_until[k]] > columns.profile_times[first]:
+                stop_using(columns.back_until[k], columns)
+    columns.counts[UNSEEN] = columns.rules[ONE_ROUND]
+
+
+@leaf_kernel
+def _forget_gaps(slot: int, columns: Columns) -> None:
+    """Have a job not looked at with any gap."""
+    if columns.ints[LOOK_SEGMENT, slot] != END:
+        stop_using(columns.ints[LOOK_SEGMENT, slot], columns)
+    columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
+
+
+@leaf_kernel
+def _look_from(slot: int, first: int, columns: Columns) -> None:
+    """Have a job looked at with a gap that begins with a segment."""
+    old = columns.ints[LOOK_SEGMENT, slot]
+    if old != END:
+        if columns.profile_times[old] <= columns.profile_times[first]:
+            return
+        stop_using(old, columns)
+    columns.profile_uses[first] += 1
+    columns.ints[LOOK_SEGMENT, slot] = first
+
+
+@inner_kernel
+def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
+    """Have jobs looked at, but for one, that may move as something became free between two segments."""
+    begin, end = columns.profile_times[first], columns.profile_times[last]
+    most, segment = -1, first
+    while segment != last:
+        most = max(most, columns.profile_free[segment])
+        segment = columns.profile_next[segment]
+    for k in range(columns.counts[QUEUED] if begin < end else 0):
+        slot = columns.queue[k]
+        reserved, units = columns.floats[RESERVED, slot], columns.ints[ASKED, slot]
+        if reserved > begin and units <= most:
+            may_move = columns.ints[BEGIN_SEGMENT, slot] != END
+        else:
+            may_move = reserved < end and _is_overlapped(slot, units, begin, columns)
+        if may_move and slot != of:
+            _look_from(slot, first, columns)
+            columns.floats[LOOK_UNTIL, slot] = max(columns.floats[LOOK_UNTIL, slot], end)
+            make_due(slot, columns)
+
+
+@leaf_kernel
+def _is_overlapped(slot: int, units: int, begin: float, columns: Columns) -> bool:
+    """Whether a reservation ends after a gap has begun, and there is enough for it right before it."""
+    old = columns.ints[BEGIN_SEGMENT, slot]
+    return bool(
+        old != END
+        and columns.profile_times[columns.ints[END_SEGMENT, slot]] > begin
+        and units <= columns.profile_free[columns.profile_before[old]]
+    )
+
+
+@leaf_kernel
+def _first_start(slot: int, segment: int, until: float, columns: Columns) -> int:
+    """Find the first segment with which a job might begin, by what is counted; END if there is none.
+
+    It begins before ``until``, and the job would end after the segment given begins.
+    """
+    units, duration = columns.ints[ASKED, slot], reserved_time(slot, columns)
+    since, own = columns.profile_times[segment], columns.profile_times[columns.ints[BEGIN_SEGMENT, slot]]
+    before = columns.profile_before[segment]
+    while before != END and stay_end(columns.profile_times[before], duration) > since:
+        segment = before
+        before = columns.profile_before[segment]
+    found, end = END, np.inf
+    while columns.profile_times[segment] < own:
+        if columns.profile_free[segment] < units:
+            found = END
+        elif found == END:
+            found, end = segment, stay_end(columns.profile_times[segment], duration)
+        segment = columns.profile_next[segment]
+        if found != END and columns.profile_times[segment] >= end:
+            break
+        if found == END and columns.profile_times[segment] >= until:
+            return END
+    return int(found)
+
+
+@in_room
+def _move(slot: int, columns: Columns, room: Room) -> bool:
+    """Move a reservation to its earliest start, where gaps may have made an earlier one; whether it moves."""
+    first, until = columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot]
+    if columns.ints[DUE, slot] == ANYWHERE:
+        first, until = columns.counts[FIRST], np.inf
+        columns.ints[DUE, slot] = NONE
+    old_first, old_last = columns.ints[BEGIN_SEGMENT, slot], columns.ints[END_SEGMENT, slot]
+    if old_first == END:
+        return False
+    until = min(until, columns.profile_times[old_first])
+    first = _first_start(slot, first, until, columns)
+    _forget_gaps(slot, columns)
+    if first == END:
+        return False
+    bring_plan(slot, room)
+    change_segments(slot, old_first, old_last, 1, columns, room)
+    forget_found(room)
+    first = earliest_in(slot, first, until, columns, room)
+    if first == END:
+        bring_plan(slot, room)
+        change_segments(slot, old_first, old_last, -1, columns, room)
+        forget_found(room)
+        return False
+    stays = is_planned(slot, room)
+    keep_plan(slot, room)
+    bring_plan(slot, room)
+    reserve_from(slot, first, columns, room)
+    forget_found(room)
+    left, last = old_first, columns.ints[END_SEGMENT, slot]
+    if stays and columns.profile_times[last] > columns.profile_times[old_first]:
+        left = last  # until then it has the same nodes
+    _note_gap(slot, left, old_last, columns)
+    stop_using(old_first, columns)
+    stop_using(old_last, columns)
+    return True

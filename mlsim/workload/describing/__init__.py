@@ -1,0 +1,1 @@
+"""What a log holds, in figures and in pictures, read a block of jobs at a time."""
