@@ -71,17 +71,17 @@ class Processes:
                 began = time.perf_counter()
                 yield from _spend(pool, deque([left.popleft()]), deaths, started)
                 self._seconds = time.perf_counter() - began
-            pool += [_Worker() for _ in range(self._more(len(left)) - len(pool) + 1)]
+            pool += [_Worker() for _ in range(self._more(len(left), self._seconds) - len(pool) + 1)]
             yield from _spend(pool, left, deaths, started)
         finally:
             if not self._kept or any(worker.task for worker in pool):
                 self._end()
 
-    def _more(self, left: int) -> int:
+    def _more(self, left: int, seconds: float) -> int:
         """Return how many processes are worth having beside the first one."""
         if self._jobs is not None:
             return min(self._jobs - 1, left)
-        worth = int(left * self._seconds / _WORTH_A_PROCESS)
+        worth = int(left * seconds / _WORTH_A_PROCESS)
         return max(min(cores() - 1, left - 1, worth), 0)
 
     def _end(self) -> None:
