@@ -168,16 +168,27 @@ def _print_plan(chosen: Study, target: Path, *, force: bool, retry_failed: bool)
     from mlsim.experiment.study.points import words_of
     from mlsim.experiment.study.progress import seconds_there, time_words
 
-    plan, tasks, store = missing_tasks(chosen, target, force=force, retry_failed=retry_failed)
-    total = len(set(plan.keys))
+    keys, tasks, store = missing_tasks(chosen, target, force=force, retry_failed=retry_failed)
+    total = there = len(set(keys))
+    there -= len(tasks)
+    left = len(tasks)
     for task in tasks:
         print(words_of(task.labels))
-    print(f"{target}: {total} runs, {total - len(tasks)} are there, {len(tasks)} would be done", end="")
-    known = seconds_there(plan, store)
+    if chosen.search is not None and tasks:
+        total = max(chosen.search.most_runs, total)
+        left = total - there
+        print(
+            f"{target}: at most {total} runs, {there} are there, {len(tasks)} would be done next; what they "
+            f"give decides on the others, at most {left - len(tasks)}",
+            end="",
+        )
+    else:
+        print(f"{target}: {total} runs, {there} are there, {left} would be done", end="")
+    known = seconds_there(keys, store)
     if tasks and known:
         mean = sum(known) / len(known)
         print(
-            f"; about {time_words(mean * len(tasks))} on one core (those there took {mean:.3g} s each)",
+            f"; about {time_words(mean * left)} on one core (those there took {mean:.3g} s each)",
             end="",
         )
     elif tasks:
@@ -191,10 +202,13 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
     from rich.console import Console
     from rich.text import Text
 
-    from mlsim.experiment.study.tables import study_tables
+    if chosen.search is None:
+        from mlsim.experiment.study.tables import study_tables as tables_of
+    else:
+        from mlsim.experiment.study.search.results import search_tables as tables_of
 
     console = Console()
-    for title, (titles, lines) in study_tables(chosen, rows).items():
+    for title, (titles, lines) in tables_of(chosen, rows).items():
         shown = rich_table.Table(
             *titles, box=box.SIMPLE_HEAD, title=f"{chosen.name}: {title}", title_justify="left"
         )

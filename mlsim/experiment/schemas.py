@@ -11,6 +11,8 @@ from mlsim.experiment.study.axes import ALL_WEEKS
 from mlsim.experiment.study.file import KEYS
 from mlsim.experiment.study.pictures import FORMATS, PICTURE_KEYS
 from mlsim.experiment.study.sampling import SAMPLES, SCALES
+from mlsim.experiment.study.search.reading import NOT_WITH_SEARCH
+from mlsim.experiment.study.search.schema import search_schema
 from mlsim.experiment.study.statistics import INTERVALS
 from mlsim.experiment.study.store import KEEP
 from mlsim.scenario import dotted_keys, json_schema
@@ -46,9 +48,9 @@ def loop_schema() -> dict[str, Any]:
 def study_schema() -> dict[str, Any]:
     """Return the schema of ``study.yaml``, of loops and of runs."""
     parts = _parts()
-    loops = _mapping({key: parts[key] for key in KEYS["loops"]}, ["base", "vary"])
+    loops = _mapping({key: parts[key] for key in KEYS["loops"]}, ["base"]) | _compares_or_searches()
     loops["properties"]["of"] = {"const": "loops", "description": parts["of"]["description"]}
-    runs = _mapping({key: parts[key] for key in KEYS["runs"]}, ["of", "base", "vary"])
+    runs = _mapping({key: parts[key] for key in KEYS["runs"]}, ["of", "base"]) | _compares_or_searches()
     runs["properties"]["of"] = {"const": "runs", "description": parts["of"]["description"]}
     return {
         "$schema": _DRAFT,
@@ -68,6 +70,15 @@ def _mapping(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
         "properties": properties,
         "required": required,
         "additionalProperties": False,
+    }
+
+
+def _compares_or_searches() -> dict[str, Any]:
+    """Return what holds of a study with ``search``, and of one without."""
+    return {
+        "if": {"required": ["search"]},
+        "then": {"not": {"anyOf": [{"required": [key]} for key in NOT_WITH_SEARCH]}},
+        "else": {"required": ["vary"], "properties": {"repetitions": {"type": "string"}}},
     }
 
 
@@ -163,6 +174,7 @@ def _parts() -> dict[str, dict[str, Any]]:
             "items": {"anyOf": [_picture(kind, keys) for kind, keys in PICTURE_KEYS.items()]},
         },
     }
+    parts["search"] = search_schema(parts["vary"], overrides)
     return parts
 
 

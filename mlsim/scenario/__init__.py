@@ -1,6 +1,6 @@
 """What to simulate: the scenario file, its sections as frozen models, and how it is read."""
 
-from mlsim.scenario.files.dumping import dump, plain
+from mlsim.scenario.files.dumping import dump, mapping_text, plain
 from mlsim.scenario.files.loading import from_mapping, load, loads, overridden
 from mlsim.scenario.files.overrides import parse_override, parse_overrides
 from mlsim.scenario.files.paths import (
@@ -193,6 +193,7 @@ __all__ = [
     "located_plugin",
     "located_technique",
     "located_writers",
+    "mapping_text",
     "megabytes",
     "node_ranges",
     "options",

@@ -5,7 +5,8 @@ The table is derived from the declaration of the tuple, a NamedTuple whose field
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -32,10 +33,11 @@ FloatColumns = Annotated[NDArray[np.float64], "float64", 2]
 Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
 
 
-def _fields(kind: type[Any]) -> list[tuple[str, str, int]]:
-    """List name, dtype and number of dimensions of the arrays of a tuple."""
+@cache
+def _fields(kind: type[Any]) -> Sequence[tuple[str, str, int]]:
+    """List name, dtype and number of dimensions of the arrays of a tuple; found once, as it takes long."""
     hints = get_type_hints(kind, include_extras=True)
-    return [(name, *get_args(hints[name])[1:]) for name in kind._fields]
+    return tuple((name, *get_args(hints[name])[1:]) for name in kind._fields)
 
 
 def pack_pointers(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import split_technique, user_function
 from mlsim.scenario.files.paths import VARIABLE
 
-__all__ = ["Digests"]
+__all__ = ["Digests", "located"]
 
 _SHOWN = ("pictures", "csv", "writers")
 """Keys of ``output`` that are of no account for metrics; what is traced may be measured."""
@@ -75,19 +75,46 @@ class Digests:
         own = (user_function(level) for level in split_technique(text))
         names = [text, *(found[0] for found in own if found is not None)]
         for name in dict.fromkeys(names):
-            path = self._path(name)
+            path = _found(name, self._directory)
             if path is not None:
                 yield from (_content(part) for part in [path, *_siblings(path)])
 
-    def _path(self, name: str) -> Path | None:
-        """Return the file that a name stands for, where scenarios look for files."""
-        try:
-            wanted = expanded(name)
-            variable = os.environ.get(VARIABLE, "").split(os.pathsep)
-            places = [self._directory, *(expanded(place) for place in variable if place), Path("traces")]
-            return next((place / wanted for place in places if (place / wanted).is_file()), None)
-        except (InputError, OSError, ValueError):  # the scenario says so where it is to be a path
-            return None
+
+def located(given: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Return the keys of a scenario, files that they name by their whole paths, so that it may lie anywhere.
+
+    Files are at keys called ``path``, and before the colon of ``./file.py:Name``.
+    """
+    return {key: _located(key, value, directory) for key, value in given.items()}
+
+
+def _located(key: str, value: Any, directory: Path) -> Any:
+    if isinstance(value, Mapping):
+        return located(value, directory)
+    if isinstance(value, list | tuple):
+        return [_located("", item, directory) for item in value]
+    if not isinstance(value, str):
+        return value
+    if key == "path":
+        path = _found(value, directory)
+        return value if path is None else str(path.resolve())
+    levels = []
+    for level in split_technique(value):
+        own = user_function(level)
+        path = None if own is None else _found(own[0], directory)
+        levels.append(level if own is None or path is None else f"{path.resolve()}:{own[1]}")
+    return "+".join(levels)
+
+
+def _found(name: str, directory: Path) -> Path | None:
+    """Return the file that a name stands for, where scenarios look for files."""
+    try:
+        wanted = expanded(name)
+        variable = os.environ.get(VARIABLE, "").split(os.pathsep)
+        places = [directory, *(expanded(place) for place in variable if place), Path("traces")]
+        return next((place / wanted for place in places if (place / wanted).is_file()), None)
+    except (InputError, OSError, ValueError):  # the scenario says so where it is to be a path
+        return None
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -19,8 +19,8 @@ KINDS = ("loops", "runs")
 """What a study may be of; loops where it does not say."""
 
 _COMMON = (
-    *("of", "name", "description", "base", "vary", "set", "without", "columns", "repetitions", "metrics"),
-    *("relative", "reference", "pictures", "formats", "interval", "keep", "timeout"),
+    *("of", "name", "description", "base", "vary", "search", "set", "without", "columns", "repetitions"),
+    *("metrics", "relative", "reference", "pictures", "formats", "interval", "keep", "timeout"),
 )
 KEYS = {"loops": (*_COMMON, "timelines"), "runs": _COMMON}
 """What the file of a study may have, by what it is of."""
@@ -76,8 +76,10 @@ def mapping(text: str, file: Path) -> dict[str, Any]:
             line = document.line_of((key,))
             raise InputError(f"{file}:{line}: {key}: unknown key;{hint} allowed: {', '.join(keys)}")
     for key in ("base", "vary"):
-        if key not in content:
-            raise InputError(f"{file}: {key}: missing; a study needs base (a scenario file) and vary")
+        if key not in content and (key == "base" or "search" not in content):
+            raise InputError(
+                f"{file}: {key}: missing; a study needs base (a scenario file) and vary, or search"
+            )
     if "name" in content:
         try:
             Text(file_name=True).parse(content["name"])

@@ -67,11 +67,11 @@ from mlsim.experiment.study.file import entries, file_of, file_text, mapping, on
 from mlsim.experiment.study.model import Cases, Study
 from mlsim.experiment.study.own_pictures import file_name, timeline_file
 from mlsim.experiment.study.pictures import FORMATS, PictureSpec, picture_of
-from mlsim.experiment.study.points import Point, points, words_of
+from mlsim.experiment.study.points import Point, filled, points, words_of
 from mlsim.experiment.study.statistics import INTERVALS, t_quantile
 from mlsim.experiment.study.store import KEEP
 from mlsim.experiment.study.subjects import SUBJECTS, Base
-from mlsim.scenario import ApplicationModel, load
+from mlsim.scenario import ApplicationModel, Scenario, load
 from mlsim.scenario.values.amounts import Amount
 from mlsim.scenario.values.units import TIME
 
@@ -94,6 +94,8 @@ def load_study(path: str | Path) -> Study:
     file = file_of(path)
     text = file_text(file)
     content = mapping(text, file)
+    if "search" in content:
+        return _search_study(file, content, text)
     read = _Content(file, content)
     study = _study(read, text)
     _check_titles(study)
@@ -115,13 +117,15 @@ class _Content:
     def _axes(self) -> tuple[list[Axis], Weeks]:
         """Return what varies, and what tells which combinations there are."""
         place = self.place("vary")
+        if "vary" not in self.content:  # a search without repetitions
+            return [], lambda _: True
         axes = axes_of(self.content["vary"], place, self.base.directory)
         plain = [axis for axis in axes if not axis.template]
         subject = SUBJECTS[self.content["of"]]
         found, has = all_weeks(plain, self.base, subject, partial(_with_common_keys, self), place)
         templates = {axis.name: axis.template for axis in axes if axis.template}
         several = self.content.get("repetitions")
-        if isinstance(several, list) and several:
+        if isinstance(several, list) and several and "search" not in self.content:
             names = [axis.name for axis in with_joined(found, templates, place)]
             for name in several:
                 one_of(name, names, self.place("repetitions"))
@@ -179,6 +183,45 @@ def _study(read: _Content, text: str) -> Study:
     )
 
 
+def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
+    """Read a study that searches, and make scenarios from all over what it searches."""
+    from mlsim.experiment.study.search.candidates import part_of, probe_points
+    from mlsim.experiment.study.search.reading import NOT_WITH_SEARCH, read_search
+    from mlsim.experiment.study.search.tables import check_columns
+
+    for key in NOT_WITH_SEARCH:
+        if key in content:
+            raise InputError(f"{file}: {key}: does not go with search, which compares no combinations")
+    read = _Content(file, content)
+    axes, subject, place = read.axes, SUBJECTS[content["of"]], read.place
+    read.entries("without")
+    metrics = _titles(content.get("metrics", subject.metrics), place("metrics"))
+    search = read_search(content, axes, metrics, subject.empty(), str(file))
+    study = Study(
+        name=check_name(content.get("name", read.folder.resolve().name or "study"), place("name")),
+        description=str(content.get("description", "")),
+        source=file,
+        text=text,
+        subject=subject,
+        axes=axes,
+        cases=Cases([], read.base, subject),
+        columns="",
+        repetitions=None,
+        metrics={search.title: search.metric, **metrics},
+        relative={},
+        reference={},
+        pictures=[],
+        timelines=[],
+        keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
+        timeout=_seconds(content.get("timeout"), place("timeout")),
+        search=search,
+    )
+    check_columns(study)
+    study = part_of(study, probe_points(search))
+    _check_runs(study)
+    return study
+
+
 def _with_shown(read: _Content, study: Study) -> Study:
     """Add what is shown beside the runs: what others found, and pictures."""
     reference = read.content.get("reference")
@@ -207,14 +250,11 @@ def _with_common_keys(read: _Content, point: Point) -> Point:
     if not isinstance(common, dict):
         raise InputError(f"{read.place('set')}: {common!r}; allowed: a mapping of keys to values")
     try:
-        filled = {
-            str(key): value.format_map(point.words) if isinstance(value, str) else value
-            for key, value in common.items()
-        }
+        keys = filled(common, point.words)
     except (KeyError, ValueError, IndexError) as error:
         allowed = ", ".join(f"{{{name}}}" for name in point.words)
         raise InputError(f"{read.place('set')}: {error} is no axis; allowed in braces: {allowed}") from error
-    return Point(point.labels, {**filled, **point.overrides}, point.parts)
+    return Point(point.labels, {**keys, **point.overrides}, point.parts)
 
 
 def _several(names: Sequence[object]) -> str:
@@ -317,7 +357,7 @@ def _check_runs(study: Study) -> list[Point]:
     for place, point in enumerate(study.points):
         key = _but_for_seed(point)
         if key not in alike:
-            scenario = study.cases[place][1]
+            scenario = _scenario(study, place)
             dispatcher = scenario.batch.dispatcher
             if solved and not getattr(dispatcher, "solves", False):
                 raise InputError(
@@ -335,6 +375,16 @@ def _but_for_seed(point: Point) -> str:
     seed = point.overrides.get("seed")
     right = type(seed) is int and 0 <= seed <= MOST_SEEDS
     return repr([item for item in point.overrides.items() if not (right and item[0] == "seed")])
+
+
+def _scenario(study: Study, place: int) -> Scenario:
+    """Make the scenario of a combination; one of a search is no text of the user's, and is told."""
+    try:
+        return study.cases[place][1]
+    except InputError as error:
+        if study.search is None:
+            raise
+        raise InputError(f"{error} (search: {words_of(study.points[place].labels)})") from error
 
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from mlsim.experiment.study.axes import Axis
 from mlsim.experiment.study.pictures import PictureSpec
 from mlsim.experiment.study.points import Point, matches
 from mlsim.experiment.study.subjects import Base, Subject
 from mlsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from mlsim.experiment.study.search.model import Search
 
 __all__ = ["Cases", "Keep", "Study"]
 
@@ -84,6 +87,8 @@ class Study:
     """What pictures are written as."""
     interval: str = "bootstrap"
     """How intervals of means are found."""
+    search: Search | None = None
+    """What is searched for; then ``cases`` are a few of those that may be tried, and ``axes`` repetitions."""
 
     def drawn(self, point: Point) -> bool:
         """Return whether the PEs of a combination are drawn over time."""

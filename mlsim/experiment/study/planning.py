@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,33 @@ class Plan:
     reads: Sequence[int]
     """Number of all that each reads and that is checked before the first run."""
 
-    def missing(self, entries: Entries, store: Path | None, *, force: bool, retry_failed: bool) -> list[Task]:
-        """Return the tasks that are to be done, those of one log together, in the order they are done."""
+    def missing(
+        self,
+        entries: Entries,
+        store: Path | None,
+        *,
+        force: bool,
+        retry_failed: bool,
+        but: Collection[str] = (),
+    ) -> list[Task]:
+        """Return the tasks that are to be done, those of one log together, in the order they are done.
+
+        Parameters
+        ----------
+        entries
+            What is there already.
+        store
+            Where what is done is kept; None: it comes back.
+        force, retry_failed
+            Whether what is there, or has failed, is done once more.
+        but
+            Runs that have been done by now.
+        """
         tasks: dict[str, Task] = {}
         groups: dict[int, int] = {}
         order: dict[str, int] = {}
         for place, key in enumerate(self.keys):
-            if key in tasks:
+            if key in tasks or key in but:
                 continue
             task = self._task(place, store)
             found = None if force else entries.get(key)
@@ -98,9 +118,8 @@ class Plan:
                 raise InputError(f"{error} (combination {words_of(task.labels)})") from error
 
 
-def plan_of(study: Study) -> Plan:
+def plan_of(study: Study, digests: Digests) -> Plan:
     """Make the digests of all runs of a study; every file that they name is read for it."""
-    digests = Digests(study.subject.kind, study.cases.base.directory)
     logs, reads = _Numbers(), _Numbers()
     keys, outputs = [], []
     for point in study.points:

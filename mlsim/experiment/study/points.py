@@ -9,7 +9,7 @@ from typing import Any
 
 from mlsim.experiment.study.axes import Axis, label_of
 
-__all__ = ["Labels", "Point", "matches", "points", "words_of"]
+__all__ = ["Labels", "Point", "filled", "matches", "points", "words_of"]
 
 Labels = Mapping[str, str]
 
@@ -51,6 +51,36 @@ def matches(labels: Labels, entry: Mapping[str, Any]) -> bool:
     )
 
 
+def filled(
+    common: Mapping[str, object], labels: Labels, values: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Return keys of all runs for one of them: ``{name}`` in a text becomes the run's label.
+
+    Parameters
+    ----------
+    common
+        Keys with their values.
+    labels
+        Of the run.
+    values
+        Those that are numbers and no texts: ``"{name}"`` alone becomes the number.
+
+    Raises
+    ------
+    KeyError, ValueError, IndexError
+        If what is in braces is no label.
+    """
+    numbers = {f"{{{name}}}": value for name, value in (values or {}).items()}
+    return {
+        str(key): numbers[value]
+        if isinstance(value, str) and value in numbers
+        else value.format_map(labels)
+        if isinstance(value, str)
+        else value
+        for key, value in common.items()
+    }
+
+
 def words_of(labels: Labels) -> str:
-    """Write the labels of a combination for a message."""
-    return ", ".join(f"{name}: {label}" for name, label in labels.items())
+    """Write the labels of a combination for a message; empty ones are left out."""
+    return ", ".join(f"{name}: {label}" for name, label in labels.items() if label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from mlsim._files import expanded, read_bytes
 from mlsim.errors import InputError
 from mlsim.experiment.study.lock import holder
-from mlsim.experiment.study.planning import Plan
 from mlsim.experiment.study.points import words_of
 from mlsim.experiment.study.store import Store, write_whole
 from mlsim.experiment.study.tasks import Done, Task
@@ -49,8 +48,13 @@ class Watching:
 
     def begin(self, total: int, there: int, store: Store | None) -> None:
         """Show that so many runs are to be there in the end, and are there already."""
-        self._total, self._there, self._store, self._began = total, there, store, time.time()
+        again = self._began > 0.0
+        self._total, self._there, self._store = total, there, store
+        self._began = self._began or time.time()
         self._keep(now=True)
+        if again:
+            self._update()
+            return
         if not self._shown or there == total:
             return
         if sys.stderr.isatty():
@@ -78,6 +82,13 @@ class Watching:
             place = self._there + self._done
             self._say(f"{place}/{self._total} {words_of(task.labels)}: {ended}")
 
+    def note(self, words: str) -> None:
+        """Show what has been found so far."""
+        if self._bar is not None:
+            self._bar.console.print(f"{self._name}: {words}", highlight=False)
+        elif self._shown:
+            self._say(words)
+
     def end(self) -> None:
         """Show that no run is going on any more."""
         self._running.clear()
@@ -94,7 +105,7 @@ class Watching:
         state = (
             f"{self._there + self._done}/{self._total}, {self._failed} failed, {len(self._running)} running"
         )
-        self._bar.update(self._task, completed=self._there + self._done, state=state)
+        self._bar.update(self._task, completed=self._there + self._done, total=self._total, state=state)
 
     def _keep(self, *, now: bool = False) -> None:
         """Keep the state for other processes; they can do without it."""
@@ -160,9 +171,9 @@ def status_of(directory: str | Path) -> Iterator[str]:
         yield "nobody is doing it; starting it again does the runs that are missing"
 
 
-def seconds_there(plan: Plan, store: Store) -> list[float]:
-    """Return how long the runs took that a study's store has."""
-    found = (store.get(key) for key in dict.fromkeys(plan.keys))
+def seconds_there(keys: Iterable[str], store: Store) -> list[float]:
+    """Return how long those of some runs took that a study's store has."""
+    found = (store.get(key) for key in dict.fromkeys(keys))
     return [content["seconds"] for content in found if content is not None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import redirect_stdout
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from mlsim.scenario.values.section import Section
 from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import ApplicationModel
 
-__all__ = ["dump", "plain"]
+__all__ = ["dump", "mapping_text", "plain"]
 
 
 def dump(scenario: Scenario, only: Collection[str] | None = None) -> str:
@@ -32,11 +32,16 @@ def dump(scenario: Scenario, only: Collection[str] | None = None) -> str:
     only
         The sections to write; None for all.
     """
-    text = io.StringIO()
     written = plain(scenario).items()
+    return mapping_text({key: value for key, value in written if only is None or key in only})
+
+
+def mapping_text(content: Mapping[str, Any]) -> str:
+    """Write mappings, lists, texts, numbers and booleans as YAML; the same content gives the same text."""
+    text = io.StringIO()
     with redirect_stdout(io.StringIO()):  # ruamel.yaml prints the word at which a signal interrupts it
         try:
-            _writer().dump({key: value for key, value in written if only is None or key in only}, text)
+            _writer().dump(content, text)
         except BaseException:
             _writer.cache_clear()  # it stands in the middle of a text
             raise

@@ -83,7 +83,7 @@ RUN_VALUES: dict[str, object] = {
     "keep": "all",
     "timeout": "10 min",
 }
-SAME = ("of",)  # says of which sort the study is, and each sort has one word
+SAME = ("of", "search")  # of which sort the study is has one word each; test_search.py has all of a search
 TOLD = ("name", "description", "timeout")  # in study.yaml, which is kept, and in what the command prints
 
 
@@ -114,8 +114,8 @@ def written(study: Any, out: Path) -> dict[str, bytes]:
 
 
 def test_every_key_has_a_value() -> None:
-    assert sorted(LOOP_VALUES) == sorted(KEYS["loops"])
-    assert sorted(RUN_VALUES) == sorted(KEYS["runs"])
+    assert sorted([*LOOP_VALUES, "search"]) == sorted(KEYS["loops"])
+    assert sorted([*RUN_VALUES, "search"]) == sorted(KEYS["runs"])
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from mlsim.experiment import Study, load_study, run, run_loop
+from mlsim.cli.main import app
+from mlsim.experiment import Study, load_study, read_study, run, run_loop, run_study
+from mlsim.scenario import load
 
 STUDIES = Path(__file__).parents[3] / "scenarios" / "studies"
 
@@ -231,3 +235,35 @@ class TestTwoLevel:
         for makespans in growth.values():
             assert makespans == sorted(makespans)
         assert growth["SS"][2] / growth["SS"][0] < growth["STATIC"][2] / growth["STATIC"][0]
+
+
+@pytest.mark.parametrize("file", ["study.yaml", "random.yaml"])
+def test_searched_weights_are_held_against_other_weeks(file, tmp_path):
+    if file == "study.yaml":
+        pytest.importorskip("cmaes", reason="cmaes is not installed")
+    for name in ("lublin.yaml", file):
+        shutil.copy(STUDIES / "search" / name, tmp_path)
+    words = ["--days", "28", "--seed", "1", "--estimates", "1:10", "-o", str(tmp_path / "lublin.swf.gz")]
+    assert CliRunner().invoke(app, ["workload", "generate", "lublin", *words]).exit_code == 0
+    text = (tmp_path / file).read_text()
+    for old, new in (
+        ("{weeks: 1-10}", "{weeks: 1-2}"),
+        ("{weeks: 11-20}", "{weeks: 3-4}"),
+        ("evaluations: 200", "evaluations: 10"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / file).write_text(text)
+    study = load_study(tmp_path / file)
+    run_study(study, out=tmp_path / "out")
+    found = read_study(tmp_path / "out")
+    compared = found.comparison.filter(metric="mean bounded slowdown")
+    fitted = dict(compared.filter(part="search").select("candidate", "mean").iter_rows())
+    held_out = dict(compared.filter(part="held out").select("candidate", "mean").iter_rows())
+    assert found.search.height == 10
+    assert fitted["best"] == found.search["objective"].min()
+    assert list(held_out) == ["best", "FCFS", "SPF", "SAF"]
+    assert fitted["SAF"] < fitted["FCFS"]
+    best = run(load(tmp_path / "out" / "best.yaml", {"workload.select.weeks": "3-3"}))
+    runs = found.runs.filter(candidate=str(found.search.sort("objective")["candidate"][0]), week="3")
+    assert best.summary["bounded_slowdown"]["mean"] == runs["bounded slowdown"].item()

@@ -19,6 +19,7 @@ _SECONDS_TO_CONNECT = 30
 class _Cluster:
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._begun = False
 
     def results(self, tasks: Sequence[Task], started: Started) -> Iterator[Done]:
         """Do tasks; see :class:`~mlsim.experiment.study.executors.base.Executor`."""
@@ -31,7 +32,8 @@ class _Cluster:
             return list(wait(futures, return_when="FIRST_COMPLETED").done)
 
         threads = sum(self._client.nthreads().values())
-        return hand_out(submit, first, max(threads, 1), tasks, started)
+        first_alone, self._begun = not self._begun, True
+        return hand_out(submit, first, max(threads, 1), tasks, started, first_alone=first_alone)
 
 
 @contextmanager

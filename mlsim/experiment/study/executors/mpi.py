@@ -17,6 +17,7 @@ __all__ = ["over_ranks"]
 class _Ranks:
     def __init__(self, pool: Any, ranks: int) -> None:
         self._pool, self._ranks = pool, ranks
+        self._begun = False
 
     def results(self, tasks: Sequence[Task], started: Started) -> Iterator[Done]:
         """Do tasks; see :class:`~mlsim.experiment.study.executors.base.Executor`."""
@@ -25,7 +26,8 @@ class _Ranks:
         def first(futures: Sequence[Any]) -> Sequence[Any]:
             return list(wait(futures, return_when=FIRST_COMPLETED).done)
 
-        return hand_out(self._pool.submit, first, self._ranks, tasks, started)
+        first_alone, self._begun = not self._begun, True
+        return hand_out(self._pool.submit, first, self._ranks, tasks, started, first_alone=first_alone)
 
 
 @contextmanager

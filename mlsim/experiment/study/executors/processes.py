@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 
@@ -45,29 +45,50 @@ class Processes:
 
     def __init__(self, jobs: int | None = None) -> None:
         self._jobs = jobs
+        self._pool: list[_Worker] = []
+        self._kept = False
+        self._seconds = 0.0
+        """Of the first task of all."""
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the processes from one call to the next while the block runs."""
+        self._kept = True
+        try:
+            yield
+        finally:
+            self._kept = False
+            self._end()
 
     def results(self, tasks: Sequence[Task], started: Started) -> Iterator[Done]:
         """Do tasks; see :class:`~mlsim.experiment.study.executors.base.Executor`."""
         left = deque(tasks)
         deaths: dict[str, int] = {}
-        pool: list[_Worker] = []
+        pool = self._pool
         try:
-            if left:
+            if left and not pool:
                 pool.append(_Worker())
                 began = time.perf_counter()
                 yield from _spend(pool, deque([left.popleft()]), deaths, started)
-                pool += [_Worker() for _ in range(self._more(len(left), time.perf_counter() - began))]
+                self._seconds = time.perf_counter() - began
+            pool += [_Worker() for _ in range(self._more(len(left), self._seconds) - len(pool) + 1)]
             yield from _spend(pool, left, deaths, started)
         finally:
-            for worker in pool:
-                worker.kill()
+            if not self._kept or any(worker.task for worker in pool):
+                self._end()
 
     def _more(self, left: int, seconds: float) -> int:
-        """Return how many processes are worth being started beside the first one."""
+        """Return how many processes are worth having beside the first one."""
         if self._jobs is not None:
             return min(self._jobs - 1, left)
         worth = int(left * seconds / _WORTH_A_PROCESS)
         return max(min(cores() - 1, left - 1, worth), 0)
+
+    def _end(self) -> None:
+        """End all processes."""
+        for worker in self._pool:
+            worker.kill()
+        self._pool.clear()
 
 
 def _spend(

@@ -36,8 +36,10 @@ def hand_out(
     workers: int,
     tasks: Sequence[Task],
     started: Started,
+    *,
+    first_alone: bool,
 ) -> Iterator[Done]:
-    """Submit tasks and yield what comes back; the first of all is done alone, as it compiles kernels.
+    """Submit tasks and yield what comes back.
 
     Parameters
     ----------
@@ -49,10 +51,12 @@ def hand_out(
         How many there are.
     tasks, started
         As for an executor.
+    first_alone
+        Whether the first task is done alone, as it compiles kernels.
     """
     left = deque(tasks)
     running: dict[Any, Task] = {}
-    most = 1
+    most = 1 if first_alone else workers * _AHEAD
     try:
         while left or running:
             while left and len(running) < most:
