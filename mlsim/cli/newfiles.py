@@ -65,14 +65,24 @@ def new_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _hidden(path: Path, token: str) -> Path:
-    return path.with_name(f".{path.stem}.{token}.partial{path.suffix}")
+    stem, suffix = _split(path)
+    return path.with_name(f".{stem}.{token}.partial{suffix}")
+
+
+def _split(path: Path) -> tuple[str, str]:
+    """Return the name without its suffix, and the suffix: of a compressed file both, such as ``.swf.gz``."""
+    from mlsim.workload.compression import SUFFIXES
+
+    inner = Path(path.stem).suffix if path.suffix in SUFFIXES else ""
+    return path.name.removesuffix(inner + path.suffix), inner + path.suffix
 
 
 def _names(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Yield the names that the files may get, in order: their own, then numbered ones."""
     yield list(paths)
     for number in count(1):
-        yield [path.with_name(f"{path.stem}-{number:03d}{path.suffix}") for path in paths]
+        split = [(path, *_split(path)) for path in paths]
+        yield [path.with_name(f"{stem}-{number:03d}{suffix}") for path, stem, suffix in split]
 
 
 def _rename(partial: Sequence[Path], names: Sequence[Path]) -> bool:
@@ -122,7 +132,8 @@ def _clear(path: Path) -> None:
     """Remove and report what processes left that have ended without finishing the file."""
     from mlsim.experiment.owner import Owner
 
-    pattern = rf"\.{re.escape(path.stem)}\.([^.]+)\.partial{re.escape(path.suffix)}"
+    stem, suffix = _split(path)
+    pattern = rf"\.{re.escape(stem)}\.([^.]+)\.partial{re.escape(suffix)}"
     for name in sorted(os.listdir(path.parent)):
         match = re.fullmatch(pattern, name)
         owner = None if match is None else Owner.of_token(match[1])

@@ -78,7 +78,7 @@ def _compares_or_searches() -> dict[str, Any]:
     return {
         "if": {"required": ["search"]},
         "then": {"not": {"anyOf": [{"required": [key]} for key in NOT_WITH_SEARCH]}},
-        "else": {"required": ["vary"], "properties": {"repetitions": {"type": "string"}}},
+        "else": {"required": ["vary"]},
     }
 
 

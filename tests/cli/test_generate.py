@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from mlsim.cli.main import app
 from mlsim.cli.workload.generate import Kinds
 from mlsim.workload.models.lublin import Kinds as JobKinds
 
@@ -67,3 +69,14 @@ def test_mistakes(mlsim, small: Path, options: tuple[str, ...], words: str):
 
 def test_the_options_are_those_of_the_model():
     assert [*Kinds] == [str(kind) for kind in JobKinds]
+
+
+@pytest.mark.parametrize("suffix", [".swf.gz", ".csv.xz", ".parquet.zst", ".swf.bz2", ".week.28.swf"])
+def test_files_may_be_compressed(suffix, tmp_path):
+    out = tmp_path / f"lublin{suffix}"
+    done = CliRunner().invoke(app, ["workload", "generate", "lublin", "--jobs", "20", "-o", str(out)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    plain = tmp_path / "plain.swf"
+    assert CliRunner().invoke(app, ["workload", "convert", str(out), str(plain)]).exit_code == 0
+    assert sum(line[0] != ";" for line in plain.read_text().splitlines()) == 20
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([out.name, "plain.swf"])

@@ -214,6 +214,7 @@ def _search_study(file: Path, content: Mapping[str, Any], text: str) -> Study:
         timelines=[],
         keep=one_of(content.get("keep", KEEP[0]), KEEP, place("keep")),
         timeout=_seconds(content.get("timeout"), place("timeout")),
+        formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
         search=search,
     )
     check_columns(study)

@@ -19,8 +19,8 @@ from mlsim.scenario.values.hints import nearest
 
 __all__ = ["NOT_WITH_SEARCH", "SEARCH_KEYS", "read_search"]
 
-NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines")
-"""Keys of a study that say what is shown of combinations, of which a search has none."""
+NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval")
+"""Keys of a study about combinations, of which a search has none; its own intervals are by bootstrap."""
 _OF_ALL = ("minimise", "maximise", "over", "method", "average", "relative", "validate", "baselines")
 SEARCH_KEYS = (*_OF_ALL, *dict.fromkeys(key for keys in METHOD_KEYS.values() for key in keys))
 """What ``search:`` may have."""

@@ -62,7 +62,7 @@ def write_search(store: Store, study: Study, rows: Sequence[StudyRow]) -> Result
     search = study.search
     assert search is not None, "called for searches only"
     outcome = outcome_of(search, rows)
-    results = Results(store)
+    results = Results(store, study.formats)
     results.text("study.yaml", study.text)
     package, _ = PACKAGES.get(search.method, ("", ""))
     results.text("versions.json", json_text(versions() | ({package: version(package)} if package else {})))
@@ -90,7 +90,7 @@ def _draw(results: Results, study: Study, outcome: Outcome) -> None:
     from mlsim.experiment.study.search.picture import draw_search
 
     assert study.search is not None, "called for searches only"
-    results.picture("search.png", draw_search(study.name, study.search, outcome))
+    results.picture("search", draw_search(study.name, study.search, outcome))
 
 
 def _best(study: Study, outcome: Outcome) -> str:
