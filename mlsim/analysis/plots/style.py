@@ -180,7 +180,7 @@ def write_picture(figure: Figure, path: Path) -> Path:
     """
     try:
         with picture_style():
-            kind = path.suffix[1:] if path.suffix in (".pdf", ".svg") else "png"
+            kind = next((word for word in ("pdf", "svg") if str(path).endswith(f".{word}")), "png")
             options: dict[str, dict[str, Any]] = {
                 "pdf": {"metadata": {"CreationDate": None}},
                 "svg": {"metadata": {"Date": None}},
