@@ -43,6 +43,8 @@ class Mine:
             with open(os.path.join(os.path.dirname(__file__), "deaths"), "a") as file:
                 file.write("x")
             os.kill(os.getpid(), 9)
+        if self.does == "exit":
+            os._exit(7)
         if self.does == "die once" and not os.path.exists(os.path.join(os.path.dirname(__file__), "died")):
             open(os.path.join(os.path.dirname(__file__), "died"), "w").close()
             os.kill(os.getpid(), 9)
@@ -145,6 +147,12 @@ def test_a_run_that_is_killed_is_begun_twice_and_recorded(place):
     assert [bool(row.failed) for row in rows] == [False, False, True]
     assert "was killed by SIGKILL, as the system does where memory is used up, 2 times" in rows[2].failed
     assert (place / "deaths").read_text() == "xx"
+
+
+def test_a_run_that_ends_its_process_is_told_with_the_exit_code(place):
+    (place / "study.yaml").write_text(STUDY.format(does="exit") + "without: [{sign: -1}]\n")
+    rows = run_study(load_study(place), out=place / "out", executor=Processes(1))
+    assert [row.failed for row in rows] == ["", "its process ended with exit code 7, 2 times"]
 
 
 def test_one_of_many_short_runs_that_are_handed_out_together_is_killed(place, monkeypatch):

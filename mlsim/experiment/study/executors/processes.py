@@ -28,6 +28,8 @@ _WORTH_A_PROCESS = 2.0
 _AT_A_TIME = 0.02
 """Seconds of runs that are handed out together: to hand out one takes as long as a short run itself."""
 _MOST_AT_A_TIME = 32
+_SECONDS_TO_END = 10.0
+"""What a process gets that ends by itself, so that its exit code can be told."""
 
 
 def cores() -> int:
@@ -142,7 +144,7 @@ def _finished(
     try:
         ended = worker.connection.recv()
     except (EOFError, OSError):
-        code = worker.kill()
+        code = worker.ended()
         pool[pool.index(worker)] = _Worker()
         for task in tasks:
             deaths[task.key] = deaths.get(task.key, 0) + 1
@@ -211,6 +213,12 @@ class _Worker:
         """Return the seconds that its task may still take."""
         timeout = self.tasks[0].timeout if self.tasks else None
         return float("inf") if timeout is None else timeout - self.seconds()
+
+    def ended(self) -> int:
+        """Return how the process ended, which has closed its end of the pipe."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_SECONDS_TO_END)
+        return self.kill()
 
     def kill(self) -> int:
         """End the process; return how it ended."""
