@@ -91,7 +91,7 @@ def test_exclusive_nodes_have_one_row_each(seed: int, level: Level) -> None:
     )
     trace = traced(records, level, exclusive=True)
     assert Counter((s.location, s.region, s.begin, s.end) for s in trace.of_jobs()) == expected
-    assert [location.name for location in trace.definitions.locations][1:] == ["all cores"] * len(first)
+    assert [location.name for location in trace.definitions.locations][2:] == ["all cores"] * len(first)
 
 
 @RUNS

@@ -66,7 +66,7 @@ class Trace:
 
 def read_trace(directory: Path) -> Trace:
     """Read a trace; fail if times go backwards or regions are not nested on a location."""
-    with otf2.reader.open(str(directory / "trace.otf2")) as reader:
+    with otf2.reader.open(str(directory / "traces.otf2")) as reader:
         trace = Trace(reader.definitions)
         stacks: dict[int, list[Span]] = {}
         latest: dict[int, int] = {}
@@ -106,7 +106,7 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
 
 def printed(directory: Path) -> tuple[list[str], list[str]]:
     """Print a trace with otf2-print: its lines of definitions, and of events; fail on any complaint."""
-    anchor = str(directory / "trace.otf2")
+    anchor = str(directory / "traces.otf2")
     texts = []
     for options in (["-G"], []):
         command = ["otf2-print", *options, anchor]
@@ -138,6 +138,6 @@ def ns(seconds: float) -> int:
 
 
 def node_locations(records: Records, *, per_node: bool) -> list[int]:
-    """First location of every node: the dispatcher's comes first."""
+    """First location of every node: the dispatcher's and that of metrics come first."""
     rows = np.ones(len(records.nodes.cores)) if per_node else records.nodes.cores
-    return [1 + int(before) for before in np.cumsum(rows) - rows]
+    return [2 + int(before) for before in np.cumsum(rows) - rows]

@@ -38,12 +38,14 @@ from mlsim.record.otf2.references import (
     CHUNK_REGION,
     COMMUNICATOR,
     FIRST_ITERATION,
+    FIRST_ROW,
     FOR_JOB,
     ITERATIONS,
     JOB_ID,
     KIND_STRING,
     MESSAGE,
     METRIC_CLASS,
+    METRIC_LOCATION,
     NODES,
     REMAINING_ITERATIONS,
     REMAINING_WORK,
@@ -52,7 +54,7 @@ from mlsim.record.otf2.references import (
     TECHNIQUE_STRING,
 )
 
-__all__ = ["write_batch", "write_rows"]
+__all__ = ["write_batch", "write_metrics", "write_rows"]
 
 
 _END_OF_TIME = int(np.iinfo(np.int64).max)
@@ -107,7 +109,7 @@ def write_rows(
         Not 0 if the library failed; a chunk that lies outside of its job, or -1.
     """
     for row in range(low, high):
-        location = BATCH_LOCATION + 1 + row
+        location = FIRST_ROW + row
         to = _Target(api, _open_location(api, archive, location), attributes)
         if to.writer == 0:
             return 1, -1
@@ -238,32 +240,37 @@ def _write_message(to: _Target, messages: MessageEvents, item: int) -> int:
 
 
 @kernel(_nrt=False)
-def write_batch(
-    api: Api,
-    archive: int,
-    attributes: int,
-    samples: Samples,
-    member_types: int,
-    values: int,
-    messages: MessageEvents,
-) -> tuple[int, int]:
-    """Write the dispatcher's location: metrics and messages.
+def write_batch(api: Api, archive: int, attributes: int, messages: MessageEvents) -> tuple[int, int]:
+    """Write the dispatcher's location: its sides of messages.
 
-    ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
-    ``samples.values``. Returns a status, not 0 if the library failed, and the number of events.
+    Returns a status, not 0 if the library failed, and the number of events.
     """
     to = _Target(api, _open_location(api, archive, BATCH_LOCATION), attributes)
     if to.writer == 0:
         return 1, 0
-    failed, sample = 0, 0
-    members = samples.values.shape[1]
+    failed = 0
     begin, end = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
-    for item in range(begin, end + 1):
-        limit = messages.time[item] if item < end else _END_OF_TIME
-        while sample < len(samples.times) and samples.times[sample] <= limit and failed == 0:
-            time, where = samples.times[sample], values + sample * members * samples.values.itemsize
-            failed |= metric(api.metric, to.writer, 0, time, METRIC_CLASS, members, member_types, where)
-            sample += 1
-        if item < end:
-            failed |= _write_message(to, messages, item)
-    return failed | close_writer(api.close_evt_writer, archive, to.writer), sample + end - begin
+    for item in range(begin, end):
+        failed |= _write_message(to, messages, item)
+    return failed | close_writer(api.close_evt_writer, archive, to.writer), end - begin
+
+
+@kernel(_nrt=False)
+def write_metrics(
+    api: Api, archive: int, samples: Samples, member_types: int, values: int
+) -> tuple[int, int]:
+    """Write the location of metrics.
+
+    ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
+    ``samples.values``. Returns as :func:`write_batch`.
+    """
+    writer = _open_location(api, archive, METRIC_LOCATION)
+    if writer == 0:
+        return 1, 0
+    failed, members = 0, samples.values.shape[1]
+    for sample in range(len(samples.times)):
+        where = values + sample * members * samples.values.itemsize
+        failed |= metric(
+            api.metric, writer, 0, samples.times[sample], METRIC_CLASS, members, member_types, where
+        )
+    return failed | close_writer(api.close_evt_writer, archive, writer), len(samples.times)
