@@ -390,7 +390,7 @@ def _scenario(study: Study, place: int) -> Scenario:
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
     """Refuse what would fail after the runs: pictures of what there is not."""
-    from mlsim.experiment.study.drawing import picture_files
+    from mlsim.experiment.study.picture_files import picture_files
 
     place = f"{study.source}: pictures"
     files: list[str] = []
