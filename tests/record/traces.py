@@ -37,12 +37,13 @@ class Span:
 
 @dataclass
 class Message:
-    """One side of a message; ``peer`` is the other side's rank."""
+    """One side of a message; ``peer`` is the other side's rank, ``length`` in bytes."""
 
     location: int
     time: int
     peer: int
     tag: int
+    length: int
     attributes: dict[str, Any]
 
 
@@ -96,9 +97,13 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
         span.end = event.time
         trace.spans.append(span)
     elif isinstance(event, kinds.MpiSend):
-        trace.sends.append(Message(where, event.time, event.receiver, event.msg_tag, attributes))
+        trace.sends.append(
+            Message(where, event.time, event.receiver, event.msg_tag, event.msg_length, attributes)
+        )
     elif isinstance(event, kinds.MpiRecv):
-        trace.receives.append(Message(where, event.time, event.sender, event.msg_tag, attributes))
+        trace.receives.append(
+            Message(where, event.time, event.sender, event.msg_tag, event.msg_length, attributes)
+        )
     else:
         assert isinstance(event, kinds.Metric)
         trace.metrics.append((event.time, tuple(event.values)))
@@ -117,9 +122,11 @@ def printed(directory: Path) -> tuple[list[str], list[str]]:
     return texts[0], texts[1]
 
 
-def written(directory: Path | str, records: Records, level: Level, *, exclusive: bool = False) -> TraceInfo:
+def written(
+    directory: Path | str, records: Records, level: Level, *, exclusive: bool = False, details: bool = True
+) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
-    return write_otf2(directory, records, level, exclusive_nodes=exclusive, **names)
+    return write_otf2(directory, records, level, exclusive_nodes=exclusive, details=details, **names)
 
 
 def traced(records: Records, level: Level, *, exclusive: bool = False) -> Trace:

@@ -15,12 +15,16 @@ from mlsim.record.otf2.layout import Layout, nanoseconds
 from mlsim.record.otf2.references import BATCH_LOCATION, FIRST_ROW
 from mlsim.record.tables import Messages, Occupancy, Records
 
-__all__ = ["BATCH_RANK", "MessageEvents", "application_nodes", "deliver"]
+__all__ = ["BATCH_RANK", "MESSAGE_BYTES", "NUMBER_BYTES", "MessageEvents", "application_nodes", "deliver"]
 
 Bools = NDArray[np.bool_]
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
+NUMBER_BYTES = 8
+"""Bytes of a number that a message says."""
+MESSAGE_BYTES = 3 * NUMBER_BYTES
+"""Length of a message that says its kind, its job and its node, and nothing else."""
 _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 
 

@@ -56,6 +56,7 @@ def write_otf2(
     workload_name: str,
     exclusive_nodes: bool,
     pes_per_node: int | None = None,
+    details: bool = False,
 ) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it.
 
@@ -78,6 +79,9 @@ def write_otf2(
         levels ``jobs`` and ``nodes`` show a row a node instead of one a core.
     pes_per_node
         On how many of its cores of a node a job executes PEs; None: on all of them.
+    details
+        Whether a chunk also has its first iteration and the step that sized it, which follow from the
+        iterations of those before it.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def write_otf2(
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
-    content = _content(shown, layout, level, places)
+    content = _content(shown, layout, level, places, details)
     samples = sample_metrics(records)
     length = _length(content, samples)
     # The largest definition lists a location for every node.
@@ -124,7 +128,9 @@ def _at_level(records: Records, level: Level) -> Records:
     return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
 
 
-def _content(records: Records, layout: Layout, level: Level, places: PePlaces | None) -> Content:
+def _content(
+    records: Records, layout: Layout, level: Level, places: PePlaces | None, details: bool
+) -> Content:
     """Arrange the records by location and time."""
     told, chunks = _inside_jobs(records, layout, places)
     held, nested = records.occupancy, len(NESTED_REGIONS[level])
@@ -132,6 +138,7 @@ def _content(records: Records, layout: Layout, level: Level, places: PePlaces | 
         Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
         _job_columns(records, first_region=nested),
         level == "chunks",
+        details,
         nested - 1,
         chunks,
         deliver(records, layout),
