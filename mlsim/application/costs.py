@@ -171,7 +171,7 @@ def _shared_key(request: Request) -> Hashable | None:
         if identity is None:
             return None
     seed = None if request.config.profile in _WITHOUT_SEED else request.seed
-    return "costs", identity, request.config.model_dump_json(), request.n, seed, request.reference_speed
+    return "costs", identity, request.config, request.n, seed, request.reference_speed
 
 
 _WITHOUT_SEED = (

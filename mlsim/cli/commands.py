@@ -21,6 +21,7 @@ COMMANDS = {
     "study": "study:study",
     "metrics": "metrics:metrics",
     "compare": "compare:compare",
+    "report": "report:report",
     "check": "info:check",
     "schema": "info:schema",
     "list": "listing:list_",

@@ -36,7 +36,10 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Write tables, pairs of jobs and pictures into DIR, which must not exist."
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Write tables, pairs of jobs and pictures into DIR, which must not exist.",
         ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,

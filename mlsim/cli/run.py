@@ -39,7 +39,10 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory for the results; must not exist.  [default: runs/NAME-001 …]"
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Directory for the results; must not exist.  [default: runs/NAME-001 …]",
         ),
     ] = None,
     rca: Annotated[

@@ -58,6 +58,8 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
+            "--out",
+            "-o",
             metavar="DIR",
             help="Directory for results and store; one that is there goes on.  [default: runs/NAME]",
         ),

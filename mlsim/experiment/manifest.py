@@ -118,7 +118,7 @@ def verify(directory: Path) -> Findings:
     return Findings(whole, tuple(damaged), tuple(missing), tuple(foreign))
 
 
-def check_read(directory: Path, leaving: Collection[str] = ()) -> str:
+def check_read(directory: Path, leaving: Collection[str] = (), scenario: str = "scenario.yaml") -> str:
     """Verify the files of a run that are about to be read, and no others: summary, scenario and tables.
 
     Parameters
@@ -127,6 +127,8 @@ def check_read(directory: Path, leaving: Collection[str] = ()) -> str:
         Of the run.
     leaving
         Tables that are not read.
+    scenario
+        The file of the scenario; a loop alone has ``loop.yaml``.
 
     Returns
     -------
@@ -149,7 +151,7 @@ def check_read(directory: Path, leaving: Collection[str] = ()) -> str:
     unread = {f"{table}.parquet" for table in leaving}
     present = {path.name for path in directory.glob("*.parquet")}
     tables = {name for name in recorded if "/" not in name and name.endswith(".parquet")}
-    for name in sorted((tables | present | {_SUMMARY, "scenario.yaml"}) - unread):
+    for name in sorted((tables | present | {_SUMMARY, scenario}) - unread):
         path = directory / name
         if name not in recorded:
             raise InputError(f"{path}: is not of this run, whose files {MANIFEST} lists. Move it away.")

@@ -46,12 +46,16 @@ def loop_schema() -> dict[str, Any]:
 
 
 def study_schema() -> dict[str, Any]:
-    """Return the schema of ``study.yaml``, of loops and of runs."""
+    """Return the schema of ``study.yaml``, of loops, of runs and of weeks."""
     parts = _parts()
     loops = _mapping({key: parts[key] for key in KEYS["loops"]}, ["base"]) | _compares_or_searches()
     loops["properties"]["of"] = {"const": "loops", "description": parts["of"]["description"]}
-    runs = _mapping({key: parts[key] for key in KEYS["runs"]}, ["of", "base"]) | _compares_or_searches()
+    runs, weeks = (
+        _mapping({key: parts[key] for key in KEYS[kind]}, ["of", "base"]) | _compares_or_searches()
+        for kind in ("runs", "weeks")
+    )
     runs["properties"]["of"] = {"const": "runs", "description": parts["of"]["description"]}
+    weeks["properties"]["of"] = {"const": "weeks", "description": parts["of"]["description"]}
     return {
         "$schema": _DRAFT,
         "title": "Study",
@@ -59,7 +63,11 @@ def study_schema() -> dict[str, Any]:
         "type": "object",
         "if": {"properties": {"of": {"const": "runs"}}, "required": ["of"]},
         "then": runs,
-        "else": loops,
+        "else": {
+            "if": {"properties": {"of": {"const": "weeks"}}, "required": ["of"]},
+            "then": weeks,
+            "else": loops,
+        },
         "$defs": {"Overrides": _overrides(), "Combination": _combination()},
     }
 
@@ -112,7 +120,7 @@ def _parts() -> dict[str, dict[str, Any]]:
     values = {"type": "array", "minItems": 1}
     combinations = {"type": "array", "items": combination}
     parts: dict[str, dict[str, Any]] = {
-        "of": {"description": "What is simulated: loops (default) or runs."},
+        "of": {"description": "What is simulated: loops (default), runs, or weeks of a log."},
         "name": text | {"description": "Name of the study. Default: that of its directory."},
         "description": text | {"description": "What the study shows."},
         "base": line | {"description": "The file that is varied, beside this one."},
@@ -126,7 +134,7 @@ def _parts() -> dict[str, dict[str, Any]]:
                 "weeks": {
                     "description": "Weeks of the log, each alone, such as 28-64; all: every one with jobs.",
                     "type": "string",
-                    "pattern": f"^({ALL_WEEKS}|[1-9][0-9]{{0,5}} *- *[1-9][0-9]{{0,5}})$",
+                    "pattern": f"^({ALL_WEEKS}|(0|[1-9][0-9]{{0,5}}) *- *(0|[1-9][0-9]{{0,5}}))$",
                 },
                 "cases": {
                     "description": "Keys that are taken together.",

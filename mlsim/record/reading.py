@@ -19,7 +19,7 @@ from mlsim.record.columns import Stored, empty, stored_columns, words_of
 from mlsim.record.files import ALWAYS, FILES, JOB_COLUMNS
 from mlsim.record.tables import Jobs, Names, NodePower, Nodes, Occupancy, OwnColumns, Records, Rejections
 
-__all__ = ["read_tables"]
+__all__ = ["read_rows_of_jobs", "read_tables"]
 
 Table = TypeVar("Table")
 
@@ -62,6 +62,39 @@ def read_tables(directory: str | Path, without: Collection[str] = ()) -> Records
         own=_read_own(directory / "jobs.parquet"),
         **{name: optional.get(name) or empty(table) for name, table in FILES.items() if name not in ALWAYS},
     )
+
+
+def read_rows_of_jobs(path: Path, table: type[Table], jobs: Jobs, wanted: Ints) -> Table:
+    """Read the rows of some jobs of a table that may be much larger, such as that of chunks.
+
+    Parameters
+    ----------
+    path
+        Its file.
+    table
+        Its type, which has a column ``job``.
+    jobs
+        All jobs of the run.
+    wanted
+        Rows of ``jobs``.
+
+    Raises
+    ------
+    InputError
+        As of :func:`read_tables`.
+    """
+    columns = stored_columns(table)
+    missing = [stored.name for stored in columns if stored.name not in _schema(path)]
+    if missing:
+        raise InputError(f"{path}: there is no column {missing[0]!r}; run the scenario again")
+    ids = jobs.job_id[wanted]
+    with refusing_damage(f"{path}: cannot be read as Parquet"):
+        names = [stored.name for stored in columns]
+        found = pl.scan_parquet(path).select(names).filter(pl.col("job_id").is_in(ids.tolist())).collect()
+    values = {stored.field: _values(path, stored, found[stored.name]) for stored in columns}
+    numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
+    starts = found["start_time"] if "start_time" in names else None
+    return table(**{**values, "job": numbers.rows(values["job"], path, starts)})
 
 
 def _read_nodes(path: Path) -> Nodes:
@@ -193,7 +226,11 @@ def _series(path: Path, name: str) -> pl.Series:
 
 def _column(path: Path, stored: Stored) -> Any:
     """Read one column in the type that its table has."""
-    series = _series(path, stored.name)
+    return _values(path, stored, _series(path, stored.name))
+
+
+def _values(path: Path, stored: Stored, series: pl.Series) -> Any:
+    """Return a column of a file in the type that its table has."""
     with refusing_damage(f"{path}: column {stored.name!r} holds what no run writes"):
         if stored.column.words is not None:
             words = pl.Enum(words_of(stored.column.words))

@@ -9,6 +9,8 @@ A selection works on the workload after cleaning, in arrival order. Its parts ap
 
    - `window`: the jobs submitted in [start, end).
    - `weeks`: those of weeks k to l; week k is the time [(k - 1) · 7 d, k · 7 d).
+   - `cut`: the weeks are those of :class:`mlsim.workload.weeks.WeekCut`, counted from 0; jobs belong to
+     them by their submission or their recorded start, and those that cross an edge may be left out.
    - `between`: those of two times of the log's own clock, which calendar dates stand for.
    - `most_intensive`: the jobs of the interval of given length with the most arrivals (Eleliemy 2021,
      §3.5: "the most intensive 24 hours in terms of job arrival time"). Intervals start at a job's
@@ -31,11 +33,9 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.weeks import WEEK, WeekCut
 
 __all__ = ["WEEK", "Selection", "Span", "find_span", "rows_in"]
-
-
-WEEK = 7 * 86_400.0
 
 
 class Selection(NamedTuple):
@@ -57,6 +57,8 @@ class Selection(NamedTuple):
     """Whether jobs that cross the edge of a week are left out."""
     users: tuple[int, ...] | None = None
     """Numbers of users; None for all."""
+    cut: WeekCut | None = None
+    """How the log is cut into weeks; None: from the first job on, by submission."""
 
 
 class Span(NamedTuple):
@@ -72,7 +74,7 @@ class Span(NamedTuple):
         Submit time of the first job taken; nan if there is none.
     zero
         Where weeks begin [s of the log's own time].
-    whole_weeks, users
+    whole_weeks, users, cut
         As in the selection.
     """
 
@@ -83,6 +85,7 @@ class Span(NamedTuple):
     zero: float = 0.0
     whole_weeks: bool = False
     users: tuple[int, ...] | None = None
+    cut: WeekCut | None = None
 
 
 def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> Span:
@@ -109,8 +112,11 @@ def find_span(selection: Selection, walk: Callable[[], Iterable[JobBlock]]) -> S
 
 def rows_in(span: Span, block: JobBlock) -> NDArray[np.intp]:
     """Return the rows of a block, in arrival order, that belong to a span (possibly more than its jobs)."""
-    start, end = np.searchsorted(block.submit_time, (span.start, span.end), side="left")
-    rows = np.arange(start, end)
+    if span.cut is not None:
+        rows = span.cut.rows(block, span.zero, span.start, span.end)
+    else:
+        start, end = np.searchsorted(block.submit_time, (span.start, span.end), side="left")
+        rows = np.arange(start, end)
     if span.users is not None:
         rows = rows[np.isin(block.user[rows], span.users)]
     if span.whole_weeks:
@@ -135,14 +141,18 @@ def _counted(blocks: Iterable[JobBlock], selection: Selection, span: Span | None
 
 def _stretch(selection: Selection, zero: float) -> Span:
     start, end = zero, np.inf
-    if selection.window is not None:
+    if selection.cut is not None:
+        zero = selection.cut.zero_after(zero, selection.warm_up)
+        first, last = selection.weeks or (0, np.inf)
+        start, end = zero + first * WEEK, zero + (last + 1) * WEEK
+    elif selection.window is not None:
         start, end = (zero + edge for edge in selection.window)
     elif selection.weeks is not None:
         first, last = selection.weeks
         start, end = zero + (first - 1) * WEEK, zero + last * WEEK
     elif selection.between is not None:
         start, end = max(zero, selection.between[0]), selection.between[1]
-    return Span(start, end, 0, np.nan, zero, selection.whole_weeks, selection.users)
+    return Span(start, end, 0, np.nan, zero, selection.whole_weeks, selection.users, selection.cut)
 
 
 def _warm(blocks: Iterable[JobBlock], warm_up: float) -> Iterator[JobBlock]:

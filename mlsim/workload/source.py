@@ -36,6 +36,7 @@ from mlsim.workload.names import names_of
 from mlsim.workload.order import DisorderCount, DuplicateCount, TooDisorderedError, in_order
 from mlsim.workload.rates import Rates
 from mlsim.workload.select import Selection, Span, find_span, rows_in
+from mlsim.workload.weeks import week_cut
 
 __all__ = ["AS_LOGGED", "Workload", "open_workload"]
 
@@ -66,6 +67,8 @@ class Workload:
     """What the log says about itself."""
     origin: float
     """Submit time of the first job in the log's own time [s]."""
+    zero: float
+    """Where weeks begin in the log's own time [s]."""
     _open: Callable[[], Iterator[JobBlock]]
     _ids: DuplicateCount
 
@@ -162,7 +165,8 @@ class _Pass:
         if span.jobs == 0:
             raise NothingLeftError(self._nothing_left())
         jobs, header = self._reader.jobs, self._reader.header
-        return Workload(span.jobs, jobs, self.notes(), header, span.origin, blocks, self._duplicates)
+        notes = self.notes()
+        return Workload(span.jobs, jobs, notes, header, span.origin, span.zero, blocks, self._duplicates)
 
     def _nothing_left(self) -> str:
         path, jobs = self._reader.path, self._reader.jobs
@@ -214,7 +218,7 @@ def open_workload(
 
     key = _shared_key(config, origin, machine_processors, resources, rates, shared)
     log = _read(new_pass, HELD_JOBS) if key is None else _shared.shared(key, lambda: _read_to_share(new_pass))
-    selection = _selection(config.select, log.survey.header, log.survey.path)
+    selection = _selection(config, log.survey.header, log.survey.path)
     return log.selected(selection, config.select.scale_load, new_pass)
 
 
@@ -228,7 +232,7 @@ def _shared_key(config: WorkloadConfig, source: Path | Generated, *machine: obje
     identity = _shared.file_identity(source) if isinstance(source, Path) else source.identity
     if identity is None or not isinstance(config.format, WorkloadFormat):
         return None
-    without = config.model_copy(update={"select": SelectConfig(), "path": ""})
+    without = config.model_copy(update={"select": SelectConfig(), "weeks": None, "path": ""})
     return "log", identity, without.model_dump_json(), repr(machine)
 
 
@@ -277,7 +281,8 @@ def _read(new_pass: Callable[[], _Pass], limit: float) -> _Log:
     return _Log(survey, None, in_order(chain(_drain(held), rest), LOOK_AHEAD))
 
 
-def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
+def _selection(workload: WorkloadConfig, header: Header, path: Path) -> Selection:
+    config = workload.select
     return Selection(
         first=config.first,
         window=None if config.window is None else (config.window.start, config.window.end),
@@ -287,6 +292,7 @@ def _selection(config: SelectConfig, header: Header, path: Path) -> Selection:
         between=None if config.dates is None else dates_in_log_time(config.dates, header, path),
         whole_weeks=config.week_crossers is CleaningRule.DROP,
         users=None if config.user is None else _numbers_of(config.user, header, path),
+        cut=None if workload.weeks is None else week_cut(workload.weeks, header, path),
     )
 
 

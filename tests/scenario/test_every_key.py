@@ -107,6 +107,7 @@ ASKING: Keys = RCA | {"coordination.requests": "head-of-queue"}
 TOLERANT: Keys = ASKING | {"coordination.answer": "tolerance", "application.technique": "SS"}
 FAT = {"topology": "fat-tree", "ports": 4}
 FLY = {"topology": "dragonfly", "groups": 2, "routers": 2, "nodes_per_router": 1}
+FROM_FIRST: Keys = {"workload.weeks.begin": "first-job"}
 LINKS = [{"from": "n0", "to": "n1"}, *({"from": f"n{node}", "to": "s"} for node in range(4))]
 EDGES = {"topology": "edge-list", "edges": LINKS}
 MEMORY: Keys = {"platform.nodes.0.memory": "5 MB", "workload.request.memory": "requested"}
@@ -242,6 +243,11 @@ CASES: dict[str, Case] = {
     "workload.select.window.start": Case({"workload.select.window": {"start": 0, "end": 100}}, 10),
     "workload.select.window.end": Case({"workload.select.window": {"start": 0, "end": 100}}, 30),
     "workload.select.weeks": Case({}, 2),
+    "workload.weeks.by": Case(FROM_FIRST | {"workload.weeks.phase": "604792 s"}, "start"),
+    "workload.weeks.begin": Case({"workload.weeks.phase": "1 s"}, "first-job"),
+    "workload.weeks.zone": Case({"workload.weeks.phase": "524810 s"}, "Europe/Paris"),
+    "workload.weeks.phase": Case(FROM_FIRST, "1 min"),
+    "workload.weeks.crossing": Case(FROM_FIRST, "remove"),
     "workload.select.dates.start": Case({"workload.select.dates.end": "2001-09-30"}, "2001-09-10"),
     "workload.select.dates.end": Case({"workload.select.dates.start": "2001-09-01"}, "2001-09-10"),
     "workload.select.most_intensive": Case({}, "30 s"),

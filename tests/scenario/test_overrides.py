@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.errors import InputError
-from mlsim.scenario import Policy, Technique, loads, parse_override, parse_overrides
+from mlsim.scenario import Policy, Technique, dump, loads, parse_override, parse_overrides
 
 LEAST = """\
 platform:
@@ -63,6 +63,25 @@ def test_overrides_are_put_in_before_anything_is_checked() -> None:
     assert scenario.platform.nodes[0].count == 8
     assert scenario.application.technique is Technique.GSS
     assert scenario.workload.select.first == 10
+
+
+@pytest.mark.parametrize("seed", [0, 7, 7.0, 2**63 - 1])
+def test_scenarios_that_differ_in_the_seed_are_those_of_a_text_with_that_seed(seed: float, tmp_path) -> None:
+    others = {"batch.policy": "SAF", "platform.nodes.0.count": 3}
+    for _ in range(2):
+        found = loads(LEAST + "seed: wrong\n", "night.yaml", {"seed": seed, **others}, tmp_path)
+        whole = loads(LEAST + f"seed: {int(seed)}\n", "night.yaml", others, tmp_path)
+        assert found == whole
+        assert (found.seed, found.directory, found.source) == (seed, tmp_path, "night.yaml")
+        assert dump(found) == dump(whole)
+
+
+def test_what_is_no_seed_is_said_as_ever() -> None:
+    for seed in (-1, 1.5, "x", [1], True):
+        for _ in range(2):
+            assert "--set seed: " in told(LEAST, {"seed": seed})
+    assert "--set batch.policy: " in told(LEAST, {"seed": 3, "batch.policy": "SAFF"})
+    assert "--set batch.policy: " in told(LEAST, {"seed": 4, "batch.policy": "SAFF"})
 
 
 def test_an_empty_override_takes_the_key_out() -> None:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mlsim._arrays import Mask
 from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import N_PROGRESS, replay
 from mlsim.batch.columns.columns import FREE, N_COUNTS, Columns, columns_at
 from mlsim.batch.columns.packing import pack_pointers
 from mlsim.batch.columns.running import running_arrays
 from mlsim.batch.columns.table import (
+    BACKFILLED,
     END,
     ESTIMATE,
     FLOATS,
@@ -60,12 +62,18 @@ class Replays:
         How many jobs ran: all but those that ask for more than there is.
     starts : list of ndarray of float64, shape (V, jobs of the workload)
         Start times [s], one array a workload, NaN where a job never ran; empty unless asked for.
+    ends : list of ndarray of float64, shape (V, jobs of the workload)
+        End times [s]; as ``starts``.
+    backfilled : list of ndarray of bool, shape (V, jobs of the workload)
+        Whether a job started while one before it in the queue waited; as ``starts``.
     """
 
     slowdown: Floats
     bounded_slowdown: Floats
     n_jobs: Ints
     starts: list[Floats]
+    ends: list[Floats]
+    backfilled: list[Mask]
 
 
 def replay_many(
@@ -94,7 +102,7 @@ def replay_many(
     tau
         Bound of the bounded slowdown, in seconds.
     starts
-        Whether to return start times as well.
+        Whether to return start times as well, with end times and flags.
 
     Returns
     -------
@@ -125,6 +133,7 @@ def replay_many(
     bounded = np.zeros((len(workloads), n_vectors))
     ran = np.zeros(len(workloads), np.int64)
     begun = np.empty((n_vectors, n_jobs if starts else 0))
+    ended, flags = np.empty_like(begun), np.empty(begun.shape, np.bool_)
     memory = _Memory(rules, parameters.shape[1], int(lengths.max(initial=0)))
     _replay_all(
         bounds,
@@ -139,11 +148,20 @@ def replay_many(
         bounded,
         ran,
         begun,
+        ended,
+        flags,
         *memory.addresses,
         reserving(rules),
     )
-    parts = [begun[:, bounds[k] : bounds[k + 1]] for k in range(len(workloads))] if starts else []
-    return Replays(slowdown, bounded, ran, parts)
+    parts = [slice(bounds[k], bounds[k + 1]) for k in range(len(workloads))] if starts else []
+    return Replays(
+        slowdown,
+        bounded,
+        ran,
+        [begun[:, part] for part in parts],
+        [ended[:, part] for part in parts],
+        [flags[:, part] for part in parts],
+    )
 
 
 def _parameters(config: BatchConfig, weights: ArrayLike | None) -> Floats:
@@ -220,6 +238,8 @@ def _replay_all(
     bounded: Floats,
     ran: Ints,
     starts: Floats,
+    finishes: Floats,
+    flags: Mask,
     columns_address: int,
     pool_address: int,
     passes: Reserving,
@@ -278,3 +298,5 @@ def _replay_all(
             if starts.shape[1] > 0:
                 for slot in range(n):
                     starts[vector, first + slot] = floats[START, slot]
+                    finishes[vector, first + slot] = floats[END, slot]
+                    flags[vector, first + slot] = ints[BACKFILLED, slot] != 0

@@ -23,7 +23,9 @@ def run(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Record, and write a run directory, which must not exist."),
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Record, and write a run directory, which must not exist."
+        ),
     ] = None,
     work: Annotated[
         str,

@@ -67,7 +67,9 @@ def validate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write table.md, loops.json, loops.png; must not exist."),
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Write table.md, loops.json, loops.png; must not exist."
+        ),
     ] = None,
     set_: Settings = None,
 ) -> None:

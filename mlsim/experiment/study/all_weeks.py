@@ -49,7 +49,7 @@ def all_weeks(
     """
     if not any(axis.every_week for axis in axes):
         return list(axes), lambda _: True
-    if subject.kind != "runs":
+    if subject.kind == "loops":
         raise InputError(f"{place}: weeks: are those of a log, and this study is of loops; give of: runs")
     others = [axis for axis in axes if not axis.every_week]
     known: dict[str, set[int]] = {}
@@ -87,7 +87,8 @@ def _weeks_of(scenario: Scenario) -> set[int]:
 
     *_, last = workload_of(selected(SelectConfig(warm_up=select.warm_up))).blocks()
     weeks = set()
-    for week in range(1, int(last.submit_time[-1] // _WEEK) + 2):
+    cut = scenario.workload.weeks is not None
+    for week in range(0 if cut else 1, int(last.submit_time[-1] // _WEEK) + 2):
         try:
             workload_of(selected(select.model_copy(update={"weeks": (week, week)})))
         except NothingLeftError:

@@ -240,7 +240,7 @@ def _weeks(span: object, place: str) -> Axis:
     """Return the axis of single weeks of the log."""
     if span == ALL_WEEKS:
         return Axis("week", {}, every_week=True)
-    found = re.fullmatch(r"([1-9]\d{0,5})\s*-\s*([1-9]\d{0,5})", str(span))
+    found = re.fullmatch(r"(0|[1-9]\d{0,5})\s*-\s*(0|[1-9]\d{0,5})", str(span))
     if found is None or int(found[1]) > int(found[2]):
         raise InputError(
             f"{place}: {_shape(span)}; allowed: the first and the last week, e.g. 28-64, or {ALL_WEEKS}"

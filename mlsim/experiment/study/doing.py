@@ -118,8 +118,8 @@ class Doing:
         new = set(plan.keys) - self._known
         self._known |= new
         self._there += len(new) - len(tasks)
-        self._do(plan, tasks)
-        return list(rows_of(plan, self._entries))
+        shown = self._do(plan, tasks)
+        return rows_of(plan, self._entries, shown)
 
     def note(self, words: str) -> None:
         """Tell who watches what has been found so far."""
@@ -136,8 +136,8 @@ class Doing:
         if self._watch is not None:
             self._watch.end()
 
-    def _do(self, plan: Plan, tasks: Sequence[Task]) -> None:
-        """Do tasks; what comes back is in the store then."""
+    def _do(self, plan: Plan, tasks: Sequence[Task]) -> dict[int, StudyRow]:
+        """Do tasks, whose results are in the store then; return the rows that were shown, by place."""
         if not isinstance(self._executor, Serial):
             forget()  # what this process has read for the check; others do the runs
         by_key = {task.key: task for task in tasks}
@@ -150,6 +150,7 @@ class Doing:
             watch.begin(max(self._expected or 0, len(self._known)), self._there, self._store)
         results = self._executor.results(tasks, _silent if watch is None else watch.started)
         total = self._expected or len(plan.keys)
+        shown: dict[int, StudyRow] = {}
         try:
             for done in results:
                 if done.stops:
@@ -161,11 +162,13 @@ class Doing:
                 for place in places[done.key] if self._progress is not None else ():
                     assert self._progress is not None, "there are no places otherwise"
                     point = plan.study.points[place]
-                    self._progress(row_of(plan.study, point, done.key, self._entries), total)
+                    shown[place] = row_of(plan.study, point, done.key, self._entries)
+                    self._progress(shown[place], total)
         finally:
             close: Any = getattr(results, "close", None)
             if close is not None:
                 close()
+        return shown
 
 
 def _silent(_: Task) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.analysis.plots import LinePanel, Look, lines
-from mlsim.experiment.study.own_pictures import MEANS, file_name, gantt_file, picture_title
+from mlsim.experiment.study.own_pictures import MEANS, file_name, picture_title
+from mlsim.experiment.study.picture_files import pictures_of
 from mlsim.experiment.study.pictures import Balance, PictureSpec
 from mlsim.experiment.study.statistics import mean_interval
 from mlsim.experiment.study.tables import labels_of, relative_title, relative_to
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from mlsim.experiment.study.model import Study
-    from mlsim.experiment.study.points import Point
     from mlsim.experiment.study.results import Results
     from mlsim.experiment.study.rows import StudyRow
 
-__all__ = ["draw_pictures", "picture_files"]
-
-Labelled = TypeVar("Labelled", "StudyRow", "Point")
+__all__ = ["draw_pictures"]
 
 Points = tuple[Floats, Floats]
 
@@ -41,25 +38,6 @@ class _Drawing(NamedTuple):
     name: str
 
 
-def picture_files(study: Study, points: Sequence[Point]) -> Iterator[tuple[PictureSpec, list[str]]]:
-    """Yield each picture entry of a study with the names of its files."""
-    for picture in study.pictures:
-        if picture.kind == "gantt":
-            shown = [point for point in points if picture.shows(point.labels)]
-            yield picture, [gantt_file(picture, point.labels) for point in shown]
-            continue
-        first = picture.kind
-        if picture.kind == "metric":
-            first = relative_title(study) if picture.relative else picture.metric or next(iter(study.metrics))
-        yield (
-            picture,
-            [
-                f"{file_name(first, *labels.values())}.{study.formats[0]}"
-                for labels, _ in _pictures(study, picture, points)
-            ],
-        )
-
-
 def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> None:
     """Draw everything but what shows one run alone, which was drawn when that had ended."""
     ratios = relative_to(study, rows) if study.relative else {}
@@ -67,7 +45,7 @@ def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> N
     for picture in study.pictures:
         if picture.kind == "gantt":
             continue
-        for labels, part in _pictures(study, picture, done):
+        for labels, part in pictures_of(study, picture, done):
             if picture.kind == "utilization":
                 drawing = _utilization(picture, part)
             elif picture.kind == "balance":
@@ -80,21 +58,6 @@ def draw_pictures(results: Results, study: Study, rows: Sequence[StudyRow]) -> N
                 title += MEANS
             figure = lines(drawing.panels, title, drawing.x, drawing.y, drawing.look)
             results.picture(file_name(drawing.name, *labels.values()), figure)
-
-
-def _pictures(
-    study: Study, picture: PictureSpec, rows: Sequence[Labelled]
-) -> Iterator[tuple[dict[str, str], list[Labelled]]]:
-    """Yield the pictures of one entry: labels in common, and runs."""
-    inside = {picture.lines, picture.panels, picture.along}
-    if picture.kind == "metric":
-        inside.add(study.repetitions or "")
-    axes = [axis for axis in study.axes if axis.name not in inside]
-    for labels in product(*(axis.points for axis in axes)):
-        common = dict(zip([axis.name for axis in axes], labels, strict=True))
-        part = [row for row in rows if picture.shows(row.labels) and common.items() <= row.labels.items()]
-        if part:
-            yield common, part
 
 
 def _panels(

@@ -15,14 +15,18 @@ from mlsim.scenario.values.hints import nearest
 
 __all__ = ["KEYS", "KINDS", "entries", "file_of", "file_text", "mapping", "one_of"]
 
-KINDS = ("loops", "runs")
+KINDS = ("loops", "runs", "weeks")
 """What a study may be of; loops where it does not say."""
 
 _COMMON = (
     *("of", "name", "description", "base", "vary", "search", "set", "without", "columns", "repetitions"),
     *("metrics", "relative", "reference", "pictures", "formats", "interval", "keep", "timeout"),
 )
-KEYS = {"loops": (*_COMMON, "timelines"), "runs": _COMMON}
+KEYS = {
+    "loops": (*_COMMON, "timelines"),
+    "runs": _COMMON,
+    "weeks": tuple(key for key in _COMMON if key != "keep"),
+}
 """What the file of a study may have, by what it is of."""
 
 

@@ -3,7 +3,7 @@
 A study is a YAML file beside the scenario it varies; scenarios/studies/README.md has its keys.
 
 ```yaml
-of: runs                         # or loops: each alone on its machine, read as `mlsim loop` does
+of: runs                         # or weeks of a log, or loops: each alone, read as `mlsim loop` does
 name: esp-rca
 description: ...
 base: esp.yaml                   # a scenario file
@@ -341,7 +341,7 @@ def _check_titles(study: Study) -> None:
     titles = [*(axis.name for axis in study.axes), *study.metrics]
     if study.subject.kind == "loops":
         titles.append("reference")
-    place = f"{study.source}: {'metrics' if study.subject.kind == 'runs' else 'vary'}"
+    place = f"{study.source}: {'vary' if study.subject.kind == 'loops' else 'metrics'}"
     check_titles([*titles, relative_title(study)] if study.relative else titles, place)
     shown = [*study.metrics, *([relative_title(study)] if study.relative else [])]
     check_files([f"table-{file_name(title)}.csv" for title in shown], f"{study.source}: metrics")
@@ -390,7 +390,7 @@ def _scenario(study: Study, place: int) -> Scenario:
 
 def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
     """Refuse what would fail after the runs: pictures of what there is not."""
-    from mlsim.experiment.study.drawing import picture_files
+    from mlsim.experiment.study.picture_files import picture_files
 
     place = f"{study.source}: pictures"
     files: list[str] = []
@@ -410,8 +410,11 @@ def _check_shown(study: Study, without_loops: Sequence[Point]) -> None:
 def _check_picture(study: Study, picture: PictureSpec, place: str, files: Sequence[str]) -> None:
     if not files:
         raise InputError(f"{place}: where: no combination is like that; it would show nothing")
-    if picture.kind != "metric" and study.subject.kind == "loops":
-        raise InputError(f"{place}: shows runs, and this study is of loops; allowed: metric, and timelines")
+    if picture.kind != "metric" and study.subject.kind != "runs":
+        raise InputError(
+            f"{place}: shows runs, and this study is of {study.subject.kind}; allowed: metric"
+            + (", and timelines" if study.subject.kind == "loops" else "")
+        )
     if picture.metric:
         one_of(picture.metric, list(study.metrics), f"{place}: metric")
     if picture.relative and not study.relative:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,10 +91,22 @@ def row_of(study: Study, point: Point, key: str, entries: Entries) -> StudyRow:
     return StudyRow(point.labels, metrics, study.reference.get(compared, {}), failed, key, entries)
 
 
-def rows_of(plan: Plan, entries: Entries) -> Sequence[StudyRow]:
-    """Return the rows of all combinations, in order; see :func:`row_of`."""
+def rows_of(plan: Plan, entries: Entries, made: Mapping[int, StudyRow] | None = None) -> list[StudyRow]:
+    """Return the rows of all combinations, in order; see :func:`row_of`.
+
+    Parameters
+    ----------
+    plan, entries
+        The combinations, and where what is kept of them is.
+    made
+        Rows that are there already, by their places.
+    """
     points = zip(plan.study.points, plan.keys, strict=True)
-    return [row_of(plan.study, point, key, entries) for point, key in points]
+    there = made or {}
+    return [
+        there.get(place) or row_of(plan.study, point, key, entries)
+        for place, (point, key) in enumerate(points)
+    ]
 
 
 def metric_of(summary: Mapping[str, Any], key: str, source: Path) -> float:

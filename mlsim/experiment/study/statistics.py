@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +43,7 @@ _NOTE = (
     "not corrected for the number of comparisons."
 )
 _RESAMPLES = 10_000
+_MOST_DRAWN = 1 << 20
 _SHARE = 0.95
 _MOST_EXACT = 200
 """Pairs up to which the distribution of the sum of ranks is computed; beyond, it is normal to many digits."""
@@ -114,9 +116,19 @@ def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, f
         mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
         half = t_quantile(len(values) - 1) * deviation / math.sqrt(len(values))
         return mean - half, mean + half
+    return _bootstrap(np.asarray(values, np.float64).tobytes())
+
+
+@lru_cache(maxsize=512)
+def _bootstrap(values: bytes) -> tuple[float, float]:
+    """Return the interval of float64 values; a table and its pictures ask for the same ones."""
+    own = np.frombuffer(values)
     random = np.random.default_rng(0)
-    drawn = random.integers(0, len(values), (_RESAMPLES, len(values)))
-    means = np.sort(np.asarray(values)[drawn].mean(axis=1))
+    means = np.empty(_RESAMPLES)
+    rows = max(1, _MOST_DRAWN // len(own))  # at once: all resamples of many values would take gigabytes
+    for first in range(0, _RESAMPLES, rows):
+        part = means[first : first + rows]
+        part[:] = own[random.integers(0, len(own), (len(part), len(own)))].mean(axis=1)
     tail = (1.0 - _SHARE) / 2.0
     low, high = np.quantile(means, [tail, 1.0 - tail])
     return float(low), float(high)

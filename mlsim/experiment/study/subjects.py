@@ -1,4 +1,4 @@
-"""What a study is of: loops alone, or whole runs. All else of a study is the same for both."""
+"""What a study is of: loops alone, whole runs, weeks of a log. All else of a study is the same for all."""
 
 from __future__ import annotations
 
@@ -185,6 +185,36 @@ class _Loop(Simulated):
         write_loop(place, place.partial, result)
 
 
+class _Weeks(_Runs):
+    kind = "weeks"
+    metrics: ClassVar = {"sum of weekly mean bounded slowdowns": "bounded_slowdown.sum"}
+
+    def check(self, scenario: Scenario) -> None:
+        from mlsim.experiment.weekly import weeks_of
+
+        weeks_of(scenario)
+
+    def empty(self) -> Mapping[str, Any]:
+        from mlsim.experiment.weekly import empty_weekly
+
+        return empty_weekly()
+
+    def simulate(self, scenario: Scenario, _chunks: bool, /) -> Simulated:
+        from mlsim.experiment.weekly import run_weekly
+
+        return _WeeksDone(scenario, run_weekly(scenario))
+
+
+class _WeeksDone(Simulated):
+    def __init__(self, scenario: Scenario, summary: dict[str, Any]) -> None:
+        from mlsim.experiment.weekly import NO_RECORDS
+
+        self.scenario, self.summary, self.records = scenario, summary, NO_RECORDS
+
+    def write(self, _place: Place, _whole: bool) -> None:
+        raise AssertionError("studies of weeks have no key keep")
+
+
 def _no_pictures(scenario: Scenario) -> Scenario:
     """Return a scenario of which no more is written than tables and metrics."""
     from mlsim.scenario import TraceLevel
@@ -195,7 +225,7 @@ def _no_pictures(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"output": output})
 
 
-SUBJECTS: Mapping[str, Subject] = {subject.kind: subject for subject in (_Loops(), _Runs())}
+SUBJECTS: Mapping[str, Subject] = {subject.kind: subject for subject in (_Loops(), _Runs(), _Weeks())}
 """By the word of the key ``of``."""
 
 

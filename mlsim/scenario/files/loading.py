@@ -20,7 +20,7 @@ from mlsim.scenario.files.problems import find_problems
 from mlsim.scenario.files.source import Document, Problem, parse_text
 from mlsim.scenario.files.source import Path as Key
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.section import Section
+from mlsim.scenario.values.section import Section, field_kind
 from mlsim.scenario.whole.demand import check_machine
 from mlsim.scenario.whole.schema import Scenario
 
@@ -71,7 +71,36 @@ def loads(
     directory
         Where the scenario's relative paths are looked up first.
     """
+    seed = None if overrides is None else _seed_in(overrides)
+    if seed is not None:
+        others = _bytes_of({key: value for key, value in (overrides or {}).items() if key != _SEED})
+        if others is not None:
+            return _known_but_for_seed(text, name, others, directory).with_seed(seed)
+    return _from_text(text, name, overrides, directory)
+
+
+def _from_text(
+    text: str, name: str, overrides: Mapping[str, object] | None, directory: str | Path
+) -> Scenario:
     return _build(_parsed(text, name), name, Path(name).stem, Path(directory), overrides)
+
+
+def _seed_in(overrides: Mapping[str, object]) -> int | None:
+    """Return the seed that overrides give; None if there is none, or none that can be one."""
+    kind = field_kind(Scenario.model_fields[_SEED])
+    try:
+        return None if kind is None or overrides.get(_SEED) is None else int(kind.parse(overrides[_SEED]))
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _known_but_for_seed(text: str, name: str, others: bytes, directory: str | Path) -> Scenario:
+    """Build a scenario once where runs of a study differ in the seed alone, which no rule reads."""
+    return _from_text(text, name, {**marshal.loads(others), _SEED: 0}, directory)
+
+
+_SEED = "seed"
 
 
 def from_mapping(
@@ -198,11 +227,17 @@ _SECTIONS: dict[str, type[Section]] = {
 
 def _section(name: str, part: Any) -> Any:
     """Return a section of a scenario, validated; what is too large to be kept is left as it is."""
+    plain_bytes = _bytes_of(part)
+    return part if plain_bytes is None else _known_section(name, plain_bytes)
+
+
+def _bytes_of(values: Any) -> bytes | None:
+    """Return what tells plain values from others; None if they are not plain, or too large to be kept."""
     try:
-        plain_bytes = marshal.dumps(part, _WITHOUT_REFERENCES)
-    except ValueError:  # not of plain values alone
-        return part
-    return part if len(plain_bytes) > _MOST_KEPT else _known_section(name, plain_bytes)
+        plain_bytes = marshal.dumps(values, _WITHOUT_REFERENCES)
+    except ValueError:
+        return None
+    return plain_bytes if len(plain_bytes) <= _MOST_KEPT else None
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
@@ -16,9 +17,17 @@ from mlsim.scenario.values.field_types import ChoiceType, Count, Line, Number, O
 from mlsim.scenario.values.lists import ColumnNames
 from mlsim.scenario.values.plugins import PluginKind
 from mlsim.scenario.values.section import Section, Violation
-from mlsim.scenario.words import CleaningRule, EstimateSource, Mapping, WorkloadFormat
+from mlsim.scenario.words import (
+    CleaningRule,
+    CrossingRule,
+    EstimateSource,
+    Mapping,
+    WeekBegin,
+    WeekEvent,
+    WorkloadFormat,
+)
 
-__all__ = ["CleaningConfig", "DatesConfig", "SelectConfig", "WindowConfig", "WorkloadConfig"]
+__all__ = ["CleaningConfig", "DatesConfig", "SelectConfig", "WeeksConfig", "WindowConfig", "WorkloadConfig"]
 
 _KEEP, _DROP, _CLAMP = CleaningRule
 Rule = OneOf[CleaningRule]
@@ -56,6 +65,38 @@ class DatesConfig(Section):
             yield Violation("start", "missing; give start, end, or both")
 
 
+class WeeksConfig(Section):
+    """How the log is cut into weeks, each of which is simulated alone (Zrigui 2021, §5.2)."""
+
+    by: OneOf[WeekEvent] = WeekEvent.SUBMIT
+    """By what a job belongs to a week: its submission, or its start in the log (submit time + recorded wait;
+    the submit time where no wait is recorded).
+    """
+    begin: OneOf[WeekBegin] = WeekBegin.MONDAY
+    """Weekday at 0:00 of which weeks begin, by the log's header (UnixStartTime), or first-job: with the
+    arrival of the log's first job. Week 0 is the first whole one; what comes before it is left out.
+    """
+    zone: Line | None = Field(None, examples=["Europe/Paris"])
+    """Time zone of these clocks. Default: that of the log's header."""
+    phase: Seconds = Field(0.0, examples=["12 h"])
+    """Time by which weeks begin later (s), less than a week: sums over weeks depend on where the cut lies."""
+    crossing: OneOf[CrossingRule] = CrossingRule.KEEP
+    """Jobs that in the log ended in a later week than their own: keep, or remove as the source does."""
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check that the zone exists and is read, and that the phase is one."""
+        if self.phase >= 604_800.0:
+            yield Violation("phase", f"{self.phase:g} s is not less than a week; allowed: 0 s to below 7 d")
+        if self.zone is None:
+            return
+        if self.begin is WeekBegin.FIRST_JOB:
+            yield Violation("zone", "read where weeks begin on a weekday only; take it out", ("begin",))
+        try:
+            ZoneInfo(self.zone)
+        except (OSError, ValueError, KeyError):  # zoneinfo raises all of them
+            yield Violation("zone", f"{self.zone!r} is no time zone; allowed: names such as Europe/Paris")
+
+
 class SelectConfig(Section):
     """Which jobs of the log are simulated."""
 
@@ -66,7 +107,9 @@ class SelectConfig(Section):
     window: WindowConfig | None = None
     """Take the jobs submitted in a window of time. Only one of window, weeks, dates and most_intensive."""
     weeks: Weeks | None = Field(None, examples=["1-4"])
-    """Take the jobs submitted in these weeks; week 1 begins with the first job's arrival."""
+    """Take the jobs submitted in these weeks; week 1 begins with the first job's arrival. With
+    workload.weeks: the jobs of these weeks as it cuts them, from 0.
+    """
     dates: DatesConfig | None = None
     """Take the jobs submitted between calendar dates."""
     most_intensive: Duration | None = None
@@ -143,6 +186,10 @@ class WorkloadConfig(Section):
     """What a unit of a job asks of a node beside its cores."""
     select: SelectConfig = Field(default_factory=SelectConfig)
     """Which jobs of the log are simulated. Default: all."""
+    weeks: WeeksConfig | None = Field(None, examples=[{"begin": "Monday", "crossing": "remove"}])
+    """How the log is cut into weeks. The jobs of whole weeks are simulated, or those of select.weeks, from 0.
+    Default: select.weeks counts weeks of submission from the first job's arrival, from 1.
+    """
     estimates: OneOf[EstimateSource] = EstimateSource.REQUEST
     """Which run time the dispatcher sees: request (the log's requested time; where there is none the actual
     one, counted) or actual (a perfect estimate).
@@ -169,9 +216,25 @@ class WorkloadConfig(Section):
     def broken_rules(self) -> Iterator[Violation]:
         """Check that the jobs come from one place, and that what is said of them is read."""
         yield from self._broken_origin()
+        yield from self._broken_weeks()
         if self.feedback and not self.dependencies:
             message = "needs dependencies: on; write that, or take it out"
             yield Violation("feedback", message, ("dependencies",))
+
+    def _broken_weeks(self) -> Iterator[Violation]:
+        """Check that weeks are cut in one way, and counted as they are cut."""
+        if self.weeks is None:
+            if self.select.weeks is not None and self.select.weeks[0] < 1:
+                message = "'0' names no weeks; allowed: weeks counted from 1 (from 0 with workload.weeks)"
+                yield Violation("select.weeks", message, ("weeks",))
+            return
+        for key in ("window", "dates", "most_intensive"):
+            if getattr(self.select, key) is not None:
+                message = f"cuts the log into weeks, and select.{key} takes another stretch; give one of them"
+                yield Violation("weeks", message, ("select",))
+        if self.select.week_crossers is _DROP:
+            message = "select.week_crossers counts weeks from the first job; write crossing: remove here"
+            yield Violation("weeks", message, ("select",))
 
     def _broken_origin(self) -> Iterator[Violation]:
         """Check that there is a log or a model, and only what is read of it."""

@@ -45,12 +45,12 @@ class MomentKind(FieldType[str]):
 
 @dataclass(frozen=True)
 class WeeksKind(FieldType[WeekRange]):
-    """One week, or several that follow each other; counted from 1."""
+    """One week, or several that follow each other."""
 
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
-        return "a week such as 3, or weeks such as 1-4, counted from 1"
+        return "a week such as 3, or weeks such as 1-4, counted from 1 (from 0 with workload.weeks)"
 
     def parse(self, value: object) -> WeekRange:
         """Read a number, or a text of one or two."""
@@ -62,7 +62,7 @@ class WeeksKind(FieldType[WeekRange]):
         if found is None:
             raise ValueError(f"{shown(value)} names no weeks; allowed: {self.allowed}")
         first, last = int(found[1]), int(found[2] or found[1])
-        if not 1 <= first <= last:
+        if first > last:
             raise ValueError(f"{shown(value)} names no weeks; allowed: {self.allowed}")
         return first, last
 
@@ -73,7 +73,7 @@ class WeeksKind(FieldType[WeekRange]):
     def json(self) -> dict[str, Any]:
         """Return the JSON schema of what is accepted."""
         text = {"type": "string", "pattern": r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?$"}
-        return {"anyOf": [{"type": "integer", "minimum": 1}, text]}
+        return {"anyOf": [{"type": "integer", "minimum": 0}, text]}
 
 
 User = int | str

@@ -86,6 +86,10 @@ class Scenario(Section):
         copy._origin = replace(self._origin, directory=directory, source=source)
         return copy
 
+    def with_seed(self, seed: int) -> Scenario:
+        """Return the same scenario with another seed, which no rule reads."""
+        return self.model_copy(update={"seed": seed})
+
     @property
     def jobs_file(self) -> Path | None:
         """The file of a workload that was given as a table; None if it was given as a path."""

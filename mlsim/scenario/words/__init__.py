@@ -37,11 +37,14 @@ from mlsim.scenario.words.machine import FailureRule, Topology
 from mlsim.scenario.words.output import TraceLevel
 from mlsim.scenario.words.workload import (
     CleaningRule,
+    CrossingRule,
     EstimateModel,
     EstimateSource,
     JobKinds,
     Mapping,
     MemorySource,
+    WeekBegin,
+    WeekEvent,
     WorkloadFormat,
     WorkloadModel,
 )
@@ -57,6 +60,7 @@ __all__ = [
     "Compression",
     "Contiguity",
     "CostProfile",
+    "CrossingRule",
     "Dispatcher",
     "EasyRule",
     "Engine",
@@ -83,6 +87,8 @@ __all__ = [
     "TieOrder",
     "Topology",
     "TraceLevel",
+    "WeekBegin",
+    "WeekEvent",
     "WeightSource",
     "WorkloadFormat",
     "WorkloadModel",

@@ -6,11 +6,14 @@ from mlsim.scenario.words.choice import Choice
 
 __all__ = [
     "CleaningRule",
+    "CrossingRule",
     "EstimateModel",
     "EstimateSource",
     "JobKinds",
     "Mapping",
     "MemorySource",
+    "WeekBegin",
+    "WeekEvent",
     "WorkloadFormat",
     "WorkloadModel",
 ]
@@ -82,3 +85,31 @@ class CleaningRule(Choice):
     KEEP = "keep"
     DROP = "drop"
     CLAMP = "clamp"
+
+
+class WeekEvent(Choice):
+    """By what a job belongs to a week of its log."""
+
+    START = "start"
+    SUBMIT = "submit"
+
+
+# In the order of the calendar module: Monday is 0.
+class WeekBegin(Choice):
+    """Where the weeks of a log begin."""
+
+    MONDAY = "Monday"
+    TUESDAY = "Tuesday"
+    WEDNESDAY = "Wednesday"
+    THURSDAY = "Thursday"
+    FRIDAY = "Friday"
+    SATURDAY = "Saturday"
+    SUNDAY = "Sunday"
+    FIRST_JOB = "first-job"
+
+
+class CrossingRule(Choice, aliases={"drop": "remove"}):
+    """What happens to a job that in the log ended in a later week than its own."""
+
+    KEEP = "keep"
+    REMOVE = "remove"

@@ -43,6 +43,8 @@ class Mine:
             with open(os.path.join(os.path.dirname(__file__), "deaths"), "a") as file:
                 file.write("x")
             os.kill(os.getpid(), 9)
+        if self.does == "exit":
+            os._exit(7)
         if self.does == "die once" and not os.path.exists(os.path.join(os.path.dirname(__file__), "died")):
             open(os.path.join(os.path.dirname(__file__), "died"), "w").close()
             os.kill(os.getpid(), 9)
@@ -57,6 +59,20 @@ vary:
   batch.policy.parameters.sign: [1.0, -1.0]
 pictures: [{{kind: utilization, lines: sign}}]
 """
+ALL_AXES = """\
+of: runs
+name: axes
+base: run.yaml
+vary:
+  cases: {first: {batch.allocator: first-fit}, best: {batch.allocator: best-fit, batch.backfill: easy}}
+  batch.policy.parameters.sign: {sample: random, count: 2, seed: 5, from: -1, to: 1}
+  seeds: 2
+  weeks: all
+  turn: "{seed}-{week}"
+repetitions: turn
+keep: tables
+pictures: [{kind: utilization, lines: case}]
+"""
 
 
 @pytest.fixture
@@ -64,11 +80,15 @@ def place(tmp_path: Path) -> Path:
     for name, text in (("run.yaml", SCENARIO), ("jobs.csv", JOBS), ("mine.py", MINE)):
         (tmp_path / name).write_text(text)
     (tmp_path / "study.yaml").write_text(STUDY.format(does="walk"))
+    (tmp_path / "axes.yaml").write_text(ALL_AXES)
     return tmp_path
 
 
 def results_of(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    """Return all results of a study, and the tables that are kept of its runs."""
+    kept = (path for path in out.glob("store/??/*.run/*") if path.suffix in (".parquet", ".csv"))
+    files = (*(path for path in out.iterdir() if path.is_file()), *kept)
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 def test_a_run_that_raises_is_recorded_and_the_rest_done(place):
@@ -129,6 +149,45 @@ def test_a_run_that_is_killed_is_begun_twice_and_recorded(place):
     assert (place / "deaths").read_text() == "xx"
 
 
+def test_a_run_that_ends_its_process_is_told_with_the_exit_code(place):
+    (place / "study.yaml").write_text(STUDY.format(does="exit") + "without: [{sign: -1}]\n")
+    rows = run_study(load_study(place), out=place / "out", executor=Processes(1))
+    assert [row.failed for row in rows] == ["", "its process ended with exit code 7, 2 times"]
+
+
+def test_one_of_many_short_runs_that_are_handed_out_together_is_killed(place, monkeypatch):
+    """Which it was is found by doing alone those that were not reported; all others are done."""
+    from mlsim.experiment.study.executors import processes
+
+    monkeypatch.setattr(processes, "_AT_A_TIME", 1000.0)  # however slow this machine is
+    handed = []
+    begin = processes._Worker.begin
+    monkeypatch.setattr(
+        processes._Worker, "begin", lambda self, tasks: (handed.append(len(tasks)), begin(self, tasks))[1]
+    )
+    signs = ", ".join(f"{{batch.policy.parameters: {{sign: {sign}}}}}" for sign in range(1, 41))
+    dies = "{batch.policy.parameters: {sign: 41, does: die}}"
+    (place / "study.yaml").write_text(
+        "of: runs\nbase: run.yaml\n"
+        f"vary: {{cases: [{signs}, {dies}, {signs.replace('sign: ', 'sign: 5')}]}}\n"
+    )
+    running = set()
+
+    class Watch:
+        begin = end = note = staticmethod(lambda *_: None)
+        started = staticmethod(lambda task: running.add(task.key))
+        done = staticmethod(lambda task, _: running.remove(task.key))
+
+    rows = run_study(load_study(place), out=place / "out", executor=Processes(1), watch=Watch())
+    assert [place for place, row in enumerate(rows) if row.failed] == [40]
+    assert "2 times" in rows[40].failed
+    assert (place / "deaths").read_text() == "xx"
+    assert handed[0] == 1
+    assert max(handed) == 32
+    assert len({row.key for row in rows}) == 81
+    assert not running
+
+
 def test_a_run_whose_process_is_killed_once_is_done_again(place):
     (place / "study.yaml").write_text(STUDY.format(does="die once"))
     rows = run_study(load_study(place), out=place / "out", jobs=2)
@@ -137,10 +196,12 @@ def test_a_run_whose_process_is_killed_once_is_done_again(place):
 
 
 def test_two_processes_give_the_same_bytes_as_one(place):
-    study = load_study(place)
+    study = load_study(place / "axes.yaml")
     run_study(study, out=place / "one")
     run_study(study, out=place / "two", jobs=2)
     assert results_of(place / "one") == results_of(place / "two")
+    assert sum("jobs.parquet" in name for name in results_of(place / "one")) == len(study.points) == 8
+    study = load_study(place)
     in_memory = run_study(study, jobs=2)
     assert [row.metrics for row in in_memory] == [row.metrics for row in run_study(study)]
 
@@ -162,8 +223,9 @@ def test_ranks_give_the_same_bytes(place):
     if found is None:
         pytest.skip("no mpiexec")
     pytest.importorskip("mpi4py")
-    run_study(load_study(place), out=place / "one")
-    words = [sys.executable, "-c", "from mlsim.cli.main import main; main()", "study", str(place)]
+    run_study(load_study(place / "axes.yaml"), out=place / "one")
+    study = str(place / "axes.yaml")
+    words = [sys.executable, "-c", "from mlsim.cli.main import main; main()", "study", study]
     ended = subprocess.run(
         [found, "-n", "3", *words, "--executor", "mpi", "--out", str(place / "ranks"), "-q"],
         capture_output=True,
@@ -190,7 +252,7 @@ def test_a_dask_cluster_gives_the_same_bytes(place):
     distributed = pytest.importorskip("distributed", reason="no Dask; pip install mlsim[dask]")
     from mlsim.experiment.study.executors.dask import on_cluster
 
-    study = load_study(place)
+    study = load_study(place / "axes.yaml")
     run_study(study, out=place / "one")
     with (
         distributed.LocalCluster(

@@ -71,6 +71,15 @@ def test_intervals():
     assert mean_interval(values) == (low, high)
 
 
+@pytest.mark.parametrize("runs", [2, 37, 300])
+def test_resamples_in_parts_are_those_of_one_draw(runs):
+    """300 values are resampled in three parts, so that the memory of many is bounded."""
+    values = np.random.default_rng(runs).gamma(2.0, size=runs)
+    drawn = np.random.default_rng(0).integers(0, runs, (10_000, runs))
+    expected = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])
+    assert mean_interval(values) == tuple(expected)
+
+
 def test_pairs_are_of_the_same_repetition():
     found = spread_of({"1": 5.0, "2": 7.0, "3": float("nan"), "4": 1.0}, {"2": 4.0, "1": 3.0, "3": 1.0})
     assert (found.runs, found.mean, found.median, found.pairs) == (3, 13 / 3, 5.0, 2)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -25,6 +25,11 @@ _ATTEMPTS = 2
 """How often a run is begun whose process ends."""
 _WORTH_A_PROCESS = 2.0
 """Seconds of work left for each process, below which no further ones are started; to start one takes 1 s."""
+_AT_A_TIME = 0.02
+"""Seconds of runs that are handed out together: to hand out one takes as long as a short run itself."""
+_MOST_AT_A_TIME = 32
+_SECONDS_TO_END = 10.0
+"""What a process gets that ends by itself, so that its exit code can be told."""
 
 
 def cores() -> int:
@@ -74,7 +79,7 @@ class Processes:
             pool += [_Worker() for _ in range(self._more(len(left), self._seconds) - len(pool) + 1)]
             yield from _spend(pool, left, deaths, started)
         finally:
-            if not self._kept or any(worker.task for worker in pool):
+            if not self._kept or any(worker.tasks for worker in pool):
                 self._end()
 
     def _more(self, left: int, seconds: float) -> int:
@@ -95,50 +100,69 @@ def _spend(
     pool: list[_Worker], left: deque[Task], deaths: dict[str, int], started: Started
 ) -> Iterator[Done]:
     """Do tasks on the workers of a pool; one that has ended is replaced."""
-    while left or any(worker.task for worker in pool):
+    while left or any(worker.tasks for worker in pool):
         for worker in pool:
-            if left and worker.task is None:
-                worker.begin(left.popleft())
-                assert worker.task is not None, "just begun"
-                started(worker.task)
-        busy = [worker for worker in pool if worker.task]
+            if left and not worker.tasks:
+                worker.begin(_together(left, worker.pace, len(pool), deaths))
+                started(worker.tasks[0])
+        busy = [worker for worker in pool if worker.tasks]
         ready = wait([worker.connection for worker in busy], _patience(busy))
         for worker in busy:
             if worker.connection in ready:
-                yield from _finished(pool, worker, left, deaths)
+                yield from _finished(pool, worker, left, deaths, started)
             elif worker.overdue() <= 0.0:
                 yield from _timed_out(pool, worker)
 
 
+def _together(left: deque[Task], pace: float, workers: int, deaths: Mapping[str, int]) -> list[Task]:
+    """Take the tasks that are handed out next: several if the last ones were short, one where it matters.
+
+    What has a timeout, or whose process has ended before, is done alone, so that it is known which it was.
+    """
+    short = int(_AT_A_TIME / pace) if pace > 0.0 else 1
+    count = max(1, min(short, _MOST_AT_A_TIME, len(left) // (2 * workers)))
+    taken = [left.popleft()]
+    while len(taken) < count and not (_alone(taken[0], deaths) or _alone(left[0], deaths)):
+        taken.append(left.popleft())
+    return taken
+
+
+def _alone(task: Task, deaths: Mapping[str, int]) -> bool:
+    return task.timeout is not None or task.key in deaths
+
+
 def _patience(busy: Sequence[_Worker]) -> float | None:
     """Return the seconds until the first run has taken too long; None: none ever does."""
-    times = [worker.overdue() for worker in busy if worker.task and worker.task.timeout is not None]
+    times = [worker.overdue() for worker in busy if worker.tasks[0].timeout is not None]
     return max(min(times), 0.0) if times else None
 
 
 def _finished(
-    pool: list[_Worker], worker: _Worker, left: deque[Task], deaths: dict[str, int]
+    pool: list[_Worker], worker: _Worker, left: deque[Task], deaths: dict[str, int], started: Started
 ) -> Iterator[Done]:
-    task = worker.task
-    assert task is not None, "only busy workers are waited for"
+    tasks = worker.tasks
     try:
-        done = worker.connection.recv()
+        ended = worker.connection.recv()
     except (EOFError, OSError):
-        code = worker.kill()
+        code = worker.ended()
         pool[pool.index(worker)] = _Worker()
-        deaths[task.key] = deaths.get(task.key, 0) + 1
-        if deaths[task.key] < _ATTEMPTS:
-            left.appendleft(task)
+        for task in tasks:
+            deaths[task.key] = deaths.get(task.key, 0) + 1
+        if len(tasks) > 1 or deaths[tasks[0].key] < _ATTEMPTS:
+            left.extendleft(reversed(tasks))
             return
-        yield record_failure(task, _death(code), worker.seconds())
+        yield record_failure(tasks[0], _death(code), worker.seconds())
         return
-    worker.task = None
-    yield done
+    worker.pace = sum(done.seconds for done in ended) / len(ended)
+    worker.tasks = ()
+    for task, done in zip(tasks, ended, strict=True):
+        if task is not tasks[0]:
+            started(task)
+        yield done
 
 
 def _timed_out(pool: list[_Worker], worker: _Worker) -> Iterator[Done]:
-    task = worker.task
-    assert task is not None, "only busy workers are waited for"
+    task = worker.tasks[0]
     worker.kill()
     pool[pool.index(worker)] = _Worker()
     yield record_failure(task, f"took longer than timeout: {task.timeout:g} s", worker.seconds())
@@ -160,7 +184,10 @@ class _Worker:
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
-        self.task: Task | None = None
+        self.tasks: Sequence[Task] = ()
+        """What it does at the moment."""
+        self.pace = 0.0
+        """Seconds that each of the last ones took; 0: not known."""
         self._began = 0.0
         words = [sys.executable, "-c", _CODE, str(theirs.fileno()), str(os.getpid())]
         try:
@@ -172,20 +199,26 @@ class _Worker:
         finally:
             theirs.close()
 
-    def begin(self, task: Task) -> None:
-        """Hand out a task."""
-        self.task, self._began = task, time.perf_counter()
+    def begin(self, tasks: Sequence[Task]) -> None:
+        """Hand out tasks."""
+        self.tasks, self._began = tasks, time.perf_counter()
         with suppress(OSError):  # it has ended; reading from it will tell
-            self.connection.send(task)
+            self.connection.send(tasks)
 
     def seconds(self) -> float:
-        """Return how long the task has taken so far."""
+        """Return how long its tasks have taken so far."""
         return time.perf_counter() - self._began
 
     def overdue(self) -> float:
-        """Return the seconds that the task may still take."""
-        timeout = None if self.task is None else self.task.timeout
+        """Return the seconds that its task may still take."""
+        timeout = self.tasks[0].timeout if self.tasks else None
         return float("inf") if timeout is None else timeout - self.seconds()
+
+    def ended(self) -> int:
+        """Return how the process ended, which has closed its end of the pipe."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_SECONDS_TO_END)
+        return self.kill()
 
     def kill(self) -> int:
         """End the process; return how it ended."""

@@ -15,7 +15,7 @@ _DEATH_OF_PARENT = 1
 
 
 def serve() -> None:
-    """Do tasks as they come, until the pipe is closed."""
+    """Do tasks as they come, some at a time, until the pipe is closed."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     _end_with(parent)
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -29,10 +29,10 @@ def serve() -> None:
     connection = Connection(descriptor)
     while True:
         try:
-            task = connection.recv()
+            tasks = connection.recv()
         except EOFError:
             return
-        connection.send(execute(task))
+        connection.send([execute(task) for task in tasks])
 
 
 def _end_with(parent: int) -> None:

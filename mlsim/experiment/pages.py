@@ -1,0 +1,171 @@
+"""Runs, loops and studies read from their directories for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlsim._files import expanded, is_file, read_json, read_text
+from mlsim.errors import InputError
+from mlsim.experiment.manifest import check_read
+from mlsim.experiment.stored import StoredRun, find_runs, name_runs, read_run
+
+if TYPE_CHECKING:
+    from mlsim.analysis.page import PageLoops, PageRun, PageStudy
+
+__all__ = ["make_page", "read_loop_or_run", "read_loops"]
+
+_MOST_BYTES = 64_000_000
+_SUMMARY, _JOBS = "summary.json", "jobs.parquet"
+
+
+def make_page(
+    paths: Sequence[str | Path],
+    *,
+    labels: Sequence[str] | None = None,
+    most_runs: int = 12,
+    most_chunks: int = 300_000,
+    tolerance: float = 0.01,
+) -> str:
+    """Return the page on runs, loops and studies as text.
+
+    Parameters
+    ----------
+    paths
+        Directories of runs, of loops (``mlsim loop``), of studies, or of directories of runs.
+    labels
+        Names for the runs; by default those of their directories.
+    most_runs
+        So many are shown in full; further ones are compared alone.
+    most_chunks
+        So many chunks of each run go into the page: those of the jobs whose PEs lost most time.
+    tolerance
+        Share of the first run's value up to which another is not called better or worse.
+
+    Raises
+    ------
+    InputError
+        If a directory holds none, something of it is damaged, or names do not fit.
+    """
+    from mlsim import __version__
+    from mlsim.analysis.page import page_text
+    from mlsim.experiment.measures import summary_of
+
+    studies, directories = _found(paths)
+    names = _names(directories, labels)
+    runs: list[PageRun] = []
+    others: list[tuple[str, dict[str, Any]]] = []
+    for directory, name in zip(directories, names, strict=True):
+        stored = read_loop_or_run(directory, name)
+        if len(runs) < most_runs:
+            runs.append(_page_run(stored, most_chunks))
+        else:
+            others.append((name, summary_of(stored)))
+    return page_text(runs, studies, others=others, tolerance=tolerance, version=__version__)
+
+
+def _found(paths: Sequence[str | Path]) -> tuple[list[PageStudy], list[Path]]:
+    """Return the studies among directories, and the runs in all of them."""
+    from mlsim.analysis.page import PageStudy
+    from mlsim.experiment.study.reading import read_study
+
+    studies: list[PageStudy] = []
+    runs: list[Path] = []
+    for path in map(expanded, paths):
+        loops = sorted(child.parent for child in path.glob(f"*/{_SUMMARY}"))
+        if is_file(path / _SUMMARY) and not is_file(path / _JOBS) and loops:
+            runs += loops  # of several loops each has a directory
+            continue
+        tables = (path / name for name in ("runs.parquet", "loops.parquet"))
+        is_study = is_file(path / "study.yaml") and any(map(is_file, tables))
+        if is_study:
+            studies.append(PageStudy(path.resolve().name, read_study(path).runs))
+        if not is_study or any(path.glob(f"store/??/*.run/{_SUMMARY}")):
+            runs.append(path)
+    return studies, find_runs(runs)
+
+
+def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
+    if labels is None:
+        return name_runs(directories)
+    if len(labels) != len(directories) or len(set(labels)) < len(labels) or not all(labels):
+        raise InputError(
+            f"labels: {len(directories)} runs need as many different names; found {list(labels)}"
+        )
+    return list(labels)
+
+
+def _page_run(stored: StoredRun, most_chunks: int) -> PageRun:
+    from mlsim.analysis.page import PageRun
+    from mlsim.experiment.measures import summary_of
+
+    assert stored.directory is not None, "read from one"
+    scenario = read_text(_scenario_file(stored.directory), "scenario", _MOST_BYTES)
+    loops = read_loops(stored, most_chunks)
+    return PageRun(stored.label, summary_of(stored), stored.records, scenario, loops)
+
+
+def _scenario_file(directory: Path) -> Path:
+    """Return the file of the scenario: that of a loop alone has another name."""
+    loop = directory / "loop.yaml"
+    return loop if is_file(loop) else directory / "scenario.yaml"
+
+
+def read_loops(stored: StoredRun, most_chunks: int, jobs: Sequence[int] | None = None) -> PageLoops:
+    """Read chunks and PEs of some jobs of a run.
+
+    Parameters
+    ----------
+    stored
+        The run.
+    most_chunks
+        How many chunks at most.
+    jobs
+        Rows of the jobs; by default those whose PEs lost most time.
+    """
+    import numpy as np
+
+    from mlsim.analysis.page import PageLoops, wanted_jobs
+    from mlsim.record import Chunks, PEs, empty
+    from mlsim.record.files import FILES
+    from mlsim.record.reading import read_rows_of_jobs
+
+    directory, records = stored.directory, stored.records
+    assert directory is not None, "read from one"
+    files = {name: directory / f"{name}.parquet" for name in ("chunks", "pes")}
+    recorded = is_file(files["chunks"])
+    if not len(records.loops.job) or not recorded:
+        return PageLoops.none(recorded)
+    check_read(directory, [name for name in FILES if name not in files], _scenario_file(directory).name)
+    wanted = wanted_jobs(records.loops, most_chunks) if jobs is None else np.asarray(jobs, np.int64)
+    chunks = read_rows_of_jobs(files["chunks"], Chunks, records.jobs, wanted)
+    pes = read_rows_of_jobs(files["pes"], PEs, records.jobs, wanted) if is_file(files["pes"]) else empty(PEs)
+    return PageLoops(chunks, pes)
+
+
+def read_loop_or_run(directory: Path, label: str) -> StoredRun:
+    """Read a run of jobs, or a loop alone (``mlsim loop``) as a run of one job.
+
+    Raises
+    ------
+    InputError
+        As of :func:`mlsim.experiment.stored.read_run`.
+    """
+    summary = read_json(directory / _SUMMARY, "summary", _MOST_BYTES)
+    is_loop = isinstance(summary, dict) and "jobs" not in summary and isinstance(summary.get("loops"), list)
+    if not is_loop or not is_file(directory / _JOBS):
+        return read_run(directory, label)
+    from mlsim.analysis import summarize
+    from mlsim.record.reading import read_tables
+
+    note = check_read(directory, ("chunks", "pes"), _scenario_file(directory).name)
+    records = read_tables(directory, without=("chunks", "pes"))
+    facts = summary["loops"][0] if summary["loops"] else {}
+    made = summarize(
+        records,
+        scenario=summary.get("scenario", ""),
+        seed=summary.get("seed", 0),
+        technique=facts.get("technique"),
+    )
+    return StoredRun(label, directory, made, records, {}, note)

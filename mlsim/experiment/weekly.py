@@ -1,0 +1,181 @@
+"""Weeks of a log, each simulated alone; a policy's score is over the weeks (Zrigui 2021, §5.2).
+
+The weekly value of a metric is its mean over the jobs of the week that ran; the score of a policy is the
+unweighted sum of the weekly values. All weeks are simulated in one call of compiled replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.analysis.metrics.jobs import JOB_METRICS
+from mlsim.batch.clock.replay_many import Replays, replay_many
+from mlsim.batch.room.requests import Requests
+from mlsim.cosim import workload_of
+from mlsim.errors import InputError
+from mlsim.platform import machine_of
+from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records
+from mlsim.record.columns import empty
+from mlsim.record.derived import TAU
+from mlsim.scenario import Policy, Scenario, replay_obstacle
+from mlsim.workload.jobs import JobBlock
+from mlsim.workload.source import Workload
+from mlsim.workload.weeks import split_weeks, week_cut
+
+__all__ = [
+    "NO_RECORDS",
+    "WEEKLY_AGGREGATES",
+    "LogWeeks",
+    "check_weekly",
+    "empty_weekly",
+    "run_weekly",
+    "weeks_of",
+]
+
+WEEKLY_AGGREGATES = ("sum", "mean", "median", "min", "max")
+"""Of the weekly means of a metric."""
+
+NO_RECORDS = Records(
+    *(empty(Nodes), empty(Jobs), empty(Occupancy), empty(Loops), empty(Chunks), empty(PEs), empty(Messages))
+)
+"""What replay of many weeks records beside its summary."""
+
+
+@dataclass(frozen=True)
+class LogWeeks:
+    """The weeks of a scenario's log."""
+
+    scenario: Scenario
+    blocks: Mapping[int, JobBlock]
+    """From the number of a week to its jobs; weeks without jobs are not there."""
+    units: int
+    """Processors of the machine."""
+
+
+def check_weekly(scenario: Scenario) -> None:
+    """Check that weeks of a scenario can be simulated by compiled replay, each alone.
+
+    Raises
+    ------
+    InputError
+        If a key stands against it, or the log is not cut into weeks.
+    """
+    place = scenario.source
+    if scenario.workload.weeks is None:
+        raise InputError(f"{place}: workload.weeks: missing; weekly results need it, e.g. {{begin: Monday}}")
+    for key in ("first", "user"):
+        if getattr(scenario.workload.select, key) is not None:
+            raise InputError(f"{place}: workload.select.{key}: is for one run, not for weeks; take it out")
+    found = replay_obstacle(scenario)
+    if found is not None:
+        key, value = found
+        raise InputError(
+            f"{place}: {key}: weeks are simulated by compiled replay, which needs {key}: {value}"
+        )
+    if Policy.FAIRSHARE in scenario.batch.policies:
+        raise InputError(f"{place}: batch.policy: fairshare is not for weeks alone; choose another policy")
+
+
+def weeks_of(scenario: Scenario) -> LogWeeks:
+    """Return the weeks of a scenario's log: those of ``select.weeks``, or all whole ones.
+
+    Raises
+    ------
+    InputError
+        If they cannot be simulated by compiled replay, each alone; see :func:`check_weekly`.
+    """
+    check_weekly(scenario)
+    config = scenario.workload
+    assert config.weeks is not None, "checked above"
+    machine = machine_of(scenario)
+    requests = Requests.on(machine, config.mapping, config.request)
+    workload = workload_of(scenario)
+    jobs = _on_log_clock(workload, config.select.scale_load)
+    if jobs.asked is not None or not np.array_equal(requests.units_of(jobs), jobs.processors):
+        raise InputError(
+            f"{scenario.source}: workload.mapping: {config.mapping}: weeks need one unit of the machine "
+            "for each processor of a job; write mapping: core or node"
+        )
+    cut = week_cut(config.weeks, workload.header, Path(scenario.source))
+    first, last = config.select.weeks or (0, 10**6)
+    blocks = split_weeks(jobs, cut, workload.zero, first, last)
+    blocks = {week: block.with_load(config.select.scale_load) for week, block in blocks.items()}
+    return LogWeeks(scenario, blocks, requests.capacity)
+
+
+def _on_log_clock(workload: Workload, factor: float) -> JobBlock:
+    """Return the jobs of a workload with submit times on the log's own clock, whatever its load became."""
+    jobs = JobBlock.concatenate(list(workload.blocks()))
+    return replace(jobs, submit_time=jobs.submit_time * factor + workload.origin)
+
+
+def run_weekly(scenario: Scenario) -> dict[str, Any]:
+    """Simulate the weeks of a scenario's log, each alone, and measure them.
+
+    Returns
+    -------
+    dict
+        ``weeks.{count,jobs,first,last}``; for each metric of a job and for ``backfilled`` (jobs of a week)
+        the sum, mean, median, least and largest of the weekly values.
+
+    Raises
+    ------
+    InputError
+        If it cannot be simulated so.
+    """
+    weeks = weeks_of(scenario)
+    blocks = list(weeks.blocks.values())
+    found = replay_many(blocks, scenario.batch, weeks.units, starts=True)
+    ran = found.n_jobs > 0
+    numbers = np.array(list(weeks.blocks))[ran]
+    jobs = [_jobs(block, found, k) for k, block in enumerate(blocks) if ran[k]]
+    summary: dict[str, Any] = {
+        "scenario": scenario.name,
+        "weeks": {
+            "count": len(jobs),
+            "jobs": int(found.n_jobs.sum()),
+            "first": int(numbers.min()) if len(jobs) else None,
+            "last": int(numbers.max()) if len(jobs) else None,
+        },
+    }
+    for key, metric in JOB_METRICS.items():
+        summary[key] = _aggregates(np.array([np.nanmean(metric.values(one, TAU)) for one in jobs]))
+    backfilled = [float(np.count_nonzero(one.backfilled)) for one in jobs]
+    summary["backfilled"] = _aggregates(np.array(backfilled))
+    return summary
+
+
+def empty_weekly() -> dict[str, Any]:
+    """Return the summary of no weeks: its keys."""
+    metrics = {key: _aggregates(np.empty(0)) for key in (*JOB_METRICS, "backfilled")}
+    return {
+        "scenario": "",
+        "weeks": dict.fromkeys(("count", "jobs", "first", "last")),
+        **metrics,
+    }
+
+
+def _jobs(block: JobBlock, found: Replays, k: int) -> Jobs:
+    """Return the jobs of a week that ran, as their record."""
+    ran = ~np.isnan(found.starts[k][0])
+    return replace(
+        empty(Jobs),
+        submit_time=block.submit_time[ran],
+        start_time=found.starts[k][0][ran],
+        end_time=found.ends[k][0][ran],
+        processors=block.processors[ran],
+        backfilled=found.backfilled[k][0][ran],
+    )
+
+
+def _aggregates(values: Floats) -> dict[str, float | None]:
+    if not len(values):
+        return dict.fromkeys(WEEKLY_AGGREGATES)
+    results = (values.sum(), values.mean(), np.median(values), values.min(), values.max())
+    return {name: float(value) for name, value in zip(WEEKLY_AGGREGATES, results, strict=True)}
