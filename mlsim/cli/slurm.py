@@ -69,11 +69,19 @@ def up(
     ask: Annotated[
         bool, typer.Option("--ask/--no-ask", help="Running applications are asked for nodes.")
     ] = False,
+    munge_socket: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Socket of a munge daemon by which the plugin knows users. Default: secrets of the jobs.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Start a Slurm of some nodes on this machine, as this user, on loopback alone."""
     from mlsim.slurm.cluster import start
 
-    cluster = start(place, nodes, plugin, ask, _say)
+    cluster = start(place, nodes, plugin, ask, munge_socket, _say)
     print(f"export SLURM_CONF={cluster.conf}")
     if cluster.address:
         print(f"export MLSIM_RCA_ADDRESS={cluster.address}")

@@ -68,7 +68,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=NO State
 _RCA_CONF = """\
 # Written by mlsim slurm cluster up.
 Listen=127.0.0.1:{rca}
-Auth=secret
+{auth}
 Ask={ask}
 AskInterval=200
 ReleaseBatchHost=yes
@@ -196,7 +196,12 @@ class Cluster:
 
 
 def start(
-    place: Path, nodes: int, plugin: bool = True, ask: bool = False, say: Say = lambda _: None
+    place: Path,
+    nodes: int,
+    plugin: bool = True,
+    ask: bool = False,
+    munge: Path | None = None,
+    say: Say = lambda _: None,
 ) -> Cluster:
     """Start a cluster and wait until all its nodes are idle.
 
@@ -210,6 +215,8 @@ def start(
         Whether the controller has the RCA plugin.
     ask
         Whether the plugin asks running applications for nodes.
+    munge
+        Socket of a munge daemon by which the plugin knows who sends; None: by the jobs' secrets.
     say
         Is told of each step that takes time.
 
@@ -231,7 +238,7 @@ def start(
     installed_version()
     library = build_plugin(say=say) if plugin else None
     port = _free_ports(nodes + 2)
-    _write_files(place, nodes, port, library, ask)
+    _write_files(place, nodes, port, library, ask, munge)
     cluster = Cluster(place, nodes, f"127.0.0.1:{port + nodes + 1}" if plugin else "", {})
     say(f"starting {nodes} nodes")
     try:
@@ -242,7 +249,9 @@ def start(
     return cluster
 
 
-def _write_files(place: Path, nodes: int, port: int, library: Path | None, ask: bool) -> None:
+def _write_files(
+    place: Path, nodes: int, port: int, library: Path | None, ask: bool, munge: Path | None
+) -> None:
     for name in ("run", "state", "log", "plugins", *(f"spool/node{i + 1}" for i in range(nodes))):
         (place / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     plugins = f"{plugin_directory()}:{place}/plugins" if library else str(plugin_directory())
@@ -261,6 +270,7 @@ def _write_files(place: Path, nodes: int, port: int, library: Path | None, ask: 
         "plugins": plugins,
         "plugstack": "SlurmctldPlugstack=rca\n" if library else "",
         "ask": "head-of-queue" if ask else "never",
+        "auth": f"Auth=munge\nMungeSocket={munge}" if munge else "Auth=secret",
     }
     (place / "slurm.conf").write_text(_SLURM_CONF.format(**values))
     (place / "rca.conf").write_text(_RCA_CONF.format(**values))

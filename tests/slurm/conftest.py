@@ -120,9 +120,9 @@ class Trial:
         return next(iter(self.cluster.processes))
 
 
-def new_trial(nodes: int, ask: bool) -> Iterator[Trial]:
+def new_trial(nodes: int, ask: bool, munge: Path | None = None) -> Iterator[Trial]:
     place = Path(tempfile.mkdtemp(prefix="mlsim-trial-"))
-    cluster = start_cluster(place / "cluster", nodes, ask=ask)
+    cluster = start_cluster(place / "cluster", nodes, ask=ask, munge=munge)
     (place / "jobs").mkdir()
     try:
         yield Trial(cluster, place / "jobs")

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 ADDRESS, SECRET, SECRET_FILE = "MLSIM_RCA_ADDRESS", "MLSIM_RCA_SECRET", "MLSIM_RCA_SECRET_FILE"
-AUTH, ANSWER = "MLSIM_RCA_AUTH", "MLSIM_RCA_ANSWER"
+AUTH, ANSWER, MUNGE_SOCKET = "MLSIM_RCA_AUTH", "MLSIM_RCA_ANSWER", "MLSIM_RCA_MUNGE_SOCKET"
 LONGEST = 4096
 """Bytes of the longest line that is read."""
 
@@ -61,6 +61,7 @@ BUSY, SENT_BEFORE = "busy", "sent a second time"
 
 _FORM = "rca2"
 _SHORTEST_SECRET = 16
+_MUNGE_OPTION_SOCKET = 8  # MUNGE_OPT_SOCKET of munge.h
 _LATEST = 1e12
 # No name begins with a dash: it could be taken for an option of a hook.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,200}")
@@ -211,9 +212,14 @@ def signed_by_munge(body: bytes) -> tuple[str, str]:
         If munge is not there.
     """
     library = _munge()
-    credential = ctypes.c_char_p()
+    credential, context = ctypes.c_char_p(), ctypes.c_void_p(None)
+    if place := os.environ.get(MUNGE_SOCKET):
+        context = ctypes.c_void_p(library.munge_ctx_create())
+        library.munge_ctx_set(context, _MUNGE_OPTION_SOCKET, place.encode())
     digest = hashlib.sha256(body).hexdigest().encode()
-    code = library.munge_encode(ctypes.byref(credential), None, digest, len(digest))
+    code = library.munge_encode(ctypes.byref(credential), context, digest, len(digest))
+    if context:
+        library.munge_ctx_destroy(context)
     if code or credential.value is None:
         raise InputError(f"munge: no credential: {library.munge_strerror(code).decode()}")
     return "munge", credential.value.decode()
@@ -228,6 +234,7 @@ def _munge() -> Any:
             f"{AUTH}=munge, but libmunge.so.2 cannot be loaded; allowed: secret, munge"
         ) from error
     library.munge_strerror.restype = ctypes.c_char_p
+    library.munge_ctx_create.restype = ctypes.c_void_p
     return library
 
 

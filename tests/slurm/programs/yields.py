@@ -11,7 +11,7 @@ from mlsim.mpi import LoopScheduler
 
 comm = MPI.COMM_WORLD
 done = 0
-with LoopScheduler(comm, n=400, technique="GSS", model="dca", last=True) as loop:
+with LoopScheduler(comm, n=400, technique="SS", model="dca", last=True) as loop:
     for _, size in loop:
         for _ in range(size):
             time.sleep(float(sys.argv[1]))
