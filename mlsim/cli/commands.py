@@ -27,6 +27,7 @@ COMMANDS = {
     "schema": "info:schema",
     "list": "listing:list_",
     "workload": "workload:workload",
+    "learn": "learn:learn",
     "cp": "cp:cp",
     "mpi": "mpi:mpi",
     "rca": "rca:rca",

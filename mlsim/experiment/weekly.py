@@ -16,6 +16,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.analysis.metrics.jobs import JOB_METRICS
 from mlsim.batch.clock.replay_many import Replays, replay_many
+from mlsim.batch.columns.times import leave_time
 from mlsim.batch.room.requests import Requests
 from mlsim.cosim import workload_of
 from mlsim.errors import InputError
@@ -23,7 +24,7 @@ from mlsim.platform import machine_of
 from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, Records
 from mlsim.record.columns import empty
 from mlsim.record.derived import TAU
-from mlsim.scenario import Policy, Scenario, replay_obstacle
+from mlsim.scenario import OverrunRule, Policy, Scenario, replay_obstacle
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.source import Workload
 from mlsim.workload.weeks import split_weeks, week_cut
@@ -134,7 +135,8 @@ def run_weekly(scenario: Scenario) -> dict[str, Any]:
     found = replay_many(blocks, scenario.batch, weeks.units, starts=True)
     ran = found.n_jobs > 0
     numbers = np.array(list(weeks.blocks))[ran]
-    jobs = [_jobs(block, found, k) for k, block in enumerate(blocks) if ran[k]]
+    kills = scenario.batch.on_overrun is OverrunRule.KILL
+    jobs = [_jobs(block, found, k, kills) for k, block in enumerate(blocks) if ran[k]]
     summary: dict[str, Any] = {
         "scenario": scenario.name,
         "weeks": {
@@ -161,14 +163,17 @@ def empty_weekly() -> dict[str, Any]:
     }
 
 
-def _jobs(block: JobBlock, found: Replays, k: int) -> Jobs:
+def _jobs(block: JobBlock, found: Replays, k: int, kills: bool) -> Jobs:
     """Return the jobs of a week that ran, as their record."""
-    ran = ~np.isnan(found.starts[k][0])
+    starts = found.starts[k][0]
+    ran = ~np.isnan(starts)
+    times = zip(starts.tolist(), block.run_time.tolist(), block.walltime.tolist(), strict=True)
+    ends = np.array([leave_time(start + run, start, walltime, kills) for start, run, walltime in times])
     return replace(
         empty(Jobs),
         submit_time=block.submit_time[ran],
-        start_time=found.starts[k][0][ran],
-        end_time=found.ends[k][0][ran],
+        start_time=starts[ran],
+        end_time=ends[ran],
         processors=block.processors[ran],
         backfilled=found.backfilled[k][0][ran],
     )

@@ -62,8 +62,6 @@ class Replays:
         How many jobs ran: all but those that ask for more than there is.
     starts : list of ndarray of float64, shape (V, jobs of the workload)
         Start times [s], one array a workload, NaN where a job never ran; empty unless asked for.
-    ends : list of ndarray of float64, shape (V, jobs of the workload)
-        End times [s]; as ``starts``.
     backfilled : list of ndarray of bool, shape (V, jobs of the workload)
         Whether a job started while one before it in the queue waited; as ``starts``.
     """
@@ -72,7 +70,6 @@ class Replays:
     bounded_slowdown: Floats
     n_jobs: Ints
     starts: list[Floats]
-    ends: list[Floats]
     backfilled: list[Mask]
 
 
@@ -102,7 +99,7 @@ def replay_many(
     tau
         Bound of the bounded slowdown, in seconds.
     starts
-        Whether to return start times as well, with end times and flags.
+        Whether to return start times as well, and who was backfilled.
 
     Returns
     -------
@@ -133,7 +130,6 @@ def replay_many(
     bounded = np.zeros((len(workloads), n_vectors))
     ran = np.zeros(len(workloads), np.int64)
     begun = np.empty((n_vectors, n_jobs if starts else 0))
-    ended, flags = np.empty_like(begun), np.empty(begun.shape, np.bool_)
     memory = _Memory(rules, parameters.shape[1], int(lengths.max(initial=0)))
     _replay_all(
         bounds,
@@ -148,20 +144,12 @@ def replay_many(
         bounded,
         ran,
         begun,
-        ended,
-        flags,
         *memory.addresses,
         reserving(rules),
     )
-    parts = [slice(bounds[k], bounds[k + 1]) for k in range(len(workloads))] if starts else []
-    return Replays(
-        slowdown,
-        bounded,
-        ran,
-        [begun[:, part] for part in parts],
-        [ended[:, part] for part in parts],
-        [flags[:, part] for part in parts],
-    )
+    parts = [begun[:, bounds[k] : bounds[k + 1]] for k in range(len(workloads))] if starts else []
+    flags = [np.signbit(part) for part in parts]
+    return Replays(slowdown, bounded, ran, [np.abs(part) for part in parts], flags)
 
 
 def _parameters(config: BatchConfig, weights: ArrayLike | None) -> Floats:
@@ -238,13 +226,14 @@ def _replay_all(
     bounded: Floats,
     ran: Ints,
     starts: Floats,
-    finishes: Floats,
-    flags: Mask,
     columns_address: int,
     pool_address: int,
     passes: Reserving,
 ) -> None:
-    """Simulate; jobs ``bounds[k]`` to ``bounds[k + 1]`` are workload k."""
+    """Simulate; jobs ``bounds[k]`` to ``bounds[k + 1]`` are workload k.
+
+    The sign of a start is below 0 where the job was backfilled.
+    """
     columns = columns_at(columns_address)
     floats, ints, counts = columns.floats, columns.ints, columns.counts
     longest = floats.shape[1]
@@ -297,6 +286,5 @@ def _replay_all(
                 bounded[k, vector] += max(response / max(time, tau), 1.0)
             if starts.shape[1] > 0:
                 for slot in range(n):
-                    starts[vector, first + slot] = floats[START, slot]
-                    finishes[vector, first + slot] = floats[END, slot]
-                    flags[vector, first + slot] = ints[BACKFILLED, slot] != 0
+                    sign = -1.0 if ints[BACKFILLED, slot] else 1.0
+                    starts[vector, first + slot] = sign * floats[START, slot]

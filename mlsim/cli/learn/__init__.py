@@ -1,0 +1,19 @@
+"""``mlsim learn``: policies that are searched and learned from a log."""
+
+from __future__ import annotations
+
+import typer
+
+from mlsim.cli.learn.mixed import mixed
+
+__all__ = ["learn"]
+
+learn = typer.Typer(name="learn", help="Learn policies from a log.", no_args_is_help=True)
+
+
+@learn.callback()
+def _group() -> None:
+    pass
+
+
+learn.command("mixed")(mixed)

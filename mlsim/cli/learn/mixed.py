@@ -1,0 +1,100 @@
+"""``mlsim learn mixed``: weights of mixed policies, searched week by week, learned and tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim.learning.mixed import Mixed
+
+__all__ = ["mixed"]
+
+
+def mixed(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The scenario.", show_default=False)],
+    train: Annotated[str, typer.Option(metavar="A-B", help="Weeks to learn.", show_default=False)],
+    test: Annotated[str, typer.Option(metavar="A-B", help="Weeks to test.", show_default=False)],
+    features: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Of q, p, wait, ratio, exp, area.")
+    ] = "q,p,wait",
+    method: Annotated[str, typer.Option(metavar="grid|xnes|cma-es", help="How to search.")] = "grid",
+    points: Annotated[int, typer.Option(min=2, help="Values of a dimension, of grid.")] = 200,
+    evaluations: Annotated[int, typer.Option(min=10, help="Vectors a week, of xnes, cma-es.")] = 2000,
+    penalty: Annotated[float, typer.Option(min=0.0, help="λ of the norm, of xnes and cma-es.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenario.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write weekly values and the learned scenario into DIR, a new one."),
+    ] = None,
+) -> None:
+    """Search weights of policy linear on weeks of a log, and test them on others (Zrigui 2021, ch. 5).
+
+    FILE says with workload.weeks how its log is cut into weeks. Printed are the sums of weekly mean bounded
+    slowdowns of w* (the best of each week in hindsight), w*_train (learned from the training weeks), w_greedy
+    (the best of the week before) and pure policies, and paired differences to SAF on the test weeks.
+
+    mlsim learn mixed scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 --test 65-100 --points 50
+    """
+    from mlsim.cli.learn.progress import weeks_done
+    from mlsim.experiment.directories import check_target
+    from mlsim.experiment.weekly import weeks_of
+    from mlsim.learning.mixed import Searching, learn_mixed
+    from mlsim.scenario import load, parse_overrides
+
+    if out is not None:
+        check_target(out)
+    scenario = load(file, parse_overrides(overrides or []))
+    names = tuple(name.strip() for name in features.split(","))
+    searching = Searching(names, method, points, evaluations, penalty, seed)
+    with weeks_done() as progress:
+        found = learn_mixed(
+            weeks_of(scenario), _weeks("train", train), _weeks("test", test), searching, progress
+        )
+    _print(found)
+    if out is not None:
+        from mlsim.learning.files import write_mixed
+
+        write_mixed(out, found, scenario)
+        print(f"Written: {out}")
+
+
+def _weeks(name: str, text: str) -> tuple[int, int]:
+    from mlsim.errors import InputError
+    from mlsim.scenario.values.dates import WeeksKind
+
+    try:
+        return WeeksKind().parse(text)
+    except ValueError as error:
+        raise InputError(f"--{name}: {error}") from error
+
+
+def _print(found: Mixed) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mlsim.learning.vectors import FEATURES
+
+    table = Table(title="Sums of weekly mean bounded slowdowns")
+    for title in ("policy", "train", "test", "test - SAF a week", "95 %", "p"):
+        table.add_column(title, justify="left" if title == "policy" else "right")
+    spreads = found.against("SAF")
+    for name, (trained, tested) in sorted(found.sums().items(), key=lambda item: item[1][1]):
+        one = spreads[name]
+        span = f"{one.difference_low:.2f} to {one.difference_high:.2f}"
+        cells = ("", "", "") if name == "SAF" else (f"{one.difference:.2f}", span, f"{one.p:.2g}")
+        table.add_row(name, f"{trained:.2f}", f"{tested:.2f}", *cells)
+    console = Console()
+    console.print(table)
+    weights = zip(FEATURES, found.learned.tolist(), strict=True)
+    console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
+    console.print(
+        f"{found.vectors:,} vectors a week, {len(found.weeks)} weeks; differences of pairs of the same week, "
+        "p of Wilcoxon's signed-rank test",
+        style="dim",
+    )

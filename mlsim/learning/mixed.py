@@ -1,0 +1,229 @@
+"""Mixed policies of the weeks of a log: best in hindsight, learned over many weeks, from the last week.
+
+The protocols of Zrigui 2021, §5.5: **w*** is the best vector of each week in hindsight, a bound that nothing
+reaches; **w*_train** has the least sum over the training weeks and is tested on others (Eq. 5.2);
+**w_greedy** uses in each week what was best in the week before. Where several vectors are equally good in
+that week, as in calm weeks nearly all are, it is the mean over them: what one of them gives on the average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim.batch.clock.replay_many import replay_many
+from mlsim.errors import InputError
+from mlsim.experiment.study.statistics import Spread, spread_of
+from mlsim.experiment.weekly import LogWeeks
+from mlsim.learning.evolution import minimise
+from mlsim.learning.vectors import normalised, places_of, simplex_grid, widened
+from mlsim.scenario import BatchConfig, Policy, WeightsConfig
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["PURE", "Mixed", "Searching", "learn_mixed", "pure_means", "weekly_means"]
+
+PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF", "LAF")
+"""Policies of the catalogue that results stand beside."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many weeks are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Searching:
+    """How weight vectors are searched."""
+
+    features: tuple[str, ...] = ("q", "p", "wait")
+    """Names of :data:`mlsim.learning.vectors.FEATURES`."""
+    method: str = "grid"
+    """``grid``, ``xnes`` or ``cma-es``."""
+    points: int = 200
+    """Of grid: values of each dimension."""
+    evaluations: int = 2000
+    """Of xnes and cma-es: vectors tried for each week, and for all training weeks."""
+    factor: float = 1.0
+    """Of xnes and cma-es: λ of the penalty."""
+    seed: int = 0
+    """Of xnes and cma-es."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Mixed and pure policies in every week.
+
+    Attributes
+    ----------
+    weeks
+        Numbers of the weeks with jobs.
+    train, test
+        Which of them are for learning, and for testing.
+    means
+        Policy to its mean bounded slowdown in each week: ``w*``, ``w*_train``, ``w_greedy`` and :data:`PURE`.
+    best, learned
+        The best vector of each week, and that of w*_train.
+    vectors
+        How many vectors were simulated in each week.
+    """
+
+    weeks: Ints
+    train: Mask
+    test: Mask
+    means: Mapping[str, Floats]
+    best: Floats
+    learned: Floats
+    vectors: int
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """Return the sum of weekly means of each policy: over the training weeks, and over the test weeks."""
+        return {
+            name: (float(values[self.train].sum()), float(values[self.test].sum()))
+            for name, values in self.means.items()
+        }
+
+    def against(self, reference: str) -> dict[str, Spread]:
+        """Return each policy's mean over the test weeks, and the paired difference to a policy's."""
+
+        def labelled(values: Floats) -> dict[str, float]:
+            weeks = self.weeks[self.test].tolist()
+            return {str(week): value for week, value in zip(weeks, values[self.test].tolist(), strict=True)}
+
+        other = labelled(self.means[reference])
+        return {name: spread_of(labelled(values), other) for name, values in self.means.items()}
+
+
+def weekly_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int, vectors: Floats) -> Floats:
+    """Return the mean bounded slowdown of each week under each vector, shape (weeks, vectors)."""
+    linear = config.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(p=1.0)})
+    found = replay_many(blocks, linear, units, vectors)
+    means: Floats = found.bounded_slowdown / found.n_jobs[:, np.newaxis]
+    return means
+
+
+def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> dict[str, Floats]:
+    """Return the mean bounded slowdown of each week under each of :data:`PURE`."""
+    found = {}
+    for name in PURE:
+        replays = replay_many(blocks, config.model_copy(update={"policy": Policy(name)}), units)
+        found[name] = replays.bounded_slowdown[:, 0] / replays.n_jobs
+    return found
+
+
+def learn_mixed(
+    weeks: LogWeeks,
+    train: tuple[int, int],
+    test: tuple[int, int],
+    searching: Searching,
+    progress: Progress | None = None,
+) -> Mixed:
+    """Search mixed policies on the weeks of a log, and test them.
+
+    Parameters
+    ----------
+    weeks
+        From :func:`mlsim.experiment.weekly.weeks_of`; that before the first training week is used by w_greedy
+        if it is there.
+    train, test
+        First and last week.
+    searching
+        How vectors are searched.
+    progress
+        Is told how many weeks are done.
+
+    Raises
+    ------
+    InputError
+        If there are no weeks to learn or test, they overlap, or options do not fit.
+    """
+    fit = [number for number, block in weeks.blocks.items() if (block.processors <= weeks.units).any()]
+    numbers = np.array(sorted(fit), np.int64)
+    numbers = numbers[(numbers >= min(train[0], test[0]) - 1) & (numbers <= max(train[1], test[1]))]
+    parts = [(numbers >= first) & (numbers <= last) for first, last in (train, test)]
+    for name, part in zip(("train", "test"), parts, strict=True):
+        if not part.any():
+            raise InputError(f"{name}: no week of the log has a job there")
+    if (parts[0] & parts[1]).any():
+        raise InputError("train, test: overlap; what was fitted is no evidence")
+    blocks = [weeks.blocks[number] for number in numbers.tolist()]
+    config, units = weeks.scenario.batch, weeks.units
+    search = _by_grid if searching.method == "grid" else _by_evolution
+    best, least, greedy, learned, count = search(blocks, parts[0], config, units, searching, progress)
+    fitted = weekly_means(blocks, config, units, learned[np.newaxis])[:, 0]
+    before = np.diff(numbers, prepend=numbers[0] - 2) == 1
+    fcfs = pure_means(blocks, config, units)
+    means = {
+        "w*": least,
+        "w*_train": fitted,
+        "w_greedy": np.where(before, greedy, fcfs["FCFS"]),  # nothing was learned in a week before
+        **fcfs,
+    }
+    return Mixed(numbers, parts[0], parts[1], means, normalised(best), learned, count)
+
+
+_Found = tuple[Floats, Floats, Floats, Floats, int]
+
+
+def _by_grid(
+    blocks: Sequence[JobBlock],
+    train: Mask,
+    config: BatchConfig,
+    units: int,
+    searching: Searching,
+    progress: Progress | None,
+) -> _Found:
+    """Try every vector in every week."""
+    vectors = simplex_grid(searching.points, searching.features)
+    total = np.zeros(len(vectors))
+    best, least, greedy = [], [], []
+    last: Ints | None = None
+    for place, block in enumerate(blocks):
+        means = weekly_means([block], config, units, vectors)[0]
+        greedy.append(np.nan if last is None else float(means[last].mean()))
+        last = np.flatnonzero(means == means.min())
+        best.append(vectors[last[0]])
+        least.append(float(means.min()))
+        if train[place]:
+            total += means
+        if progress is not None:
+            progress(place + 1, len(blocks))
+    learned = normalised(vectors[[int(np.argmin(total))]])[0]
+    return np.array(best), np.array(least), np.array(greedy), learned, len(vectors)
+
+
+def _by_evolution(
+    blocks: Sequence[JobBlock],
+    train: Mask,
+    config: BatchConfig,
+    units: int,
+    searching: Searching,
+    progress: Progress | None,
+) -> _Found:
+    """Search each week, and the training weeks together."""
+    n = len(places_of(searching.features))
+
+    def found(some: Sequence[JobBlock]) -> tuple[Floats, float]:
+        vector, loss = minimise(
+            lambda tried: weekly_means(some, config, units, widened(tried, searching.features)).sum(axis=0),
+            n,
+            method=searching.method,
+            evaluations=searching.evaluations,
+            factor=searching.factor,
+            seed=searching.seed,
+        )
+        return normalised(widened(vector[np.newaxis], searching.features))[0], loss
+
+    best, least = [], []
+    for place, block in enumerate(blocks):
+        vector, loss = found([block])
+        best.append(vector)
+        least.append(loss)
+        if progress is not None:
+            progress(place + 1, len(blocks))
+    greedy = [np.nan] + [
+        float(weekly_means([block], config, units, vector[np.newaxis])[0, 0])
+        for block, vector in zip(blocks[1:], best[:-1], strict=True)
+    ]
+    learned, _ = found([block for block, taken in zip(blocks, train, strict=True) if taken])
+    return np.array(best), np.array(least), np.array(greedy), learned, searching.evaluations

@@ -1,0 +1,175 @@
+"""Mixed policies: grids, evolution, and the three protocols against plain loops over runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import mlsim
+from mlsim.errors import InputError
+from mlsim.experiment.weekly import weeks_of
+from mlsim.learning.evolution import minimise, penalty
+from mlsim.learning.mixed import PURE, Searching, learn_mixed, weekly_means
+from mlsim.learning.vectors import FEATURES, simplex_grid, widened
+from mlsim.scenario import dump, from_mapping
+from mlsim.workload import generate
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log.swf"
+    generate("lublin", days=42, processors=32, load=0.95, seed=4, estimates="tsafrir").write(path)
+    return from_mapping(
+        {
+            "platform": {"nodes": [{"name": "n", "count": 32, "cores": 1}]},
+            "workload": {"path": str(path), "mapping": "node", "weeks": {"crossing": "remove"}},
+            "batch": {"policy": "FCFS", "backfill": "easy", "threshold": "20 h"},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("points", "features"), [(5, ("q", "p")), (6, ("p", "wait", "area")), (3, FEATURES[:4])]
+)
+def test_grids_are_all_policies_once(points, features):
+    vectors = simplex_grid(points, features)
+    np.testing.assert_allclose(np.abs(vectors).sum(axis=1), 1.0, rtol=1e-12)
+    assert len(np.unique(vectors.round(9), axis=0)) == len(vectors)
+    others = [place for place, name in enumerate(FEATURES) if name not in features]
+    assert not vectors[:, others].any()
+    steps = np.linspace(-1, 1, points)
+    for place in (FEATURES.index(name) for name in features[1:]):
+        assert np.abs(vectors[:, place, np.newaxis] - steps).min(axis=1).max() < 1e-12
+    if points % 2:  # so that 0 is among the values: every pure policy is a vertex
+        for place in (FEATURES.index(name) for name in features):
+            assert {-1.0, 1.0} <= set(vectors[:, place])
+
+
+def test_the_grid_of_the_source_covers_the_source():
+    assert len(simplex_grid(200, ("q", "p", "wait"))) == 39_600
+
+
+def direction(target):
+    return lambda tried: np.linalg.norm(tried / np.abs(tried).sum(axis=1, keepdims=True) - target, axis=1)
+
+
+@pytest.mark.parametrize("method", ["xnes", "cma-es"])
+def test_evolution_finds_a_direction_and_keeps_the_norm(method):
+    if method == "cma-es":
+        pytest.importorskip("cmaes")
+    target = np.array([0.5, -0.3, 0.2])
+    options = {"method": method, "evaluations": 1500, "factor": 0.1, "seed": 3}
+    vector, loss = minimise(direction(target), 3, **options)
+    assert loss < 1e-2
+    assert 0.2 < np.abs(vector).sum() < 5
+    again, _ = minimise(direction(target), 3, **options)
+    assert again.tobytes() == vector.tobytes()
+
+
+def test_the_penalty_is_least_at_norm_1():
+    norms = np.array([[0.5], [0.9], [1.0], [1.1], [2.0]])
+    expected = [7.5, 3 * (0.9 + 1 / 0.9), 6.0, 3 * (1.1 + 1 / 1.1), 7.5]
+    assert penalty(norms, 3.0).tolist() == pytest.approx(expected)
+
+
+def test_protocols_are_what_loops_over_runs_give(scenario):
+    """Every vector in every week by a whole run each, and then the three protocols in plain words."""
+    vectors = simplex_grid(3, ("q", "p"))
+    means = {}
+    for week in range(5):
+        for number, vector in enumerate(vectors.tolist()):
+            weights = {name: weight for name, weight in zip(FEATURES, vector, strict=True) if weight}
+            keys = {"workload.select.weeks": week, "batch.policy": "linear", "batch.weights": weights}
+            summary = run_of(scenario, keys)
+            means[week, number] = summary["bounded_slowdown"]["mean"]
+    found = learn_mixed(weeks_of(scenario), (1, 2), (3, 4), Searching(("q", "p"), "grid", 3))
+    everything = range(len(vectors))
+    best = {week: min(means[week, number] for number in everything) for week in range(5)}
+    assert found.sums()["w*"] == pytest.approx((best[1] + best[2], best[3] + best[4]), rel=1e-12)
+    learned = min(everything, key=lambda number: means[1, number] + means[2, number])
+    np.testing.assert_allclose(found.learned, vectors[learned])
+    expected = (means[1, learned] + means[2, learned], means[3, learned] + means[4, learned])
+    assert found.sums()["w*_train"] == pytest.approx(expected, rel=1e-12)
+
+    def greedy(week):
+        good = [number for number in everything if means[week - 1, number] == pytest.approx(best[week - 1])]
+        return np.mean([means[week, number] for number in good])
+
+    assert found.sums()["w_greedy"] == pytest.approx((greedy(1) + greedy(2), greedy(3) + greedy(4)), rel=1e-9)
+    for name in PURE:
+        runs = [run_of(scenario, {"workload.select.weeks": week, "batch.policy": name}) for week in (3, 4)]
+        assert found.sums()[name][1] == pytest.approx(sum(run["bounded_slowdown"]["mean"] for run in runs))
+    assert found.against("SAF")["SAF"].difference == 0
+
+
+def run_of(scenario, keys):
+    return mlsim.run(mlsim.scenario.loads(dump(scenario), overrides=keys)).summary
+
+
+def test_pure_policies_are_vertices(scenario):
+    weeks = weeks_of(scenario)
+    blocks = list(weeks.blocks.values())
+    means = weekly_means(blocks, scenario.batch, weeks.units, np.eye(6))
+    found = learn_mixed(weeks, (0, 2), (3, 4), Searching(("q", "p"), "grid", 3))
+    for place, name in enumerate(("SQF", "SPF", "FCFS", "SRF", "LEXP", "SAF")):
+        np.testing.assert_allclose(means[found.weeks, place], found.means[name], rtol=1e-12)
+
+
+def test_what_is_learned_depends_on_nothing_after_the_training_weeks(scenario):
+    """With every later job changed, weights and values of the training weeks are the same."""
+    from dataclasses import replace
+
+    weeks = weeks_of(scenario)
+    poisoned = {
+        week: replace(block, run_time=block.run_time[::-1].copy(), processors=np.ones_like(block.processors))
+        if week > 2
+        else block
+        for week, block in weeks.blocks.items()
+    }
+    for method in ("grid", "xnes"):
+        searching = Searching(("q", "p", "wait"), method, points=5, evaluations=20)
+        one = learn_mixed(weeks, (0, 2), (3, 4), searching)
+        other = learn_mixed(replace(weeks, blocks=poisoned), (0, 2), (3, 4), searching)
+        assert one.learned.tobytes() == other.learned.tobytes()
+        for name in one.means:
+            assert one.means[name][:3].tobytes() == other.means[name][:3].tobytes()
+        greedy = other.means["w_greedy"][3]
+        week = weekly_means([poisoned[3]], scenario.batch, weeks.units, one.best[2:3])[0, 0]
+        if method == "xnes":
+            assert greedy == pytest.approx(week)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((0, 2), (2, 4), Searching(("q", "p"), "grid", 3)), "overlap"),
+        (((0, 2), (90, 94), Searching(("q", "p"), "grid", 3)), "no week of the log"),
+        (((0, 2), (3, 4), Searching(("q", "size"), "grid", 3)), "'size' is not known"),
+        (((0, 2), (3, 4), Searching(("q",), "grid", 3)), "at least two"),
+        (((0, 2), (3, 4), Searching(("q", "p"), "annealing")), "allowed: grid, xnes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(scenario, arguments, message):
+    with pytest.raises(InputError, match=message):
+        learn_mixed(weeks_of(scenario), *arguments)
+
+
+def test_the_command_writes_a_scenario_that_runs(scenario, tmp_path):
+    from mlsim.cli.main import app
+
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    words = ["--train", "0-2", "--test", "3-4", "--points", "3", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["learn", "mixed", str(tmp_path / "base.yaml"), *words])
+    assert result.exit_code == 0, result.output
+    assert "w*_train" in result.output
+    rows = (tmp_path / "out" / "weeks.csv").read_text().splitlines()
+    assert rows[0].startswith("week,part,w*,w*_train,w_greedy,SAF")
+    assert len(rows) == 6
+    summary = mlsim.run(str(tmp_path / "out" / "learned.yaml"), {"workload.select.weeks": 3}).summary
+    column = rows[0].split(",").index("w*_train")
+    assert float(rows[4].split(",")[column]) == pytest.approx(summary["bounded_slowdown"]["mean"], rel=1e-9)
+
+
+def test_weights_are_put_in_their_places():
+    assert widened(np.array([[1.0, 2.0]]), ("area", "wait")).tolist() == [[0, 0, 2, 0, 0, 1]]
