@@ -22,6 +22,7 @@ COMMANDS = {
     "metrics": "metrics:metrics",
     "compare": "compare:compare",
     "report": "report:report",
+    "plot": "plot:plot",
     "check": "info:check",
     "schema": "info:schema",
     "list": "listing:list_",
