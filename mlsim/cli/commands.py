@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "compare:compare",
     "report": "report:report",
     "plot": "plot:plot",
+    "trace": "trace:trace",
     "check": "info:check",
     "schema": "info:schema",
     "list": "listing:list_",

@@ -13,7 +13,16 @@ import _otf2
 
 from mlsim.errors import MlsimError, OutputError
 
-__all__ = ["TRACE_NAME", "CallFailed", "address", "failures", "fix_trace_id", "function", "open_archive"]
+__all__ = [
+    "TRACE_NAME",
+    "CallFailed",
+    "address",
+    "failures",
+    "fix_trace_id",
+    "function",
+    "noted_errors",
+    "open_archive",
+]
 
 TRACE_NAME = "traces"
 # Buffers in bytes. Every location's is cleared when it is opened, which with thousands of locations is
@@ -69,33 +78,56 @@ def failures(directory: Path) -> Iterator[None]:
         On leaving the block, if anything failed; it names ``directory`` and the first failure.
     """
     codes: list[int] = []
+    cause: Exception | None = None
+    with _noting(codes):
+        try:
+            yield
+        except (CallFailed, _otf2.Error) as error:
+            cause = error
+            codes.append(getattr(error, "code", _otf2.ErrorCodes.ERROR_INVALID).value)
+    if codes:
+        raise OutputError(_message(directory, codes[0])) from cause
+
+
+@contextmanager
+def noted_errors() -> Iterator[list[str]]:
+    """Keep the library from printing, inside the block; yield a list that gets what it reports as failed."""
+    codes: list[int] = []
+    reasons: list[str] = []
+    with _noting(codes, reasons):
+        yield reasons
+
+
+@contextmanager
+def _noting(codes: list[int], reasons: list[str] | None = None) -> Iterator[None]:
+    """Have the first failure that the library reports noted instead of printed."""
 
     def note(_data: int, _file: bytes, _line: int, _name: bytes, code: int, _text: bytes, _rest: int) -> int:
         if code not in _HANDLED and not codes:
             codes.append(code)
+            if reasons is not None:
+                reasons.append(_reason(code))
         return code
 
     callback = _ErrorCallback(note)
     register = _library.OTF2_Error_RegisterCallback
     register.argtypes, register.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_void_p
     previous = register(ctypes.cast(callback, ctypes.c_void_p), None)
-    cause: Exception | None = None
     try:
         yield
-    except (CallFailed, _otf2.Error) as error:
-        cause = error
-        codes.append(getattr(error, "code", _otf2.ErrorCodes.ERROR_INVALID).value)
     finally:
         register(previous, None)
-    if codes:
-        raise OutputError(_message(directory, codes[0])) from cause
+
+
+def _reason(code: int) -> str:
+    reason = str(_otf2.Error_GetDescription(_otf2.ErrorCode(code)))
+    return reason[:1].lower() + reason[1:]
 
 
 def _message(directory: Path, code: int) -> str:
     """Say what could not be written, why, and what to try."""
-    reason = str(_otf2.Error_GetDescription(_otf2.ErrorCode(code)))
     return (
-        f"cannot write the OTF2 trace in {directory}: {reason[:1].lower()}{reason[1:]}; "
+        f"cannot write the OTF2 trace in {directory}: {_reason(code)}; "
         "check that the directory is new and writable, and the space and quota left"
     )
 

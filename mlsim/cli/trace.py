@@ -1,0 +1,207 @@
+"""``mlsim trace``: what is in OTF2 traces, what is wrong with them, other formats, parts of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim.traces import Survey
+
+__all__ = ["trace"]
+
+trace = typer.Typer(
+    name="trace",
+    help="Look at OTF2 traces, of runs or of others; check, convert and cut them.",
+    no_args_is_help=True,
+)
+
+_Trace = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE", help="A run, the directory of a trace, or its anchor (*.otf2).", show_default=False
+    ),
+]
+_MOST_PROBLEMS = 100
+
+
+@trace.command("info")
+def info(
+    path: _Trace,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    regions: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N longest regions.")] = 10,
+) -> None:
+    """Say what is in TRACE: events by kind, regions with their times, messages, locations, bytes."""
+    import json
+
+    from mlsim.traces import survey
+
+    with _readable(path) as (anchor, opened):
+        found = survey(opened, anchor)
+    if json_:
+        print(json.dumps(_plain(found), indent=2))
+        return
+    each = found.bytes / found.total if found.total else 0.0
+    rows = {
+        "written by": found.creator or "-",
+        "of": found.machine or "-",
+        "length": f"{found.length:.9g} s, {found.resolution:,} ticks a second",
+        "events": f"{found.total:,}, {each:.1f} bytes each with definitions",
+        "locations": ", ".join(f"{many:,} {kind}" for kind, many in found.locations.items()),
+        "processes": f"{found.processes:,}",
+        "messages": f"{found.sent:,}, {found.sent_bytes:,} bytes",
+        "metrics": ", ".join(found.metrics) or "-",
+    }
+    print(f"{anchor}")
+    for name, text in rows.items():
+        print(f"  {name:<12}{text}")
+    for kind, many in sorted(found.events.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  {many:>12,}  {kind}")
+    longest = sorted(found.regions.items(), key=lambda item: (-item[1].inclusive, item[0]))[:regions]
+    if longest:
+        print(f"  {'visits':>12}  {'inclusive (s)':>15}  {'exclusive (s)':>15}  region")
+        for name, times in longest:
+            print(f"  {times.visits:>12,}  {times.inclusive:>15.6f}  {times.exclusive:>15.6f}  {name}")
+
+
+def _plain(found: Survey) -> dict[str, Any]:
+    regions = {name: vars(times) for name, times in found.regions.items()}
+    return vars(found) | {"events": dict(found.events), "regions": regions}
+
+
+@trace.command("check")
+def check(path: _Trace) -> None:
+    """Look for what is wrong with TRACE: times that go back, enters, leaves and messages that do not match.
+
+    Says each with its place and time; ends with 1 if there is anything.
+    """
+    from mlsim.traces import problems_of
+
+    many = 0
+    with _readable(path) as (anchor, opened):
+        for problem in problems_of(opened):
+            many += 1
+            if many <= _MOST_PROBLEMS:
+                print(problem)
+    if many > _MOST_PROBLEMS:
+        print(f"... and {many - _MOST_PROBLEMS:,} more")
+    print(f"{anchor}: {f'{many:,} problems' if many else 'no problem'}", file=sys.stderr)
+    if many:
+        raise typer.Exit(1)
+
+
+@trace.command("convert")
+def convert(
+    path: _Trace,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write: .json or .json.gz (Chrome's trace events; Perfetto opens it), .parquet "
+            "(a row an event); must not exist.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Write TRACE in another format, by the name of FILE."""
+    from mlsim.cli.newfiles import new_files
+    from mlsim.traces import FORMATS
+    from mlsim.traces import convert as converted
+
+    _check_name(out, FORMATS)
+    with _readable(path) as (_, opened), new_files([out]) as (partial,):
+        converted(opened, partial)
+
+
+def _check_name(out: Path, formats: Any) -> None:
+    from mlsim.errors import InputError
+
+    if not out.name.endswith(tuple(formats)):
+        allowed = ", ".join(f"{suffix} ({words})" for suffix, (words, _) in formats.items())
+        raise InputError(f"--out {out}: no format for this name; allowed: {allowed}")
+
+
+@trace.command("cut")
+def cut(
+    path: _Trace,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Directory of the new trace; must not exist."),
+    ],
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Where it begins, e.g. '2 h'.  [default: 0 s]"),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Where it ends.  [default: the trace's end]")
+    ] = None,
+    jobs: Annotated[
+        str | None, typer.Option(metavar="N,N...", help="Only these jobs, by their numbers.")
+    ] = None,
+) -> None:
+    """Write a part of TRACE as a trace: a span of time, some of the jobs."""
+    from mlsim.errors import InputError
+    from mlsim.experiment.directories import reserved, writing
+    from mlsim.traces import cut as part_of
+
+    first = None if begin is None else _seconds("--from", begin)
+    last = None if end is None else _seconds("--to", end)
+    names = [] if jobs is None else [name.strip() for name in jobs.split(",") if name.strip()]
+    if begin is None and end is None and not names:
+        raise InputError("nothing to cut; give --from, --to or --jobs")
+    with _readable(path) as (_, opened), reserved(out) as place, writing(out):
+        events = part_of(opened, place.partial, begin=first, end=last, jobs=names)
+        place.keep(manifest=False)
+    print(f"{out}: {events:,} events")
+
+
+def _seconds(option: str, text: str) -> float:
+    from mlsim.errors import InputError
+    from mlsim.scenario.values.units import TIME, parse_value
+
+    try:
+        return parse_value(text, TIME)[0]
+    except ValueError as error:
+        raise InputError(f"{option} {text}: {error}") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[tuple[Path, Any]]:
+    """Open a trace that is as the run wrote it, or that was read to its end by another process."""
+    from mlsim.traces import anchor_of, opened
+    from mlsim.traces.reading import check_apart
+
+    anchor = anchor_of(path)
+    if not _vouched(anchor):
+        check_apart(anchor)
+    with opened(anchor) as reader:
+        yield anchor, reader
+
+
+def _vouched(anchor: Path) -> bool:
+    """Return whether a run's manifest has checksums of the trace, which are right.
+
+    Raises
+    ------
+    InputError
+        If one is not.
+    """
+    from mlsim.errors import InputError
+    from mlsim.experiment.manifest import MANIFEST, verify
+
+    run, inside = anchor.resolve().parent.parent, f"{anchor.resolve().parent.name}/"
+    if not (run / MANIFEST).is_file():
+        return False
+    found = verify(run)
+    for name in (*found.damaged, *found.missing):
+        if name.startswith(inside):
+            how = "is missing" if name in found.missing else "is not what the run wrote"
+            raise InputError(f"{run / name}: {how}. Run the scenario again.")
+    return not any(name.startswith(inside) for name in found.foreign)

@@ -1,0 +1,151 @@
+"""What is wrong with a trace: times that go back, enters, leaves and messages that do not match."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlsim.traces.reading import seconds_of
+
+__all__ = ["problems_of"]
+
+_SENDS = ("MpiSend", "MpiIsend")
+_RECEIVES = ("MpiRecv", "MpiIrecv")
+
+
+@dataclass
+class _Row:
+    """How far a location has been read."""
+
+    latest: int
+    events: int = 0
+    stack: list[tuple[str, int]] = field(default_factory=list)
+    """Names of open regions, and since when."""
+
+
+class _Messages:
+    """Sides of messages that wait for the other one, by communicator, sender, receiver and tag."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, dict[int, int]] = {}
+        self._sent: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
+        self._received: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
+
+    def rank(self, communicator: Any, location: Any) -> int:
+        """Return the rank of a location in a communicator; -1 if it is not in it."""
+        ranks = self._ranks.get(communicator._ref)
+        if ranks is None:
+            members = enumerate(communicator.group.members)
+            ranks = {getattr(member, "_ref", member): rank for rank, member in members}
+            self._ranks[communicator._ref] = ranks
+        return ranks.get(location._ref, -1)
+
+    def sent(self, key: tuple[Any, ...], time: int) -> int | None:
+        """Note a send; return when it was received, if that has been read before."""
+        return self._other(self._received, self._sent, key, time)
+
+    def received(self, key: tuple[Any, ...], time: int) -> int | None:
+        """Note a receive; return when it was sent, if that has been read before."""
+        return self._other(self._sent, self._received, key, time)
+
+    def _other(
+        self, others: dict[tuple[Any, ...], deque[int]], own: dict[tuple[Any, ...], deque[int]],
+        key: tuple[Any, ...], time: int,
+    ) -> int | None:  # fmt: skip
+        if others[key]:
+            return others[key].popleft()
+        own[key].append(time)
+        return None
+
+    def left(self) -> Iterator[tuple[str, tuple[Any, ...], int]]:
+        """Yield what has no other side: which side it is, its key, and its time."""
+        for side, found in (("send", self._sent), ("receive", self._received)):
+            for key, times in found.items():
+                for time in times:
+                    yield side, key, time
+
+
+def problems_of(trace: Any) -> Iterator[str]:
+    """Read a trace to its end, and yield what is wrong with it, each in a sentence with its place and time.
+
+    Parameters
+    ----------
+    trace
+        From :func:`mlsim.traces.opened`.
+    """
+    clock = trace.definitions.clock_properties
+    rows: dict[int, _Row] = {}
+    messages = _Messages()
+    for location, event in trace.events:
+        row = rows.setdefault(location._ref, _Row(clock.global_offset))
+        row.events += 1
+        yield from _of_clock(trace, location, row, event.time)
+        yield from _of_regions(trace, location, row, event)
+        yield from _of_messages(trace, messages, location, event)
+    for location in trace.definitions.locations:
+        read = rows.get(location._ref, _Row(clock.global_offset))
+        for name, since in read.stack:
+            yield f"{_at(trace, location, since)}: {name!r} is entered and never left"
+        if location.number_of_events != read.events:
+            yield (
+                f"{_name(location)}: has {read.events} events, where its definition says "
+                f"{location.number_of_events}"
+            )
+    for side, (comm, sender, receiver, tag), time in messages.left():
+        yield (
+            f"at {seconds_of(trace, time):.9f} s: the {side} of a message from rank {sender} to rank "
+            f"{receiver} (communicator {comm}, tag {tag}) has no other side"
+        )
+
+
+def _of_clock(trace: Any, location: Any, row: _Row, time: int) -> Iterator[str]:
+    clock = trace.definitions.clock_properties
+    if time < row.latest:
+        before = seconds_of(trace, row.latest)
+        yield f"{_at(trace, location, time)}: the clock goes back, from {before:.9f} s"
+    if time > clock.global_offset + clock.trace_length:
+        yield f"{_at(trace, location, time)}: an event after the end of the trace, as its clock is defined"
+    row.latest = max(row.latest, time)
+
+
+def _of_regions(trace: Any, location: Any, row: _Row, event: Any) -> Iterator[str]:
+    kind = type(event).__name__
+    if kind == "Enter":
+        row.stack.append((event.region.name, event.time))
+    elif kind == "Leave":
+        name = event.region.name
+        if not row.stack:
+            yield f"{_at(trace, location, event.time)}: {name!r} is left and was not entered"
+        elif row.stack[-1][0] == name:
+            row.stack.pop()
+        else:
+            inner = row.stack.pop()[0]
+            yield f"{_at(trace, location, event.time)}: {name!r} is left, where {inner!r} was entered last"
+
+
+def _of_messages(trace: Any, messages: _Messages, location: Any, event: Any) -> Iterator[str]:
+    kind = type(event).__name__
+    if kind not in (*_SENDS, *_RECEIVES):
+        return
+    own = messages.rank(event.communicator, location)
+    if kind in _SENDS:
+        key = (event.communicator.name, own, event.receiver, event.msg_tag)
+        sent, received = event.time, messages.sent(key, event.time)
+    else:
+        key = (event.communicator.name, event.sender, own, event.msg_tag)
+        sent, received = messages.received(key, event.time), event.time
+    if sent is not None and received is not None and received < sent:
+        yield (
+            f"{_at(trace, location, event.time)}: a message from rank {key[1]} to rank {key[2]} is received "
+            f"before it is sent, by {seconds_of(trace, sent) - seconds_of(trace, received):.9f} s"
+        )
+
+
+def _name(location: Any) -> str:
+    return f"{location.name} of {location.group.name}"
+
+
+def _at(trace: Any, location: Any, time: int) -> str:
+    return f"{_name(location)}, at {seconds_of(trace, time):.9f} s"

@@ -1,0 +1,122 @@
+"""Traces opened for reading, found by the name of a run.
+
+What nothing vouches for is read by another process first, which damage may end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mlsim._files import is_directory, is_file, named, read_bytes
+from mlsim.errors import InputError
+
+__all__ = ["anchor_of", "check_apart", "opened", "seconds_of", "word_of"]
+
+_NAMES = ("traces.otf2", "trace.otf2")
+"""Anchors, as mlsim names them now and once did; those of others are found by their suffix."""
+_PLACES = ("", "trace")
+"""Where a trace is in a directory: in itself, or in the part of a run."""
+_READ_ALL = """
+import resource, sys, otf2
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # nothing is left behind
+try:
+    with otf2.reader.open(sys.argv[1]) as trace:
+        for event in trace.events:
+            pass
+except Exception:
+    pass  # whoever reads it in earnest says what is wrong
+"""
+
+
+def anchor_of(path: Path) -> Path:
+    """Return the anchor of a trace.
+
+    Parameters
+    ----------
+    path
+        The anchor itself, the directory of a trace, or that of a run.
+
+    Raises
+    ------
+    InputError
+        If there is no trace, or more than one.
+    """
+    if is_file(path):
+        if path.suffix == ".otf2":
+            return path
+        raise InputError(f"{named(path)}: is no anchor of an OTF2 trace, whose name ends in .otf2")
+    if not is_directory(path):
+        raise InputError(f"{named(path)}: there is no such file or directory; name a run, or traces.otf2")
+    for place in _PLACES:
+        for name in _NAMES:
+            if is_file(path / place / name):
+                return path / place / name
+    others = sorted(path.glob("*.otf2"))
+    if len(others) == 1:
+        return others[0]
+    found = f"has {len(others)} traces; name one" if others else "has no OTF2 trace"
+    hint = "" if others else "; `output.trace: chunks` in a scenario has a run write one"
+    raise InputError(f"{named(path)}: {found}{hint}")
+
+
+def check_apart(anchor: Path) -> None:
+    """Read a trace to its end in a process of its own, which damage may end instead of this one.
+
+    Raises
+    ------
+    InputError
+        If that process was ended by a signal.
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", _READ_ALL, str(anchor)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if ended.returncode < 0:
+        raise InputError(f"{named(anchor)}: is damaged: reading it ends the process that does so")
+
+
+@contextmanager
+def opened(anchor: Path) -> Iterator[Any]:
+    """Open a trace for the block, as ``otf2.reader.open`` does.
+
+    Raises
+    ------
+    InputError
+        If the package ``otf2`` is not installed, or the trace cannot be read, also amid the block.
+    """
+    try:
+        import otf2
+    except ImportError as error:
+        raise InputError(f"traces are read by the package otf2: {error}; pip install mlsim[otf2]") from error
+    from mlsim.record.otf2.library import noted_errors
+
+    read_bytes(anchor, "trace")  # pipes, devices and what must not be read
+    with noted_errors() as reasons:
+        try:
+            with otf2.reader.open(str(anchor)) as trace:
+                yield trace
+        except InputError:
+            raise
+        except Exception as error:  # the package has no class for what damage does to it
+            reason = reasons[0] if reasons else f"{type(error).__name__}: {error}"
+            raise InputError(f"{named(anchor)}: cannot be read to its end: {reason}") from error
+        if reasons:
+            raise InputError(f"{named(anchor)}: cannot be read to its end: {reasons[0]}")
+
+
+def word_of(value: Any) -> str:
+    """Return the word of a value of one of OTF2's enumerations, such as CPU_THREAD."""
+    return str(value).rpartition(".")[2]
+
+
+def seconds_of(trace: Any, time: int) -> float:
+    """Return the seconds from a trace's start to a time of its clock."""
+    clock = trace.definitions.clock_properties
+    return float((time - clock.global_offset) / clock.timer_resolution)
