@@ -114,7 +114,7 @@ def _check_trace(trace: Path) -> None:
     if shutil.which("otf2-print") is None:
         return  # the tables are checked; CI installs the tool
     told = subprocess.run(
-        ["otf2-print", str(trace / "trace.otf2")], capture_output=True, text=True, timeout=60, check=True
+        ["otf2-print", str(trace / "traces.otf2")], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert told.count("ENTER") == told.count("LEAVE") > 8
 
