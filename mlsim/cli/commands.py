@@ -32,6 +32,7 @@ COMMANDS = {
     "cp": "cp:cp",
     "mpi": "mpi:mpi",
     "rca": "rca:rca",
+    "slurm": "slurm:slurm",
 }
 """Where each is, in the order of the help."""
 
