@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "compare:compare",
     "report": "report:report",
     "plot": "plot:plot",
+    "watch": "watch:watch",
     "check": "info:check",
     "schema": "info:schema",
     "list": "listing:list_",
