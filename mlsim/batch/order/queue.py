@@ -8,6 +8,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
+    CLASSES,
     FREE,
     FRONT,
     HEAD,
@@ -21,7 +22,7 @@ from mlsim.batch.columns.columns import (
     Columns,
 )
 from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, PROCESSORS, START, SUBMIT, WALK_KEY
+from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, LARGE, PROCESSORS, START, SUBMIT, WALK_KEY
 from mlsim.batch.order.blocks import (
     BLOCK,
     GONE,
@@ -34,6 +35,7 @@ from mlsim.batch.order.blocks import (
     measure,
     next_fitting,
 )
+from mlsim.batch.order.class_keys import class_key
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
 
@@ -62,11 +64,21 @@ def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
     r = columns.floats[SUBMIT, slot]
     if is_starved(policy, now, r, columns.parameters):
         return -np.inf
+    if columns.rules[CLASSES]:
+        return _key_in_class(slot, policy, now, columns)
     used = 0.0
     if policy == FAIRSHARE:
         used = usage_at(columns.ints[ACCOUNT, slot], now, columns.parameters[HALF_LIFE], columns.shares)
     q = float(columns.ints[PROCESSORS, slot])
     return policy_key(policy, now, r, columns.floats[ESTIMATE, slot], q, used, columns.parameters)
+
+
+@leaf_kernel
+def _key_in_class(slot: int, policy: int, now: float, columns: Columns) -> float:
+    """Return the key of a job where small jobs go before large ones."""
+    r, p = columns.floats[SUBMIT, slot], columns.floats[ESTIMATE, slot]
+    key = policy_key(policy, now, r, p, float(columns.ints[PROCESSORS, slot]), 0.0, columns.parameters)
+    return class_key(key, columns.ints[LARGE, slot] != 0)
 
 
 @leaf_kernel
