@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from mlsim.cli.learn.classes import classes
+from mlsim.cli.learn.energy import energy
 from mlsim.cli.learn.mixed import mixed
 
 __all__ = ["learn"]
@@ -19,3 +20,4 @@ def _group() -> None:
 
 learn.command("mixed")(mixed)
 learn.command("classes")(classes)
+learn.command("energy")(energy)
