@@ -8,7 +8,6 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
-    CLASSES,
     FREE,
     FRONT,
     HEAD,
@@ -22,7 +21,7 @@ from mlsim.batch.columns.columns import (
     Columns,
 )
 from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, LARGE, PROCESSORS, START, SUBMIT, WALK_KEY
+from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, PROCESSORS, START, SUBMIT, WALK_KEY
 from mlsim.batch.order.blocks import (
     BLOCK,
     GONE,
@@ -35,7 +34,6 @@ from mlsim.batch.order.blocks import (
     measure,
     next_fitting,
 )
-from mlsim.batch.order.class_keys import class_key
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
 
@@ -45,6 +43,7 @@ __all__ = [
     "enqueue",
     "find_head",
     "find_next_head",
+    "insert",
     "leave",
     "order_queue",
     "order_walk",
@@ -64,21 +63,11 @@ def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
     r = columns.floats[SUBMIT, slot]
     if is_starved(policy, now, r, columns.parameters):
         return -np.inf
-    if columns.rules[CLASSES]:
-        return _key_in_class(slot, policy, now, columns)
     used = 0.0
     if policy == FAIRSHARE:
         used = usage_at(columns.ints[ACCOUNT, slot], now, columns.parameters[HALF_LIFE], columns.shares)
     q = float(columns.ints[PROCESSORS, slot])
     return policy_key(policy, now, r, columns.floats[ESTIMATE, slot], q, used, columns.parameters)
-
-
-@leaf_kernel
-def _key_in_class(slot: int, policy: int, now: float, columns: Columns) -> float:
-    """Return the key of a job where small jobs go before large ones."""
-    r, p = columns.floats[SUBMIT, slot], columns.floats[ESTIMATE, slot]
-    key = policy_key(policy, now, r, p, float(columns.ints[PROCESSORS, slot]), 0.0, columns.parameters)
-    return class_key(key, columns.ints[LARGE, slot] != 0)
 
 
 @leaf_kernel
@@ -115,7 +104,7 @@ def _append(slot: int, columns: Columns) -> None:
 
 
 @leaf_kernel
-def _insert(slot: int, columns: Columns) -> None:
+def insert(slot: int, columns: Columns) -> None:
     """Put a job in its place in the queue; those behind it move up to the next empty place."""
     while columns.counts[PLACES] > 0 and columns.queue[columns.counts[PLACES] - 1] == GONE:
         columns.counts[PLACES] -= 1
@@ -235,7 +224,7 @@ def enqueue(slot: int, now: float, columns: Columns) -> None:
         columns.counts[UNSORTED] = 1
     else:
         columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
-        _insert(slot, columns)
+        insert(slot, columns)
         columns.counts[HEAD] = columns.counts[FRONT]
     columns.counts[QUEUED] += 1
 
@@ -304,7 +293,7 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
             ):
                 columns.floats[KEY, slot] = -np.inf
                 columns.queue[place] = GONE
-                _insert(slot, columns)
+                insert(slot, columns)
             place += 1
         if knows_all(block, columns):
             measure(block, columns)

@@ -21,9 +21,7 @@ def classes(
         list[Path],
         typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
     ],
-    policies: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Policies to simulate.")
-    ] = "FCFS,WFP,SAF,SPF",
+    policies: Annotated[str, typer.Option(metavar="NAME,...", help="Policies to simulate.")] = "FCFS,SAF,SPF",
     trees: Annotated[int, typer.Option(min=1, help="Trees of each week's forest.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of the forests.")] = 0,
     overrides: Annotated[
@@ -44,6 +42,7 @@ def classes(
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
+    from mlsim.batch.catalogue import POLICIES
     from mlsim.cli.learn.progress import weeks_done
     from mlsim.errors import InputError
     from mlsim.experiment.directories import check_target
@@ -58,6 +57,12 @@ def classes(
         chosen = [Policy(name.strip()) for name in policies.split(",")]
     except ValueError as error:
         raise InputError(f"--policies: {error}; `mlsim list policies` names them") from error
+    live = {policy.name for policy in POLICIES if policy.live}
+    for name in chosen:
+        if name in live:
+            raise InputError(
+                f"--policies: {name}: its keys change with time; allowed: policies of fixed keys"
+            )
     quality, variants = [], []
     for file in files:
         log = whole_log(load(file, parse_overrides(overrides or [])))
