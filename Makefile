@@ -12,6 +12,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	sh tools/install-otf2-tools
 	sh tools/install-openmpi
+	sh tools/install-slurm
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -22,6 +22,8 @@ COMMANDS = {
     "metrics": "metrics:metrics",
     "compare": "compare:compare",
     "report": "report:report",
+    "plot": "plot:plot",
+    "watch": "watch:watch",
     "check": "info:check",
     "schema": "info:schema",
     "list": "listing:list_",
@@ -30,6 +32,7 @@ COMMANDS = {
     "cp": "cp:cp",
     "mpi": "mpi:mpi",
     "rca": "rca:rca",
+    "slurm": "slurm:slurm",
 }
 """Where each is, in the order of the help."""
 

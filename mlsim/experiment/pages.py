@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from mlsim.experiment.stored import StoredRun, find_runs, name_runs, read_run
 
 if TYPE_CHECKING:
     from mlsim.analysis.page import PageLoops, PageRun, PageStudy
+    from mlsim.record import Records
 
-__all__ = ["make_page", "read_loop_or_run", "read_loops"]
+__all__ = ["make_page", "read_for_plot", "read_loop_or_run", "read_loops"]
 
 _MOST_BYTES = 64_000_000
 _SUMMARY, _JOBS = "summary.json", "jobs.parquet"
@@ -169,3 +171,54 @@ def read_loop_or_run(directory: Path, label: str) -> StoredRun:
         technique=facts.get("technique"),
     )
     return StoredRun(label, directory, made, records, {}, note)
+
+
+def read_for_plot(
+    paths: Sequence[str | Path], labels: Sequence[str] | None, *, of_loops: bool, job: int | None = None
+) -> dict[str, Records]:
+    """Read runs for a figure: their records by name, with chunks and PEs of one loop where it is of loops.
+
+    Parameters
+    ----------
+    paths, labels
+        As of :func:`make_page`.
+    of_loops
+        Whether chunks and PEs are wanted.
+    job
+        Identifier of the job whose loop is wanted; by default that whose PEs lost most time.
+
+    Raises
+    ------
+    InputError
+        If a directory holds no run, has no chunks of the job, or no such job.
+    """
+    _, directories = _found(paths)
+    if not directories:
+        raise InputError("no runs: a study keeps whole runs only with keep: tables, or all, in study.yaml")
+    found = {}
+    for directory, name in zip(directories, _names(directories, labels), strict=True):
+        stored = read_loop_or_run(directory, name)
+        found[name] = _with_loop(stored, job) if of_loops else stored.records
+    return found
+
+
+def _with_loop(stored: StoredRun, job: int | None) -> Records:
+    """Return the records with chunks and PEs of one loop."""
+    import numpy as np
+
+    records, loops = stored.records, stored.records.loops
+    place = f"{stored.directory}"
+    if not len(loops.job):
+        raise InputError(f"{place}: its jobs executed no loops; run it with --set application.model=loop")
+    if job is None:
+        row = int(loops.job[np.argmax(loops.overhead + loops.idle)])
+    else:
+        rows = loops.job[records.jobs.job_id[loops.job] == job]
+        if not len(rows):
+            some = ", ".join(map(str, records.jobs.job_id[loops.job][:5].tolist()))
+            raise InputError(f"{place}: job {job} executed no loop; those that did are {some} …")
+        row = int(rows[0])
+    found = read_loops(stored, 0, [row])
+    if not len(found.chunks.job):
+        raise InputError(f"{place}: its chunks were not recorded; run it with --set output.trace=chunks")
+    return replace(records, chunks=found.chunks, pes=found.pes)

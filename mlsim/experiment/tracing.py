@@ -43,4 +43,5 @@ def write_trace(
         workload_name=workload_name,
         exclusive_nodes=exclusive_nodes,
         pes_per_node=scenario.application.pes_per_node,
+        details=scenario.output.trace_details,
     )

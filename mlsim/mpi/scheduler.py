@@ -55,6 +55,9 @@ class LoopScheduler:
         Of the loop, in what is recorded.
     after
         The loop of the time step before, on the same ranks: AWF takes the weights from there.
+    last
+        Whether no loop follows on these ranks: nodes without work are then reported to the RCA agent, if
+        there is one. See also :meth:`release`.
     **options
         Other fields of :class:`LoopOptions`.
 
@@ -85,6 +88,7 @@ class LoopScheduler:
         record: bool | str | Path = False,
         name: str = "loop",
         after: LoopScheduler | None = None,
+        last: bool = False,
         **options: Any,
     ) -> None:
         self.name = name
@@ -94,6 +98,7 @@ class LoopScheduler:
         self._requests: Requests | None = None
         self._iterated = False
         self._closed = True
+        self._last = last
         self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
 
     def _set_up(self, comm: MPI.Intracomm, given: dict[str, Any], after: LoopScheduler | None) -> None:
@@ -104,7 +109,7 @@ class LoopScheduler:
             choices = chosen(options, comm.size)
         except MlsimError as error:
             problem = str(error)
-        reports_idle = _agree(comm, options, problem, bool(self._record))
+        reports_idle = _agree(comm, options, problem, bool(self._record), self._last)
         assert options is not None, "all ranks agreed that there is no problem"
         assert choices is not None, "all ranks agreed that there is no problem"
         self.options = options
@@ -120,7 +125,9 @@ class LoopScheduler:
         self._model = _make(
             Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record))
         )
-        self._rca = Reporter(context, self.name, reports_idle)
+        yields = options.model == ExecutionModel.DCA
+        self._rca = Reporter(context, self.name, reports_idle, self._last, yields)
+        self._claim = self._rca.claiming(self._model, options.n)
         self._clock = Clock(self._layout)
         self._times = RankTimes(_now(), bool(self._record))
         self._closed = False
@@ -149,7 +156,7 @@ class LoopScheduler:
 
     def _whole_chunks(self) -> Iterator[tuple[int, int]]:
         """Yield first iteration and size of every chunk."""
-        model, times, claim, now = self._model, self._times, self._model.claim, _now
+        model, times, claim, now = self._model, self._times, self._claim, _now
         measures, keeps_rows = model.learns, times.keeps_rows
         chunks = executed = 0
         busy = 0.0
@@ -178,7 +185,7 @@ class LoopScheduler:
 
     def _timed_pieces(self) -> Iterator[tuple[int, int]]:
         """Yield first iteration and size of the pieces of every chunk, for a technique that times them."""
-        model, times, claim, now = self._model, self._times, self._model.claim, _now
+        model, times, claim, now = self._model, self._times, self._claim, _now
         pieces, keeps_rows = self.options.pieces, times.keeps_rows
         chunks = executed = 0
         busy = 0.0
@@ -216,7 +223,7 @@ class LoopScheduler:
 
     def _chunks_with_breaks(self) -> Iterator[tuple[int, int]]:
         """Yield the pieces of every chunk, for a rank that serves others between them."""
-        model, times, claim, now = self._model, self._times, self._model.claim, _now
+        model, times, claim, now = self._model, self._times, self._claim, _now
         pieces = self.options.pieces if self._times_iterations() else 1
         begins = None if model.request_log is None else model.request_log.begins
         requested = times.begin = now()
@@ -305,8 +312,9 @@ class LoopScheduler:
 
     def _close(self) -> None:
         """Gather the report and the records, and free what the loop holds."""
-        self._wait_for_all()
+        self._rest_until_all_have_ended()
         self._clock.close()
+        self._rca.loop_closed()
         layout = self._layout
         gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
         self._report = gathered.report
@@ -337,6 +345,29 @@ class LoopScheduler:
         """Wait at a barrier; waiting ranks yield their cores."""
         request = self._layout.comm.Ibarrier()
         self._patience.until(request.Test)
+
+    def _rest_until_all_have_ended(self) -> None:
+        """Wait at a barrier, asleep most of the time; rank 0 holds the counters of the loop."""
+        layout = self._layout
+        holds = layout.comm.rank == 0 and layout.machine.size < layout.comm.size
+        self._patience.rest_until(layout.comm.Ibarrier().Test, holds)
+
+    def release(self) -> None:
+        """Tell that no loop follows on these ranks, as ``last`` does, where that is known only now.
+
+        All ranks must call this, inside the ``with`` block. From now on nodes whose ranks have no more
+        iterations are reported to the RCA agent.
+
+        Raises
+        ------
+        InputError
+            If the loop has ended.
+        """
+        if self._closed:
+            raise InputError("LoopScheduler: release() inside the with block; the loop has ended")
+        if not self._last:
+            self._last = True
+            self._rca.release()
 
     def report(self) -> LoopReport:
         """Return the report of this rank, on rank 0 with totals of the loop; after the ``with`` block.
@@ -433,7 +464,7 @@ def _options(given: dict[str, Any]) -> LoopOptions:
     return LoopOptions(**given).checked()
 
 
-def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool) -> bool:
+def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool, last: bool) -> bool:
     """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
 
     Returns whether nodes without work are to be reported: whether rank 0's environment names an agent.
@@ -441,7 +472,7 @@ def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, recor
     mine = np.zeros(3, np.int64)
     if options is not None:
         mine[0] = int.from_bytes(options.fingerprint(), "little", signed=True)
-    mine[1:] = bool(problem) + 2 * record, bool(os.environ.get(ADDRESS))
+    mine[1:] = bool(problem) + 2 * record + 4 * last, bool(os.environ.get(ADDRESS))
     everyone = allgather(comm, Patience("auto", comm.size), mine)
     if (everyone[:, :2] == everyone[0, :2]).all() and not problem:
         return bool(everyone[0, 2])
@@ -452,7 +483,7 @@ def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, recor
     rank = int(np.flatnonzero((everyone[:, :2] != everyone[0, :2]).any(axis=1))[0])
     raise InputError(
         f"LoopScheduler: rank {rank} asks for another loop than rank 0; all ranks must give the same "
-        f"options; rank {comm.rank} gave {options}, record {record}"
+        f"options; rank {comm.rank} gave {options}, record {record}, last {last}"
     )
 
 

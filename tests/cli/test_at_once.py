@@ -97,7 +97,7 @@ def test_the_same_bytes_whatever_the_machine_is_set_to(small):
         _, told = run.communicate(timeout=600)
         assert run.returncode == 0, told
     first = contents(small / "0" / "here")
-    assert {"gantt.png", "trace/trace.otf2", "jobs.csv", "manifest.json"} <= first.keys()
+    assert {"gantt.png", "trace/traces.otf2", "jobs.csv", "manifest.json"} <= first.keys()
     for number in range(1, len(settings)):
         other = contents(small / str(number) / "here")
         assert other.keys() == first.keys()

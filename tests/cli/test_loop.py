@@ -59,7 +59,7 @@ def test_one_loop_fills_the_directory(mlsim, small: Path):
     done = mlsim(*LOOP, "--technique", "FAC2", "--out", "one", "--json", "--otf2")
     (loop,) = facts(done)
     assert names(small / "one") == ONE_LOOP | {"trace"}
-    assert (small / "one" / "trace" / "trace.otf2").exists()
+    assert (small / "one" / "trace" / "traces.otf2").exists()
     assert json.loads((small / "one" / "summary.json").read_text()) == json.loads(done.out)
     chunks = pl.read_parquet(small / "one" / "chunks.parquet")
     assert len(chunks) == loop["steps"]

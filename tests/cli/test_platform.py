@@ -42,7 +42,7 @@ def test_the_trace_shows_nodes_as_before(mlsim, small: Path):
     trees = []
     for name, overrides in (("near", ()), ("far", (FAT_TREE, FAILING))):
         loop_times(mlsim, small, name, *overrides)
-        with otf2.reader.open(str(small / name / "trace" / "trace.otf2")) as trace:
+        with otf2.reader.open(str(small / name / "trace" / "traces.otf2")) as trace:
             nodes = trace.definitions.system_tree_nodes
             trees.append([(node.class_name, node.name, node.parent and node.parent.name) for node in nodes])
     assert trees[0] == trees[1]

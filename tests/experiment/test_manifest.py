@@ -57,7 +57,7 @@ READ = (
     "scenario.yaml",
     "summary.json",
 )
-CHECKED = (*READ, "chunks.parquet", "versions.json", "trace/trace.otf2", "trace/trace/1.evt")
+CHECKED = (*READ, "chunks.parquet", "versions.json", "trace/traces.otf2", "trace/traces/1.evt")
 
 
 @pytest.mark.parametrize("name", [*CHECKED, MANIFEST])

@@ -24,6 +24,11 @@ def message(**changes: object) -> IdleNode:
     return IdleNode(**{**values, **changes})  # type: ignore[arg-type]
 
 
+def signed(body: bytes) -> bytes:
+    """Sign any bytes."""
+    return b"rca2 hmac %s %s\n" % (_mac(body, SECRET).encode(), body)
+
+
 def exchange(agent: Agent, *lines: bytes) -> list[bytes]:
     """Send each line on a connection of its own; give the answers."""
 
@@ -77,14 +82,14 @@ _JSON = st.recursive(
 
 @given(st.sampled_from(["type", "nonce", *IdleNode.__dataclass_fields__, "other"]), _JSON)
 def test_any_signed_value_is_taken_or_refused(key: str, value: object) -> None:
-    good = json.loads(pack(message(time=1.5), SECRET))["body"]
+    good = json.loads(pack(message(time=1.5), SECRET).split(b" ", 3)[3])
     body = good | {key: value}
-    line = json.dumps({"body": body, "mac": _mac(body, SECRET)}).encode()
+    line = signed(json.dumps(body).encode())
     try:
         got, nonce = unpack(line, SECRET)
     except RefusedError:
         return
-    assert {"type": "NodeIdle", "nonce": nonce, **vars(got)} == body
+    assert {"type": got.kind, "nonce": nonce, **vars(got)} == body
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_the_agent_takes_refuses_and_logs(tmp_path: Path, caplog: pytest.LogCapt
         b"ago",
         b"ago",
         b"longer than",
-        b"not an object",
+        b"not of the form",
         b"did not end",
     ]
     for answer, reason in zip(answers, reasons, strict=True):
@@ -150,14 +155,14 @@ def test_the_hook_gets_words_and_no_shell(tmp_path: Path, monkeypatch: pytest.Mo
     script.chmod(0o700)
     monkeypatch.setenv("MLSIM_RCA_SECRET", SECRET.decode())
     agent = Agent(SECRET, hook=[str(script), "give back", "$HOME;id"])
-    assert exchange(agent, pack(message(node="host/1"), SECRET)) == [b"ok\n"]
+    assert exchange(agent, pack(message(node="host/1"), SECRET)) == [b"ok: noted, the hook is called\n"]
     assert out.read_text() == "give back|$HOME;id|17|host/1|host/1|none|"
 
 
 @pytest.mark.parametrize("hook", [["/no/such/command"], ["false"], ["sleep", "20"]])
 def test_a_hook_that_fails_is_logged(hook: list[str], caplog: pytest.LogCaptureFixture) -> None:
     agent = Agent(SECRET, hook=hook, hook_timeout=0.3)
-    assert exchange(agent, pack(message(job="1", node="1"), SECRET)) == [b"ok\n"]
+    assert exchange(agent, pack(message(job="1", node="1"), SECRET)) == [b"ok: noted, the hook is called\n"]
     assert any("hook" in text for text in caplog.messages)
 
 

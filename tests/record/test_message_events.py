@@ -45,7 +45,8 @@ def delivered(records: Records) -> MessageEvents:
 
 
 def on_row(messages: MessageEvents, row: int) -> list[tuple[float, str, int]]:
-    """Time in s, side and message of each entry of a row; 0 is the batch system."""
+    """Time in s, side and message of each entry of a row; 0 is the batch system, then nodes from 1."""
+    row += row > 0  # the second location has the metrics
     entries = range(messages.first[row], messages.first[row + 1])
     sides = ["sent" if messages.is_sent[entry] else "received" for entry in entries]
     numbers = messages.remaining_iterations[entries.start : entries.stop].tolist()

@@ -9,6 +9,7 @@ import pytest
 
 from mlsim.record import Nodes, Records
 from mlsim.record.otf2 import Level, write_otf2
+from mlsim.record.tables import Names
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
 
@@ -21,7 +22,7 @@ def records() -> Records:
 def definitions(directory: Path, records: Records, level: Level) -> otf2.registry.DefinitionRegistry:
     names = {"scenario_name": "demo", "technique": "FAC2", "workload_name": "demo.swf"}
     write_otf2(directory, records, level, exclusive_nodes=False, **names)
-    with otf2.reader.open(str(directory / "trace.otf2")) as trace:
+    with otf2.reader.open(str(directory / "traces.otf2")) as trace:
         return trace.definitions
 
 
@@ -38,13 +39,14 @@ def test_cores_are_under_nodes_under_groups_under_the_cluster(tmp_path: Path, re
     for location in registry.locations:
         group = location.group
         assert group.location_group_type == otf2.LocationGroupType.PROCESS
-        assert location.type == otf2.LocationType.CPU_THREAD
+        metric = location.name == "metrics"
+        assert location.type == (otf2.LocationType.METRIC if metric else otf2.LocationType.CPU_THREAD)
         path, tree = [group.name, location.name], group.system_tree_parent
         while tree is not None:
             path.insert(0, f"{tree.class_name} {tree.name}")
             tree = tree.parent
         rows.append(path)
-    expected = [["machine cluster", "batch system", "dispatcher"]]
+    expected = [["machine cluster", "batch system", name] for name in ("dispatcher", "metrics")]
     nodes = records.nodes
     for name, group, cores in zip(nodes.name, nodes.group, nodes.cores, strict=True):
         tree = ["machine cluster", f"group {group}", f"node {name}"]
@@ -80,7 +82,29 @@ def test_what_is_nested_in_jobs_has_groups_of_its_own(
 ) -> None:
     registry = definitions(tmp_path, records, level)
     found = [group for group in registry.groups if group.group_type == otf2.GroupType.REGIONS]
-    assert [group.name for group in found] == groups
+    nested = [group for group in found if not group.name.startswith(("jobs under", "user"))]
+    assert [group.name for group in nested] == groups
+
+
+@pytest.mark.parametrize("level", ["jobs", "chunks"])
+def test_jobs_are_in_groups_by_technique_and_user(tmp_path: Path, records: Records, level: Level) -> None:
+    jobs = records.jobs
+    users = np.where(jobs.job_id % 3 == 0, -1, jobs.job_id % 3)
+    named = replace(records, jobs=replace(jobs, user=users), names=Names({"user": {1: "ada"}}))
+    registry = definitions(tmp_path, named, level)
+    found = {
+        group.name: sorted(int(region.canonical_name) for region in group.members)
+        for group in registry.groups
+        if group.name.startswith(("jobs under", "user"))
+    }
+    started = np.isfinite(jobs.start_time)
+    of_users = {
+        name: sorted(jobs.job_id[started & (users == user)])
+        for user, name in ((1, "user ada"), (2, "user 2"))
+    }
+    looping = {"jobs under FAC2": sorted(jobs.job_id[np.unique(records.loops.job)])}
+    assert found == looping | of_users
+    assert all(found.values())
 
 
 def test_the_communicator_joins_the_dispatcher_and_the_nodes(tmp_path: Path, records: Records) -> None:
@@ -90,7 +114,7 @@ def test_the_communicator_joins_the_dispatcher_and_the_nodes(tmp_path: Path, rec
     assert members == [("batch system", "dispatcher"), *((name, "core 0") for name in records.nodes.name)]
 
 
-def test_metrics_hold_until_the_next_and_belong_to_the_dispatcher(tmp_path: Path, records: Records) -> None:
+def test_metrics_hold_until_the_next_on_their_own_location(tmp_path: Path, records: Records) -> None:
     registry = definitions(tmp_path, records, "jobs")
     (metric,) = registry.metrics
     assert [member.name for member in metric.members] == [
@@ -103,7 +127,7 @@ def test_metrics_hold_until_the_next_and_belong_to_the_dispatcher(tmp_path: Path
     recorders = [
         (recorder.metric_class, recorder.recorder.name) for recorder in registry.metric_class_recorders
     ]
-    assert recorders == [(metric, "dispatcher")]
+    assert recorders == [(metric, "metrics")]
 
 
 def test_names_may_be_any_text(tmp_path: Path, records: Records) -> None:

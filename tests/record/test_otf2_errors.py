@@ -30,7 +30,7 @@ def test_a_trace_is_not_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture
     write(tmp_path, random_records(1))
     with pytest.raises(OutputError, match="has a trace in it already"):
         write(tmp_path, random_records(1))
-    (tmp_path / "trace.otf2").unlink()
+    (tmp_path / "traces.otf2").unlink()
     with pytest.raises(OutputError, match="already exist"):
         write(tmp_path, random_records(1))
     assert capfd.readouterr().err == ""
@@ -104,8 +104,8 @@ print(info.locations)
 def test_thousands_of_cores_need_few_open_files(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MANY, str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout == "4097\n"
-    assert len(list((tmp_path / "trace").glob("*.evt"))) == 4097
+    assert done.stdout == "4098\n"
+    assert len(list((tmp_path / "traces").glob("*.evt"))) == 4098
 
 
 def chunks_changed(records: Records, **columns: np.ndarray) -> Records:
@@ -148,7 +148,7 @@ def test_pes_may_use_some_of_the_cores_of_a_node(tmp_path: Path) -> None:
     write(tmp_path, replace(records, chunks=moved, pes=pes), pes_per_node=1)
     (span,) = read_trace(tmp_path).nested("chunk")
     before = int(records.nodes.cores[: nodes[-1]].sum())
-    assert span.location == 1 + before
+    assert span.location == 2 + before
 
 
 def test_messages_that_overtake_are_an_error(tmp_path: Path) -> None:

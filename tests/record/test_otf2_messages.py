@@ -38,7 +38,8 @@ def test_every_message_is_sent_and_received(seed: int, exclusive: bool, level: L
             said |= {"nodes": int(messages.nodes[m]), "for job": int(messages.for_job[m])}
         ends = (0, first[node]) if kind.from_batch else (first[node], 0)
         times = ns(messages.sent[m]), ns(messages.received[m])
-        pairs.append((*ends, *times, int(kind), sorted(said.items())))
+        length = 8 * (len(said) + 1)  # and the node
+        pairs.append((*ends, *times, int(kind), length, sorted(said.items())))
     trace = traced(records, level, exclusive=exclusive)
     assert sorted(matched(trace)) == sorted(pairs)
 
@@ -47,7 +48,7 @@ def job_id(records: Records, message: int) -> int:
     return int(records.jobs.job_id[records.messages.job[message]])
 
 
-def matched(trace: Trace) -> list[tuple[int, int, int, int, int, list]]:
+def matched(trace: Trace) -> list[tuple[int, int, int, int, int, int, list]]:
     """Pair sends and receives as readers do: first sent, first received, for each pair of locations."""
     comm = next(iter(trace.definitions.comms))
     location_of = [location._ref for location in comm.group.members]
@@ -58,8 +59,9 @@ def matched(trace: Trace) -> list[tuple[int, int, int, int, int, list]]:
     for receive in trace.receives:
         ends = location_of[receive.peer], receive.location
         send = queues[ends].pop(0)
-        assert (send.tag, send.attributes) == (receive.tag, receive.attributes)
-        pairs.append((*ends, send.time, receive.time, send.tag, sorted(send.attributes.items())))
+        assert (send.tag, send.length, send.attributes) == (receive.tag, receive.length, receive.attributes)
+        said = sorted(send.attributes.items())
+        pairs.append((*ends, send.time, receive.time, send.tag, send.length, said))
     assert not any(queues.values())
     return pairs
 

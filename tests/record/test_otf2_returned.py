@@ -69,7 +69,8 @@ def trace_of(
 
 
 def seconds(spans: list[Span]) -> set[tuple[int, float, float]]:
-    return {(span.location, span.begin / 1e9, span.end / 1e9) for span in spans}
+    """Return the row, from 1, of each span, and its times."""
+    return {(span.location - 1, span.begin / 1e9, span.end / 1e9) for span in spans}
 
 
 def test_chunks_follow_their_pe_to_its_new_core(tmp_path: Path) -> None:

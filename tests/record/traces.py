@@ -37,12 +37,13 @@ class Span:
 
 @dataclass
 class Message:
-    """One side of a message; ``peer`` is the other side's rank."""
+    """One side of a message; ``peer`` is the other side's rank, ``length`` in bytes."""
 
     location: int
     time: int
     peer: int
     tag: int
+    length: int
     attributes: dict[str, Any]
 
 
@@ -66,7 +67,7 @@ class Trace:
 
 def read_trace(directory: Path) -> Trace:
     """Read a trace; fail if times go backwards or regions are not nested on a location."""
-    with otf2.reader.open(str(directory / "trace.otf2")) as reader:
+    with otf2.reader.open(str(directory / "traces.otf2")) as reader:
         trace = Trace(reader.definitions)
         stacks: dict[int, list[Span]] = {}
         latest: dict[int, int] = {}
@@ -96,9 +97,13 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
         span.end = event.time
         trace.spans.append(span)
     elif isinstance(event, kinds.MpiSend):
-        trace.sends.append(Message(where, event.time, event.receiver, event.msg_tag, attributes))
+        trace.sends.append(
+            Message(where, event.time, event.receiver, event.msg_tag, event.msg_length, attributes)
+        )
     elif isinstance(event, kinds.MpiRecv):
-        trace.receives.append(Message(where, event.time, event.sender, event.msg_tag, attributes))
+        trace.receives.append(
+            Message(where, event.time, event.sender, event.msg_tag, event.msg_length, attributes)
+        )
     else:
         assert isinstance(event, kinds.Metric)
         trace.metrics.append((event.time, tuple(event.values)))
@@ -106,7 +111,7 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
 
 def printed(directory: Path) -> tuple[list[str], list[str]]:
     """Print a trace with otf2-print: its lines of definitions, and of events; fail on any complaint."""
-    anchor = str(directory / "trace.otf2")
+    anchor = str(directory / "traces.otf2")
     texts = []
     for options in (["-G"], []):
         command = ["otf2-print", *options, anchor]
@@ -117,9 +122,11 @@ def printed(directory: Path) -> tuple[list[str], list[str]]:
     return texts[0], texts[1]
 
 
-def written(directory: Path | str, records: Records, level: Level, *, exclusive: bool = False) -> TraceInfo:
+def written(
+    directory: Path | str, records: Records, level: Level, *, exclusive: bool = False, details: bool = True
+) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
-    return write_otf2(directory, records, level, exclusive_nodes=exclusive, **names)
+    return write_otf2(directory, records, level, exclusive_nodes=exclusive, details=details, **names)
 
 
 def traced(records: Records, level: Level, *, exclusive: bool = False) -> Trace:
@@ -138,6 +145,6 @@ def ns(seconds: float) -> int:
 
 
 def node_locations(records: Records, *, per_node: bool) -> list[int]:
-    """First location of every node: the dispatcher's comes first."""
+    """First location of every node: the dispatcher's and that of metrics come first."""
     rows = np.ones(len(records.nodes.cores)) if per_node else records.nodes.cores
-    return [1 + int(before) for before in np.cumsum(rows) - rows]
+    return [2 + int(before) for before in np.cumsum(rows) - rows]

@@ -379,6 +379,7 @@ CASES: dict[str, Case] = {
     "coordination.reclaim": Case(ASKING | {"coordination.answer": "always"}, True),
     "coordination.released_nodes": Case(RCA, "short-first"),
     "output.trace": files(PLAIN, "jobs"),
+    "output.trace_details": files(PLAIN | LOOP, True),
     "output.pictures": files({}, False),
     "output.csv": files(PLAIN, True),
     "output.passes": files(PLAIN, True),

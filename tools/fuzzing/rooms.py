@@ -253,14 +253,14 @@ class _RcaLines(Room):
         self._line = pack(IdleNode("17", "node3", 3, 16, "loop", 1.7e9), self._secret)
 
     def controls(self, directory: Path) -> Iterator[Arguments]:
-        for line in (self._line, self._signed(json.loads(self._line)["body"])):
+        for line in (self._line, self._signed(json.loads(self._line.split(b" ", 3)[3]))):
             (directory / "line").write_bytes(line)
             yield ["line"]
 
     def case(self, directory: Path, draw: Draw) -> Arguments:
         line = self._line
         if draw.integers(2):  # signed by somebody who has the secret, and sends nonsense
-            body = json.loads(line)["body"]
+            body = json.loads(line.split(b" ", 3)[3])
             keys = sorted(body)
             body[keys[int(draw.integers(len(keys)))]] = _plain(draw)
             line = self._signed(body)
@@ -273,9 +273,9 @@ class _RcaLines(Room):
         import hashlib
         import hmac
 
-        text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+        text = json.dumps(body).encode()
         mac = hmac.new(self._secret, text, hashlib.sha256).hexdigest()
-        return json.dumps({"body": body, "mac": mac}).encode()
+        return b"rca2 hmac %s %s" % (mac.encode(), text)
 
     def execute(self, arguments: Arguments) -> None:
         from mlsim.errors import InputError

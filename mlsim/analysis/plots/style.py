@@ -5,6 +5,7 @@ No picture depends on the user's matplotlib settings or on the time of day.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain
@@ -86,8 +87,10 @@ _NOT_OF_PICTURES = (
 )  # fmt: skip
 """How settings begin that say nothing of how pictures look; they stay the user's."""
 
-_UNITS = ((180.0, "s", 1.0), (3 * 3600.0, "min", 60.0), (3 * 86400.0, "h", 3600.0), (np.inf, "d", 86400.0))
-_SHORT_UNITS = ((1e-3, "µs", 1e-6), (1.0, "ms", 1e-3), *_UNITS)
+_UNITS = (
+    (1e-3, "µs", 1e-6), (1.0, "ms", 1e-3), (180.0, "s", 1.0), (3 * 3600.0, "min", 60.0),
+    (3 * 86400.0, "h", 3600.0), (np.inf, "d", 86400.0),
+)  # fmt: skip
 
 
 class TimeAxis(NamedTuple):
@@ -118,16 +121,15 @@ def _settings() -> Any:  # matplotlib types the names one by one
 
 
 def time_axis(jobs: Jobs) -> TimeAxis:
-    """Return the axis from the first submission to the last end, in s, min, h or d by the span."""
+    """Return the axis from the first submission to the last end, in a unit that fits."""
     first, last = np.inf, -np.inf
     for times in chain(value_blocks(jobs.submit_time), value_blocks(jobs.end_time)):
         # NaN where a job was turned away
         first = float(np.fmin.reduce(times, initial=first))
         last = float(np.fmax.reduce(times, initial=last))
     begin = first if first < np.inf else 0.0
-    end = max(last, begin + 1.0)
-    unit, seconds = next((unit, seconds) for limit, unit, seconds in _UNITS if end - begin < limit)
-    return TimeAxis(begin, end, unit, seconds)
+    end = last if last > begin else begin + 1.0
+    return TimeAxis(begin, end, *_unit_of(end - begin))
 
 
 def part_axis(begin: float, end: float) -> TimeAxis:
@@ -138,8 +140,12 @@ def part_axis(begin: float, end: float) -> TimeAxis:
 def span_axis(end: float) -> TimeAxis:
     """Return the axis from 0 to ``end``, in a unit that fits, down to microseconds."""
     shown = end if end > 0.0 else 1e-6
-    unit, seconds = next((unit, seconds) for limit, unit, seconds in _SHORT_UNITS if shown < limit)
-    return TimeAxis(0.0, shown, unit, seconds)
+    return TimeAxis(0.0, shown, *_unit_of(shown))
+
+
+def _unit_of(span: float) -> tuple[str, float]:
+    """Return the unit for a span of seconds, and the seconds in it."""
+    return next((unit, seconds) for limit, unit, seconds in _UNITS if span < limit)
 
 
 def canvas(height: int) -> Figure:
@@ -168,10 +174,24 @@ def scale_palette() -> NDArray[np.float64]:
     return scale
 
 
-def write_picture(figure: Figure, path: Path) -> Path:
+def write_picture(
+    figure: Figure,
+    path: Path,
+    dpi: float = DPI,
+    style: Callable[[], AbstractContextManager[None]] = picture_style,
+) -> Path:
     """Write a picture as PDF or SVG if the file's name says so, else PNG.
 
     The same picture gives the same bytes.
+
+    Parameters
+    ----------
+    figure, path
+        The picture and its file.
+    dpi
+        Of what is not drawn as lines.
+    style
+        Settings that it was drawn under.
 
     Raises
     ------
@@ -179,14 +199,14 @@ def write_picture(figure: Figure, path: Path) -> Path:
         If the file cannot be written; the message names it.
     """
     try:
-        with picture_style():
+        with style():
             kind = next((word for word in ("pdf", "svg") if str(path).endswith(f".{word}")), "png")
             options: dict[str, dict[str, Any]] = {
                 "pdf": {"metadata": {"CreationDate": None}},
                 "svg": {"metadata": {"Date": None}},
                 "png": {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": _COMPRESSION}},
             }
-            figure.savefig(path, format=kind, dpi=DPI, **options[kind])
+            figure.savefig(path, format=kind, dpi=dpi, **options[kind])
     except OSError as err:
         raise OutputError(f"cannot write {path}: {err.strerror or err}") from err
     return path

@@ -125,7 +125,8 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
         trace = arguments.trace
         if trace is not None and arguments.repetitions > 1:
             trace = trace.with_name(f"{trace.name}-{repetition + 1:03d}")
-        before = _repeat(comm, application, options, trace, before, arguments)
+        last = repetition == arguments.repetitions - 1
+        before = _repeat(comm, application, options, trace, before, arguments, last)
 
 
 def in_turns(comm: MPI.Intracomm, make: Callable[[], Application]) -> Application:
@@ -142,11 +143,18 @@ def _repeat(
     trace: Path | None,
     before: LoopScheduler | None,
     arguments: argparse.Namespace,
+    last: bool,
 ) -> LoopScheduler:
     """Execute the loop once and print its report."""
     application.begin()
     with LoopScheduler(
-        comm, n=application.n, name=application.name, record=trace or False, after=before, **options
+        comm,
+        n=application.n,
+        name=application.name,
+        record=trace or False,
+        after=before,
+        last=last,
+        **options,
     ) as loop:
         for first, size in loop:
             application.execute(first, size)

@@ -33,10 +33,13 @@ class Context:
     ----------
     layout
         Communicators and nodes.
+    ranks_per_node
+        By which the ranks of a machine are divided; None: they are not, or as Slurm's nodes are.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks_per_node: int | None) -> None:
         self.layout = Layout.of(comm, ranks_per_node)
+        self.ranks_per_node = ranks_per_node
         self._loops = 0
         self._windows: dict[tuple[bool, int], list[Window]] = {}
         self._in_use: dict[Window, tuple[bool, int]] = {}

@@ -1,4 +1,4 @@
-"""The agent of ``mlsim rca listen``: receives ``NodeIdle`` messages of real runs, records them, calls a hook.
+"""The agent of ``mlsim rca listen``: takes messages of real runs, records them, calls a hook for idle nodes.
 
 One line a connection. A line that is too long, malformed, forged, too old or sent a second time is refused
 and logged; nothing of it is executed. The hook is started without a shell, with job and node as arguments of
@@ -22,7 +22,7 @@ from mlsim.errors import InputError
 from mlsim.mpi.rca.connections import Connection, Connections, most_connections
 from mlsim.mpi.rca.hooks import Hooks
 from mlsim.mpi.rca.limited_log import LimitedLog
-from mlsim.mpi.rca.wire import BUSY, LONGEST, SENT_BEFORE, IdleNode, RefusedError, unpack
+from mlsim.mpi.rca.wire import BUSY, LONGEST, SENT_BEFORE, IdleNode, Listening, Message, RefusedError, unpack
 
 __all__ = ["Agent"]
 
@@ -155,24 +155,29 @@ class Agent:
             self._connections.add(connection)
             line = await self._line(reader)
             connection.silent = False
-            self._take(self._checked(line))
+            return self._take(self._checked(line))
         except RefusedError as error:
             reason = "dropped, as it was silent and others came" if connection.dropped else str(error)
             self._refuse(connection, reason)
             return f"refused: {error}\n".encode()
-        return b"ok\n"
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         self.refused += 1
         self._log.add(logging.WARNING, "refused", f"{connection.peer}: {reason}")
 
-    def _take(self, message: IdleNode) -> None:
+    def _take(self, message: Message) -> bytes:
+        """Do what a message asks for; return the answer."""
+        if isinstance(message, Listening):
+            return b"ok: nobody asks here\n"
         self.taken += 1
         self._more.set()
+        self._record(message)
+        if not isinstance(message, IdleNode):
+            self._log.add(logging.INFO, "taken", f"job {message.job}: {message.kind}")
+            return b"ok: noted\n"
         text = f"job {message.job}: node {message.node} is idle ({message.ranks} ranks)"
         self._log.add(logging.INFO, "taken", text)
-        self._record(message)
-        self._hooks.call(message)
+        return b"ok: noted, the hook is called\n" if self._hooks.call(message) else b"ok: noted\n"
 
     async def _line(self, reader: asyncio.StreamReader) -> bytes:
         try:
@@ -184,14 +189,12 @@ class Agent:
         except TimeoutError as error:
             raise RefusedError(f"no line within {_READ_SECONDS} s") from error
 
-    def _checked(self, line: bytes) -> IdleNode:
+    def _checked(self, line: bytes) -> Message:
         """Check a line, its age, and that it comes for the first time."""
         message, nonce = unpack(line, self._secret)
-        now = time.time()
-        if abs(now - message.time) > self._max_age:
-            raise RefusedError(
-                f"sent {now - message.time:.0f} s ago; allowed: {self._max_age:.0f} s either way"
-            )
+        now, sent = time.time(), float(vars(message)["time"])
+        if abs(now - sent) > self._max_age:
+            raise RefusedError(f"sent {now - sent:.0f} s ago; allowed: {self._max_age:.0f} s either way")
         # A message may be ahead by max_age, so its nonce is kept for twice as long.
         while self._nonces and next(iter(self._nonces.values())) < now - 2 * self._max_age:
             self._nonces.popitem(last=False)
@@ -199,17 +202,18 @@ class Agent:
             raise RefusedError(SENT_BEFORE)
         if len(self._nonces) >= _MOST_NONCES:
             raise RefusedError("too many messages")
-        if self._hooks.full:
+        if self._hooks.full and isinstance(message, IdleNode):
             raise RefusedError(f"{BUSY}: too many hooks wait")
         self._nonces[nonce] = now
         return message
 
-    def _record(self, message: IdleNode) -> None:
+    def _record(self, message: Message) -> None:
         if self._records is None:
             return
         try:
             with self._records.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"received": time.time(), **asdict(message)}) + "\n")
+                row = {"received": time.time(), "type": message.kind, **asdict(message)}
+                file.write(json.dumps(row) + "\n")
         except OSError as error:
             self._log.add(logging.ERROR, "records", f"{self._records}: cannot be written: {error.strerror}")
 

@@ -1,4 +1,4 @@
-"""Reports idle nodes to an agent; an agent out of reach is a warning, never an error."""
+"""Reports idle nodes to an agent or to Slurm's controller; one out of reach is a warning, never an error."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from mlsim.mpi.rca.wire import (
     LONGEST,
     SENT_BEFORE,
     IdleNode,
+    JobCompleted,
+    Message,
     address_of,
-    find_secret,
+    find_proof,
     now,
     pack,
 )
 
-__all__ = ["job_identifier", "send"]
+__all__ = ["job_identifier", "send_completed", "send_idle"]
 
 _TIMEOUT = 2.0
 """Seconds within which a message is taken, or given up, however often it is tried."""
@@ -36,26 +38,36 @@ def job_identifier() -> str:
     return f"process-{os.getppid()}"
 
 
-def send(node: str, node_number: int, ranks: int, loop: str) -> bool:
-    """Send ``NodeIdle`` to the agent that the environment names; return whether it was accepted.
+def send_idle(node: str, node_number: int, ranks: int, loop: str) -> bool:
+    """Send ``NodeIdle`` to the agent or controller that the environment names; return whether it was taken.
 
-    Warns with a RuntimeWarning, and returns False, if the agent cannot be reached or refuses.
+    Warns with a RuntimeWarning, and returns False, if it cannot be reached or refuses.
     """
+    message = IdleNode(job_identifier(), node, node_number, ranks, loop, now())
+    return _send(message, f"node {node} is idle, but could not be reported to the RCA agent")
+
+
+def send_completed() -> bool:
+    """Send ``JobCompleted``; as :func:`send_idle`."""
+    return _send(
+        JobCompleted(job_identifier(), now()), "the RCA agent does not know that the loops have ended"
+    )
+
+
+def _send(message: Message, problem: str) -> bool:
     try:
-        address = address_of(os.environ.get(ADDRESS, ""))
-        secret = find_secret()
-        line = pack(IdleNode(job_identifier(), node, node_number, ranks, loop, now()), secret)
-        answer = _exchange(address, line)
+        line = pack(message, find_proof())
+        answer = _exchange(address_of(os.environ.get(ADDRESS, "")), line)
     except (InputError, OSError) as error:
-        _warn(node, str(error))
+        _warn(problem, str(error))
         return False
-    if answer != _TAKEN:
-        _warn(node, answer.decode("utf-8", "replace").strip() or "no answer")
+    if not answer.startswith(_TAKEN):
+        _warn(problem, answer.decode("utf-8", "replace").strip() or "no answer")
         return False
     return True
 
 
-_TAKEN = b"ok\n"
+_TAKEN = b"ok"
 _AGAIN = f"refused: {BUSY}".encode()
 _TAKEN_BEFORE = f"refused: {SENT_BEFORE}\n".encode()
 
@@ -107,6 +119,5 @@ def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.001)
 
 
-def _warn(node: str, reason: str) -> None:
-    text = f"mlsim: node {node} is idle, but could not be reported to the RCA agent: {reason}"
-    warnings.warn(text, RuntimeWarning, stacklevel=3)
+def _warn(problem: str, reason: str) -> None:
+    warnings.warn(f"mlsim: {problem}: {reason}", RuntimeWarning, stacklevel=4)

@@ -43,12 +43,13 @@ class Hooks:
         """Whether so many wait that no more can be called."""
         return len(self._calls) >= _MOST_WAITING
 
-    def call(self, message: IdleNode) -> None:
-        """Have the command called."""
+    def call(self, message: IdleNode) -> bool:
+        """Have the command called; return whether there is one."""
         if self._command:
             task = asyncio.create_task(self._call(message))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
+        return bool(self._command)
 
     async def finish(self) -> None:
         """Wait until all have been called and are done."""

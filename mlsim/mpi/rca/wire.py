@@ -1,12 +1,15 @@
-"""What goes over the wire: one JSON object a line, signed with a shared secret.
+"""What goes over the wire: one line a message, ``rca2 SCHEME PROOF BODY``.
 
-``{"body": {...}, "mac": "<hex>"}``; the MAC is HMAC-SHA256 over the body as canonical JSON (sorted keys, no
-blanks). The body carries a random nonce and the wall-clock time of sending, so that an agent that remembers
-nonces for a while can refuse a message that is sent again.
+The body is a flat JSON object; the proof is over its bytes as they stand in the line, so that a receiver
+needs nobody's canonical JSON. Scheme ``hmac``: HMAC-SHA256, in hexadecimal digits, with a secret that sender
+and receiver know. Scheme ``munge``: a credential of munge whose payload is the body's SHA-256. The body
+carries a random nonce and the wall-clock time of sending, so that a receiver that remembers nonces for a
+while can refuse a message that is sent again.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import hmac
 import json
@@ -14,38 +17,56 @@ import os
 import re
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from mlsim.errors import InputError
 
 __all__ = [
     "ADDRESS",
+    "ANSWER",
     "BUSY",
     "LONGEST",
     "SECRET",
     "SECRET_FILE",
     "SENT_BEFORE",
     "IdleNode",
+    "JobCompleted",
+    "Listening",
+    "Message",
+    "NodeReturned",
     "RefusedError",
+    "ReleaseAccepted",
+    "ReleaseRejected",
+    "ReleaseRequest",
     "address_of",
+    "find_proof",
     "find_secret",
     "pack",
+    "signed_by",
+    "signed_by_munge",
     "unpack",
 ]
 
 ADDRESS, SECRET, SECRET_FILE = "MLSIM_RCA_ADDRESS", "MLSIM_RCA_SECRET", "MLSIM_RCA_SECRET_FILE"
+AUTH, ANSWER, MUNGE_SOCKET = "MLSIM_RCA_AUTH", "MLSIM_RCA_ANSWER", "MLSIM_RCA_MUNGE_SOCKET"
 LONGEST = 4096
 """Bytes of the longest line that is read."""
 
 BUSY, SENT_BEFORE = "busy", "sent a second time"
 """How reasons of refusals begin that a sender acts on: try again soon, and the first sending was taken."""
 
+_FORM = "rca2"
 _SHORTEST_SECRET = 16
+_MUNGE_OPTION_SOCKET = 8  # MUNGE_OPT_SOCKET of munge.h
 _LATEST = 1e12
 # No name begins with a dash: it could be taken for an option of a hook.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,200}")
+_NAMES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/,-]{0,500}")
+_TEXT = re.compile(r'[^\x00-\x1f\x7f-\U0010ffff"\\]{0,500}')
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
@@ -54,13 +75,23 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class IdleNode:
-    """``NodeIdle`` of a real run: all ranks of a node are notified that no chunk is left."""
+class Message:
+    """What all messages have."""
+
+    kind: ClassVar[str] = ""
 
     job: str
     """Identifier of the job at its batch system, such as Slurm's."""
+
+
+@dataclass(frozen=True)
+class IdleNode(Message):
+    """``NodeIdle`` of a real run: all ranks of a node are notified that no chunk is left."""
+
+    kind: ClassVar[str] = "NodeIdle"
+
     node: str
-    """Host name; of a part of a node, ``host/part``."""
+    """Name of the node at the batch system, or host name; of a part of a node, ``host/part``."""
     node_number: int
     """Number of the node within the run, in order of lowest ranks."""
     ranks: int
@@ -71,14 +102,175 @@ class IdleNode:
     """Wall-clock time of sending, in s since 1970."""
 
 
-def pack(message: IdleNode, secret: bytes) -> bytes:
-    """Sign a message; one line with its end."""
-    body = {"type": "NodeIdle", **asdict(message), "nonce": secrets.token_hex(16)}
-    return _json({"body": body, "mac": _mac(body, secret)}) + b"\n"
+@dataclass(frozen=True)
+class Listening(Message):
+    """The application reads requests on this connection from now on."""
+
+    kind: ClassVar[str] = "Listening"
+
+    time: float
+    """Wall-clock time of sending, in s since 1970."""
 
 
-def unpack(line: bytes, secret: bytes) -> tuple[IdleNode, str]:
-    """Check a line; return the message and its nonce.
+@dataclass(frozen=True)
+class ReleaseRequest(Message):
+    """The batch level asks for nodes."""
+
+    kind: ClassVar[str] = "ReleaseRequest"
+
+    request: int
+    """Number of the request, which its answer has too."""
+    nodes: int
+    """How many."""
+    for_job: str
+    """The waiting job."""
+    deadline: float
+    """When that job's nodes are expected anyway, in s since 1970; 0: unknown."""
+    time: float
+    """Wall-clock time of sending, in s since 1970."""
+
+
+@dataclass(frozen=True)
+class ReleaseAccepted(Message):
+    """The application will release nodes: each is reported by ``NodeIdle`` when it is idle."""
+
+    kind: ClassVar[str] = "ReleaseAccepted"
+
+    request: int
+    """Number of the request."""
+    nodes: str
+    """Names with commas between."""
+    time: float
+    """Wall-clock time of sending, in s since 1970."""
+
+
+@dataclass(frozen=True)
+class ReleaseRejected(Message):
+    """The application keeps its nodes."""
+
+    kind: ClassVar[str] = "ReleaseRejected"
+
+    request: int
+    """Number of the request."""
+    reason: str
+    """Why."""
+    time: float
+    """Wall-clock time of sending, in s since 1970."""
+
+
+@dataclass(frozen=True)
+class NodeReturned(Message):
+    """The batch level gives a node back to its owner; Slurm cannot do so, and its plugin never sends this."""
+
+    kind: ClassVar[str] = "NodeReturned"
+
+    node: str
+    """Name of the node."""
+    time: float
+    """Wall-clock time of sending, in s since 1970."""
+
+
+@dataclass(frozen=True)
+class JobCompleted(Message):
+    """The application's last loop has ended on all ranks."""
+
+    kind: ClassVar[str] = "JobCompleted"
+
+    time: float
+    """Wall-clock time of sending, in s since 1970."""
+
+
+_KINDS: dict[str, type[Message]] = {
+    made.kind: made
+    for made in (
+        IdleNode,
+        Listening,
+        ReleaseRequest,
+        ReleaseAccepted,
+        ReleaseRejected,
+        NodeReturned,
+        JobCompleted,
+    )
+}
+_CHECKS = {"nodes": _NAMES, "reason": _TEXT}
+
+Proof = Callable[[bytes], tuple[str, str]]
+"""Returns scheme and proof of a body."""
+
+
+def signed_by(secret: bytes) -> Proof:
+    """Return what proves by a secret."""
+    return lambda body: ("hmac", _mac(body, secret))
+
+
+def signed_by_munge(body: bytes) -> tuple[str, str]:
+    """Prove by munge that the sender is the user of this process.
+
+    Raises
+    ------
+    InputError
+        If munge is not there.
+    """
+    library = _munge()
+    credential, context = ctypes.c_char_p(), ctypes.c_void_p(None)
+    if place := os.environ.get(MUNGE_SOCKET):
+        context = ctypes.c_void_p(library.munge_ctx_create())
+        library.munge_ctx_set(context, _MUNGE_OPTION_SOCKET, place.encode())
+    digest = hashlib.sha256(body).hexdigest().encode()
+    code = library.munge_encode(ctypes.byref(credential), context, digest, len(digest))
+    if context:
+        library.munge_ctx_destroy(context)
+    if code or credential.value is None:
+        raise InputError(f"munge: no credential: {library.munge_strerror(code).decode()}")
+    return "munge", credential.value.decode()
+
+
+@cache
+def _munge() -> Any:
+    try:
+        library = ctypes.CDLL("libmunge.so.2")
+    except OSError as error:
+        raise InputError(
+            f"{AUTH}=munge, but libmunge.so.2 cannot be loaded; allowed: secret, munge"
+        ) from error
+    library.munge_strerror.restype = ctypes.c_char_p
+    library.munge_ctx_create.restype = ctypes.c_void_p
+    return library
+
+
+def find_proof() -> Proof:
+    """Return how this process proves who it is, as the environment says.
+
+    Raises
+    ------
+    InputError
+        If it says nothing that can be used.
+    """
+    word = os.environ.get(AUTH, "secret")
+    if word == "munge":
+        return signed_by_munge
+    if word == "secret":
+        return signed_by(find_secret())
+    raise InputError(f"{AUTH}={word}; allowed: secret, munge")
+
+
+def pack(message: Message, proof: bytes | Proof) -> bytes:
+    """Make a message's line, with its end.
+
+    Parameters
+    ----------
+    message
+        The message.
+    proof
+        A secret, or what proves otherwise.
+    """
+    body = _json({"type": message.kind, **asdict(message), "nonce": secrets.token_hex(16)})
+    scheme, proven = (signed_by(proof) if isinstance(proof, bytes) else proof)(body)
+    return b" ".join((_FORM.encode(), scheme.encode(), proven.encode(), body)) + b"\n"
+
+
+def unpack(line: bytes, secret: bytes) -> tuple[Message, str]:
+    """Check a line; return the message and its nonce, which is empty in requests of a batch system.
 
     Raises
     ------
@@ -87,51 +279,58 @@ def unpack(line: bytes, secret: bytes) -> tuple[IdleNode, str]:
     """
     if len(line) > LONGEST:
         raise RefusedError(f"longer than {LONGEST} bytes")
-    try:
-        outer = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError("not JSON") from error
-    if not isinstance(outer, dict) or set(outer) != {"body", "mac"}:
-        raise RefusedError("not an object with body and mac")
-    body, mac = outer["body"], outer["mac"]
-    if not isinstance(body, dict) or not isinstance(mac, str):
-        raise RefusedError("body is no object, or mac no text")
-    try:
-        expected = _mac(body, secret)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError("the body cannot be signed") from error
-    if not hmac.compare_digest(expected.encode(), mac.encode("utf-8", "replace")):
+    parts = line.removesuffix(b"\n").split(b" ", 3)
+    if len(parts) != 4 or parts[0] != _FORM.encode():
+        raise RefusedError(f"not of the form: {_FORM} SCHEME PROOF BODY")
+    _, scheme, mac, raw = parts
+    if scheme != b"hmac":
+        raise RefusedError("MACs by a secret alone are taken here")
+    if not hmac.compare_digest(_mac(raw, secret).encode(), mac):
         raise RefusedError("wrong MAC: forged, or another secret")
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError("the body is not JSON") from error
+    if not isinstance(body, dict):
+        raise RefusedError("the body is no object")
     return _message(body)
 
 
-def _message(body: dict[str, Any]) -> tuple[IdleNode, str]:
-    kind, nonce = body.pop("type", None), body.pop("nonce", None)
-    if kind != "NodeIdle":
-        raise RefusedError("type is not NodeIdle")
-    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+def _message(body: dict[str, Any]) -> tuple[Message, str]:
+    kind, nonce = body.pop("type", None), body.pop("nonce", "")
+    made = _KINDS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        raise RefusedError("type is none that is known")
+    if not isinstance(nonce, str) or (not _NONCE.fullmatch(nonce) and (nonce or made is not ReleaseRequest)):
         raise RefusedError("nonce is not 32 hexadecimal digits")
-    if set(body) != set(IdleNode.__dataclass_fields__):
-        raise RefusedError(f"keys are not {', '.join(IdleNode.__dataclass_fields__)}")
-    for key in ("job", "node", "loop"):
-        if not isinstance(body[key], str) or not _NAME.fullmatch(body[key]):
-            raise RefusedError(f"{key} is no name")
-    for key in ("node_number", "ranks"):
-        if isinstance(body[key], bool) or not isinstance(body[key], int) or not 0 <= body[key] < 1 << 31:
+    types = {field.name: field.type for field in fields(made)}
+    if set(body) != set(types):
+        raise RefusedError(f"keys are not {', '.join(types)}")
+    for key, kind_of_value in types.items():
+        _check(key, str(kind_of_value), body[key])
+    return made(**body), nonce
+
+
+def _check(key: str, kind: str, value: object) -> None:
+    if kind == "str":
+        if not isinstance(value, str) or not _CHECKS.get(key, _NAME).fullmatch(value):
+            raise RefusedError(f"{key} is no name" if key not in _CHECKS else f"{key} is no text of its kind")
+    elif kind == "int":
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
             raise RefusedError(f"{key} is no number from 0 to 2^31")
-    if isinstance(body["time"], bool) or not isinstance(body["time"], int | float):
-        raise RefusedError("time is no number")
-    if not 0.0 <= body["time"] < _LATEST:  # an integer may be too large for a float
-        raise RefusedError("time is no number of seconds since 1970")
-    return IdleNode(**body), nonce
+    else:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RefusedError(f"{key} is no number")
+        if not 0.0 <= value < _LATEST:  # an integer may be too large for a float
+            raise RefusedError(f"{key} is no number of seconds since 1970")
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _mac(body: dict[str, Any], secret: bytes) -> str:
-    return hmac.new(secret, _json(body), hashlib.sha256).hexdigest()
+def _mac(body: bytes, secret: bytes) -> str:
+    return hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
 def find_secret(file: Path | None = None) -> bytes:

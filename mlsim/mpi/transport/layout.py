@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,7 +11,15 @@ from mpi4py import MPI
 
 from mlsim._arrays import Ints
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "node_name"]
+
+
+_NODE = "SLURMD_NODENAME"
+
+
+def node_name() -> str:
+    """Return the name of this process's node: Slurm's, which may have several a host, or the host's."""
+    return os.environ.get(_NODE) or MPI.Get_processor_name()
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Layout:
         """Return the layout of a communicator; all ranks of ``comm`` must call this."""
         own = comm.Dup()
         machine = cast(MPI.Intracomm, own.Split_type(MPI.COMM_TYPE_SHARED))
-        part = 0 if ranks_per_node is None else machine.rank // ranks_per_node
+        part = _virtual_node(machine) if ranks_per_node is None else machine.rank // ranks_per_node
         local = cast(MPI.Intracomm, machine.Split(part))
         lowest = np.array([machine.bcast(own.rank), local.bcast(own.rank)], np.int64)
         both = np.empty((own.size, 2), np.int64)
@@ -62,3 +71,9 @@ class Layout:
         """Free the communicators; all ranks must call this."""
         for comm in (self.local, self.machine, self.comm):
             comm.Free()
+
+
+def _virtual_node(machine: MPI.Intracomm) -> int:
+    """Return the number of this rank's node among those of its machine; 0 where Slurm has one a machine."""
+    names = machine.allgather(os.environ.get(_NODE, ""))
+    return sorted(set(names)).index(names[machine.rank])

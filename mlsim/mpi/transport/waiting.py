@@ -20,6 +20,7 @@ _SPINS = 50
 _YIELDS = 200
 _FIRST_SLEEP = 10e-6
 _LONGEST_SLEEP = 200e-6
+_REST_AFTER, _REST_SHARE, _LONGEST_REST, _HOLDERS_REST = 2e-3, 0.05, 20e-3, 8e-3
 
 _services: list[Callable[[], object]] = []
 
@@ -56,6 +57,22 @@ class Patience:
         while not ready():
             self.pause(tries)
             tries += 1
+
+    def rest_until(self, ready: Callable[[], object], holds: bool = False) -> None:
+        """Poll until a function returns something true, as a rank that has no more work.
+
+        After 2 ms, pauses grow with the time waited, to 20 ms: such a rank leaves its core to others. A rank
+        that has to answer requests of others meanwhile waits as :meth:`until` does. ``holds``: others may
+        still reach what this rank holds, and MPI may need its help for that; then pauses grow to 8 ms.
+        """
+        tries, begin, longest = 0, time.monotonic(), _HOLDERS_REST if holds else _LONGEST_REST
+        while not ready():
+            waited = time.monotonic() - begin
+            if _services or waited < _REST_AFTER:
+                self.pause(tries)
+                tries += 1
+            else:
+                time.sleep(min(waited * _REST_SHARE, longest))
 
     def pause(self, tries: int) -> None:
         """Serve requests, then yield the core or sleep; ``tries`` is the number of polls so far."""

@@ -50,11 +50,16 @@ class ChunkColumns(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The content to write. Enter events of jobs have attributes where ``describe`` is true."""
+    """The content to write.
+
+    Enter events of jobs have attributes where ``describe`` is true, those of chunks more than their
+    iterations where ``details`` is.
+    """
 
     intervals: Intervals
     jobs: JobColumns
     describe: bool
+    details: bool
     idle_region: int
     chunks: ChunkColumns
     messages: MessageEvents

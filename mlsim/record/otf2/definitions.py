@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +15,18 @@ from mlsim.record.codes import JobState
 from mlsim.record.otf2.layout import Layout
 from mlsim.record.otf2.library import function
 from mlsim.record.otf2.message_events import BATCH_RANK
-from mlsim.record.otf2.metrics import METRICS
+from mlsim.record.otf2.metrics import Metric, metrics_of
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     COMMUNICATOR,
     FIRST_ITERATION,
+    FIRST_ROW,
     FOR_JOB,
     ITERATIONS,
     JOB_ID,
     MESSAGE,
     METRIC_CLASS,
+    METRIC_LOCATION,
     NESTED_REGIONS,
     NODES,
     REMAINING_ITERATIONS,
@@ -33,9 +36,9 @@ from mlsim.record.otf2.references import (
     Level,
     fixed_strings,
 )
-from mlsim.record.tables import Jobs, Nodes
+from mlsim.record.tables import Jobs, Nodes, Records
 
-__all__ = ["Names", "write_definitions"]
+__all__ = ["Names", "metric_type", "write_definitions"]
 
 TICKS_PER_SECOND = 1_000_000_000
 
@@ -45,6 +48,9 @@ _write_location = function("GlobalDefWriter_WriteLocation", ctypes.c_void_p, _u6
 _write_region = function(
     "GlobalDefWriter_WriteRegion", ctypes.c_void_p, _u32, _u32, _u32, _u32, _u8, _u8, _u32, _u32, _u32, _u32
 )
+
+_THREAD = _otf2.LOCATION_TYPE_CPU_THREAD
+_REGIONS = _otf2.GROUP_TYPE_REGIONS, _otf2.PARADIGM_USER
 
 _ATTRIBUTES = (
     (FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
@@ -83,7 +89,7 @@ class _Writer:
         self.handle = _otf2.Archive_GetGlobalDefWriter(archive)
         self.pointer = ctypes.cast(self.handle, ctypes.c_void_p)
         self._known: dict[str, int] = {}
-        self._strings = 0
+        self._strings = self._groups = 0
         for text in fixed_strings(technique):
             self._known.setdefault(text, self.new_text(text))
 
@@ -101,9 +107,16 @@ class _Writer:
             known = self._known[text] = self.new_text(text)
         return known
 
-    def location(self, location: int, name: int, events: int, group: int) -> None:
+    def location(self, location: int, name: str, events: int, group: int, kind: Any = _THREAD) -> None:
         """Define a location of a location group."""
-        _write_location(self.pointer, location, name, _otf2.LOCATION_TYPE_CPU_THREAD.value, events, group)
+        _write_location(self.pointer, location, self.text(name), kind.value, events, group)
+
+    def group(self, name: str, kind: Any, paradigm: Any, members: Iterable[int]) -> int:
+        """Define a group and return its number."""
+        number, self._groups = self._groups, self._groups + 1
+        label, flag = self.text(name), _otf2.GROUP_FLAG_NONE
+        _otf2.GlobalDefWriter_WriteGroup(self.handle, number, label, kind, paradigm, flag, list(members))
+        return number
 
     def region(self, region: int, name: int, canonical: int, about: int, role: int, source: int) -> None:
         """Define a region of the user's code; all but the role are references."""
@@ -114,8 +127,7 @@ class _Writer:
 def write_definitions(
     archive: Any,
     names: Names,
-    nodes: Nodes,
-    jobs: Jobs,
+    records: Records,
     *,
     layout: Layout,
     job_region: NDArray[np.int64],
@@ -131,8 +143,8 @@ def write_definitions(
         The archive, with its event files closed.
     names
         Names of the trace's parts.
-    nodes, jobs
-        Tables of the run.
+    records
+        Of the run.
     layout
         The rows of the trace.
     job_region
@@ -147,14 +159,15 @@ def write_definitions(
     writer = _Writer(archive, names.technique)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value
     _otf2.GlobalDefWriter_WriteClockProperties(writer.handle, TICKS_PER_SECOND, 0, length, undefined)
-    _write_machine(writer, nodes)
+    _write_machine(writer, records.nodes)
     _write_locations(writer, layout, events)
     _write_nested_regions(writer, names.technique, level)
-    _write_jobs(writer, jobs, job_region, names.workload)
-    _write_metrics(writer)
+    _write_jobs(writer, records.jobs, job_region, names.workload)
+    _write_metrics(writer, metrics_of(records))
     if level != "jobs":
-        _write_communicator(writer, layout.node_first, len(NESTED_REGIONS[level]))
+        _write_communicator(writer, layout.node_first)
         _write_attributes(writer)
+    _write_job_groups(writer, records, job_region, names.technique)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
 
 
@@ -184,15 +197,17 @@ def _write_machine(writer: _Writer, nodes: Nodes) -> None:
 
 
 def _write_locations(writer: _Writer, layout: Layout, events: NDArray[np.int64]) -> None:
-    """Write the dispatcher's location and every row's."""
+    """Write the dispatcher's location, that of metrics, and every row's."""
     counts = events.tolist()
-    writer.location(BATCH_LOCATION, writer.text("dispatcher"), counts[BATCH_LOCATION], 0)
-    location = BATCH_LOCATION
+    writer.location(BATCH_LOCATION, "dispatcher", counts[BATCH_LOCATION], 0)
+    metric = _otf2.LOCATION_TYPE_METRIC
+    writer.location(METRIC_LOCATION, "metrics", counts[METRIC_LOCATION], 0, metric)
+    location = FIRST_ROW - 1
     for node, rows in enumerate(np.diff(layout.node_first).tolist()):
         for row in range(rows):
             location += 1
             name = "all cores" if layout.per_node else f"core {row}"
-            writer.location(location, writer.text(name), counts[location], 1 + node)
+            writer.location(location, name, counts[location], 1 + node)
 
 
 def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None:
@@ -202,13 +217,11 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
         "chunk": (f"iterations of a loop{by}", _otf2.REGION_ROLE_LOOP),
         "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
     }
-    group = _otf2.GROUP_TYPE_REGIONS, _otf2.PARADIGM_USER, _otf2.GROUP_FLAG_NONE
     for region, name in enumerate(NESTED_REGIONS[level]):
         about, role = kinds[name]
         own = writer.text(name)
         writer.region(region, own, own, writer.text(about), role.value, writer.text(""))
-        label = writer.text(f"chunks{of}") if name == "chunk" else own
-        _otf2.GlobalDefWriter_WriteGroup(writer.handle, region, label, *group, [region])
+        writer.group(f"chunks{of}" if name == "chunk" else name, *_REGIONS, [region])
 
 
 def _write_jobs(writer: _Writer, jobs: Jobs, job_region: NDArray[np.int64], workload: str) -> None:
@@ -226,40 +239,58 @@ def _write_jobs(writer: _Writer, jobs: Jobs, job_region: NDArray[np.int64], work
         writer.region(region, name, writer.new_text(str(job)), about, role, source)
 
 
-def _write_metrics(writer: _Writer) -> None:
-    """Write the metric class, which the dispatcher's location records."""
+def _write_job_groups(
+    writer: _Writer, records: Records, job_region: NDArray[np.int64], technique: str
+) -> None:
+    """Write groups of jobs' regions: of those whose loops a technique hands out, and of each user."""
+    jobs = records.jobs
+    looping = np.unique(records.loops.job)
+    if technique and len(looping):
+        regions = job_region[looping]
+        writer.group(f"jobs under {technique}", *_REGIONS, regions[regions >= 0].tolist())
+    names = records.names.of.get("user", {})
+    shown = np.flatnonzero((job_region >= 0) & (jobs.user >= 0))
+    shown = shown[np.argsort(jobs.user[shown], kind="stable")]
+    users, first = np.unique(jobs.user[shown], return_index=True)
+    for user, rows in zip(users.tolist(), np.split(shown, first[1:]), strict=False):
+        writer.group(f"user {names.get(user, user)}", *_REGIONS, job_region[rows].tolist())
+
+
+def metric_type(metric: Metric) -> Any:
+    """Return the type of a metric's values."""
+    return _otf2.TYPE_UINT64 if metric.whole else _otf2.TYPE_DOUBLE
+
+
+def _write_metrics(writer: _Writer, metrics: Sequence[Metric]) -> None:
+    """Write the metric class, which the location of metrics records."""
     handle, text = writer.handle, writer.text
-    for member, (name, about, unit) in enumerate(METRICS):
+    for member, metric in enumerate(metrics):
         _otf2.GlobalDefWriter_WriteMetricMember(
             handle,
             member,
-            text(name),
-            text(about),
+            text(metric.name),
+            text(metric.about),
             _otf2.METRIC_TYPE_USER,
             _otf2.METRIC_ABSOLUTE_LAST,
-            _otf2.TYPE_UINT64,
+            metric_type(metric),
             _otf2.BASE_DECIMAL,
             0,
-            text(unit),
+            text(metric.unit),
         )
     occurrence, recorder = _otf2.METRIC_ASYNCHRONOUS, _otf2.RECORDER_KIND_ABSTRACT
-    _otf2.GlobalDefWriter_WriteMetricClass(handle, METRIC_CLASS, range(len(METRICS)), occurrence, recorder)
-    _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, BATCH_LOCATION)
+    _otf2.GlobalDefWriter_WriteMetricClass(handle, METRIC_CLASS, range(len(metrics)), occurrence, recorder)
+    _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, METRIC_LOCATION)
 
 
-def _write_communicator(writer: _Writer, node_first: NDArray[np.int64], group: int) -> None:
-    """Write the communicator of the dispatcher (rank 0) and the first row of every node (rank 1 + node).
-
-    ``group`` is the first free number of a group.
-    """
+def _write_communicator(writer: _Writer, node_first: NDArray[np.int64]) -> None:
+    """Write the communicator of the dispatcher (rank 0) and the first row of every node (rank 1 + node)."""
     handle, text = writer.handle, writer.text
-    mpi, no_flag = _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE
+    mpi = _otf2.PARADIGM_MPI
     _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
-    members = [BATCH_LOCATION, *(BATCH_LOCATION + 1 + node_first[:-1]).tolist()]
+    members = [BATCH_LOCATION, *(FIRST_ROW + node_first[:-1]).tolist()]
+    name = "batch system and nodes"
+    writer.group(name, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
     ranks = range(BATCH_RANK, BATCH_RANK + len(members))
-    locations, comm = _otf2.GROUP_TYPE_COMM_LOCATIONS, _otf2.GROUP_TYPE_COMM_GROUP
-    name = text("batch system and nodes")
-    _otf2.GlobalDefWriter_WriteGroup(handle, group, name, locations, mpi, no_flag, members)
-    _otf2.GlobalDefWriter_WriteGroup(handle, group + 1, name, comm, mpi, no_flag, ranks)
+    group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, ranks)
     undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
-    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text("coordination"), group + 1, undefined, flag)
+    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text("coordination"), group, undefined, flag)

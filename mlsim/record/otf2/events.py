@@ -31,19 +31,21 @@ from mlsim.record.otf2.calls import (
     metric,
 )
 from mlsim.record.otf2.content import Content
-from mlsim.record.otf2.message_events import MessageEvents
+from mlsim.record.otf2.message_events import MESSAGE_BYTES, NUMBER_BYTES, MessageEvents
 from mlsim.record.otf2.metrics import Samples
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     CHUNK_REGION,
     COMMUNICATOR,
     FIRST_ITERATION,
+    FIRST_ROW,
     FOR_JOB,
     ITERATIONS,
     JOB_ID,
     KIND_STRING,
     MESSAGE,
     METRIC_CLASS,
+    METRIC_LOCATION,
     NODES,
     REMAINING_ITERATIONS,
     REMAINING_WORK,
@@ -52,7 +54,7 @@ from mlsim.record.otf2.references import (
     TECHNIQUE_STRING,
 )
 
-__all__ = ["write_batch", "write_rows"]
+__all__ = ["write_batch", "write_metrics", "write_rows"]
 
 
 _END_OF_TIME = int(np.iinfo(np.int64).max)
@@ -107,7 +109,7 @@ def write_rows(
         Not 0 if the library failed; a chunk that lies outside of its job, or -1.
     """
     for row in range(low, high):
-        location = BATCH_LOCATION + 1 + row
+        location = FIRST_ROW + row
         to = _Target(api, _open_location(api, archive, location), attributes)
         if to.writer == 0:
             return 1, -1
@@ -200,9 +202,10 @@ def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Pro
     if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
         return _Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk)
     at = _messages_until(to, content.messages, begin, at)
-    failed = add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, first)
-    failed |= add_uint(to.api.add_uint64, to.attributes, ITERATIONS, size)
-    failed |= add_uint(to.api.add_uint64, to.attributes, STEP, step)
+    failed = add_uint(to.api.add_uint64, to.attributes, ITERATIONS, size)
+    if content.details:
+        failed |= add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, first)
+        failed |= add_uint(to.api.add_uint64, to.attributes, STEP, step)
     failed |= enter(to.api.enter, to.writer, to.attributes, begin, CHUNK_REGION)
     at = _messages_until(to, content.messages, stop, _wrote(at, begin, failed))
     return _wrote(at, stop, leave(to.api.leave, to.writer, 0, stop, CHUNK_REGION))
@@ -222,48 +225,55 @@ def _messages_until(to: _Target, messages: MessageEvents, limit: int, at: _Progr
 @kernel(_nrt=False)
 def _write_message(to: _Target, messages: MessageEvents, item: int) -> int:
     """Write one side of a message."""
-    kind = messages.kind[item]
+    kind, length = messages.kind[item], MESSAGE_BYTES
     failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + kind)
     failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, messages.job_id[item])
     if kind <= _LAST_WITH_REMAINS:
         iterations, work = messages.remaining_iterations[item], messages.remaining_work[item]
         failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
         failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
+        length += 2 * NUMBER_BYTES
     if kind == _RELEASE_REQUEST:
         failed |= add_uint(to.api.add_uint64, to.attributes, NODES, messages.nodes[item])
         failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
+        length += 2 * NUMBER_BYTES
     side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
     time, peer = messages.time[item], messages.peer[item]
-    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, 0)
+    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, length)
 
 
 @kernel(_nrt=False)
-def write_batch(
-    api: Api,
-    archive: int,
-    attributes: int,
-    samples: Samples,
-    member_types: int,
-    values: int,
-    messages: MessageEvents,
-) -> tuple[int, int]:
-    """Write the dispatcher's location: metrics and messages.
+def write_batch(api: Api, archive: int, attributes: int, messages: MessageEvents) -> tuple[int, int]:
+    """Write the dispatcher's location: its sides of messages.
 
-    ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
-    ``samples.values``. Returns a status, not 0 if the library failed, and the number of events.
+    Returns a status, not 0 if the library failed, and the number of events.
     """
     to = _Target(api, _open_location(api, archive, BATCH_LOCATION), attributes)
     if to.writer == 0:
         return 1, 0
-    failed, sample = 0, 0
-    members = samples.values.shape[1]
+    failed = 0
     begin, end = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
-    for item in range(begin, end + 1):
-        limit = messages.time[item] if item < end else _END_OF_TIME
-        while sample < len(samples.times) and samples.times[sample] <= limit and failed == 0:
-            time, where = samples.times[sample], values + sample * members * samples.values.itemsize
-            failed |= metric(api.metric, to.writer, 0, time, METRIC_CLASS, members, member_types, where)
-            sample += 1
-        if item < end:
-            failed |= _write_message(to, messages, item)
-    return failed | close_writer(api.close_evt_writer, archive, to.writer), sample + end - begin
+    for item in range(begin, end):
+        failed |= _write_message(to, messages, item)
+    return failed | close_writer(api.close_evt_writer, archive, to.writer), end - begin
+
+
+@kernel(_nrt=False)
+def write_metrics(
+    api: Api, archive: int, samples: Samples, member_types: int, values: int
+) -> tuple[int, int]:
+    """Write the location of metrics.
+
+    ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
+    ``samples.values``. Returns as :func:`write_batch`.
+    """
+    writer = _open_location(api, archive, METRIC_LOCATION)
+    if writer == 0:
+        return 1, 0
+    failed, members = 0, samples.values.shape[1]
+    for sample in range(len(samples.times)):
+        where = values + sample * members * samples.values.itemsize
+        failed |= metric(
+            api.metric, writer, 0, samples.times[sample], METRIC_CLASS, members, member_types, where
+        )
+    return failed | close_writer(api.close_evt_writer, archive, writer), len(samples.times)

@@ -15,7 +15,7 @@ from mlsim.errors import MlsimError, OutputError
 
 __all__ = ["TRACE_NAME", "CallFailed", "address", "failures", "fix_trace_id", "function", "open_archive"]
 
-TRACE_NAME = "trace"
+TRACE_NAME = "traces"
 # Buffers in bytes. Every location's is cleared when it is opened, which with thousands of locations is
 # what takes the time; but one definition has to fit in one buffer.
 _EVENT_CHUNK = 1 << 18

@@ -12,15 +12,19 @@ from mlsim.errors import MlsimError
 from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, nanoseconds
-from mlsim.record.otf2.references import BATCH_LOCATION
+from mlsim.record.otf2.references import BATCH_LOCATION, FIRST_ROW
 from mlsim.record.tables import Messages, Occupancy, Records
 
-__all__ = ["BATCH_RANK", "MessageEvents", "application_nodes", "deliver"]
+__all__ = ["BATCH_RANK", "MESSAGE_BYTES", "NUMBER_BYTES", "MessageEvents", "application_nodes", "deliver"]
 
 Bools = NDArray[np.bool_]
 
 # Ranks in the communicator: the dispatcher, then the nodes in order.
 BATCH_RANK = 0
+NUMBER_BYTES = 8
+"""Bytes of a number that a message says."""
+MESSAGE_BYTES = 3 * NUMBER_BYTES
+"""Length of a message that says its kind, its job and its node, and nothing else."""
 _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 
 
@@ -84,9 +88,9 @@ def deliver(records: Records, layout: Layout) -> MessageEvents:
     is_sent = np.tile([True, False], len(by_sending))
     time = np.where(is_sent, messages.sent[message], messages.received[message])
     at_batch = from_batch[message] == is_sent
-    location = np.where(at_batch, BATCH_LOCATION, BATCH_LOCATION + 1 + layout.node_first[node[message]])
+    location = np.where(at_batch, BATCH_LOCATION, FIRST_ROW + layout.node_first[node[message]])
     in_time = np.argsort(time, kind="stable")
-    first, order = group(location[in_time], BATCH_LOCATION + 1 + int(layout.node_first[-1]))
+    first, order = group(location[in_time], FIRST_ROW + int(layout.node_first[-1]))
     order = in_time[order]
     peer = np.where(at_batch, BATCH_RANK + 1 + node[message], BATCH_RANK)
     return _message_events(

@@ -10,27 +10,47 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
 from mlsim.record.derived import running_spans, waiting_spans
+from mlsim.record.energy import power_over_time
 from mlsim.record.otf2.layout import nanoseconds
 from mlsim.record.tables import Occupancy, Records
 from mlsim.record.timeline import step_function
 
-__all__ = ["METRICS", "Samples", "sample_metrics"]
+__all__ = ["Metric", "Samples", "metrics_of", "sample_metrics"]
 
 
-# Name, description and unit, in the order of the columns of Samples.values.
+class Metric(NamedTuple):
+    """A metric of the batch system."""
+
+    name: str
+    about: str
+    unit: str
+    whole: bool = True
+    """Whether values are whole numbers."""
+
+
 METRICS = (
-    ("queue length", "jobs submitted and not yet started", "jobs"),
-    ("running jobs", "jobs started and not yet ended", "jobs"),
-    ("busy nodes", "nodes of which a job holds a core", "nodes"),
-    ("allocated cores", "cores that jobs hold", "cores"),
+    Metric("queue length", "jobs submitted and not yet started", "jobs"),
+    Metric("running jobs", "jobs started and not yet ended", "jobs"),
+    Metric("busy nodes", "nodes of which a job holds a core", "nodes"),
+    Metric("allocated cores", "cores that jobs hold", "cores"),
+    Metric("power", "power of all nodes", "W", whole=False),
 )
+"""In the order of the columns of ``Samples.values``; power only where that of nodes is known."""
 
 
 class Samples(NamedTuple):
-    """Values that hold from a time to the next: ``times`` in ns, ``values`` one column a metric."""
+    """Values that hold from a time to the next: ``times`` in ns, ``values`` one column a metric.
+
+    Values that are no whole numbers are there as the bits of a float64.
+    """
 
     times: Ints
     values: NDArray[np.uint64]
+
+
+def metrics_of(records: Records) -> tuple[Metric, ...]:
+    """Return the metrics that a run has."""
+    return METRICS if records.nodes.power is not None else METRICS[:-1]
 
 
 def sample_metrics(records: Records) -> Samples:
@@ -39,19 +59,22 @@ def sample_metrics(records: Records) -> Samples:
     Jobs that were rejected never count; a job that waits for no time never counts as queued.
     """
     jobs, held = records.jobs, records.occupancy
+    metrics = metrics_of(records)
     functions = (
         step_function(*waiting_spans(jobs, records.attempts)),
         step_function(*running_spans(jobs, records.attempts)),
         step_function(*_busy_spans(held, len(records.nodes.cores))),
         step_function(held.start, held.end, held.count * held.cores),
-    )
+        power_over_time(records),
+    )[: len(metrics)]
     ticks = [nanoseconds(times) for times, _ in functions]
     times = np.sort(np.concatenate([np.zeros(1, np.int64), *ticks]))
     times = times[np.append(True, np.diff(times) > 0)]
     values = np.zeros((len(times), len(functions)), np.uint64)
-    for column, (own, (_, steps)) in enumerate(zip(ticks, functions, strict=True)):
+    for column, (metric, own, (_, steps)) in enumerate(zip(metrics, ticks, functions, strict=True)):
         last = np.searchsorted(own, times, side="right")
-        values[:, column] = np.concatenate([[0.0], np.rint(steps)])[last]
+        held_on = np.concatenate([[0.0], steps])[last]
+        values[:, column] = np.rint(held_on) if metric.whole else held_on.view(np.uint64)
     return Samples(times, values)
 
 

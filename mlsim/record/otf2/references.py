@@ -14,6 +14,7 @@ __all__ = [
     "CHUNK_REGION",
     "COMMUNICATOR",
     "FIRST_ITERATION",
+    "FIRST_ROW",
     "FIXED_STRINGS",
     "FOR_JOB",
     "ITERATIONS",
@@ -21,6 +22,7 @@ __all__ = [
     "KIND_STRING",
     "MESSAGE",
     "METRIC_CLASS",
+    "METRIC_LOCATION",
     "NESTED_REGIONS",
     "NODES",
     "REMAINING_ITERATIONS",
@@ -32,8 +34,11 @@ __all__ = [
     "fixed_strings",
 ]
 
-# Locations: the dispatcher, then the rows of the nodes in order.
+# Locations: the dispatcher, the metrics of the batch system, then the rows of the nodes in order. Readers
+# expect that metrics which stand alone are on a location that is for nothing else.
 BATCH_LOCATION = 0
+METRIC_LOCATION = 1
+FIRST_ROW = 2
 
 Level = Literal["jobs", "nodes", "chunks"]
 

@@ -18,14 +18,20 @@ from mlsim.record.growing import let_go
 from mlsim.record.otf2.calls import find_api
 from mlsim.record.otf2.chunk_rows import chunks_by_interval, nth_chunk, row_ranges
 from mlsim.record.otf2.content import CHUNK_FIELDS, ChunkColumns, Content, Intervals, JobColumns
-from mlsim.record.otf2.definitions import Names, write_definitions
-from mlsim.record.otf2.events import write_batch, write_rows
+from mlsim.record.otf2.definitions import Names, metric_type, write_definitions
+from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
 from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
 from mlsim.record.otf2.message_events import deliver
-from mlsim.record.otf2.metrics import METRICS, Samples, sample_metrics
+from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
-from mlsim.record.otf2.references import BATCH_LOCATION, NESTED_REGIONS, Level
+from mlsim.record.otf2.references import (
+    BATCH_LOCATION,
+    FIRST_ROW,
+    METRIC_LOCATION,
+    NESTED_REGIONS,
+    Level,
+)
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
 __all__ = ["Level", "TraceInfo", "write_otf2"]
@@ -50,8 +56,9 @@ def write_otf2(
     workload_name: str,
     exclusive_nodes: bool,
     pes_per_node: int | None = None,
+    details: bool = False,
 ) -> TraceInfo:
-    """Write ``directory/trace.otf2`` and the files that belong to it.
+    """Write ``directory/traces.otf2`` and the files that belong to it.
 
     The same records give the same bytes, wherever and whenever they are written.
 
@@ -72,6 +79,9 @@ def write_otf2(
         levels ``jobs`` and ``nodes`` show a row a node instead of one a core.
     pes_per_node
         On how many of its cores of a node a job executes PEs; None: on all of them.
+    details
+        Whether a chunk also has its first iteration and the step that sized it, which follow from the
+        iterations of those before it.
 
     Raises
     ------
@@ -88,7 +98,7 @@ def write_otf2(
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
-    content = _content(shown, layout, level, places)
+    content = _content(shown, layout, level, places, details)
     samples = sample_metrics(records)
     length = _length(content, samples)
     # The largest definition lists a location for every node.
@@ -98,8 +108,7 @@ def write_otf2(
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
-            records.nodes,
-            records.jobs,
+            records,
             layout=layout,
             job_region=content.jobs.region,
             events=events,
@@ -119,7 +128,9 @@ def _at_level(records: Records, level: Level) -> Records:
     return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
 
 
-def _content(records: Records, layout: Layout, level: Level, places: PePlaces | None) -> Content:
+def _content(
+    records: Records, layout: Layout, level: Level, places: PePlaces | None, details: bool
+) -> Content:
     """Arrange the records by location and time."""
     told, chunks = _inside_jobs(records, layout, places)
     held, nested = records.occupancy, len(NESTED_REGIONS[level])
@@ -127,6 +138,7 @@ def _content(records: Records, layout: Layout, level: Level, places: PePlaces | 
         Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
         _job_columns(records, first_region=nested),
         level == "chunks",
+        details,
         nested - 1,
         chunks,
         deliver(records, layout),
@@ -169,7 +181,7 @@ def _write_events(
     archive: Any, records: Records, content: Content, samples: Samples, places: PePlaces | None
 ) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location."""
-    events = np.zeros(len(content.intervals.first), np.int64)
+    events = np.zeros(FIRST_ROW + len(content.intervals.first) - 1, np.int64)
     _otf2.Archive_OpenDefFiles(archive)
     _otf2.Archive_OpenEvtFiles(archive)
     attributes = _otf2.AttributeList_New()
@@ -185,9 +197,11 @@ def _write_events(
             if failed:
                 break
         if not failed:
-            types = np.full(len(METRICS), _otf2.TYPE_UINT64.value, np.uint8)
+            failed, events[BATCH_LOCATION] = write_batch(*library, content.messages)
+        if not failed:
+            types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
             pointers = types.ctypes.data, samples.values.ctypes.data
-            failed, events[BATCH_LOCATION] = write_batch(*library, samples, *pointers, content.messages)
+            failed, events[METRIC_LOCATION] = write_metrics(*library[:2], samples, *pointers)
     finally:
         _otf2.AttributeList_Delete(attributes)
     if failed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from mlsim.scenario.values.field_types import OneOf, Switch
 from mlsim.scenario.values.plugins import PluginList
-from mlsim.scenario.values.section import Section
+from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import TraceLevel
 
 __all__ = ["OutputConfig"]
@@ -20,6 +21,10 @@ class OutputConfig(Section):
     trace: OneOf[TraceLevel] = TraceLevel.NONE
     """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does) or chunks (also
     every chunk of every PE).
+    """
+    trace_details: Switch = False
+    """Whether each chunk in the trace also has its first iteration and its scheduling step, which follow from
+    the iterations of the chunks before it and make the trace a third larger. For chunks.
     """
     pictures: Switch = True
     """Whether pictures are drawn."""
@@ -35,3 +40,9 @@ class OutputConfig(Section):
     """Writers of further files: functions in files, or installed ones, which get the run and a directory; see
     mlsim/record/README.md. Default: none.
     """
+
+    def broken_rules(self) -> Iterator[Violation]:
+        """Check what a trace shows."""
+        if self.trace_details and self.trace is not TraceLevel.CHUNKS:
+            message = "tells more of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
+            yield Violation("trace_details", message, ("trace",))
