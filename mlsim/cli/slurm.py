@@ -122,7 +122,8 @@ def jobs(place: _Place = _PLACE) -> None:
     from mlsim.slurm.accounting import as_sacct
     from mlsim.slurm.cluster import Cluster
 
-    print(as_sacct(Cluster.at(place).call("scontrol", "--oneliner", "show", "job")), end="")
+    cluster = Cluster.at(place)
+    print(as_sacct(cluster.call("scontrol", "--oneliner", "show", "job"), cluster.released()), end="")
 
 
 @_cluster.command("down")

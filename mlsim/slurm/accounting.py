@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 __all__ = ["as_sacct"]
 
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 _UNKNOWN = ("", "(null)", "N/A", "Unknown")
 
 
@@ -33,10 +35,15 @@ _COLUMNS: dict[str, tuple[str, Callable[[str], str]]] = {
 """Columns of sacct, each with the field of scontrol and what is kept of it."""
 
 
-def as_sacct(shown: str) -> str:
+def as_sacct(shown: str, released: Mapping[str, int] = _NOTHING) -> str:
     """Write what ``scontrol --oneliner show job`` printed in the form of ``sacct --parsable2``.
 
-    Jobs that gave nodes back have the CPUs that they kept; Slurm's own accounting has a record for each size.
+    Parameters
+    ----------
+    shown
+        What it printed.
+    released
+        CPUs that jobs gave back: the controller knows those that they kept, and these are added.
 
     Examples
     --------
@@ -49,6 +56,9 @@ def as_sacct(shown: str) -> str:
     for line in shown.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split())
         if "JobId" in fields:
+            given = released.get(fields["JobId"], 0)
+            if given:
+                fields["NumCPUs"] = str(int(fields["NumCPUs"]) + given)
             lines.append("|".join(_cell(fields, *column) for column in _COLUMNS.values()))
     return "\n".join(lines) + "\n"
 
