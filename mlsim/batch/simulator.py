@@ -392,7 +392,7 @@ class BatchSystem:
         if state.wakes:
             self._wake_at(state.next_reservation(now))
         if self._report is not None and len(self.pass_times) % _PROGRESS_EVERY == 0:
-            self._report(Progress(now, self._n_finished, state.n_waiting))
+            self._report(Progress.of(state, now, self._n_finished))
 
     def _wake_at(self, time: float) -> None:
         """Have a pass at this time, and not at the one that was asked for before."""

@@ -24,6 +24,7 @@ COMMANDS = {
     "report": "report:report",
     "plot": "plot:plot",
     "trace": "trace:trace",
+    "watch": "watch:watch",
     "check": "info:check",
     "schema": "info:schema",
     "list": "listing:list_",

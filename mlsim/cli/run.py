@@ -55,13 +55,22 @@ def run(
         bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    status: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep how far the run is in FILE, as JSON, for scripts."),
+    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show jobs and nodes while the run goes on (mlsim watch)."),
+    ] = False,
 ) -> None:
     """Simulate FILE and write its results."""
     from mlsim._memory import importing, keep_little, load_for_good
 
     keep_little()
     with importing():
-        from mlsim.cli.progress import progress_bar
+        from mlsim.cli.progress import watched
+        from mlsim.errors import InputError
         from mlsim.experiment import run as run_scenario
         from mlsim.experiment.directories import NextFree
         from mlsim.scenario import load, parse_overrides, warnings_of
@@ -81,9 +90,11 @@ def run(
     load_for_good(*modules_for(scenario), "mlsim.analysis.summary", "mlsim.record.writing")
     target = out or NextFree(Path("runs"), scenario.name)
     if rca is RcaChoice.BOTH:
+        if status is not None or watch:
+            raise InputError("--status and --watch are of one run; leave --rca both out")
         _run_both(scenario, target, json_, quiet)
         return
-    with progress_bar(scenario.name, shown=not (quiet or json_)) as progress:
+    with watched(scenario, status, watch, shown=not (quiet or json_)) as progress:
         result = run_scenario(scenario, out=target, progress=progress)
     if json_:
         print(json.dumps(result.summary, indent=2, allow_nan=False))

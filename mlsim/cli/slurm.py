@@ -116,6 +116,16 @@ def status(
         raise typer.Exit(1)
 
 
+@_cluster.command("jobs")
+def jobs(place: _Place = _PLACE) -> None:
+    """Print the cluster's jobs as sacct --parsable2 does; what has ended can be simulated."""
+    from mlsim.slurm.accounting import as_sacct
+    from mlsim.slurm.cluster import Cluster
+
+    cluster = Cluster.at(place)
+    print(as_sacct(cluster.call("scontrol", "--oneliner", "show", "job"), cluster.released()), end="")
+
+
 @_cluster.command("down")
 def down(place: _Place = _PLACE) -> None:
     """Cancel the cluster's jobs and end its daemons."""

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from mlsim._files import expanded, is_file, read_json, read_text
 from mlsim.errors import InputError
 from mlsim.experiment.manifest import check_read
-from mlsim.experiment.stored import StoredRun, find_runs, name_runs, read_run
+from mlsim.experiment.stored import (
+    StoredRun,
+    differences_of,
+    find_runs,
+    name_runs,
+    read_run,
+    read_scenario,
+)
 
 if TYPE_CHECKING:
     from mlsim.analysis.page import PageLoops, PageRun, PageStudy
@@ -90,12 +97,24 @@ def _found(paths: Sequence[str | Path]) -> tuple[list[PageStudy], list[Path]]:
 
 def _names(directories: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
     if labels is None:
-        return name_runs(directories)
+        return _names_in_study(directories) or name_runs(directories)
     if len(labels) != len(directories) or len(set(labels)) < len(labels) or not all(labels):
         raise InputError(
             f"labels: {len(directories)} runs need as many different names; found {list(labels)}"
         )
     return list(labels)
+
+
+def _names_in_study(directories: Sequence[Path]) -> list[str]:
+    """Return what the runs of a study differ in; empty for others, and where it does not tell them apart."""
+    if len(directories) < 2 or not all(path.parent.parent.name == "store" for path in directories):
+        return []
+    found = differences_of([read_scenario(path) for path in directories])
+    names = [
+        ", ".join(f"{key.rpartition('.')[2]} {values[place]}" for key, values in found.items())
+        for place in range(len(directories))
+    ]
+    return names if len(set(names)) == len(names) else []
 
 
 def _page_run(stored: StoredRun, most_chunks: int) -> PageRun:

@@ -18,6 +18,7 @@ from mlsim.experiment.directories import NextFree, Place, reserved, write_and_ke
 from mlsim.experiment.given import scenario_from
 from mlsim.experiment.result import Result, technique_of
 from mlsim.experiment.rundir import check_needs, write_files, write_start
+from mlsim.experiment.status import status_kept
 from mlsim.record.blocks import is_large
 from mlsim.scenario import Scenario
 
@@ -36,6 +37,12 @@ class Progress:
     """Jobs of the workload."""
     waiting: int
     """Jobs in the queue."""
+    running: int = 0
+    """Jobs that run."""
+    free_units: int = 0
+    """Nodes or cores that no job holds: what the dispatcher counts."""
+    nodes: Callable[[], str] = str
+    """Gives a letter a node, if called before the run goes on: ``.`` free, ``x`` out of use, ``#`` held."""
 
 
 def run(
@@ -115,7 +122,8 @@ def _run(
     """Simulate, and write where it was asked for."""
     from mlsim import cosim
 
-    outcome = cosim.simulate(scenario, _reporter(progress))
+    with status_kept(None if place is None else place.partial, scenario) as keep:
+        outcome = cosim.simulate(scenario, _reporter(progress, keep))
     give_back(is_large(outcome.records))
     simulated = time.perf_counter()
     from mlsim.analysis import summarize  # now, as it takes memory that the simulation does without
@@ -144,10 +152,18 @@ def _run(
     return replace(result, directory=place.directory)
 
 
-def _reporter(progress: Callable[[Progress], None] | None) -> Any:
-    if progress is None:
-        return None
-    return lambda state, total: progress(Progress(state.time, state.done, total, state.waiting))
+def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
+    """Return what tells all who listen how far the run is; None if nobody does."""
+    known = [listener for listener in listeners if listener is not None]
+
+    def tell(state: Any, total: int) -> None:
+        now = Progress(
+            state.time, state.done, total, state.waiting, state.running, state.free_units, state.nodes
+        )
+        for listener in known:
+            listener(now)
+
+    return tell if known else None
 
 
 def _measured(outcome: Any, began: float, simulated: float) -> dict[str, Any]:

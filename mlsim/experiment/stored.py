@@ -12,7 +12,15 @@ from mlsim.errors import InputError
 from mlsim.experiment.manifest import check_read
 from mlsim.record import Records
 
-__all__ = ["StoredRun", "find_runs", "name_runs", "read_run", "scenario_differences"]
+__all__ = [
+    "StoredRun",
+    "differences_of",
+    "find_runs",
+    "name_runs",
+    "read_run",
+    "read_scenario",
+    "scenario_differences",
+]
 
 _SUMMARY = "summary.json"
 _MOST_BYTES = 64_000_000
@@ -173,7 +181,17 @@ def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
 
     Names and descriptions are left out, and what is only about output.
     """
-    flat = [dict(_flat(run.scenario)) for run in runs]
+    return differences_of([run.scenario for run in runs])
+
+
+def read_scenario(directory: Path) -> dict[str, Any]:
+    """Return the resolved scenario of a run as plain values."""
+    return _read_scenario(directory / "scenario.yaml")
+
+
+def differences_of(scenarios: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the keys in which scenarios differ; see :func:`scenario_differences`."""
+    flat = [dict(_flat(scenario)) for scenario in scenarios]
     keys = dict.fromkeys(key for values in flat for key in values)
     table = {key: [values.get(key) for values in flat] for key in keys}
     return {

@@ -25,6 +25,7 @@ from mlsim.record import Chunks, Jobs, Loops, Messages, Nodes, Occupancy, PEs, R
 from mlsim.record.columns import empty
 from mlsim.record.derived import TAU
 from mlsim.scenario import OverrunRule, Policy, Scenario, replay_obstacle
+from mlsim.workload.dates import local_times
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.source import Workload
 from mlsim.workload.weeks import split_weeks, week_cut
@@ -33,10 +34,12 @@ __all__ = [
     "NO_RECORDS",
     "WEEKLY_AGGREGATES",
     "LogWeeks",
+    "WholeLog",
     "check_weekly",
     "empty_weekly",
     "run_weekly",
     "weeks_of",
+    "whole_log",
 ]
 
 WEEKLY_AGGREGATES = ("sum", "mean", "median", "min", "max")
@@ -70,9 +73,15 @@ def check_weekly(scenario: Scenario) -> None:
     place = scenario.source
     if scenario.workload.weeks is None:
         raise InputError(f"{place}: workload.weeks: missing; weekly results need it, e.g. {{begin: Monday}}")
+    _check_replay(scenario)
     for key in ("first", "user"):
         if getattr(scenario.workload.select, key) is not None:
             raise InputError(f"{place}: workload.select.{key}: is for one run, not for weeks; take it out")
+
+
+def _check_replay(scenario: Scenario) -> None:
+    """Check that compiled replay on a pool of units simulates a scenario."""
+    place = scenario.source
     found = replay_obstacle(scenario)
     if found is not None:
         key, value = found
@@ -80,7 +89,7 @@ def check_weekly(scenario: Scenario) -> None:
             f"{place}: {key}: weeks are simulated by compiled replay, which needs {key}: {value}"
         )
     if Policy.FAIRSHARE in scenario.batch.policies:
-        raise InputError(f"{place}: batch.policy: fairshare is not for weeks alone; choose another policy")
+        raise InputError(f"{place}: batch.policy: fairshare is not simulated so; choose another policy")
 
 
 def weeks_of(scenario: Scenario) -> LogWeeks:
@@ -94,26 +103,58 @@ def weeks_of(scenario: Scenario) -> LogWeeks:
     check_weekly(scenario)
     config = scenario.workload
     assert config.weeks is not None, "checked above"
-    machine = machine_of(scenario)
-    requests = Requests.on(machine, config.mapping, config.request)
-    workload = workload_of(scenario)
-    jobs = _on_log_clock(workload, config.select.scale_load)
-    if jobs.asked is not None or not np.array_equal(requests.units_of(jobs), jobs.processors):
-        raise InputError(
-            f"{scenario.source}: workload.mapping: {config.mapping}: weeks need one unit of the machine "
-            "for each processor of a job; write mapping: core or node"
-        )
+    workload, jobs, units = _one_unit_each(scenario)
+    jobs = _on_log_clock(workload, jobs, config.select.scale_load)
     cut = week_cut(config.weeks, workload.header, Path(scenario.source))
     first, last = config.select.weeks or (0, 10**6)
     blocks = split_weeks(jobs, cut, workload.zero, first, last)
     blocks = {week: block.with_load(config.select.scale_load) for week, block in blocks.items()}
-    return LogWeeks(scenario, blocks, requests.capacity)
+    return LogWeeks(scenario, blocks, units)
 
 
-def _on_log_clock(workload: Workload, factor: float) -> JobBlock:
+def _on_log_clock(workload: Workload, jobs: JobBlock, factor: float) -> JobBlock:
     """Return the jobs of a workload with submit times on the log's own clock, whatever its load became."""
-    jobs = JobBlock.concatenate(list(workload.blocks()))
     return replace(jobs, submit_time=jobs.submit_time * factor + workload.origin)
+
+
+def _one_unit_each(scenario: Scenario) -> tuple[Workload, JobBlock, int]:
+    """Return the workload, its jobs, and units of the machine, of which each processor is one."""
+    config = scenario.workload
+    requests = Requests.on(machine_of(scenario), config.mapping, config.request)
+    workload = workload_of(scenario)
+    jobs = JobBlock.concatenate(list(workload.blocks()))
+    if jobs.asked is not None or not np.array_equal(requests.units_of(jobs), jobs.processors):
+        raise InputError(
+            f"{scenario.source}: workload.mapping: {config.mapping}: this needs one unit of the machine "
+            "for each processor of a job; write mapping: core or node"
+        )
+    return workload, jobs, requests.capacity
+
+
+@dataclass(frozen=True)
+class WholeLog:
+    """All jobs of a scenario, for compiled replay on a pool of units."""
+
+    scenario: Scenario
+    jobs: JobBlock
+    local: Floats
+    """Submit times as seconds since 1970 on the clocks of the log's time zone."""
+    units: int
+    """Processors of the machine."""
+
+
+def whole_log(scenario: Scenario) -> WholeLog:
+    """Return all jobs of a scenario, for compiled replay on a pool of units.
+
+    Raises
+    ------
+    InputError
+        If compiled replay does not simulate it.
+    """
+    _check_replay(scenario)
+    workload, jobs, units = _one_unit_each(scenario)
+    logged = _on_log_clock(workload, jobs, scenario.workload.select.scale_load).submit_time
+    return WholeLog(scenario, jobs, local_times(logged, workload.header, Path(scenario.source)), units)
 
 
 def run_weekly(scenario: Scenario) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Policies that are searched and learned from a log, and classes of jobs (Zrigui 2021, chs. 5 and 6)."""
+"""Policies searched and learned from a log, classes of jobs, energy profiles (Zrigui 2021, chs. 5 to 7)."""

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -146,6 +147,14 @@ class Cluster:
         except MlsimError:
             return 0
         return int(text or 0)
+
+    def released(self) -> dict[str, int]:
+        """Return how many nodes, of one CPU each, every job has given back."""
+        try:
+            rows = [json.loads(line) for line in self.records.read_text().splitlines()]
+        except FileNotFoundError:  # without the plugin, or before its first line
+            return {}
+        return dict(Counter(str(row["job"]) for row in rows if row["event"] == "released"))
 
     def down(self) -> None:
         """Cancel all jobs, end the daemons, and what they left; nothing else is touched."""

@@ -12,6 +12,7 @@ column of sacct, the first of these    meaning
 ``User``, ``JobName``, ``Partition``,  user, executable, partition, qos: names
 ``QOS``
 ``Group``, ``Account``                 group
+``ReqTRES``, ``AllocTRES``             request_memory (MB), request_gpu: what the whole job asks for
 =====================================  ===============================================================
 
 The first five must be there. Other columns are passed over, unless they are asked for. Time 0 is the first
@@ -23,6 +24,7 @@ Source: the manual page of sacct, Slurm 24.05. A file is held in memory as a who
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -43,10 +45,12 @@ __all__ = ["read_sacct"]
 
 _ASK = (
     "sacct --parsable2 --allocations --format=JobIDRaw,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,State,User,"
-    "Group,Partition,QOS,JobName"
+    "Group,Partition,QOS,JobName,ReqTRES"
 )
 _SPAN = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?")
 _WHOLE = re.compile(r"\d{1,15}")
+_AMOUNT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)")
+_MEGABYTES = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _RUNS_ON = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 _STATUS = {"COMPLETED": "1", "CANCELLED": "5"}
 
@@ -104,6 +108,31 @@ def _status(cell: str) -> str:
     return _STATUS.get(word, "0" if word else "")
 
 
+def _tres(cell: str) -> dict[str, str]:
+    amounts = dict(part.partition("=")[::2] for part in cell.split(",") if part)
+    if not all(amounts.values()):
+        raise ValueError("resources such as billing=4,cpu=4,gres/gpu=2,mem=16G,node=1")
+    return amounts
+
+
+def _memory(cell: str) -> str:
+    text = _tres(cell).get("mem", "")
+    if not text:
+        return ""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise ValueError("memory such as mem=16G")
+    return str(math.ceil(float(found.group(1)) * _MEGABYTES[found.group(2)]))
+
+
+def _gpus(cell: str) -> str:
+    amounts = _tres(cell)
+    typed = [amount for name, amount in amounts.items() if name.startswith("gres/gpu:")]
+    # Slurm names the total beside the types, if accounting is told of both.
+    total = [amounts["gres/gpu"]] if "gres/gpu" in amounts else typed
+    return str(sum(int(_whole(amount)) for amount in total)) if total else ""
+
+
 _COLUMNS = (
     _Column("job_id", {"JobIDRaw": _job, "JobID": _job}, needed=True),
     _Column("submit_time", {"Submit": _moment}, needed=True),
@@ -116,6 +145,8 @@ _COLUMNS = (
     _Column("executable", {"JobName": str}),
     _Column("partition", {"Partition": str}),
     _Column("qos", {"QOS": str}),
+    _Column("request_memory", {"ReqTRES": _memory, "AllocTRES": _memory}),
+    _Column("request_gpu", {"ReqTRES": _gpus, "AllocTRES": _gpus}),
 )
 
 
@@ -163,6 +194,9 @@ def read_sacct(path: str | Path, *, lenient: bool = False, own: Sequence[str] = 
             columns[name].append(cell)
     if not columns["job_id"]:
         raise InputError(f"{path}: holds no job")
+    for name in ("request_memory", "request_gpu"):
+        if not any(columns.get(name, ())):  # no job asks for any, so that the machine need not have it
+            columns.pop(name, None)
     ignored = [name for name in further if name not in own]
     log = _log(path, columns, {"ignored_columns": ignored} if ignored else {}, lenient, own)
     return ParquetLog(log.jobs, log.header, log.broken_lines + broken)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
+from mlsim.experiment import load_study, run_study
 from tests.browser import Browser, Page, find_chromium
 
 QUICKSTART = "scenarios/quickstart.yaml"
@@ -228,3 +229,16 @@ def test_loops_alone_are_reported(tmp_path: Path) -> None:
     assert '<option value="1">' in text
     summary = json.loads((tmp_path / "loops" / "summary.json").read_text())
     assert summary["loops"][0]["technique"] in text
+
+
+def test_runs_of_a_study_are_named_by_what_they_differ_in(tmp_path: Path) -> None:
+    lines = ("of: runs", "name: tiny", f"base: {Path(QUICKSTART).resolve()}", "keep: tables",
+             "vary: {batch.policy: [FCFS, SPF]}", "metrics: {makespan: makespan}")  # fmt: skip
+    (tmp_path / "study.yaml").write_text("\n".join(lines))
+    run_study(load_study(tmp_path / "study.yaml"), out=tmp_path / "out")
+    report(tmp_path / "out", "-o", tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert '<option value="0">policy FCFS</option><option value="1">policy SPF</option>' in text or (
+        '<option value="0">policy SPF</option><option value="1">policy FCFS</option>' in text
+    )
+    assert "Results of the study, one row a run: 2 rows." in text

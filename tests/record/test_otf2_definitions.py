@@ -139,3 +139,26 @@ def test_names_may_be_any_text(tmp_path: Path, records: Records) -> None:
     write_otf2(tmp_path, replace(records, nodes=strange), "chunks", exclusive_nodes=False, **names)
     groups = [group.name for group in read_trace(tmp_path).definitions.location_groups]
     assert groups[1] == f"knöten ? {nodes.name[0]}"
+
+
+def test_groups_of_very_many_jobs_are_written_in_parts(
+    tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def members(directory: Path) -> dict[str, list[str]]:
+        groups = definitions(directory, records, "jobs").groups
+        kind = otf2.GroupType.REGIONS
+        return {
+            group.name: [region.canonical_name for region in group.members]
+            for group in groups
+            if group.group_type == kind
+        }
+
+    whole = members(tmp_path / "whole")
+    monkeypatch.setattr("mlsim.record.otf2.definitions._LARGEST_GROUP", 2)
+    parts = members(tmp_path / "parts")
+    joined: dict[str, list[str]] = {}
+    for name, own in parts.items():
+        assert len(own) <= 2
+        joined.setdefault(name.split(", part ")[0], []).extend(own)
+    assert joined == whole
+    assert len(parts) > len(whole)

@@ -89,6 +89,10 @@ class Trial:
         until(lambda: self.state(job)["JobState"] == state, f"job {job} {state}: {self.state(job)}")
         return self.state(job)
 
+    def nodes(self, job: str) -> list[str]:
+        """Return the nodes that a job holds."""
+        return self.cluster.call("scontrol", "show", "hostnames", self.state(job)["NodeList"]).split()
+
     def out(self, job: str) -> str:
         file = self.place / f"{job}.out"
         return file.read_text() if file.exists() else ""

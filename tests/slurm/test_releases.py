@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import mlsim
+from mlsim.cli.slurm import jobs
+from mlsim.errors import InputError
 from mlsim.mpi.rca.wire import Listening, pack, signed_by
+from mlsim.scenario import from_mapping
+from mlsim.slurm.giving_back import give_back
 from tests.slurm.conftest import LIMIT, SECRET, Trial, until
 
 pytestmark = pytest.mark.slurm
@@ -224,3 +229,49 @@ def test_an_application_may_refuse(trial: Trial, ranks: None) -> None:
     rejected = trial.records("rejected", owner)
     assert [row["reason"] for row in rejected] == ["the loop would take too long without it"]
     assert not trial.records("accepted", owner)
+
+
+def test_scontrol_gives_a_node_back_without_the_plugin(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(trial.cluster.conf))
+    owner = trial.submit("sleep 300", "-N3")
+    trial.wait(owner, "RUNNING")
+    assert give_back(owner, "node3") == f"node node3 is free for other jobs, job {owner} keeps 2"
+    borrower = trial.submit("true", "-N1", "-w", "node3")
+    trial.wait(borrower)
+    assert trial.state(owner)["JobState"] == "RUNNING"
+    with pytest.raises(InputError, match="does not run on node3"):
+        give_back(owner, "node3")
+    with pytest.raises(InputError, match="batch script runs on node1"):
+        give_back(owner, "node1")
+
+
+def test_the_log_of_the_cluster_is_simulated(
+    trial: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Two of two nodes, then one of all four, which waits for both.
+    mine = [
+        trial.submit(f"sleep {seconds}", f"-N{nodes}", "-t1") for nodes, seconds in ((2, 3), (2, 1), (4, 1))
+    ]
+    trial.wait(mine[0], "RUNNING")
+    assert trial.answer(trial.idle(mine[0], trial.nodes(mine[0])[1])).startswith("ok")
+    for job in mine:
+        trial.wait(job)
+    jobs(trial.cluster.place)
+    head, *lines = capsys.readouterr().out.splitlines()
+    kept = [line for line in lines if line.partition("|")[0] in mine]
+    assert len(kept) == 3
+    log = tmp_path / "cluster.txt"
+    log.write_text("\n".join([head, *kept]) + "\n")
+    platform = {"nodes": [{"name": "node", "count": 4, "cores": 1}]}
+    scenario = {
+        "platform": platform,
+        "workload": {"path": str(log), "mapping": "core"},
+        "output": {"pictures": False},
+    }
+    result = mlsim.run(from_mapping(scenario, "cluster"))
+    assert result.jobs["job_id"].cast(str).to_list() == sorted(mine, key=int)
+    assert result.summary["jobs"]["completed"] == 3
+    assert result.jobs.sort("job_id")["processors"].to_list() == [2, 2, 4], "as they were submitted"
+    started = result.jobs.sort("job_id")["start_time"].to_list()
+    ended = result.jobs.sort("job_id")["end_time"].to_list()
+    assert started[2] >= max(ended[:2]), "the third needs all nodes"

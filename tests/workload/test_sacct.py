@@ -130,3 +130,43 @@ def test_broken_lines_are_errors_or_skipped_and_counted(
 def test_what_is_missing_is_said(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         read_sacct(written(tmp_path, text))
+
+
+TRES = """\
+JobIDRaw|Submit|ElapsedRaw|TimelimitRaw|ReqCPUS|State|ReqTRES|AllocTRES
+11|2024-03-01T12:00:00|100|5|4|COMPLETED|billing=4,cpu=4,gres/gpu:a100=1,gres/gpu:v100=2,mem=1.5G,node=1|cpu=8
+12|2024-03-01T12:00:01|100|5|2|COMPLETED|cpu=2,gres/gpu:a100=2,gres/gpu=2,mem=100K,node=1|
+13|2024-03-01T12:00:02|100|5|2|COMPLETED||
+14|2024-03-01T12:00:02|100|5|2|COMPLETED|cpu=2,mem=2T,node=2|
+"""
+
+
+def test_memory_and_gpus_are_those_that_the_job_asked_for(tmp_path: Path) -> None:
+    log = read_sacct(written(tmp_path, TRES))
+    assert log.jobs.asked is not None
+    assert log.jobs.asked.names == ("memory", "gpu")
+    assert log.jobs.asked.totals.tolist() == [[1536, 3], [1, 2], [-1, -1], [2 * 1024 * 1024, -1]]
+    assert log.jobs.asked.units.tolist() == [-1] * 4
+
+
+def test_resources_that_no_job_asks_for_are_not_needed(tmp_path: Path) -> None:
+    text = "\n".join(line.replace(",mem=", ",m=") for line in TRES.splitlines() if "gpu" not in line)
+    assert read_sacct(written(tmp_path, text)).jobs.asked is None
+
+
+@pytest.mark.parametrize("cell", ["cpu=4,mem=", "mem=much", "gres/gpu=x", "cpu"])
+def test_resources_that_are_none(tmp_path: Path, cell: str) -> None:
+    text = TRES.replace("cpu=2,mem=2T,node=2", cell)
+    with pytest.raises(InputError, match="line 5: ReqTRES is"):
+        read_sacct(written(tmp_path, text))
+    assert read_sacct(written(tmp_path, text), lenient=True).broken_lines == 1
+
+
+def test_a_machine_with_gpus_runs_them(tmp_path: Path) -> None:
+    written(tmp_path, TRES.replace("2T", "2G"))
+    (tmp_path / "s.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 2, cores: 4, memory: 8 GB, resources: {gpu: 3}}]}\n"
+        "workload: {path: log.txt, mapping: core}\n"
+        "output: {pictures: off}\n"
+    )
+    assert mlsim.run(tmp_path / "s.yaml").summary["jobs"]["completed"] == 4

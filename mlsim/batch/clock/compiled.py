@@ -158,7 +158,7 @@ class CompiledBatch:
     def _report_progress(self) -> None:
         if self._report is not None:
             done = self._n_recorded + int(self._progress[FINISHED])
-            self._report(Progress(float(self._clock[0]), done, self.state.n_waiting))
+            self._report(Progress.of(self.state, float(self._clock[0]), done))
 
     def _ensure_capacity(self) -> None:
         """Grow the arrays to hold all jobs in the system."""

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlsim.batch.state.state import BatchState
 
 __all__ = ["Progress"]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: simulated seconds, jobs that ended, jobs that wait."""
+    """How far a run has come: simulated seconds; jobs that ended, wait, run; units that no job holds.
+
+    ``nodes`` gives a letter a node when it is called, which must be before the run goes on.
+    """
 
     time: float
     done: int
     waiting: int
+    running: int
+    free_units: int
+    nodes: Callable[[], str]
+
+    @classmethod
+    def of(cls, state: BatchState, now: float, done: int) -> Progress:
+        """Return how far the batch system has come when so many jobs have ended."""
+        return cls(now, done, state.n_waiting, state.n_running, state.n_free, state.node_letters)

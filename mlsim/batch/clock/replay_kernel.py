@@ -25,7 +25,7 @@ from mlsim.batch.dispatch.passes import Reserving, enter_queue, process_timestam
 from mlsim.batch.room.pool import pool_at
 from mlsim.record import JobState
 
-__all__ = ["replay"]
+__all__ = ["plan_ends", "pop_ends", "replay"]
 
 # Why the event loop has come back.
 ARRIVALS_WANTED, ROOM_WANTED, REPORT_DUE, OVER = range(4)
@@ -74,7 +74,7 @@ def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
 
 
 @leaf_kernel
-def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
+def pop_ends(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, columns: Columns) -> int:
     """Pop all jobs that end now from the heap; return their number."""
     n_ended = 0
     while progress[ENDS] > 0 and columns.floats[PLANNED, ends[0]] == now:
@@ -85,7 +85,7 @@ def _pop_all(now: float, progress: Ints, ends: Ints, order: Ints, ended: Ints, c
 
 
 @leaf_kernel
-def _plan(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
+def plan_ends(n_started: int, now: float, progress: Ints, ends: Ints, order: Ints, columns: Columns) -> None:
     """Store when the jobs that have started will end, and how."""
     for k in range(n_started):
         slot = columns.started[k]
@@ -190,7 +190,7 @@ def replay(
                 return ARRIVALS_WANTED
         ended = finished[progress[FINISHED] :]
         if not columns.rules[PER_EVENT]:
-            n_ended = _pop_all(now, progress, ends, order, ended, columns)
+            n_ended = pop_ends(now, progress, ends, order, ended, columns)
         elif last == first and ends_now:
             ended[0] = _pop(progress[ENDS], ends, order, columns.floats)
             progress[ENDS] -= 1
@@ -202,4 +202,4 @@ def replay(
         )
         progress[FINISHED] += n_ended
         progress[PASSES] += 1
-        _plan(n_started, now, progress, ends, order, columns)
+        plan_ends(n_started, now, progress, ends, order, columns)

@@ -40,7 +40,7 @@ from mlsim.batch.state.batch_columns import block_arrays, profile_arrays, rules_
 from mlsim.scenario import BatchConfig, Policy
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["Replays", "replay_many"]
+__all__ = ["ReplayMemory", "Replays", "replay_many"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -130,7 +130,7 @@ def replay_many(
     bounded = np.zeros((len(workloads), n_vectors))
     ran = np.zeros(len(workloads), np.int64)
     begun = np.empty((n_vectors, n_jobs if starts else 0))
-    memory = _Memory(rules, parameters.shape[1], int(lengths.max(initial=0)))
+    memory = ReplayMemory(rules, parameters.shape[1], int(lengths.max(initial=0)))
     _replay_all(
         bounds,
         _column(workloads, "submit_time"),
@@ -175,7 +175,7 @@ def _column(workloads: Sequence[JobBlock], name: str) -> Floats:
     return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
 
 
-class _Memory:
+class ReplayMemory:
     """The state of the batch level for jobs of one workload, which is used again for the next.
 
     Attributes

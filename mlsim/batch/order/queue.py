@@ -43,6 +43,7 @@ __all__ = [
     "enqueue",
     "find_head",
     "find_next_head",
+    "insert",
     "leave",
     "order_queue",
     "order_walk",
@@ -103,7 +104,7 @@ def _append(slot: int, columns: Columns) -> None:
 
 
 @leaf_kernel
-def _insert(slot: int, columns: Columns) -> None:
+def insert(slot: int, columns: Columns) -> None:
     """Put a job in its place in the queue; those behind it move up to the next empty place."""
     while columns.counts[PLACES] > 0 and columns.queue[columns.counts[PLACES] - 1] == GONE:
         columns.counts[PLACES] -= 1
@@ -223,7 +224,7 @@ def enqueue(slot: int, now: float, columns: Columns) -> None:
         columns.counts[UNSORTED] = 1
     else:
         columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
-        _insert(slot, columns)
+        insert(slot, columns)
         columns.counts[HEAD] = columns.counts[FRONT]
     columns.counts[QUEUED] += 1
 
@@ -292,7 +293,7 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
             ):
                 columns.floats[KEY, slot] = -np.inf
                 columns.queue[place] = GONE
-                _insert(slot, columns)
+                insert(slot, columns)
             place += 1
         if knows_all(block, columns):
             measure(block, columns)

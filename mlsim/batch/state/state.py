@@ -195,6 +195,13 @@ class BatchState:
         """Whether nobody holds any part of a node, and a job may have it."""
         return self.room.is_free(node)
 
+    def node_letters(self) -> str:
+        """Return a letter a node: ``.`` free, ``x`` out of use, ``#`` held, at least in part."""
+        room = self.room
+        return "".join(
+            "x" if room.is_down(node) else "." if room.is_free(node) else "#" for node in range(self.n_nodes)
+        )
+
     def may_take(self, slot: int, node: int, now: float) -> bool:
         """Whether no announced drain of a node keeps a job off it."""
         return self.room.may_take(slot, node, now)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from mlsim.cli.learn.classes import classes
+from mlsim.cli.learn.energy import energy
 from mlsim.cli.learn.mixed import mixed
 
 __all__ = ["learn"]
@@ -17,3 +19,5 @@ def _group() -> None:
 
 
 learn.command("mixed")(mixed)
+learn.command("classes")(classes)
+learn.command("energy")(energy)

@@ -51,6 +51,8 @@ _write_region = function(
 
 _THREAD = _otf2.LOCATION_TYPE_CPU_THREAD
 _REGIONS = _otf2.GROUP_TYPE_REGIONS, _otf2.PARADIGM_USER
+# A member takes up to 5 bytes, and a definition has to fit in a buffer of 2^20.
+_LARGEST_GROUP = 100_000
 
 _ATTRIBUTES = (
     (FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
@@ -247,13 +249,21 @@ def _write_job_groups(
     looping = np.unique(records.loops.job)
     if technique and len(looping):
         regions = job_region[looping]
-        writer.group(f"jobs under {technique}", *_REGIONS, regions[regions >= 0].tolist())
+        _write_job_group(writer, f"jobs under {technique}", regions[regions >= 0])
     names = records.names.of.get("user", {})
     shown = np.flatnonzero((job_region >= 0) & (jobs.user >= 0))
     shown = shown[np.argsort(jobs.user[shown], kind="stable")]
     users, first = np.unique(jobs.user[shown], return_index=True)
     for user, rows in zip(users.tolist(), np.split(shown, first[1:]), strict=False):
-        writer.group(f"user {names.get(user, user)}", *_REGIONS, job_region[rows].tolist())
+        _write_job_group(writer, f"user {names.get(user, user)}", job_region[rows])
+
+
+def _write_job_group(writer: _Writer, name: str, regions: NDArray[np.int64]) -> None:
+    """Write a group of jobs' regions, in parts where a definition of all would not fit in one buffer."""
+    parts = -(-len(regions) // _LARGEST_GROUP)
+    for part in range(parts):
+        members = regions[part * _LARGEST_GROUP : (part + 1) * _LARGEST_GROUP].tolist()
+        writer.group(f"{name}, part {part + 1}" if parts > 1 else name, *_REGIONS, members)
 
 
 def metric_type(metric: Metric) -> Any:

@@ -193,6 +193,19 @@ class TestEspRca:
         assert without.mean() == pytest.approx(13_000, rel=0.06)
 
 
+def test_static_gains_from_rca_on_the_nodes_of_the_sources_slurm():
+    """Eleliemy 2021, Fig. 7.7: 3630 s and 3455 s under STATIC; 0.6 to 2.5 % under techniques that balance."""
+    gains = {
+        (technique, order): 1.0
+        - summary("slurm-esp", technique, order, "on")["makespan"]
+        / summary("slurm-esp", technique, order, "off")["makespan"]
+        for technique, order in (("STATIC", "0"), ("STATIC", "1"), ("AF", "0"))
+    }
+    assert 0.02 < gains["STATIC", "0"] < 0.1
+    assert 0.02 < gains["STATIC", "1"] < 0.1
+    assert abs(gains["AF", "0"]) < 0.025
+
+
 class TestCp:
     """Galleguillos 2020, chs. 5 and 6; Galleguillos, Kiziltan and Soto 2021."""
 

@@ -1,0 +1,233 @@
+"""Compiled simulation of small and large jobs: small ones first, and those that are none are killed.
+
+Zrigui 2021, ch. 6. Algorithm 3: the queue is the small jobs in the order of the policy, then the large ones;
+EASY over all of it. The threshold overrides classes. Algorithm 4, the safeguard: a job that was taken for
+small and runs past the divider is killed then, exactly, goes back to the queue as a large one with its own
+submission time, and starts from the beginning. The dispatcher's estimates stay what they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.catalogue import POLICIES
+from mlsim.batch.clock.replay_kernel import ENDS, N_PROGRESS, plan_ends, pop_ends
+from mlsim.batch.clock.replay_many import ReplayMemory
+from mlsim.batch.columns.columns import (
+    FREE,
+    FRONT,
+    HEAD,
+    ORDER,
+    PER_EVENT,
+    PLACES,
+    POLICY,
+    QUEUED,
+    Columns,
+    columns_at,
+)
+from mlsim.batch.columns.table import (
+    BACKFILLED,
+    END,
+    ESTIMATE,
+    EXPECTED,
+    KEY,
+    NUMBER,
+    PLANNED,
+    PROCESSORS,
+    RUN,
+    START,
+    SUBMIT,
+    UNITS,
+    WALLTIME,
+)
+from mlsim.batch.dispatch.passes import Reserving, arrive, begin, has_work, make_pass, reserving
+from mlsim.batch.order.class_keys import class_key
+from mlsim.batch.order.policies import CODES, DEADLINE_FACTOR, parameters_of, policy_key
+from mlsim.batch.order.queue import insert, tidy
+from mlsim.batch.room.pool import pool_at
+from mlsim.batch.state.batch_columns import rules_of
+from mlsim.scenario import Backfill, BatchConfig, OverrunRule
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["ClassReplay", "replay_classes"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassReplay:
+    """What happened to each job, in the order of the workload; NaN where a job never ran.
+
+    Attributes
+    ----------
+    start, end
+        Of the last attempt [s].
+    killed
+        When the attempt as a small job started that the safeguard ended [s]; NaN where there was none.
+    lost
+        Node-seconds of that attempt: units x divider; 0 where there was none.
+    backfilled
+        Whether the last attempt started while one before it in the queue waited.
+    """
+
+    start: Floats
+    end: Floats
+    killed: Floats
+    lost: Floats
+    backfilled: Mask
+
+
+def replay_classes(
+    jobs: JobBlock,
+    config: BatchConfig,
+    units: int,
+    small: Mask,
+    divider: Floats,
+    *,
+    safeguard: bool,
+) -> ClassReplay:
+    """Simulate jobs of two classes on one pool of identical units.
+
+    Parameters
+    ----------
+    jobs
+        In order of (submit_time, job_id); times in seconds.
+    config
+        Policy, backfilling, threshold, what happens at the end of an estimate.
+    units
+        Units of the machine; each processor that a job asks for is one.
+    small
+        Whether each job is taken for small.
+    divider
+        Run time below which each one would be [s], frozen at its submission; read with the safeguard.
+    safeguard
+        Whether jobs that were taken for small are killed when they run past their divider.
+
+    Raises
+    ------
+    ValueError
+        If the policy's keys depend on the current time, backfilling is conservative, has several reservations
+        or an order of its own, or passes follow every event.
+    """
+    rules = rules_of(config, exclusive=False, merge=True, nodes=False)
+    if next(policy.live for policy in POLICIES if policy.name == config.ordering):
+        raise ValueError(
+            f"classes go with policies whose keys are fixed, and those of {config.policy} change"
+        )
+    if config.backfill is Backfill.CONSERVATIVE or config.backfill_order not in (None, config.ordering):
+        raise ValueError("classes do not go with conservative backfilling, nor with backfill_order")
+    if rules[PER_EVENT] or config.reservations != 1:
+        raise ValueError("classes go with ties: drained and one reservation")
+    parameters = parameters_of(config)
+    for place in (POLICY, ORDER):
+        if rules[place] == CODES["FCFS"]:  # which knows no threshold; EDF with factor 0 is FCFS that does
+            rules[place], parameters[DEADLINE_FACTOR] = CODES["EDF"], 0.0
+    n = len(jobs)
+    memory = ReplayMemory(rules, len(parameters), n)
+    memory.columns.parameters[:] = parameters
+    start, end, killed, lost = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan), np.zeros(n)
+    flags = np.zeros(n, np.bool_)
+    kills = config.on_overrun is OverrunRule.KILL
+    stay = np.minimum(jobs.run_time, jobs.walltime) if kills else jobs.run_time
+    _replay(
+        jobs.submit_time.astype(np.float64),
+        jobs.run_time.astype(np.float64),
+        jobs.walltime.astype(np.float64),
+        jobs.processors.astype(np.int64),
+        np.ascontiguousarray(small, np.bool_),
+        np.where(safeguard & small & (stay > divider), divider, np.inf),
+        units,
+        start,
+        end,
+        killed,
+        lost,
+        flags,
+        *memory.addresses,
+        reserving(rules),
+    )
+    return ClassReplay(start, end, killed, lost, flags)
+
+
+@inner_kernel
+def _enqueue(slot: int, large: bool, now: float, columns: Columns) -> None:
+    """Put a job into its place in the queue, in its class."""
+    if columns.counts[PLACES] == len(columns.queue):
+        tidy(columns)
+    r, p = columns.floats[SUBMIT, slot], columns.floats[ESTIMATE, slot]
+    q = float(columns.ints[PROCESSORS, slot])
+    key = policy_key(columns.rules[POLICY], now, r, p, q, 0.0, columns.parameters)
+    columns.floats[KEY, slot] = class_key(key, large)
+    insert(slot, columns)
+    columns.counts[HEAD] = columns.counts[FRONT]
+    columns.counts[QUEUED] += 1
+
+
+@kernel
+def _replay(
+    submit: Floats,
+    run: Floats,
+    walltime: Floats,
+    processors: Ints,
+    small: Mask,
+    divider: Floats,
+    units: int,
+    start: Floats,
+    end: Floats,
+    killed: Floats,
+    lost: Floats,
+    flags: Mask,
+    columns_address: int,
+    pool_address: int,
+    passes: Reserving,
+) -> None:
+    """Simulate; ``divider`` is infinite for jobs that may run to their end."""
+    columns, pool = columns_at(columns_address), pool_at(pool_address)
+    floats, ints, n = columns.floats, columns.ints, len(submit)
+    ends, order, ended = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    arrivals, again = np.empty(n, np.int64), np.empty(n, np.int64)
+    progress = np.zeros(N_PROGRESS, np.int64)
+    fitting, first = 0, 0
+    floats[:, :n] = np.nan
+    for slot in range(n):
+        floats[SUBMIT, slot], floats[RUN, slot] = submit[slot], min(run[slot], divider[slot])
+        floats[ESTIMATE, slot] = floats[WALLTIME, slot] = walltime[slot]
+        ints[NUMBER, slot] = slot
+        ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[slot]
+        if processors[slot] <= units:
+            arrivals[fitting] = slot
+            fitting += 1
+    columns.counts[FREE] = units
+    while first < fitting or progress[ENDS] > 0:
+        now = submit[arrivals[first]] if first < fitting else np.inf
+        if progress[ENDS] > 0:
+            now = min(now, floats[PLANNED, ends[0]])
+        last = first
+        while last < fitting and submit[arrivals[last]] == now:
+            last += 1
+        n_ended = pop_ends(now, progress, ends, order, ended, columns)
+        arrive(now, n_ended, ended, 0, 0, arrivals, columns, pool)
+        n_again = 0
+        for k in range(n_ended):
+            slot = ended[k]
+            if divider[slot] < np.inf:  # nothing else ends it
+                killed[slot], lost[slot] = floats[START, slot], processors[slot] * divider[slot]
+                divider[slot], floats[RUN, slot] = np.inf, run[slot]
+                ints[BACKFILLED, slot] = 0
+                for column in (START, END, EXPECTED, PLANNED):
+                    floats[column, slot] = np.nan
+                again[n_again] = slot
+                n_again += 1
+        for k in range(n_again):
+            _enqueue(again[k], True, now, columns)
+        for k in range(first, last):
+            _enqueue(arrivals[k], not small[arrivals[k]], now, columns)
+        first = last
+        if has_work(columns):
+            begin(now, False, columns, pool)
+            n_started = make_pass(0, now, columns, pool, passes)
+            plan_ends(n_started, now, progress, ends, order, columns)
+    for slot in range(n):
+        start[slot], end[slot] = floats[START, slot], floats[END, slot]
+        flags[slot] = ints[BACKFILLED, slot] != 0

@@ -1,0 +1,161 @@
+"""``mlsim learn classes``: small and large jobs, predicted week by week, and what schedules make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim._arrays import Mask
+    from mlsim.experiment.weekly import WholeLog
+    from mlsim.learning.features import JobFeatures
+    from mlsim.scenario import Policy
+
+__all__ = ["classes"]
+
+
+def classes(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
+    ],
+    policies: Annotated[str, typer.Option(metavar="NAME,...", help="Policies to simulate.")] = "FCFS,SAF,SPF",
+    trees: Annotated[int, typer.Option(min=1, help="Trees of each week's forest.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Of the forests.")] = 0,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write classes.csv and variants.csv into DIR, a new one."),
+    ] = None,
+) -> None:
+    """Predict which jobs are small, week by week, and simulate five variants (Zrigui 2021, ch. 6).
+
+    Small jobs run shorter than the median of the week before. A random forest learns at the end of each week
+    from all that has ended by the log. Variants: base; classification (small jobs first);
+    classification-idempotent (with the safeguard, which kills jobs that were wrongly taken for small);
+    class-clairvoyant; runtimes-clairvoyant. Printed are quality of the classes, cumulative bounded
+    slowdowns, and lost work.
+
+    mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
+    """
+    from mlsim.batch.catalogue import POLICIES
+    from mlsim.cli.learn.progress import weeks_done
+    from mlsim.errors import InputError
+    from mlsim.experiment.directories import check_target
+    from mlsim.experiment.weekly import whole_log
+    from mlsim.learning.classes import predict_classes
+    from mlsim.learning.features import features_of
+    from mlsim.scenario import Policy, load, parse_overrides
+
+    if out is not None:
+        check_target(out)
+    try:
+        chosen = [Policy(name.strip()) for name in policies.split(",")]
+    except ValueError as error:
+        raise InputError(f"--policies: {error}; `mlsim list policies` names them") from error
+    live = {policy.name for policy in POLICIES if policy.live}
+    for name in chosen:
+        if name in live:
+            raise InputError(
+                f"--policies: {name}: its keys change with time; allowed: policies of fixed keys"
+            )
+    quality, variants = [], []
+    for file in files:
+        log = whole_log(load(file, parse_overrides(overrides or [])))
+        features = features_of(log.jobs, log.local)
+        with weeks_done() as progress:
+            predicted = predict_classes(features, trees=trees, seed=seed, progress=progress)
+        quality.append(_quality_row(log, features, predicted))
+        variants += _variant_rows(log, features, predicted, chosen)
+    _print("Classes", _transposed(quality))
+    _print("Variants: bounded slowdowns", variants)
+    if out is not None:
+        import polars as pl
+
+        from mlsim.experiment.directories import complete_or_gone
+
+        with complete_or_gone(out) as place:
+            pl.DataFrame(quality).write_csv(place.partial / "classes.csv")
+            pl.DataFrame(variants).write_csv(place.partial / "variants.csv")
+        print(f"Written: {out}")
+
+
+def _quality_row(log: WholeLog, features: JobFeatures, predicted: Mask) -> dict[str, object]:
+    """Return what Zrigui's Tables 6.1, 6.2, 6.4 and 6.5 say, of one log."""
+    import numpy as np
+
+    from mlsim.learning.classes import quality_of
+
+    jobs, found = log.jobs, quality_of(features, predicted)
+    divider = float(np.median(jobs.run_time))
+    small = jobs.run_time < divider
+    area = jobs.run_time * jobs.processors
+    low, middle, high = np.nanpercentile(found.weekly[:, 0], [10, 50, 90])
+    return {
+        "log": log.scenario.name,
+        "jobs": len(jobs),
+        "divider (s)": divider,
+        "small premature %": 100 * float(np.mean(small & (jobs.walltime > divider))),
+        "small area %": 100 * float(area[small].sum() / area.sum()),
+        "accuracy %": 100 * found.accuracy,
+        "precision %": 100 * found.precision,
+        "recall %": 100 * found.recall,
+        "false small %": 100 * found.false_small,
+        "false large %": 100 * found.false_large,
+        "weekly accuracy %, p10": 100 * float(low),
+        "weekly accuracy %, median": 100 * float(middle),
+        "weekly accuracy %, p90": 100 * float(high),
+    }
+
+
+def _variant_rows(
+    log: WholeLog, features: JobFeatures, predicted: Mask, policies: list[Policy]
+) -> list[dict[str, object]]:
+    from mlsim.learning.classes import VARIANTS, run_variant
+
+    rows: list[dict[str, object]] = []
+    for policy in policies:
+        config = log.scenario.batch.model_copy(update={"policy": policy})
+        base = None
+        for variant in VARIANTS:
+            found = run_variant(variant, log.jobs, features, predicted, config, log.units)
+            base = found.bounded_slowdown if base is None else base
+            rows.append(
+                {
+                    "log": log.scenario.name,
+                    "policy": str(policy),
+                    "variant": variant,
+                    "cumulative": found.bounded_slowdown,
+                    "to base %": 100 * (found.bounded_slowdown / base - 1),
+                    "mean small": found.mean_small,
+                    "mean large": found.mean_large,
+                    "killed": found.killed,
+                    "lost node-seconds": found.lost_node_seconds,
+                    "jobs": found.jobs,
+                }
+            )
+    return rows
+
+
+def _transposed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return a row for each fact, with a column for each log, whose name is the first fact."""
+    first, *facts = rows[0]
+    return [{first: fact} | {str(row[first]): row[fact] for row in rows} for fact in facts]
+
+
+def _print(title: str, rows: list[dict[str, object]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for name, value in rows[0].items():
+        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        table.add_row(
+            *(f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row.values())
+        )
+    Console().print(table)

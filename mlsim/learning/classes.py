@@ -1,0 +1,211 @@
+"""Small and large jobs: classes predicted by a random forest, and what schedules make of them.
+
+Zrigui 2021, ch. 6: a job is small if its run time is below the median of the week before. At the end of each
+week a random forest learns the classes of all jobs that have ended so far; in the first week all are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints, Mask
+from mlsim.batch.clock.replay_classes import ClassReplay, replay_classes
+from mlsim.errors import InputError
+from mlsim.learning.features import JobFeatures
+from mlsim.record.derived import TAU
+from mlsim.scenario import BatchConfig
+from mlsim.workload.jobs import JobBlock
+
+__all__ = ["VARIANTS", "Quality", "VariantResult", "predict_classes", "quality_of", "run_variant"]
+
+VARIANTS: Final = (
+    "base",
+    "classification",
+    "classification-idempotent",
+    "class-clairvoyant",
+    "runtimes-clairvoyant",
+)
+"""Base: no classes. Classification: predicted ones. -idempotent: with the safeguard. Clairvoyant: with the
+right classes, or the right run times and no classes."""
+
+
+def predict_classes(
+    features: JobFeatures,
+    *,
+    trees: int = 100,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Mask:
+    """Return which jobs are predicted to be small, each by the forest of its week.
+
+    Parameters
+    ----------
+    features
+        Of the jobs. The forest of a week learns from those that had ended when it began.
+    trees
+        Of each forest.
+    seed
+        Of the forests.
+    progress
+        Is told how many weeks are done, and how many there are.
+
+    Raises
+    ------
+    InputError
+        If scikit-learn is not installed.
+    """
+    try:
+        from sklearn.ensemble import RandomForestClassifier
+    except ImportError as error:
+        raise InputError(
+            "classes are learned by scikit-learn, which is not installed; pip install mlsim[learning]"
+        ) from error
+    small = np.zeros(len(features.week), np.bool_)
+    values = features.values.astype(np.float32)
+    weeks = int(features.week.max()) + 1 if len(features.week) else 0
+    for week in range(1, weeks):
+        rows = np.flatnonzero(features.week == week)
+        known = np.flatnonzero(features.known_from <= week)
+        if len(rows) and len(known):
+            labels = features.small[known]
+            if labels.min() == labels.max():
+                small[rows] = labels[0] == 1
+            else:
+                forest = RandomForestClassifier(trees, min_samples_leaf=2, random_state=seed, n_jobs=1)
+                small[rows] = forest.fit(values[known], labels).predict(values[rows]) == 1
+        if progress is not None:
+            progress(week + 1, weeks)
+    return small
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good predicted classes are; small is the positive class (Zrigui 2021, Eqs. 6.1 to 6.3).
+
+    Attributes
+    ----------
+    accuracy, precision, recall
+        Of all jobs after the first week.
+    false_small, false_large
+        Shares of all these jobs that were wrongly taken for small, and for large.
+    weekly
+        Accuracy, precision and recall of each week after the first, NaN where undefined, shape (weeks, 3).
+    """
+
+    accuracy: float
+    precision: float
+    recall: float
+    false_small: float
+    false_large: float
+    weekly: Floats
+
+
+def quality_of(features: JobFeatures, small: Mask) -> Quality:
+    """Return how good predicted classes are."""
+    later = features.week > 0
+    truth, week = features.small[later] == 1, features.week[later]
+    said = small[later]
+    whole = _rates(truth, said)
+    weekly = [_rates(truth[week == number], said[week == number]) for number in np.unique(week)]
+    n = max(len(truth), 1)
+    return Quality(
+        *whole,
+        float(np.count_nonzero(said & ~truth) / n),
+        float(np.count_nonzero(~said & truth) / n),
+        np.array(weekly).reshape(-1, 3),
+    )
+
+
+def _rates(truth: Mask, said: Mask) -> tuple[float, float, float]:
+    right = int(np.count_nonzero(said & truth))
+
+    def share(part: int, of: int) -> float:
+        return part / of if of else float("nan")
+
+    accuracy = share(int(np.count_nonzero(said == truth)), len(truth))
+    return accuracy, share(right, int(said.sum())), share(right, int(truth.sum()))
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """One variant of ch. 6 on a whole log.
+
+    Attributes
+    ----------
+    bounded_slowdown
+        Cumulative: the sum over all jobs that ran.
+    mean_small, mean_large
+        Mean bounded slowdown of the jobs that turned out small, and of the others.
+    killed
+        How many jobs the safeguard killed, each once.
+    lost_node_seconds
+        What their first attempts took.
+    jobs
+        How many jobs ran; each completes once.
+    """
+
+    bounded_slowdown: float
+    mean_small: float
+    mean_large: float
+    killed: int
+    lost_node_seconds: float
+    jobs: int
+
+
+def run_variant(
+    variant: str,
+    jobs: JobBlock,
+    features: JobFeatures,
+    predicted: Mask,
+    config: BatchConfig,
+    units: int,
+) -> VariantResult:
+    """Simulate a whole log under one of :data:`VARIANTS`.
+
+    Parameters
+    ----------
+    variant
+        Which.
+    jobs
+        In arrival order.
+    features, predicted
+        Their features and predicted classes.
+    config
+        Policy, backfilling, threshold.
+    units
+        Processors of the machine.
+    """
+    large = np.zeros(len(jobs), np.bool_)
+    small: Mask = {
+        "base": large,
+        "runtimes-clairvoyant": large,
+        "class-clairvoyant": (features.small == 1) & (features.week > 0),
+    }.get(variant, predicted)
+    if variant == "runtimes-clairvoyant":
+        jobs = replace(jobs, walltime=np.maximum(jobs.run_time, 1e-9))
+    guard = variant == "classification-idempotent"
+    found = replay_classes(jobs, config, units, small, features.divider, safeguard=guard)
+    return _measured(jobs, features.small, found)
+
+
+def _measured(jobs: JobBlock, small: Ints, found: ClassReplay) -> VariantResult:
+    ran = ~np.isnan(found.start)
+    response, time = (found.end - jobs.submit_time)[ran], (found.end - found.start)[ran]
+    values = np.maximum(response / np.maximum(time, TAU), 1.0)
+    mask = small[ran] == 1
+
+    def mean(part: Floats) -> float:
+        return float(part.mean()) if len(part) else float("nan")
+
+    return VariantResult(
+        bounded_slowdown=float(values.sum()),
+        mean_small=mean(values[mask]),
+        mean_large=mean(values[~mask]),
+        killed=int(np.count_nonzero(~np.isnan(found.killed))),
+        lost_node_seconds=float(found.lost.sum()),
+        jobs=int(ran.sum()),
+    )

@@ -1,0 +1,188 @@
+"""Classes of jobs: features that do not look ahead, forests, and the variants of Zrigui 2021, ch. 6."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlsim.learning.classes import VARIANTS, predict_classes, quality_of, run_variant
+from mlsim.learning.features import FEATURE_NAMES, features_of
+from mlsim.scenario import BatchConfig
+from mlsim.workload.jobs import JobBlock
+
+DAY = 86_400.0
+WEEK = 7 * DAY
+
+
+def block_of(rows):
+    submit, wait, run, walltime, processors, user = (np.array(column) for column in zip(*rows, strict=True))
+    ids = np.arange(1, len(rows) + 1)
+    floats = [column.astype(float) for column in (submit, run, walltime)]
+    return JobBlock(ids, *floats, processors, user=user, log_wait=wait.astype(float))
+
+
+logs = st.lists(
+    st.tuples(
+        st.integers(0, 40).map(lambda k: k * DAY),
+        st.sampled_from([-1.0, 0.0, 3600.0, DAY, 8 * DAY]),
+        st.sampled_from([10.0, 60.0, 600.0, 7200.0, DAY, 5 * DAY]),
+        st.sampled_from([600.0, 3600.0, 6 * DAY]),
+        st.integers(1, 3),
+        st.integers(1, 2),
+    ),
+    min_size=1,
+    max_size=40,
+).map(sorted)
+
+
+def reference(rows):
+    """Return features, dividers and classes in plain words, job by job."""
+    zero = rows[0][0]
+    ends = [submit + max(wait, 0.0) + run for submit, wait, run, *_ in rows]
+    week = [int((row[0] - zero) // WEEK) for row in rows]
+
+    def known(by, row):
+        return ends[row] <= zero + by * WEEK and week[row] < by
+
+    def divider(number):
+        for by in range(number, 0, -1):
+            ended = [rows[k][2] for k in range(len(rows)) if known(by, k) and not known(by - 1, k)]
+            if ended:
+                return statistics.median(ended)
+        return None
+
+    def small(k):
+        limit = divider(max(week[k], 1))
+        return limit is not None and rows[k][2] < limit
+
+    found = []
+    for k, (submit, _, _, walltime, processors, user) in enumerate(rows):
+        date = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=submit)
+        values = [walltime, processors, date.hour, date.weekday(), date.day, date.month]
+        values += [date.isocalendar().week, (date.month + 2) // 3]
+        shares = []
+        for key in (lambda r: r[4], lambda r: r[3], lambda r: int(r[0] // DAY + 3) % 7):
+            alike = [
+                j
+                for j in range(len(rows))
+                if rows[j][5] == user and key(rows[j]) == key(rows[k]) and known(week[k], j)
+            ]
+            lags = [float(small(j)) for j in reversed(alike)][:3]
+            values += lags + [-1.0] * (3 - len(lags))
+            shares.append(statistics.mean(float(small(j)) for j in alike) if alike else -1.0)
+        found.append(values + shares)
+    return found, [divider(number) for number in week], [small(k) for k in range(len(rows))]
+
+
+@settings(deadline=None, max_examples=100)
+@given(logs)
+def test_features_are_those_of_the_reference(rows):
+    jobs = block_of(rows)
+    found = features_of(jobs, jobs.submit_time)
+    values, dividers, small = reference(rows)
+    assert found.values.shape == (len(rows), len(FEATURE_NAMES)) == (len(rows), 20)
+    np.testing.assert_allclose(found.values, values, rtol=1e-12)
+    np.testing.assert_array_equal(found.divider, np.array(dividers, float))
+    assert (found.small == 1).tolist() == small
+
+
+@settings(deadline=None, max_examples=100)
+@given(logs, st.integers(1, 6), st.sampled_from([1.0, 1e5]))
+def test_no_feature_knows_the_future(rows, week, poison):
+    """What had not ended by the edge of a week may be anything: features and dividers up to it stay."""
+    jobs = block_of(rows)
+    ends = jobs.submit_time + np.maximum(jobs.log_wait, 0) + jobs.run_time
+    edge = jobs.submit_time[0] + week * WEEK
+    late = (ends > edge) | (jobs.submit_time >= edge)
+    changed = np.where(late, jobs.run_time + 60 * DAY * poison, jobs.run_time)
+    one, other = (
+        features_of(jobs, jobs.submit_time),
+        features_of(replace(jobs, run_time=changed), jobs.submit_time),
+    )
+    upto = one.week <= week
+    assert one.values[upto].tobytes() == other.values[upto].tobytes()
+    assert one.divider[upto].tobytes() == other.divider[upto].tobytes()
+
+
+@pytest.fixture(scope="module")
+def habits():
+    """A log of users with habits: whether a job is small shows in its user and size, with exceptions."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for _ in range(1500):
+        user, processors = int(rng.integers(1, 6)), int(rng.choice([1, 2, 8]))
+        usual = (user + processors) % 2 == 0
+        small = usual if rng.random() < 0.93 else not usual
+        run = float(rng.integers(20, 200) if small else rng.integers(3000, 30_000))
+        submit = float(rng.integers(0, 4 * 7 * 86_400))
+        rows.append((submit, 0.0, run, float(rng.choice([40_000, 80_000])), processors, user))
+    jobs = block_of(sorted(rows))
+    return jobs, features_of(jobs, jobs.submit_time)
+
+
+def test_forests_find_habits_and_depend_on_the_past_alone(habits):
+    pytest.importorskip("sklearn")
+    jobs, features = habits
+    small = predict_classes(features, trees=10, seed=1)
+    assert not small[features.week == 0].any()
+    quality = quality_of(features, small)
+    assert quality.weekly[1:, 0].min() > 0.85  # in the first week of forests none has seen a history
+    n = np.count_nonzero(features.week > 0)
+    wrong = np.count_nonzero((small != (features.small == 1)) & (features.week > 0))
+    assert (quality.false_small + quality.false_large) * n == pytest.approx(wrong)
+    assert quality.accuracy == pytest.approx(1 - wrong / n)
+    assert predict_classes(features, trees=10, seed=1).tobytes() == small.tobytes()
+    ends = jobs.submit_time + jobs.run_time
+    edge = jobs.submit_time[0] + 2 * WEEK
+    poisoned = replace(
+        jobs, run_time=np.where((ends > edge) | (jobs.submit_time >= edge), 1e7, jobs.run_time)
+    )
+    other = predict_classes(features_of(poisoned, jobs.submit_time), trees=10, seed=1)
+    upto = features.week <= 2
+    assert other[upto].tobytes() == small[upto].tobytes()
+
+
+def test_variants_complete_each_job_once(habits):
+    jobs, features = habits
+    rng = np.random.default_rng(2)
+    said = np.where(rng.random(len(jobs)) < 0.85, features.small == 1, features.small != 1) & (
+        features.week > 0
+    )
+    config = BatchConfig.model_validate({"policy": "SAF", "backfill": "easy", "threshold": "20 h"})
+    found = {name: run_variant(name, jobs, features, said, config, 16) for name in VARIANTS}
+    assert {one.jobs for one in found.values()} == {len(jobs)}
+    false = said & (jobs.run_time > features.divider)
+    guarded = found["classification-idempotent"]
+    assert guarded.killed == np.count_nonzero(false) > 0
+    assert guarded.lost_node_seconds == pytest.approx((jobs.processors * features.divider)[false].sum())
+    for name in set(VARIANTS) - {"classification-idempotent"}:
+        assert found[name].killed == found[name].lost_node_seconds == 0
+    assert found["class-clairvoyant"].bounded_slowdown < found["base"].bounded_slowdown
+
+
+def test_the_command_prints_classes_and_variants(tmp_path):
+    pytest.importorskip("sklearn")
+    from typer.testing import CliRunner
+
+    from mlsim.cli.main import app
+    from mlsim.workload import generate
+
+    generate("lublin", days=21, processors=32, load=0.9, seed=4, estimates="tsafrir").write(
+        tmp_path / "a.swf"
+    )
+    (tmp_path / "a.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 32, cores: 1}]}\n"
+        "workload: {path: a.swf, mapping: node}\nbatch: {backfill: easy}\n"
+    )
+    words = ["learn", "classes", str(tmp_path / "a.yaml"), "--policies", "FCFS", "--trees", "3"]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    rows = (tmp_path / "out" / "variants.csv").read_text().splitlines()
+    assert [row.split(",")[2] for row in rows[1:]] == list(VARIANTS)
+    assert rows[1].split(",")[4] == "0.0"
