@@ -54,7 +54,7 @@ def check_needs(scenario: Scenario) -> None:
         except (ImportError, OSError, AttributeError) as error:
             raise InputError(
                 f"output.trace: {output.trace}, but the OTF2 library cannot be used: {error}; "
-                "install otf2, or set output.trace=none"
+                "install it (pip install 'mlsim[otf2]'), or set output.trace=none"
             ) from error
     check_writers(scenario)
 

@@ -189,6 +189,18 @@ def test_what_a_run_needs_at_its_end_is_looked_at_before_it_begins(scenario, tmp
     assert not (tmp_path / "run").exists()
 
 
+def test_only_traces_need_the_otf2_library(scenario, tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("mlsim.record.otf2")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("otf2", "_otf2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    mlsim.run(scenario, PLAIN, out=tmp_path / "run")
+    assert (tmp_path / "run" / "summary.json").exists()
+    with pytest.raises(InputError, match=r"output\.trace: jobs, but .*pip install 'mlsim\[otf2\]'"):
+        mlsim.run(scenario, PLAIN | {"output.trace": "jobs"}, out=tmp_path / "traced")
+    assert not (tmp_path / "traced").exists()
+
+
 def test_libraries_without_metadata_have_unknown_versions(monkeypatch):
     def none(name: str) -> str:
         raise rundir.PackageNotFoundError(name)
