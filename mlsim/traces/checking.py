@@ -14,6 +14,11 @@ __all__ = ["problems_of"]
 _SENDS = ("MpiSend", "MpiIsend")
 _RECEIVES = ("MpiRecv", "MpiIrecv")
 
+_Key = tuple[str, int, int, int]
+"""Communicator, ranks of sender and receiver, tag."""
+_Sides = dict[_Key, deque[int]]
+"""Times of sides of messages, in order."""
+
 
 @dataclass
 class _Row:
@@ -30,8 +35,8 @@ class _Messages:
 
     def __init__(self) -> None:
         self._ranks: dict[int, dict[int, int]] = {}
-        self._sent: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
-        self._received: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
+        self._sent: _Sides = defaultdict(deque)
+        self._received: _Sides = defaultdict(deque)
 
     def rank(self, communicator: Any, location: Any) -> int:
         """Return the rank of a location in a communicator; -1 if it is not in it."""
@@ -42,24 +47,21 @@ class _Messages:
             self._ranks[communicator._ref] = ranks
         return ranks.get(location._ref, -1)
 
-    def sent(self, key: tuple[Any, ...], time: int) -> int | None:
+    def sent(self, key: _Key, time: int) -> int | None:
         """Note a send; return when it was received, if that has been read before."""
         return self._other(self._received, self._sent, key, time)
 
-    def received(self, key: tuple[Any, ...], time: int) -> int | None:
+    def received(self, key: _Key, time: int) -> int | None:
         """Note a receive; return when it was sent, if that has been read before."""
         return self._other(self._sent, self._received, key, time)
 
-    def _other(
-        self, others: dict[tuple[Any, ...], deque[int]], own: dict[tuple[Any, ...], deque[int]],
-        key: tuple[Any, ...], time: int,
-    ) -> int | None:  # fmt: skip
+    def _other(self, others: _Sides, own: _Sides, key: _Key, time: int) -> int | None:
         if others[key]:
             return others[key].popleft()
         own[key].append(time)
         return None
 
-    def left(self) -> Iterator[tuple[str, tuple[Any, ...], int]]:
+    def left(self) -> Iterator[tuple[str, _Key, int]]:
         """Yield what has no other side: which side it is, its key, and its time."""
         for side, found in (("send", self._sent), ("receive", self._received)):
             for key, times in found.items():
