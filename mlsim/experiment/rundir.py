@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from mlsim import __version__, _matplotlib
@@ -23,6 +23,9 @@ from mlsim.experiment.writers import check_writers, write_by_user
 from mlsim.record import Records
 from mlsim.record.blocks import is_large, is_long, let_go_of_table
 from mlsim.scenario import Mapping, Scenario, TraceLevel, dump
+
+if TYPE_CHECKING:
+    from mlsim.record.ranks import Ranks
 
 __all__ = [
     "check_needs",
@@ -87,7 +90,11 @@ _written: list[Any] = []
 
 
 def write_files(
-    place: Place, directory: Path, result: Result, before_summary: Callable[[], None] | None = None
+    place: Place,
+    directory: Path,
+    result: Result,
+    before_summary: Callable[[], None] | None = None,
+    ranks: Ranks | None = None,
 ) -> None:
     """Write everything a run leaves; if a picture or the trace fails, all the rest.
 
@@ -101,6 +108,8 @@ def write_files(
         The run.
     before_summary
         Called when all but the summary is written, so that the summary can hold the time it took.
+    ranks
+        Of a real run, for its trace.
     """
     from mlsim.record.writing import write_tables
 
@@ -111,7 +120,7 @@ def write_files(
         _draw(place, directory, result)
     if result.scenario.output.trace is not TraceLevel.NONE:
         with place.extra(directory / "trace") as path:
-            _trace(path, result)
+            _trace(path, result, ranks)
     write_by_user(place, directory, result)
     if before_summary is not None:
         before_summary()
@@ -162,7 +171,7 @@ def _is_worth_drawing(records: Records) -> bool:
     return bool(len(records.occupancy.job)) or not is_long(records.jobs)
 
 
-def _trace(directory: Path, result: Result) -> None:
+def _trace(directory: Path, result: Result, ranks: Ranks | None) -> None:
     workload = result.scenario.workload
     exclusive = workload.mapping is not Mapping.CORE
-    write_trace(directory, result.records, result.scenario, workload.log_name, exclusive)
+    write_trace(directory, result.records, result.scenario, workload.log_name, exclusive, ranks)

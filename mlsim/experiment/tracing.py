@@ -10,12 +10,18 @@ from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
     from mlsim.record import Records
+    from mlsim.record.ranks import Ranks
 
 __all__ = ["write_trace"]
 
 
 def write_trace(
-    directory: Path, records: Records, scenario: Scenario, workload_name: str, exclusive_nodes: bool
+    directory: Path,
+    records: Records,
+    scenario: Scenario,
+    workload_name: str,
+    exclusive_nodes: bool,
+    ranks: Ranks | None = None,
 ) -> None:
     """Write the OTF2 trace of records, at the level that their scenario asks for.
 
@@ -31,6 +37,8 @@ def write_trace(
         The file of jobs; empty where there is none.
     exclusive_nodes
         Whether a node has one job at a time.
+    ranks
+        Of a real run.
     """
     from mlsim.record.otf2 import Level, write_otf2
 
@@ -44,4 +52,5 @@ def write_trace(
         exclusive_nodes=exclusive_nodes,
         pes_per_node=scenario.application.pes_per_node,
         details=scenario.output.trace_details,
+        ranks=ranks,
     )

@@ -406,11 +406,13 @@ class LoopScheduler:
         OutputError
             If the directory exists, or not all can be written; the message says what was kept, and where.
         """
+        from mlsim.mpi.results.recording import ranks_of_pes
         from mlsim.mpi.results.rundir import write_run
 
         if self._records is None:
             raise InputError("LoopScheduler: nothing to write; give record=True, and write on rank 0")
-        write_run(Path(directory), self._records, self._requests, self.options, self.name)
+        ranks = ranks_of_pes(self._layout)
+        write_run(Path(directory), self._records, self._requests, ranks, self.options, self.name)
 
 
 class _History:

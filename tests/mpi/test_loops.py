@@ -88,16 +88,29 @@ def test_a_master_answers_within_break_after_iterations(
     for worker in range(1, ranks):
         # the last one is told that there are no more
         assert (requests["pe"] == worker).sum() == told["chunks"][worker] + 1
-    assert (requests["sent_time"] < requests["answered_time"]).all()
+    assert (requests["sent_time"] <= requests["received_time"]).all()
     assert (requests["received_time"] < requests["answered_time"]).all()
     assert told["pieces"] == told["noted"]
     assert max(told["pieces"]) == break_after
     assert told["kept"] == [0] * (ranks - 1)
     if ranks == 2:
         assert requests["master_iterations"].max() <= break_after
+    _check_trace(tmp_path / "run" / "trace" / "traces.otf2", ranks, requests)
     facts = json.loads((tmp_path / "run" / "summary.json").read_text())["mpi"]["requests"]
     assert facts["count"] == len(requests)
     assert facts["most_master_iterations"] == requests["master_iterations"].max()
+
+
+def _check_trace(anchor: Path, ranks: int, requests: pl.DataFrame) -> None:
+    """Check that requests and replies are messages in the trace, in which nothing is wrong."""
+    from mlsim.traces import opened, problems_of, survey
+
+    with opened(anchor) as trace:
+        found = survey(trace, anchor)
+    assert found.sent == 2 * len(requests)
+    assert found.processes == ranks
+    with opened(anchor) as trace:
+        assert list(problems_of(trace)) == []
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import pytest
 
 from mlsim.mpi.launch import Launcher
 from mlsim.mpi.rca.agent import Agent
+from mlsim.traces import opened, problems_of
 from tests.mpi.conftest import REPOSITORY, execute
 
 pytestmark = pytest.mark.mpi
@@ -115,8 +116,13 @@ def _check_trace(trace: Path) -> None:
         return  # the tables are checked; CI installs the tool
     told = subprocess.run(
         ["otf2-print", str(trace / "traces.otf2")], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-    assert told.count("ENTER") == told.count("LEAVE") > 8
+    )
+    assert told.stderr == ""
+    assert told.stdout.count("ENTER") == told.stdout.count("LEAVE") > 8
+    with opened(trace / "traces.otf2") as reader:
+        names = [group.name for group in reader.definitions.location_groups]
+        assert list(problems_of(reader)) == []
+    assert names == [f"MPI Rank {rank}" for rank in range(4)]
 
 
 def test_an_agent_that_is_not_there_is_a_warning(any_launcher: Launcher) -> None:

@@ -23,9 +23,16 @@ _now = time.perf_counter
 
 
 class RequestLog:
-    """One rank's part, by its own clock: requests that it sent; or, of a master, answers and pieces."""
+    """One rank's part, by its own clock: requests that it sent; or, of a master, answers and pieces.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    request_bytes, reply_bytes
+        Lengths of the messages.
+    """
+
+    def __init__(self, request_bytes: int, reply_bytes: int) -> None:
+        self.request_bytes, self.reply_bytes = request_bytes, reply_bytes
         self._sent, self._received = array("d"), array("d")
         self._answered, self._begun = array("d"), array("d")
         self._who, self._whom, self._sizes = array("q"), array("q"), array("q")
@@ -70,11 +77,13 @@ class Requests:
     pe
         Who asked; PEs are numbered by node.
     sent, received, answered
-        When the request had been sent, when the master had it, and when the reply had been sent; s from the
-        loop's first request, on rank 0's clock.
+        When the request had been sent (at the latest when the master had it), when the master had it, and
+        when the reply had been sent; s from the loop's first request, on rank 0's clock.
     master_iterations
         Iterations that the master began to execute between the first and the last of these: at most
         ``break_after``, unless MPI gave it the request late. From having it on it begins none.
+    request_bytes, reply_bytes
+        Lengths of the messages.
     """
 
     pe: Ints
@@ -82,6 +91,8 @@ class Requests:
     received: Floats
     answered: Floats
     master_iterations: Ints
+    request_bytes: int
+    reply_bytes: int
 
 
 def iterations_begun(sent: Floats, answered: Floats, begun: Floats, sizes: Ints) -> Ints:

@@ -24,6 +24,8 @@ __all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
 _REQUEST, _REPLY = 1, 2
 _LEAVES = -1.0
 _PROBES = 2
+_REPLY_NUMBERS = 3
+_NUMBER_BYTES = 8
 
 
 class Desk:
@@ -49,7 +51,7 @@ class Desk:
         self._comm, self._tag, self._lowest = comm, tag, order == "lowest-rank"
         self._words, self._request_log = words, request_log
         self._status = MPI.Status()
-        self._reply = np.zeros(3, np.int64)
+        self._reply = np.zeros(_REPLY_NUMBERS, np.int64)
         self._left: list[int] = []
         self.waiting: list[tuple[int, Floats]] = []
 
@@ -108,7 +110,7 @@ class Worker:
 
     def __init__(self, comm: MPI.Intracomm, master: int, tag: int) -> None:
         self._comm, self._master, self._tag = comm, master, tag
-        self._got = np.zeros(3, np.int64)
+        self._got = np.zeros(_REPLY_NUMBERS, np.int64)
         self._pending: MPI.Request | None = None
 
     def ask(self, numbers: Floats) -> None:
@@ -191,7 +193,7 @@ class CentralizedModel(Model):
         self._own: Chunk | None = None
         self._own_answered = False
         if setting.record:
-            self.request_log = RequestLog()
+            self.request_log = RequestLog(DONE * _NUMBER_BYTES, _REPLY_NUMBERS * _NUMBER_BYTES)
         if self._rank > 0:
             self._worker = Worker(comm, 0, setting.tag)
             return

@@ -20,7 +20,7 @@ from mlsim.mpi.transport.layout import Layout
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.one_job import one_job
 
-__all__ = ["gather_records", "gather_requests"]
+__all__ = ["gather_records", "gather_requests", "ranks_of_pes"]
 
 
 def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> Records | None:
@@ -40,7 +40,7 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
         return None
     totals = gathered.report.loop
     assert totals is not None, "rank 0 knows the whole loop"
-    order = np.lexsort((np.arange(comm.size), layout.nodes))  # rank of each PE
+    order = ranks_of_pes(layout)
     rows = _chunk_rows([blocks[rank] for rank in order])
     outcome = _outcome(totals, order, rows)
     store = ChunkStore()
@@ -85,9 +85,17 @@ def gather_requests(
     for rank, times in enumerate(everyone):
         asked[whom == rank] = times
         had[whom == rank] = received[who == rank]
+    # A worker may lose its core between sending and noting it: what the master has, has been sent.
+    asked = np.minimum(asked, had)
     pe_of = np.empty(comm.size, np.int64)
-    pe_of[np.lexsort((np.arange(comm.size), layout.nodes))] = np.arange(comm.size)
-    return Requests(pe_of[whom], asked, had, answered, iterations_begun(asked, answered, begun, sizes))
+    pe_of[ranks_of_pes(layout)] = np.arange(comm.size)
+    pieces = iterations_begun(asked, answered, begun, sizes)
+    return Requests(pe_of[whom], asked, had, answered, pieces, log.request_bytes, log.reply_bytes)
+
+
+def ranks_of_pes(layout: Layout) -> Ints:
+    """Return the rank of each PE."""
+    return np.lexsort((np.arange(layout.comm.size), layout.nodes)).astype(np.int64)
 
 
 def _chunk_rows(blocks: list[tuple[Ints, Floats]]) -> ChunkRows:

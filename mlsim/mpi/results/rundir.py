@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mlsim._arrays import Ints
 from mlsim.experiment.directories import complete_or_gone
 from mlsim.experiment.machines import REFERENCE_SPEED
 from mlsim.experiment.result import Result
@@ -16,13 +17,19 @@ from mlsim.experiment.rundir import write_files, write_json
 from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.loop.requests import Requests
 from mlsim.record import Records
+from mlsim.record.ranks import RankRequests, Ranks
 from mlsim.scenario import Scenario, from_mapping
 
 __all__ = ["scenario_of", "write_run"]
 
 
 def write_run(
-    directory: Path, records: Records, requests: Requests | None, options: LoopOptions, name: str
+    directory: Path,
+    records: Records,
+    requests: Requests | None,
+    ranks: Ints,
+    options: LoopOptions,
+    name: str,
 ) -> None:
     """Write tables, summary, pictures and an OTF2 trace.
 
@@ -34,6 +41,8 @@ def write_run(
         Of :func:`gather_records`.
     requests
         Of :func:`gather_requests`.
+    ranks
+        The rank of each PE, of :func:`ranks_of_pes`.
     options, name
         Of the loop.
 
@@ -54,7 +63,8 @@ def write_run(
     with complete_or_gone(directory, done=True) as place:
         if requests is not None:
             _write_requests(place.partial / "requests.parquet", requests)
-        write_files(place, place.partial, Result(scenario, summary, records))
+        shown = Ranks(ranks, None if requests is None else _shown(requests))
+        write_files(place, place.partial, Result(scenario, summary, records), ranks=shown)
         if len(records.chunks.job):
             title = f"{name}: {options.technique} {options.model}"
             with place.extra(place.partial / "pes.png") as path:
@@ -62,6 +72,11 @@ def write_run(
             with place.extra(place.partial / "chunk-sizes.png") as path:
                 draw_chunk_sizes(path, [chunk_curve(records.chunks, title)], title)
         write_json(place.partial / "versions.json", _versions())
+
+
+def _shown(requests: Requests) -> RankRequests:
+    times = requests.sent, requests.received, requests.answered
+    return RankRequests(requests.pe, *times, requests.request_bytes, requests.reply_bytes)
 
 
 def _facts(requests: Requests) -> dict[str, int | float]:

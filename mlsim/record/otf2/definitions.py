@@ -36,6 +36,7 @@ from mlsim.record.otf2.references import (
     Level,
     fixed_strings,
 )
+from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Jobs, Nodes, Records
 
 __all__ = ["Names", "metric_type", "write_definitions"]
@@ -136,6 +137,7 @@ def write_definitions(
     events: NDArray[np.int64],
     length: int,
     level: Level,
+    ranks: Ranks | None = None,
 ) -> None:
     """Write all definitions.
 
@@ -157,17 +159,28 @@ def write_definitions(
         Time of the last event, in ns.
     level
         What the trace shows.
+    ranks
+        Of a real run; None for a simulated one.
     """
     writer = _Writer(archive, names.technique)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value
     _otf2.GlobalDefWriter_WriteClockProperties(writer.handle, TICKS_PER_SECOND, 0, length, undefined)
-    _write_machine(writer, records.nodes)
-    _write_locations(writer, layout, events)
+    if ranks is None:
+        _write_machine(writer, records.nodes)
+        _write_locations(writer, layout, events)
+    else:
+        _write_ranks(writer, records.nodes, layout, ranks.numbers, events)
     _write_nested_regions(writer, names.technique, level)
     _write_jobs(writer, records.jobs, job_region, names.workload)
-    _write_metrics(writer, metrics_of(records))
+    if ranks is None:
+        _write_metrics(writer, metrics_of(records))
+    if level != "jobs" and ranks is None:
+        members = [BATCH_LOCATION, *(FIRST_ROW + layout.node_first[:-1]).tolist()]
+        _write_communicator(writer, "coordination", "batch system and nodes", members)
+    elif ranks is not None:
+        members = (FIRST_ROW + np.argsort(ranks.numbers)).tolist()
+        _write_communicator(writer, "MPI_COMM_WORLD", "ranks", members)
     if level != "jobs":
-        _write_communicator(writer, layout.node_first)
         _write_attributes(writer)
     _write_job_groups(writer, records, job_region, names.technique)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
@@ -181,7 +194,29 @@ def _write_attributes(writer: _Writer) -> None:
 
 
 def _write_machine(writer: _Writer, nodes: Nodes) -> None:
-    """Write the system tree cluster -> group -> node, and a location group a node."""
+    """Write the system tree, and a location group a node and for the batch system."""
+    handle, text = writer.handle, writer.text
+    process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
+    trees = _write_tree(writer, nodes)
+    _otf2.GlobalDefWriter_WriteLocationGroup(handle, 0, text("batch system"), process, 0, no_creator)
+    for node, (name, tree) in enumerate(zip(nodes.name, trees, strict=True)):
+        _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + node, text(name), process, tree, no_creator)
+
+
+def _write_ranks(
+    writer: _Writer, nodes: Nodes, layout: Layout, numbers: NDArray[np.int64], events: NDArray[np.int64]
+) -> None:
+    """Write the system tree, and each rank: a process on its node, with one thread."""
+    process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
+    trees = np.repeat(_write_tree(writer, nodes), np.diff(layout.node_first)).tolist()
+    for row, (rank, tree) in enumerate(zip(numbers.tolist(), trees, strict=True)):
+        name = writer.text(f"MPI Rank {rank}")
+        _otf2.GlobalDefWriter_WriteLocationGroup(writer.handle, row, name, process, tree, no_creator)
+        writer.location(FIRST_ROW + row, "Master thread", int(events[FIRST_ROW + row]), row)
+
+
+def _write_tree(writer: _Writer, nodes: Nodes) -> list[int]:
+    """Write the system tree cluster -> group -> node; return the numbers of nodes in it."""
     handle, text = writer.handle, writer.text
     undefined = _otf2.UNDEFINED_SYSTEM_TREE_NODE.value
     _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, 0, text("cluster"), text("machine"), undefined)
@@ -189,13 +224,13 @@ def _write_machine(writer: _Writer, nodes: Nodes) -> None:
     groups = {name: 1 + number for number, name in enumerate(dict.fromkeys(nodes.group))}
     for name, number in groups.items():
         _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, number, text(name), text("group"), 0)
-    process, no_creator = _otf2.LOCATION_GROUP_TYPE_PROCESS, _otf2.UNDEFINED_LOCATION_GROUP.value
-    _otf2.GlobalDefWriter_WriteLocationGroup(handle, 0, text("batch system"), process, 0, no_creator)
+    trees = []
     for node, (name, group) in enumerate(zip(nodes.name, nodes.group, strict=True)):
-        tree, label = 1 + len(groups) + node, text(name)
-        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, tree, label, text("node"), groups[group])
+        tree = 1 + len(groups) + node
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(handle, tree, text(name), text("node"), groups[group])
         _otf2.GlobalDefWriter_WriteSystemTreeNodeDomain(handle, tree, _otf2.SYSTEM_TREE_DOMAIN_SHARED_MEMORY)
-        _otf2.GlobalDefWriter_WriteLocationGroup(handle, 1 + node, label, process, tree, no_creator)
+        trees.append(tree)
+    return trees
 
 
 def _write_locations(writer: _Writer, layout: Layout, events: NDArray[np.int64]) -> None:
@@ -292,15 +327,16 @@ def _write_metrics(writer: _Writer, metrics: Sequence[Metric]) -> None:
     _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, METRIC_LOCATION)
 
 
-def _write_communicator(writer: _Writer, node_first: NDArray[np.int64]) -> None:
-    """Write the communicator of the dispatcher (rank 0) and the first row of every node (rank 1 + node)."""
+def _write_communicator(writer: _Writer, label: str, name: str, members: Sequence[int]) -> None:
+    """Write a communicator of locations, in order of ranks, and their group's name.
+
+    Of a simulated run rank 0 is the dispatcher, and rank 1 + n the first row of node n.
+    """
     handle, text = writer.handle, writer.text
     mpi = _otf2.PARADIGM_MPI
     _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
-    members = [BATCH_LOCATION, *(FIRST_ROW + node_first[:-1]).tolist()]
-    name = "batch system and nodes"
     writer.group(name, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
     ranks = range(BATCH_RANK, BATCH_RANK + len(members))
     group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, ranks)
     undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
-    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text("coordination"), group, undefined, flag)
+    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text(label), group, undefined, flag)

@@ -31,7 +31,7 @@ from mlsim.record.otf2.calls import (
     metric,
 )
 from mlsim.record.otf2.content import Content
-from mlsim.record.otf2.message_events import MESSAGE_BYTES, NUMBER_BYTES, MessageEvents
+from mlsim.record.otf2.message_events import MessageEvents
 from mlsim.record.otf2.metrics import Samples
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
@@ -225,20 +225,18 @@ def _messages_until(to: _Target, messages: MessageEvents, limit: int, at: _Progr
 @kernel(_nrt=False)
 def _write_message(to: _Target, messages: MessageEvents, item: int) -> int:
     """Write one side of a message."""
-    kind, length = messages.kind[item], MESSAGE_BYTES
+    kind = messages.kind[item]
     failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + kind)
     failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, messages.job_id[item])
     if kind <= _LAST_WITH_REMAINS:
         iterations, work = messages.remaining_iterations[item], messages.remaining_work[item]
         failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
         failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
-        length += 2 * NUMBER_BYTES
     if kind == _RELEASE_REQUEST:
         failed |= add_uint(to.api.add_uint64, to.attributes, NODES, messages.nodes[item])
         failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
-        length += 2 * NUMBER_BYTES
     side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
-    time, peer = messages.time[item], messages.peer[item]
+    time, peer, length = messages.time[item], messages.peer[item], messages.length[item]
     return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, length)
 
 

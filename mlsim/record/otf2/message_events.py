@@ -25,6 +25,9 @@ NUMBER_BYTES = 8
 """Bytes of a number that a message says."""
 MESSAGE_BYTES = 3 * NUMBER_BYTES
 """Length of a message that says its kind, its job and its node, and nothing else."""
+_WITH_MORE = [
+    kind.value for kind in (MessageKind.NODE_IDLE, MessageKind.JOB_COMPLETED, MessageKind.RELEASE_REQUEST)
+]
 _FROM_BATCH = [kind.value for kind in MessageKind if kind.from_batch]
 
 
@@ -44,6 +47,8 @@ class MessageEvents(NamedTuple):
     for_job: Ints
     remaining_iterations: Ints
     remaining_work: NDArray[np.float64]
+    length: Ints
+    """In bytes."""
 
 
 def application_nodes(records: Records) -> Ints:
@@ -124,4 +129,11 @@ def _message_events(
         messages.for_job[message],
         messages.remaining_iterations[message],
         messages.remaining_work[message],
+        _lengths(messages.kind[message]),
     )
+
+
+def _lengths(kind: NDArray[np.int8]) -> Ints:
+    """Return the bytes of messages: those of the numbers that each says."""
+    more = np.isin(kind, _WITH_MORE)
+    return np.where(more, MESSAGE_BYTES + 2 * NUMBER_BYTES, MESSAGE_BYTES).astype(np.int64)

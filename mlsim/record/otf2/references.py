@@ -12,6 +12,8 @@ from mlsim.record.codes import MessageKind
 __all__ = [
     "BATCH_LOCATION",
     "CHUNK_REGION",
+    "CHUNK_REPLY",
+    "CHUNK_REQUEST",
     "COMMUNICATOR",
     "FIRST_ITERATION",
     "FIRST_ROW",
@@ -65,7 +67,11 @@ FOR_JOB = 9
 # Strings that events refer to; string 0 is empty, as the format advises.
 TECHNIQUE_STRING = 1
 KIND_STRING = 2
-FIXED_STRINGS = KIND_STRING + len(MessageKind)
+# Messages of real runs between ranks come after the kinds of coordination messages.
+CHUNK_REQUEST = len(MessageKind)
+CHUNK_REPLY = CHUNK_REQUEST + 1
+_KINDS = (*(kind.name.lower().replace("_", " ") for kind in MessageKind), "chunk request", "chunk reply")
+FIXED_STRINGS = KIND_STRING + len(_KINDS)
 
 
 def fixed_strings(technique: str) -> list[str]:
@@ -74,4 +80,4 @@ def fixed_strings(technique: str) -> list[str]:
     >>> fixed_strings("GSS")[:4]
     ['', 'GSS', 'node idle', 'job completed']
     """
-    return ["", technique, *(kind.name.lower().replace("_", " ") for kind in MessageKind)]
+    return ["", technique, *_KINDS]

@@ -22,9 +22,10 @@ from mlsim.record.otf2.definitions import Names, metric_type, write_definitions
 from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
 from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
-from mlsim.record.otf2.message_events import deliver
+from mlsim.record.otf2.message_events import MessageEvents, deliver
 from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
+from mlsim.record.otf2.ranks import rank_messages
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     FIRST_ROW,
@@ -32,6 +33,7 @@ from mlsim.record.otf2.references import (
     NESTED_REGIONS,
     Level,
 )
+from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
 __all__ = ["Level", "TraceInfo", "write_otf2"]
@@ -57,6 +59,7 @@ def write_otf2(
     exclusive_nodes: bool,
     pes_per_node: int | None = None,
     details: bool = False,
+    ranks: Ranks | None = None,
 ) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it.
 
@@ -82,6 +85,9 @@ def write_otf2(
     details
         Whether a chunk also has its first iteration and the step that sized it, which follow from the
         iterations of those before it.
+    ranks
+        Of a real run, of which rows are the ranks of MPI, a process each, and there is no batch system; None:
+        a simulated one.
 
     Raises
     ------
@@ -98,8 +104,9 @@ def write_otf2(
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
-    content = _content(shown, layout, level, places, details)
-    samples = sample_metrics(records)
+    messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
+    content = _content(shown, layout, level, places, messages, details)
+    samples = sample_metrics(records) if ranks is None else None
     length = _length(content, samples)
     # The largest definition lists a location for every node.
     opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
@@ -114,10 +121,12 @@ def write_otf2(
             events=events,
             length=length,
             level=level,
+            ranks=ranks,
         )
     with failures(directory):
         fix_trace_id(directory)
-    return TraceInfo(int(events.sum()), len(events), _size(directory))
+    locations = len(events) - (0 if ranks is None else FIRST_ROW)
+    return TraceInfo(int(events.sum()), locations, _size(directory))
 
 
 def _at_level(records: Records, level: Level) -> Records:
@@ -129,7 +138,12 @@ def _at_level(records: Records, level: Level) -> Records:
 
 
 def _content(
-    records: Records, layout: Layout, level: Level, places: PePlaces | None, details: bool
+    records: Records,
+    layout: Layout,
+    level: Level,
+    places: PePlaces | None,
+    messages: MessageEvents,
+    details: bool,
 ) -> Content:
     """Arrange the records by location and time."""
     told, chunks = _inside_jobs(records, layout, places)
@@ -141,14 +155,15 @@ def _content(
         details,
         nested - 1,
         chunks,
-        deliver(records, layout),
+        messages,
     )
 
 
-def _length(content: Content, samples: Samples) -> int:
+def _length(content: Content, samples: Samples | None) -> int:
     """Find the time of the last event, in ns; raise MlsimError where one is before the start."""
     ends = nanoseconds(np.concatenate([content.intervals.start[:1], content.intervals.end]))
-    times = np.concatenate([ends, content.messages.time, samples.times])
+    sampled = np.empty(0, np.int64) if samples is None else samples.times
+    times = np.concatenate([ends, content.messages.time, sampled])
     if times.min() < 0:
         raise MlsimError(
             f"internal error: something is recorded {-times.min()} ns before the scenario's start"
@@ -178,7 +193,7 @@ def _job_columns(records: Records, *, first_region: int) -> JobColumns:
 
 
 def _write_events(
-    archive: Any, records: Records, content: Content, samples: Samples, places: PePlaces | None
+    archive: Any, records: Records, content: Content, samples: Samples | None, places: PePlaces | None
 ) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location."""
     events = np.zeros(FIRST_ROW + len(content.intervals.first) - 1, np.int64)
@@ -196,9 +211,9 @@ def _write_events(
                 raise MlsimError(_misplaced(records.jobs, chunk))
             if failed:
                 break
-        if not failed:
+        if not failed and samples is not None:
             failed, events[BATCH_LOCATION] = write_batch(*library, content.messages)
-        if not failed:
+        if not failed and samples is not None:
             types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
             pointers = types.ctypes.data, samples.values.ctypes.data
             failed, events[METRIC_LOCATION] = write_metrics(*library[:2], samples, *pointers)
