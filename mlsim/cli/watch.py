@@ -34,10 +34,10 @@ def watch(
     json_: Annotated[bool, typer.Option("--json", help="Print the state once as JSON, and end.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 1.0,
 ) -> None:
-    """Show how far RUN is while it goes on: simulated time, jobs, queue, nodes."""
+    """Show how far RUN is while it goes on: simulated time, jobs, queue, nodes, last messages."""
     from rich.console import Console
 
-    if (target / "store.json").is_file():
+    if _is_study(target):
         _watch_study(target, once, interval)
         return
     if json_:
@@ -52,6 +52,12 @@ def watch(
     with Live(_view_or_words(target), console=console, refresh_per_second=4) as live:
         for _ in _until_it_ends(target, interval):
             live.update(_view_or_words(target))
+
+
+def _is_study(target: Path) -> bool:
+    from mlsim.experiment.study.store import is_store
+
+    return is_store(target)
 
 
 def _state(target: Path) -> dict[str, Any] | None:
@@ -136,7 +142,21 @@ def state_view(state: dict[str, Any]) -> RenderableType:
         table.add_row(group["name"], words, _cells(group["cells"], every))
     bar = ProgressBar(total=total, completed=jobs["ended"], width=60)
     note = [Text(f"a cell stands for {every} nodes: the first of them", "dim")] if every > 1 else []
-    return Group(title, bar, parts, table, *note)
+    return Group(title, bar, parts, table, *note, *map(_message_line, state.get("messages", ())))
+
+
+def _message_line(said: dict[str, Any]) -> RenderableType:
+    """Write a coordination message on a line."""
+    from rich.text import Text
+
+    from mlsim.analysis.formatting import duration
+
+    about = f"job {said['job']}"
+    if "for_job" in said:
+        about += f", {said['nodes_wanted']} nodes for job {said['for_job']}"
+    elif "nodes" in said:
+        about += f", node{'s' * (len(said['nodes']) > 1)} {' '.join(map(str, said['nodes']))}"
+    return Text(f"{duration(said['sent'])}  {said['message']}: {about}", "dim")
 
 
 def _cells(letters: str, every: int) -> RenderableType:

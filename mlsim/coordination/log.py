@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
-from mlsim.coordination.messages import Message
+from mlsim.coordination.messages import Message, ReleaseRequest
 
 __all__ = ["MessageLog", "Sent"]
 
@@ -39,3 +41,17 @@ class MessageLog:
         received = message.time + self.latency
         self.messages.append(Sent(number, message, received))
         return received
+
+    def last(self, count: int = 5) -> list[dict[str, Any]]:
+        """Return the last messages, the latest last: what, of which job and nodes, and when (s)."""
+        return [_plain(sent) for sent in self.messages[-count:]]
+
+
+def _plain(sent: Sent) -> dict[str, Any]:
+    message = sent.message
+    words = re.sub("(?<!^)(?=[A-Z])", " ", type(message).__name__).lower()
+    nodes = getattr(message, "nodes", getattr(message, "node", None))
+    told = {"message": words, "job": message.job, "sent": message.time, "received": sent.received}
+    if isinstance(message, ReleaseRequest):
+        return told | {"nodes_wanted": message.nodes, "for_job": message.for_job}
+    return told if nodes is None else told | {"nodes": list(nodes) if isinstance(nodes, tuple) else [nodes]}

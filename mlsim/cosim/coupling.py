@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mlsim.batch.clock.progress import Progress
 from mlsim.batch.events.failing import OutagePlan
@@ -39,6 +40,8 @@ def couple(
     """Simulate event by event."""
     dependencies = dependencies_between(scenario, workload)
     log = MessageLog(message_latency(scenario, machine)) if scenario.coordination.rca else None
+    if tell is not None and log is not None:
+        tell = _with_messages(tell, log)
     batch = BatchSystem(
         machine,
         batch_of(scenario),
@@ -72,6 +75,11 @@ def couple(
         pass_seconds=batch.pass_times.values(),
         application_seconds=loops.seconds if loops else 0.0,
     )
+
+
+def _with_messages(tell: Callable[[Progress], None], log: MessageLog) -> Callable[[Progress], None]:
+    """Have what is told of a run tell its last messages too."""
+    return lambda progress: tell(replace(progress, messages=log.last))
 
 
 def _power_cap(scenario: Scenario, machine: Machine, requests: Requests) -> PowerCap | None:

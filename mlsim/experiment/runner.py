@@ -43,6 +43,8 @@ class Progress:
     """Nodes or cores that no job holds: what the dispatcher counts."""
     nodes: Callable[[], str] = str
     """Gives a letter a node, if called before the run goes on: ``.`` free, ``x`` out of use, ``#`` held."""
+    messages: Callable[[], list[dict[str, Any]]] = list
+    """Gives the last coordination messages, the latest last, if called before the run goes on."""
 
 
 def run(
@@ -158,7 +160,14 @@ def _reporter(*listeners: Callable[[Progress], None] | None) -> Any:
 
     def tell(state: Any, total: int) -> None:
         now = Progress(
-            state.time, state.done, total, state.waiting, state.running, state.free_units, state.nodes
+            state.time,
+            state.done,
+            total,
+            state.waiting,
+            state.running,
+            state.free_units,
+            state.nodes,
+            state.messages,
         )
         for listener in known:
             listener(now)

@@ -78,6 +78,7 @@ class StateOf:
             },
             "free_units": progress.free_units,
             "groups": self._of_groups(progress.nodes()),
+            "messages": progress.messages(),
         }
 
     def _of_groups(self, letters: str) -> list[dict[str, Any]]:

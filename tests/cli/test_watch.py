@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from mlsim.cli.watch import state_view
 from mlsim.errors import InputError, OutputError
 from mlsim.experiment import status
 from mlsim.experiment.runner import Progress
+from mlsim.record import MessageKind
 from mlsim.scenario import Scenario, from_mapping
 
 LONG = {
@@ -95,6 +97,61 @@ def test_the_file_says_what_scripts_ask(tmp_path: Path) -> None:
     file.end("completed")
     assert json.loads((tmp_path / "now.json").read_text())["state"] == "completed"
     assert [path.name for path in tmp_path.iterdir()] == ["now.json"]
+
+
+def test_the_last_messages_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlsim.batch.simulator._PROGRESS_EVERY", 3)
+    seen: list[tuple[float, list[dict]]] = []
+    result = mlsim.run(
+        "scenarios/quickstart.yaml",
+        {"output.pictures": False, "output.trace": "none", "coordination.requests": "head-of-queue"},
+        progress=lambda state: seen.append((state.time, state.messages())),
+    )
+    messages = result.records.messages
+    job_id = result.records.jobs.job_id
+    words = [MessageKind(kind).name.lower().replace("_", " ") for kind in messages.kind]
+    told = {
+        (word, int(job_id[job]), sent)
+        for word, job, sent in zip(words, messages.job, messages.sent, strict=True)
+    }
+    known = [said for _, last in seen for said in last]
+    assert {(said["message"], said["job"], said["sent"]) for said in known} <= told
+    assert {said["message"] for said in known} >= {"node idle", "release request"}
+    assert all(said["sent"] <= time for time, last in seen for said in last)
+    assert max(len(last) for _, last in seen) == 5
+    nodes = {said["nodes"][0] for said in known if said["message"] == "node idle"}
+    assert nodes <= set(range(16))
+
+
+def test_messages_are_shown() -> None:
+    state = status.StateOf(scenario(), at_once=True)
+    said = [
+        {"message": "node idle", "job": 3, "sent": 61.0, "received": 61.5, "nodes": [4]},
+        {
+            "message": "release request",
+            "job": 4,
+            "sent": 62.0,
+            "received": 63.0,
+            "nodes_wanted": 2,
+            "for_job": 9,
+        },
+    ]
+    made = state.due(replace(progress(), messages=lambda: said))
+    assert made is not None
+    shown = io.StringIO()
+    Console(file=shown, width=120).print(state_view(made))
+    assert "node idle: job 3, node 4" in shown.getvalue()
+    assert "release request: job 4, 2 nodes for job 9" in shown.getvalue()
+
+
+def test_a_study_is_watched_by_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 1, cores: 2}]}\n"
+        "application: {iterations: {count: 9}, costs: {profile: increasing, high: 1 s}}\n"
+    )
+    (tmp_path / "study.yaml").write_text("of: loops\nbase: loop.yaml\nname: s\nvary: {seeds: 2}\n")
+    command("study", tmp_path / "study.yaml", "--out", tmp_path / "out", "--jobs", 1)
+    assert "2 of 2 runs are done" in command("watch", tmp_path / "out", "--once")
 
 
 def test_states_are_written_no_more_often_than_every_second(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlsim.batch.state.state import BatchState
@@ -25,6 +25,8 @@ class Progress:
     running: int
     free_units: int
     nodes: Callable[[], str]
+    messages: Callable[[], list[dict[str, Any]]] = list
+    """Gives the last coordination messages, if there are any, likewise."""
 
     @classmethod
     def of(cls, state: BatchState, now: float, done: int) -> Progress:

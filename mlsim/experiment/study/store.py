@@ -33,6 +33,7 @@ __all__ = [
     "check_store",
     "covers",
     "disk_error",
+    "is_store",
     "write_whole",
 ]
 
@@ -161,6 +162,11 @@ class Store:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def is_store(directory: Path) -> bool:
+    """Return whether there is the store of a study."""
+    return (directory / _INNER / _MARK).is_file()
 
 
 def check_store(directory: Path, name: str, kind: str) -> None:
