@@ -248,6 +248,8 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "scenario/files/source.py": "takes a text",
         "_memory.py": "/proc",
         "experiment/owner.py": "/proc",
+        "slurm/cluster.py": "/proc",
+        "analysis/page/whole.py": "its own sources",
         "mpi/validation/native.py": "what its parent has just written",
         "mpi/validation/validate.py": "what its child has just written",
         "mpi/rca/wire.py": "a secret that only its owner can write",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mlsim._files import read_bytes
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm.programs import called, find_program, installed_version
 
@@ -90,7 +91,7 @@ def _cache() -> Path:
 def _digest_of_code() -> str:
     digest = hashlib.sha256()
     for file in sorted(_CODE.glob("*.[ch]")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        digest.update(file.name.encode() + b"\0" + read_bytes(file))
     return digest.hexdigest()[:16]
 
 
@@ -112,7 +113,7 @@ def _configured(source: Path, build: Path, version: str, say: Say) -> Path:
     if not (source / "configure").exists():
         raise InputError(f"{source}: no configure script; allowed: the top directory of Slurm's source")
     meta = source / "META"
-    if not meta.exists() or version not in meta.read_text(errors="replace"):
+    if not meta.exists() or version not in read_bytes(meta).decode(errors="replace"):
         raise InputError(f"{source}: not the source of Slurm {version}, the version installed")
     say("configuring Slurm's headers")
     called(["sh", str(source.resolve() / "configure"), *_CONFIGURE], directory=build, seconds=_LONG)

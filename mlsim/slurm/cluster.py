@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from pwd import getpwuid
 
+from mlsim._files import is_file, read_bytes, read_json, read_text
 from mlsim.errors import InputError, MlsimError
 from mlsim.slurm.building import NAME, Say, build_plugin
 from mlsim.slurm.programs import called, find_program, installed_version, plugin_directory
@@ -108,10 +110,10 @@ class Cluster:
             If there is none.
         """
         try:
-            kept = json.loads((place / _STATE).read_text())
+            kept = read_json(place / _STATE, "trial cluster")
             processes = {int(pid): begun for pid, begun in kept["processes"].items()}
             return Cluster(place.resolve(), kept["nodes"], kept["address"], processes)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (InputError, AttributeError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{place}: no trial cluster there; start one: mlsim slurm cluster up --dir {place}"
             ) from error
@@ -150,10 +152,9 @@ class Cluster:
 
     def released(self) -> dict[str, int]:
         """Return how many nodes, of one CPU each, every job has given back."""
-        try:
-            rows = [json.loads(line) for line in self.records.read_text().splitlines()]
-        except FileNotFoundError:  # without the plugin, or before its first line
+        if not is_file(self.records):  # without the plugin, or before its first line
             return {}
+        rows = [json.loads(line) for line in read_text(self.records, "records of nodes").splitlines()]
         return dict(Counter(str(row["job"]) for row in rows if row["event"] == "released"))
 
     def down(self) -> None:
@@ -265,7 +266,7 @@ def _write_files(
         (place / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     plugins = f"{plugin_directory()}:{place}/plugins" if library else str(plugin_directory())
     if library:
-        (place / "plugins" / NAME).write_bytes(library.read_bytes())
+        shutil.copyfile(library, place / "plugins" / NAME)
     values = {
         "place": place,
         "user": getpwuid(os.getuid()).pw_name,
@@ -312,7 +313,7 @@ def _start_daemons(cluster: Cluster, programs: Mapping[str, str]) -> None:
 
 
 def _end_of(file: Path) -> list[str]:
-    lines = file.read_text(errors="replace").splitlines()
+    lines = read_bytes(file, "log").decode(errors="replace").splitlines()
     return [line for line in lines if "error" in line or "fatal" in line][-3:]
 
 

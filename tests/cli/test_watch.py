@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,8 +173,9 @@ def test_states_are_written_no_more_often_than_every_second(
 
 
 def test_a_file_that_cannot_be_written_is_told_at_the_beginning_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("mlsim"), "propagate", True)  # commands have it end with them
     with pytest.raises(OutputError, match="cannot be written"):
         status.StatusFile(tmp_path / "nowhere" / "now.json", scenario()).begin()
     file = status.StatusFile(tmp_path / "nowhere" / "now.json", scenario(), at_once=True)

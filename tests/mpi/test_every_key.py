@@ -384,7 +384,7 @@ LOOP_LEAVES = (
     "platform.nodes.N.power",
     "platform.shared",
 )
-LOOP_FILES = ("name", "description", "output.trace", "output.pictures", "output.csv")
+LOOP_FILES = ("name", "description", "output.trace", "output.trace_details", "output.pictures", "output.csv")
 # A loop alone is a loop, so that its model says nothing more.
 LOOP_MODEL = ("application.model",)
 LOOP_OWN = (*LOOP_MODEL, "output.trace")
@@ -400,8 +400,10 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
     if key in LOOP_MODEL:
         return
     if key in LOOP_FILES:
-        before = loop_results({"output.pictures": key == "output.pictures"}, directory, tmp_path / "before")
-        changed = {"output.pictures": False, key: value}
+        traced = {"output.trace": "chunks"} if key == "output.trace_details" else {}
+        before = {"output.pictures": key == "output.pictures"} | traced
+        before = loop_results(before, directory, tmp_path / "before")
+        changed = {"output.pictures": False, key: value} | traced
         assert loop_results(changed, directory, tmp_path / "after") != before
         return
     if key in NEEDS_A_RUN_TIME:

@@ -72,9 +72,13 @@ class Processes:
         pool = self._pool
         try:
             if left and not pool:
-                pool.append(_Worker())
-                began = time.perf_counter()
-                yield from _spend(pool, deque([left.popleft()]), deaths, started)
+                # Others that are wanted anyway load what they need while the first run goes on.
+                pool += [_Worker() for _ in range(min(self._jobs or 1, len(left)))]
+                began, first = time.perf_counter(), pool[:1]
+                try:
+                    yield from _spend(first, deque([left.popleft()]), deaths, started)
+                finally:
+                    pool[:1] = first  # another one, if that was killed
                 self._seconds = time.perf_counter() - began
             pool += [_Worker() for _ in range(self._more(len(left), self._seconds) - len(pool) + 1)]
             yield from _spend(pool, left, deaths, started)
