@@ -23,7 +23,7 @@ import polars as pl
 from mlsim._files.opening import named, open_file
 from mlsim.errors import InputError
 
-__all__ = ["check_apart", "read_columns", "read_metadata", "read_schema", "refusing_damage"]
+__all__ = ["check_apart", "read_columns", "read_metadata", "read_rows", "read_schema", "refusing_damage"]
 
 T = TypeVar("T")
 Source = Path | bytes
@@ -94,6 +94,12 @@ def read_metadata(source: Source, place: Path) -> Mapping[str, str]:
 def read_columns(source: Source, place: Path, columns: Sequence[str]) -> pl.DataFrame:
     """Read some columns; see :func:`read_schema`."""
     return _read(source, place, lambda file: pl.read_parquet(file, columns=list(columns)))
+
+
+def read_rows(path: Path, columns: Sequence[str], column: str, values: Sequence[int]) -> pl.DataFrame:
+    """Read some columns of the rows in which ``column`` has one of the values; see :func:`read_schema`."""
+    wanted = pl.col(column).is_in(values)
+    return _read(path, path, lambda file: pl.scan_parquet(file).select(columns).filter(wanted).collect())
 
 
 def _read(source: Source, place: Path, reader: Callable[[Any], T]) -> T:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Ints
 from mlsim._files import is_there
-from mlsim._files.parquet import read_columns, read_schema, refusing_damage
+from mlsim._files.parquet import read_columns, read_rows, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.record.columns import Stored, empty, stored_columns, words_of
 from mlsim.record.files import ALWAYS, FILES, JOB_COLUMNS
@@ -87,10 +87,8 @@ def read_rows_of_jobs(path: Path, table: type[Table], jobs: Jobs, wanted: Ints) 
     missing = [stored.name for stored in columns if stored.name not in _schema(path)]
     if missing:
         raise InputError(f"{path}: there is no column {missing[0]!r}; run the scenario again")
-    ids = jobs.job_id[wanted]
-    with refusing_damage(f"{path}: cannot be read as Parquet"):
-        names = [stored.name for stored in columns]
-        found = pl.scan_parquet(path).select(names).filter(pl.col("job_id").is_in(ids.tolist())).collect()
+    names = [stored.name for stored in columns]
+    found = read_rows(path, names, "job_id", jobs.job_id[wanted].tolist())
     values = {stored.field: _values(path, stored, found[stored.name]) for stored in columns}
     numbers = _Numbers(jobs.job_id, jobs.submit_time, jobs.start_time)
     starts = found["start_time"] if "start_time" in names else None
