@@ -118,6 +118,7 @@ def two_level(draw: st.DrawFn, one_level: st.SearchStrategy[Study], model: str) 
         **study.rules.loop,
         "technique": f"{outside}+{inside}",
         "break_after": draw(st.sampled_from([1, 2, 50])),
+        "break_time": draw(st.sampled_from([0.0, 0.25])),
         "service_order": draw(st.sampled_from(["fifo", "lowest-rank"])),
         "nowait": may_not_wait and draw(st.booleans()),
     }

@@ -19,6 +19,7 @@ from mlsim.scenario import (
     RELEASING,
     ExecutionConfig,
     ExecutionModel,
+    GlobalP,
     LockOrder,
     MasterRole,
     ModelProperties,
@@ -107,7 +108,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     else:
         first, near = _ONE_LEVEL, problem.latency
         outer = inner = outside.settings(outside.weights[1:] if costs.dedicated else None)
-    comers = len(first) - 1 if properties.nodes else p
+    comers = costs.global_p or (len(first) - 1 if properties.nodes else p)
     perturbation, pe_unavailability = _perturbation(problem, begin), _unavailability(problem, begin)
 
     def run(until: float, stats: PEStats, rows: Rows) -> int:
@@ -208,10 +209,12 @@ def _costs(execution: ExecutionConfig, properties: ModelProperties, n: int, p: i
         polling=execution.lock is LockOrder.POLLING,
         retry=execution.lock_retry,
         break_after=min(execution.break_after, n + 1),
+        break_time=execution.break_time,
         lowest_rank=execution.service_order is ServiceOrder.LOWEST_RANK,
         # A master without workers executes all of it.
         dedicated=properties.masters and execution.master is MasterRole.DEDICATED and p > 1,
         nowait=bool(execution.nowait),
+        global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
         seed_low=seed % (1 << _SEED_BITS),
         seed_high=seed >> _SEED_BITS,
     )

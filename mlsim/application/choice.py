@@ -19,6 +19,7 @@ from mlsim.scenario import (
     ParametersConfig,
     Statistics,
     Technique,
+    WeighedSize,
     WeightSource,
     lacking_parameters,
     parameters_of,
@@ -184,6 +185,7 @@ def _fill(
     column[settings.ALPHA] = parameters.alpha
     column[settings.BATCHES] = parameters.batches or 0
     column[settings.GEOMETRIC] = parameters.growth == "geometric"
+    column[settings.OF_BATCH] = parameters.awf_chunk is WeighedSize.BATCH
     column[settings.SEED_LOW] = seed % (1 << _SEED_BITS)
     column[settings.SEED_HIGH] = seed >> _SEED_BITS
 

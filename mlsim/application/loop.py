@@ -122,7 +122,7 @@ def simulate(
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
     names = "+".join(choice.name for choice in choices)
     properties = properties_of_model(execution.model)
-    for message in wrong_levels(names, execution.model, execution.nowait, properties):
+    for message in wrong_levels(names, execution.model, execution.nowait, properties, execution.global_p):
         raise InputError(f"technique: {message}")
     # What learns over time steps does so from all rows.
     learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))

@@ -27,8 +27,9 @@ __all__ = ["PARAMETERS", "RuleSettings"]
     SEED_LOW,
     SEED_HIGH,
     ADDRESS,
-) = range(13)
-PARAMETERS = 13
+    OF_BATCH,
+) = range(14)
+PARAMETERS = 14
 
 # Techniques of the user, which are not in the catalogue: one that reads what is left, and one that does not.
 USER = 100
@@ -50,7 +51,7 @@ class RuleSettings(NamedTuple):
     """float64[PARAMETERS], 0 where the technique does not read them: ratio of AF's first chunk and of PLS's
     static part as numerator and denominator, σ and μ of the iteration times and h in s, α, batches (0: those
     of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the address of a technique of
-    the user.
+    the user, 1 where AWF-C and AWF-E weigh the batch's chunk.
     """
     weights: Floats
     """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""

@@ -166,7 +166,10 @@ def check_model(config: ApplicationConfig) -> None:
     model = config.execution.model
     if not isinstance(model, ExecutionModel):
         properties = load_model(model).properties
-        for message in wrong_levels(config.technique, model, config.execution.nowait, properties):
+        execution = config.execution
+        for message in wrong_levels(
+            config.technique, model, execution.nowait, properties, execution.global_p
+        ):
             raise InputError(f"technique: {message}")
 
 

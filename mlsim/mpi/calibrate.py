@@ -17,9 +17,10 @@ from mpi4py import MPI
 from mlsim.application.choice import Choice
 from mlsim.mpi.loop.chunk_rules import RecursiveRule, RuleState, StraightforwardRule
 from mlsim.mpi.loop.context import Context
+from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.mpi.transport.waiting import Patience
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "piece_time"]
 
 _ROUNDS = 1000
 _SLOW_ROUNDS = 40
@@ -37,8 +38,10 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
         In s, on every rank. ``message``: one way of a message of 16 B, half a round trip. ``noticed``: from
         sending a message to a rank that waits for it as the library does, until that rank has it. ``atomic``:
         a fetch-and-add with its flush. ``atomic_service``: the same with all ranks at once, per atomic.
-        ``straightforward``, ``recursive``: one chunk calculation. ``bandwidth`` in B/s. Messages and atomics
-        are between rank 0 and the last rank; ``machines`` is their number.
+        ``straightforward``, ``recursive``: one chunk calculation. ``break``: from the end of a piece of a
+        master's chunk to the beginning of the next one, if no request waits (0 on a rank alone).
+        ``bandwidth`` in B/s. Messages and atomics are between rank 0 and the last rank; ``machines`` is
+        their number.
     """
     context = Context.of(comm, None)
     own = context.layout.comm
@@ -64,8 +67,39 @@ def calibrate(comm: MPI.Intracomm) -> dict[str, Any]:
     context.put_back(window)
     for name, seconds in _calculations().items():
         result[name] = own.bcast(seconds)
+    result["break"] = piece_time(own, lambda: None)
     measured: dict[str, Any] = own.bcast(result)
     return measured
+
+
+def piece_time(comm: MPI.Intracomm, body: Callable[[], object], pieces: int = 200) -> float:
+    """Return how long a piece of a master's chunk takes with the break after it, in s.
+
+    All ranks must call this.
+
+    Parameters
+    ----------
+    comm
+        The ranks; where it is one, there are no breaks, and the result is 0.
+    body
+        What rank 0 executes in each piece.
+    pieces
+        Their number in each of five batches, of which the quickest counts: in the slower ones another process
+        may have had the core.
+    """
+    means = []
+    for _ in range(5 if comm.size > 1 else 0):
+        begin = end = 0.0
+        with LoopScheduler(
+            comm, n=pieces * comm.size, technique="STATIC", model="cca", break_after=1
+        ) as loop:
+            for first, _ in loop:
+                if comm.rank == 0:
+                    end = time.perf_counter()
+                    begin = begin if first else end
+                    body()
+        means.append((end - begin) / (pieces - 1))
+    return float(comm.bcast(min(means, default=0.0)))
 
 
 def _meet(comm: MPI.Intracomm, patience: Patience) -> None:

@@ -39,6 +39,7 @@ _LOOP = (
     "application.execution.master",
     "application.execution.break_after",
     "application.execution.service_order",
+    "application.execution.global_p",
     "application.execution.lock",
     "application.execution.first_chunk",
     "application.execution.injected_delay",
@@ -206,6 +207,7 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "min_chunk": application.min_chunk,
         "master": execution.master.value,
         "service_order": execution.service_order.value,
+        "global_p": execution.global_p.value,
         "lock": execution.lock.value,
         "first_chunk": execution.first_chunk,
         "seed": scenario.seed,
@@ -216,8 +218,10 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "swr": parameters.swr,
         "batches": parameters.batches,
         "growth": parameters.growth.value,
+        "awf_chunk": parameters.awf_chunk.value,
         "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
     }
-    if model in (ExecutionModel.CCA, ExecutionModel.HMW):
+    # Not its default: then masters choose themselves.
+    if model in (ExecutionModel.CCA, ExecutionModel.HMW) and "break_after" in execution.model_fields_set:
         options["break_after"] = execution.break_after
     return options

@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim.errors import InputError, MlsimError
+from mlsim.mpi.loop.breaks import next_length
 from mlsim.mpi.loop.context import Context, allgather
 from mlsim.mpi.loop.options import LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
@@ -225,17 +226,18 @@ class LoopScheduler:
         """Yield the pieces of every chunk, for a rank that serves others between them."""
         model, times, claim, now = self._model, self._times, self._claim, _now
         pieces = self.options.pieces if self._times_iterations() else 1
+        longest = model.piece
         begins = None if model.request_log is None else model.request_log.begins
         requested = times.begin = now()
         while (chunk := claim()) is not None:
             start = begun = end = now()
             position, size, _ = chunk
-            length = min(-(-size // pieces) if pieces else 1, model.piece)
+            timed = -(-size // pieces) if pieces else 1
             stop = position + size
             busy = squares = 0.0
             parts = 0
             while position < stop:
-                part = min(length, stop - position)
+                part = min(timed, longest, stop - position)
                 if begins is not None:
                     begins(begun, part)
                 try:
@@ -249,6 +251,8 @@ class LoopScheduler:
                 squares += seconds * seconds / part
                 parts += 1
                 position += part
+                if model.paces:
+                    longest = next_length(longest, part, seconds)
                 if position < stop:
                     model.serve()
                     begun = now()

@@ -72,7 +72,13 @@ def full_cases(draw: st.DrawFn, model: str, technique: str) -> Case:
         latency=(0.0, *latency),
         intra=intra,
         nowait=may_not_wait(technique) and draw(st.booleans()) if model == "mpi+openmp" else False,
+        global_pes=model in TWO_LEVELS and may_count_pes(technique) and draw(st.booleans()),
     )
+
+
+def may_count_pes(technique: str) -> bool:
+    """Whether the technique between nodes can take the number of PEs for P."""
+    return technique.split("+")[0] not in ("STATIC", *LEARNING)
 
 
 def slow_downs(p: int) -> st.SearchStrategy[tuple[tuple[tuple[float, float], ...], ...]]:
@@ -114,6 +120,7 @@ def full_fine_case(model: str, technique: str, seed: int, n: int, p: int) -> Cas
         ),
         intra=intra,
         nowait=model == "mpi+openmp" and may_not_wait(technique) and bool(rng.integers(2)),
+        global_pes=model in TWO_LEVELS and may_count_pes(technique) and bool(rng.integers(2)),
     )
 
 

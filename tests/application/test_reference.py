@@ -48,11 +48,13 @@ def execution_of(case: Case, model: str) -> ExecutionConfig:
         atomic_service=case.atomic,
         injected_delay=case.delay,
         break_after=case.break_after,
+        break_time=case.break_time,
         service_order=case.service_order,
         master="dedicated" if case.dedicated else "non-dedicated",
         lock="polling" if case.polling else "fifo",
         lock_retry=case.retry,
         nowait=case.nowait,
+        global_p="pes" if case.global_pes else "nodes",
         first_chunk=case.parameters.first_chunk,
     )
 
@@ -97,6 +99,7 @@ def parameters_of(case: Case) -> ParametersConfig:
         alpha=told.alpha,
         batches=told.batches,
         growth="geometric" if told.geometric else "converging",
+        awf_chunk="batch" if told.awf_of_batch else "rest",
         swr=told.swr,
         weights=told.weights,
     )
@@ -112,6 +115,7 @@ def told_parameters(draw: st.DrawFn, p: int) -> Parameters:
         overhead=draw(st.sampled_from([1e-3, 0.1, 2.0])),
         batches=draw(st.sampled_from([None, 2, 3, 9])),
         geometric=draw(st.booleans()),
+        awf_of_batch=draw(st.booleans()),
         swr=draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
         first_chunk=draw(st.sampled_from([0.1, 0.3, 1.0])),
         seed=draw(st.sampled_from([0, 1, 2**40 + 7])),
@@ -173,6 +177,7 @@ def coarse_cases(draw: st.DrawFn, technique: str) -> Case:
         atomic=draw(eighths),
         delay=draw(eighths),
         break_after=draw(st.sampled_from([1, 1, 2, 3, 50])),
+        break_time=draw(st.sampled_from([0.0, 0.0, 0.125, 0.5])),
         service_order=draw(st.sampled_from(["fifo", "lowest-rank"])),
         parameters=draw(told_parameters(p)),
     )
@@ -194,6 +199,7 @@ def fine_case(technique: str, seed: int, n: int, p: int) -> Case:
         atomic=scale[3],
         delay=scale[4],
         break_after=int(rng.integers(1, 5)),
+        break_time=float(rng.choice([0.0, scale[3]])),
         service_order=str(rng.choice(["fifo", "lowest-rank"])),
         parameters=Parameters(
             sigma=scale[4],

@@ -202,6 +202,7 @@ def as_config(told: reference.Parameters) -> ParametersConfig:
         alpha=told.alpha,
         batches=told.batches,
         growth="geometric" if told.geometric else "converging",
+        awf_chunk="batch" if told.awf_of_batch else "rest",
         swr=told.swr,
         weights=told.weights,
     )

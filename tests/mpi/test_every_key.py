@@ -120,6 +120,7 @@ class Started:
 
 
 MACHINE = {"message": 1e-3, "noticed": 2e-3, "recursive": 1e-3, "straightforward": 1e-3, "atomic": 1e-3}
+MACHINE |= {"break": 1e-3, "body": 1e-3, "spins": False}
 
 
 @pytest.fixture
@@ -310,6 +311,7 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
         ("GSS", "cca", "application.execution.break_after", "7"),
         ("SS", "cca", "application.execution.master", "dedicated"),
         ("SS", "cca", "application.execution.service_order", "lowest-rank"),
+        ("GSS", "hdca", "application.execution.global_p", "pes"),
         ("AF", "dca", "application.execution.lock", "polling"),
         ("AF", "cca", "application.execution.first_chunk", "0.5"),
         ("GSS", "dca", "application.execution.injected_delay", "1 s"),
@@ -321,6 +323,7 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
         ("TAP", "dca", "application.parameters.alpha", "3"),
         ("FISS", "dca", "application.parameters.batches", "5"),
         ("VISS", "dca", "application.parameters.growth", "geometric"),
+        ("AWF-C", "dca", "application.parameters.awf_chunk", "batch"),
         ("PLS", "dca", "application.parameters.swr", "0.9"),
         ("WF", "dca", "application.parameters.weights", "[8, 1, 1, 1, 1, 1, 1, 1]"),
         ("GSS", "dca", "application.costs.mean", "2 s"),
@@ -349,6 +352,17 @@ def test_every_key_of_parameters_and_execution_is_tried_in_validate() -> None:
         if read(key, VALIDATE_KEYS) and key.split(".")[1:2] in (["parameters"], ["execution"], ["min_chunk"])
     }
     assert needed - tried == {"application.parameters.statistics"}  # refused, as the tests above say
+
+
+def test_masters_choose_their_breaks_in_both_unless_told(directory: Path, started: Started) -> None:
+    words = ("--technique", "GSS", "--model", "cca")
+    # iterations take 25 us on average: a master looks after three
+    fine = ("--set", "application.costs.mean=25us")
+    chosen, simulated_ = validated(directory, started, *words, *fine)
+    told, alike = validated(directory, started, *words, *fine, "--set", "application.execution.break_after=3")
+    assert [loop["break_after"] for loop in chosen["loops"]] == [None]
+    assert [loop["break_after"] for loop in told["loops"]] == [3]
+    assert simulated_ == alike
 
 
 def test_options_of_validate_reach_both(directory: Path, started: Started) -> None:

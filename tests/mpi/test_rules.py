@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.techniques import sequence
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
 from mlsim.application.techniques.rules import AF
 from mlsim.application.techniques.travelling import (
@@ -19,7 +21,8 @@ from mlsim.application.techniques.travelling import (
     take_shared,
     take_travelling,
 )
-from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState
+from mlsim.mpi.loop.breaks import BREAK_EVERY, next_length, typical_break_after
+from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, StraightforwardRule, needs_lock
 from mlsim.mpi.loop.options import LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import iterations_begun
@@ -44,6 +47,41 @@ def test_pieces_of_one_iteration_are_what_the_simulator_learns(chunks: list[list
         first += len(chunk)
     np.testing.assert_allclose(ours[:3], theirs, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(our_sums, their_sums, rtol=1e-5, atol=1e-9)
+
+
+@given(st.integers(1, 10**6), st.floats(0.0, 1e3), st.data())
+def test_pieces_between_breaks_take_their_time_and_grow_by_halves(
+    length: int, seconds: float, data: st.DataObject
+) -> None:
+    part = data.draw(st.integers(1, length))
+    following = next_length(length, part, seconds)
+    assert 1 <= following <= 2 * length
+    wanted = BREAK_EVERY * part / seconds if seconds > 0.0 else np.inf
+    assert following == pytest.approx(max(min(wanted, 2 * length), 1.0), abs=1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(("mean", "length"), [(1e-6, 75), (25e-6, 3), (70e-6, 1), (1.0, 1), (0.0, 1 << 30)])
+def test_typical_pieces(mean: float, length: int) -> None:
+    assert typical_break_after(mean) == length
+
+
+@pytest.mark.parametrize("technique", [name for name in TECHNIQUES if name not in ("FSC", "TAP", "FAC")])
+def test_chunks_by_the_step_follow_each_other(technique: str) -> None:
+    for n, p in ((0, 1), (1, 3), (1000, 4), (5000, 40)):
+        choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
+        if needs_lock(choice) or not StraightforwardRule(choice, n, p, np.ones(p), 0).ordered:
+            assert technique[:2] in ("WF", "AF", "AW")
+            return
+        expected = sequence(technique, n, p, "straightforward")
+        starts = np.cumsum([0, *expected]).tolist()
+        for ahead in (1, 3, 7):
+            rule = StraightforwardRule(choice, n, p, np.ones(p), 0)
+            for step in range(0, len(expected) + 20, ahead):
+                first, size = rule.chunk(step)
+                if step < len(expected):
+                    assert (first, min(size, n - first)) == (starts[step], expected[step])
+                else:
+                    assert first >= n
 
 
 def test_pieces_estimate_the_variance_of_iterations() -> None:

@@ -104,6 +104,7 @@ class _Loop:
             if position == end:
                 return
             broke_off = self.env.now
+            yield self.env.timeout(Fraction(self.case.break_time))
             yield from self.serve_all()
             self.log.waits[0].append((broke_off, self.env.now))
 

@@ -24,6 +24,7 @@ LOOP_KEYS = {
     "atomic": "atomic_service",
     "delay": "injected_delay",
     "break_after": "break_after",
+    "break_time": "break_time",
     "service_order": "service_order",
     "nowait": "nowait",
 }

@@ -98,6 +98,7 @@ class _Master:
             if position == end:
                 return
             broke_off = self.env.now
+            yield self.env.timeout(Fraction(self.case.break_time))
             yield from self.serve_all()
             self.log.waits[self.rank].append((broke_off, self.env.now))
 

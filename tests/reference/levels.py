@@ -27,8 +27,10 @@ class Levels:
         self.dedicated = [dedicated and len(pes) > 1 for pes in self.pes]
         self.works = [pes[1:] if alone else pes for pes, alone in zip(self.pes, self.dedicated, strict=True)]
         sums = [sum(self._weights(self.outside)[pe] for pe in pes) for pes in self.works]
-        told = replace(case.parameters, weights=sums)
-        self.outer = Rule(self.outside, case.n, len(sums), None, told)
+        # As if there were as many comers as PEs, of whom the nodes are the first ones and of average weight.
+        others = [sum(sums) / len(sums)] * (case.p - len(sums)) if case.global_pes else []
+        told = replace(case.parameters, weights=[*sums, *others])
+        self.outer = Rule(self.outside, case.n, len(sums) + len(others), None, told)
         self.inner = [self._inner(v, 0, 0) for v in nodes]
         self.got = [0] * len(sums)
         self.finished: set[int] = set()  # nodes that know that nothing is left of the loop

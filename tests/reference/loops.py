@@ -28,11 +28,13 @@ class Case:
     atomic: float = 0.0
     delay: float = 0.0
     break_after: int = 1
+    break_time: float = 0.0
     service_order: str = "fifo"
     dedicated: bool = False
     polling: bool = False
     retry: float = 1.0
     nowait: bool = False
+    global_pes: bool = False
     node_of_pe: tuple[int, ...] = ()
     intra: float = 0.0
     away: tuple[tuple[tuple[float, float], ...], ...] = ()  # of each node: (from when, until when)

@@ -21,6 +21,7 @@ class Parameters:
     alpha: float = 1.3
     batches: int | None = None
     geometric: bool = False
+    awf_of_batch: bool = False
     swr: float = 0.5
     first_chunk: float = 0.1
     seed: int = 0
@@ -77,6 +78,8 @@ class Rule:
         if name == "PLS":
             return self._static_part() if i < p else ceil(Fraction(left, p))
         if name in ("FAC", "FAC2", "WF") or name.startswith("AWF"):
+            if name in ("AWF-C", "AWF-E") and not self.parameters.awf_of_batch:
+                return self._weighted(ceil(Fraction(left, 2 * p)), pe)
             if i % p == 0:
                 self.previous = (
                     self._factoring(i // p, left) if name == "FAC" else ceil(Fraction(left, 2 * p))

@@ -344,6 +344,7 @@ CASES: dict[str, Case] = {
     "application.parameters.alpha": Case(technique("TAP", sigma="1 s", mu="2 s"), 3),
     "application.parameters.batches": Case(technique("FISS"), 5),
     "application.parameters.growth": Case(technique("VISS"), "geometric"),
+    "application.parameters.awf_chunk": Case(technique("AWF-C"), "batch"),
     "application.parameters.swr": Case(technique("PLS"), 0.9),
     "application.parameters.weights": Case(technique("WF") | {"platform.nodes": FAST}, "equal"),
     "application.min_chunk": Case(LOOP, 4),
@@ -356,6 +357,7 @@ CASES: dict[str, Case] = {
     "application.execution.injected_delay": Case(LOOP, "0.1 s"),
     "application.execution.message_size": Case(LOOP, "1 GB"),
     "application.execution.break_after": Case(CCA, 3),
+    "application.execution.break_time": Case(CCA, "1 s"),
     "application.execution.service_order": Case(
         CCA | {"application.execution.chunk_assignment": "1 s", "application.technique": "SS"}, "lowest-rank"
     ),
@@ -368,6 +370,7 @@ CASES: dict[str, Case] = {
         ADAPTIVE | {"application.execution.atomic_service": "0.3 s", "application.execution.lock": "polling"},
         "1 s",
     ),
+    "application.execution.global_p": Case(HDCA | {"platform.nodes.0.cores": 4}, "pes"),
     "application.execution.nowait": Case(OPENMP, True),
     "application.execution.first_chunk": Case(ADAPTIVE, 0.5),
     "application.pes_per_node": Case(LOOP, 1),

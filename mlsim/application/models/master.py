@@ -1,6 +1,7 @@
 """A master: it serves requests and, unless it is dedicated, executes chunks of its own between its breaks.
 
 Breaks are after every ``break_after`` iterations, at the chunk's end, and, with nothing to execute, at once.
+The first ones take ``break_time`` each, whether requests wait or not.
 """
 
 from __future__ import annotations
@@ -124,18 +125,38 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         me.last_start = m.clock
         me.overhead += m.clock - me.since
     request = min(request, s.until)
-    reached, time = m.own_position, 0.0
-    while True:
-        reached = min(reached + s.costs.break_after, m.own_end)
-        seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
-        time = m.clock + slowed(s, seconds, m.clock, m.first_pe)
-        if reached == m.own_end or time >= request:
-            break
-    m.own_position = reached
-    m.own_seconds += min(time, s.until) - m.clock
-    m.clock = time
-    if reached == m.own_end and time < s.until:
+    if s.costs.break_time > 0.0:
+        _execute_with_long_breaks(s, m, me, request)
+    else:
+        reached, time = m.own_position, 0.0
+        while True:
+            reached = min(reached + s.costs.break_after, m.own_end)
+            seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
+            time = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+            if reached == m.own_end or time >= request:
+                break
+        m.own_position = reached
+        m.own_seconds += min(time, s.until) - m.clock
+        m.clock = time
+    if m.own_position == m.own_end and m.clock < s.until:
         _finish_own(s, m, me)
+
+
+@leaf_kernel
+def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> None:
+    """Execute a master's chunk up to the break at whose end a request waits, where breaks take time."""
+    while True:
+        reached = min(m.own_position + s.costs.break_after, m.own_end)
+        seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
+        end = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+        m.own_seconds += min(end, s.until) - m.clock
+        m.own_position, m.clock = reached, end
+        if reached == m.own_end or end >= s.until:
+            return
+        m.clock = end + s.costs.break_time
+        me.overhead += min(m.clock, s.until) - end
+        if m.clock >= request:
+            return
 
 
 @leaf_kernel

@@ -29,7 +29,8 @@ class Costs(NamedTuple):
 
     ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
     ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
-    lock. ``nowait``: threads go on without a barrier. ``seed_low``: the seed's lower 32 bits.
+    lock. ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes
+    for P, 0: their number. ``seed_low``: the seed's lower 32 bits.
     """
 
     calculation: float
@@ -39,9 +40,11 @@ class Costs(NamedTuple):
     polling: bool
     retry: float
     break_after: int
+    break_time: float
     lowest_rank: bool
     dedicated: bool
     nowait: bool
+    global_p: int
     seed_low: int
     seed_high: int
 
@@ -212,7 +215,8 @@ def open_state(inputs: Inputs) -> State:
     queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
     _lay_out(queues, inputs.first, p, costs)
     loop, last = queues[0], queues[v_count]
-    outer = open_technique(inputs.outer, n, 1, loop.members - loop.masters, v_count > 0)
+    counted = costs.global_p if costs.global_p > 0 else loop.members - loop.masters
+    outer = open_technique(inputs.outer, n, 1, counted, v_count > 0)
     inner = outer
     if v_count > 0:
         most = 1

@@ -8,6 +8,7 @@ from mlsim._jit import inner_kernel
 from mlsim.application.techniques.fixed import ceil_div, round_up
 
 __all__ = [
+    "factoring_each_size",
     "factoring_recursive_size",
     "factoring_size",
     "factoring_straightforward_size",
@@ -47,7 +48,16 @@ def factoring_recursive_size(i: int, remaining: int, p: int, previous: int) -> i
     Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7. Rounded up: rounded down as printed
     there, R < 2P would give chunks of no iterations.
     """
-    return ceil_div(remaining, 2 * p) if i % p == 0 else previous
+    return factoring_each_size(remaining, p) if i % p == 0 else previous
+
+
+@inner_kernel
+def factoring_each_size(remaining: int, p: int) -> int:
+    """Return half of an equal share of what is left, ⌈R/2P⌉: what AWF-C and AWF-E weigh at every request.
+
+    So do LB4MPI and LB4OMP, which have no batches under these techniques.
+    """
+    return ceil_div(remaining, 2 * p)
 
 
 @inner_kernel

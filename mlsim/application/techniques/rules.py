@@ -20,6 +20,7 @@ from mlsim.application.settings import (
     FIRST_NUMERATOR,
     GEOMETRIC,
     MU,
+    OF_BATCH,
     OF_USER,
     OVERHEAD,
     SEED_HIGH,
@@ -31,6 +32,7 @@ from mlsim.application.settings import (
 )
 from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations
 from mlsim.application.techniques.factoring import (
+    factoring_each_size,
     factoring_recursive_size,
     factoring_size,
     factoring_straightforward_size,
@@ -111,7 +113,8 @@ _ADAPTIVE = tuple(entry.code for entry in TECHNIQUES.values() if entry.adaptive)
 _COUNTING_OVERHEAD = tuple(entry.code for entry in TECHNIQUES.values() if entry.counts_overhead)
 
 # Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk. SLOPE: by
-# what it changes. PREVIOUS: the size of the batch. BATCH, LEFT: FAC's batch and what is left at its start.
+# what it changes; of AWF: whether it weighs what is left at every request. PREVIOUS: the size of the batch.
+# BATCH, LEFT: FAC's batch and what is left at its start.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS = range(12)
 # Places in its real numbers: σ/μ, with TAP's α.
 VARIATION = 0
@@ -193,6 +196,8 @@ def reset_rule(
         rule[SIZE] = share_size(n, p, int(parameters[STATIC_NUMERATOR]), int(parameters[STATIC_DENOMINATOR]))
         # P·K_0 may not fit in 64 bits
         rule[LEFT] = n - rule[SIZE] * p if rule[SIZE] <= n // p else 0
+    elif code in (AWF_C, AWF_E):
+        rule[SLOPE] = 0 if parameters[OF_BATCH] != 0.0 else 1
     elif code == AF:
         rule[SIZE] = share_size(n, p, int(parameters[FIRST_NUMERATOR]), int(parameters[FIRST_DENOMINATOR]))
     elif code in OF_USER:
@@ -327,8 +332,11 @@ def recursive_size(
             rule[PREVIOUS] = factoring_size(i // p, remaining, p, reals[VARIATION])
         size = int(rule[PREVIOUS])
     elif code in (FAC2, WF, AWF, AWF_B, AWF_C, AWF_D, AWF_E):
-        rule[PREVIOUS] = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
-        size = int(rule[PREVIOUS])
+        if rule[SLOPE] != 0:
+            size = factoring_each_size(remaining, p)
+        else:
+            rule[PREVIOUS] = factoring_recursive_size(i, remaining, p, rule[PREVIOUS])
+            size = int(rule[PREVIOUS])
         if code != FAC2:
             size = weighted_size(size, _weight(rule, weights, measured, sums, i, pe), n)
     elif code == PLS:

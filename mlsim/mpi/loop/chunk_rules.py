@@ -9,15 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import accumulate
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import by_numba
-from mlsim.application.choice import Choice
+from mlsim.application.choice import WEIGHTED, Choice
 from mlsim.application.settings import ADDRESS
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
+    CONSTANT,
+    SIZE,
     STATIC,
     USERS,
     is_adaptive,
@@ -67,7 +70,7 @@ NOTHING: Done = (0, 0.0, 0.0, 0.0, 0)
 
 DONE = len(NOTHING)
 
-_SIZES_AHEAD = 16
+_SIZES_AHEAD, _MOST_AHEAD = 16, 4096
 _RULE = 12
 _ROWS = 5
 
@@ -226,6 +229,8 @@ class StraightforwardRule:
 
     size: Callable[[int], int]
     """Function of a scheduling step: the size of its chunk."""
+    ordered: bool
+    """Whether all ranks know where a chunk begins from its step alone: no size depends on who asks."""
 
     def __init__(self, choice: Choice, n: int, p: int, weights: Floats, pe: int) -> None:
         self._choice, self._n, self._p, self._pe = choice, n, p, pe
@@ -237,8 +242,32 @@ class StraightforwardRule:
         reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
         self._sizes: list[int] = []
         self._first = self._stop = 0
+        self.ordered = not choice.of_user and choice.name not in WEIGHTED
+        self._constant = int(self._rule[SIZE]) if self._rule[CONSTANT] else 0
+        self._starts: list[int] = [0]
+        self._block = min(max(_SIZES_AHEAD, p), _MOST_AHEAD)
         # Of many PEs each needs few of the next steps; a technique of the user is asked for those alone.
         self.size = self._known if 2 * p <= _SIZES_AHEAD and not choice.of_user else self._calculated
+
+    def chunk(self, step: int) -> tuple[int, int]:
+        """Return where chunk ``step`` begins, and its size before it is cut; N or more behind the loop's end.
+
+        Only of a technique that is ``ordered``; steps must be asked for in their order. The sizes of all
+        steps between are followed, as few take as long as an atomic at another rank's window.
+        """
+        if self._constant > 0:
+            return step * self._constant, self._constant
+        while step >= self._stop and self._starts[-1] < self._n:
+            sizes = np.empty(self._block, np.int64)
+            straightforward_sizes(
+                self._rule, self._reals, self._guide, self._weights, self._stop, self._pe, sizes
+            )
+            self._sizes = sizes.tolist()
+            self._starts = list(accumulate(self._sizes, initial=self._starts[-1]))
+            self._first, self._stop = self._stop, self._stop + self._block
+        if step >= self._stop:
+            return self._n, 0
+        return self._starts[step - self._first], self._sizes[step - self._first]
 
     def _known(self, step: int) -> int:
         """Size chunk ``step``; sizes are calculated some steps ahead, as a call costs more than a size."""
@@ -306,7 +335,8 @@ def warm_up() -> None:
         is_turn_shared(memory, draw_ticket(memory))
         if not needs_lock(choice):
             for p in (2, _SIZES_AHEAD):
-                StraightforwardRule(choice, 8, p, np.ones(p), 0).size(0)
+                straightforward = StraightforwardRule(choice, 8, p, np.ones(p), 0)
+                straightforward.size(0)
 
 
 def publish_node(own: RuleState, known: RuleState, node: int) -> None:

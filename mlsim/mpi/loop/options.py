@@ -14,7 +14,15 @@ from mlsim.mpi.transport.waiting import WaitStyle
 from mlsim.scenario import ParametersConfig, lacking_parameters, split_technique
 from mlsim.scenario.loop.levels import wrong_levels
 from mlsim.scenario.words import Choice as Keyword
-from mlsim.scenario.words import ExecutionModel, Growth, LockOrder, MasterRole, ServiceOrder
+from mlsim.scenario.words import (
+    ExecutionModel,
+    GlobalP,
+    Growth,
+    LockOrder,
+    MasterRole,
+    ServiceOrder,
+    WeighedSize,
+)
 
 __all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
 
@@ -49,18 +57,21 @@ class LoopOptions:
     mu, sigma, h
         Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP,
         FAC.
-    alpha, swr, batches, growth, first_chunk
-        Of TAP; of PLS; of FISS and VISS; of VISS; of AF.
+    alpha, swr, batches, growth, awf_chunk, first_chunk
+        Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
     seed
         For RND.
     master
         ``non-dedicated`` (default) or ``dedicated``; for cca and hmw.
     break_after
-        Iterations that a master executes between two looks for requests; for cca and hmw, where None means 1.
+        Iterations that a master executes between two looks for requests; for cca and hmw, where None means as
+        many as take about 75 µs, as it has measured them.
         Under dca and hdca, None means that chunks are handed out whole; a number cuts the coordinator's
         chunks, so that MPI gets to answer for it where the network does not (see CLUSTER.md).
     service_order
         ``fifo`` or ``lowest-rank``; for cca and hmw.
+    global_p
+        What the technique between nodes takes for P: ``nodes`` or ``pes``; for hdca and hmw.
     lock
         ``fifo`` or ``polling``: how locks go over, where a technique or a model needs them.
     injected_delay
@@ -85,11 +96,13 @@ class LoopOptions:
     swr: float = 0.5
     batches: int | None = None
     growth: str = "converging"
+    awf_chunk: str = "rest"
     first_chunk: float = 0.1
     seed: int = 0
     master: str = "non-dedicated"
     break_after: int | None = None
     service_order: str = "fifo"
+    global_p: str = "nodes"
     lock: str = "fifo"
     injected_delay: float = 0.0
     pieces: int = 16
@@ -123,7 +136,8 @@ class LoopOptions:
         if not 1 <= len(levels) <= 2:
             raise InputError(f"technique: {self.technique!r}; allowed: one, or two as X+Y")
         names = "+".join(map(canonical, levels))
-        for message in wrong_levels(names, model, nowait=False):
+        global_p = _word("global_p", self.global_p, GlobalP)
+        for message in wrong_levels(names, model, nowait=False, global_p=global_p):
             raise InputError(f"technique: {message}")
         return replace(
             self,
@@ -131,8 +145,10 @@ class LoopOptions:
             technique=names,
             master=_word("master", self.master, MasterRole),
             service_order=_word("service_order", self.service_order, ServiceOrder),
+            global_p=global_p,
             lock=_word("lock", self.lock, LockOrder),
             growth=_word("growth", self.growth, Growth),
+            awf_chunk=_word("awf_chunk", self.awf_chunk, WeighedSize),
         )
 
     @property
@@ -168,6 +184,7 @@ def parameters_of(options: LoopOptions) -> ParametersConfig:
             swr=options.swr,
             batches=options.batches,
             growth=options.growth,
+            awf_chunk=options.awf_chunk,
             weights="equal" if options.weights is None else tuple(map(float, options.weights)),
         )
     except ValueError as error:

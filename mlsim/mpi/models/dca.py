@@ -2,7 +2,7 @@
 
 The coordinator, rank 0, holds a window with the next scheduling step and the next iteration. A rank (1)
 fetches and increments the step, (2) sizes its chunk from it, (3) fetches the loop's start and adds the chunk
-to it.
+to it; but for (3) where the step tells that as well.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class HierarchicalModel(Model):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         layout, options = setting.layout, setting.options
-        nodes, members = len(layout.leaders), layout.local.size
+        members = layout.local.size
         self._node, self._members, self._pe = layout.node, members, layout.local.rank
         self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
         self.learns = self._outer_learns or self._inner_learns
@@ -34,20 +34,21 @@ class HierarchicalModel(Model):
         between, within = two_level_weights(setting, np.ones(layout.comm.size, np.bool_))
         # In the node's memory: lock, flag, queue with the inside technique, measurements for the outer one.
         inside = RuleState.words(members, self._inner_learns)
-        own = RuleState.words(nodes, self._outer_learns)
+        counted = len(between)  # nodes or, with global_p: pes, ranks
+        own = RuleState.words(counted, self._outer_learns)
         self._shared = setting.context.shared_window(_QUEUE + inside + own)
         memory = self._shared.memory
         self._lock = make_lock(options.lock, self._shared, 0, setting.patience)
         self._flags = memory[:_QUEUE]
         self._state = RuleState(memory[_QUEUE : _QUEUE + inside], members, self._inner_learns)
         self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
-        self._own = RuleState(memory[_QUEUE + inside : _QUEUE + inside + own], nodes, self._outer_learns)
-        self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
+        self._own = RuleState(memory[_QUEUE + inside : _QUEUE + inside + own], counted, self._outer_learns)
+        self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
         if self._pe == 0:
             self._inner.begin(0, members, within[layout.node])
             self._own.weights[:] = between
             self._shared.sync()
-        self._queue = loop_queue(setting, setting.outer, nodes, layout.node, between)
+        self._queue = loop_queue(setting, setting.outer, counted, layout.node, between)
 
     def claim(self) -> Chunk | None:
         """Claim a sub-chunk of the node's queue, refilled if it is empty."""

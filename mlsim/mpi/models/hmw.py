@@ -44,7 +44,7 @@ class HierarchicalMasterModel(Model):
         top = _GlobalMaster(setting, between) if layout.comm.rank == 0 else None
         self._local = _LocalMaster(self, within[layout.node], between, top)
         if not self.only_serves and layout.comm.size > 1:
-            self.piece = options.break_after or 1
+            self.piece, self.paces = options.break_after or 1, options.break_after is None
 
     def claim(self) -> Chunk | None:
         """Request a chunk and wait; masters serve meanwhile, and after their own work to the end."""
@@ -98,11 +98,12 @@ class _GlobalMaster:
         nodes = len(layout.leaders)
         self._learns = learns(setting.outer)
         self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
-        self._queue = MasterQueue(setting, nodes, weights)
-        self._words = RuleState.words(nodes, self._learns)
+        counted = len(weights)  # nodes or, with global_p: pes, ranks
+        self._queue = MasterQueue(setting, counted, weights)
+        self._words = RuleState.words(counted, self._learns)
         self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
         self._to_notify = set(range(1, nodes))
-        self._nodes = nodes
+        self._counted = counted
 
     @property
     def all_notified(self) -> bool:
@@ -123,7 +124,7 @@ class _GlobalMaster:
     def assign(self, node: int, numbers: Floats) -> Chunk | None:
         """Update the technique with a node's measurements, then assign the node a chunk."""
         if self._learns:
-            own = RuleState(numbers.view(np.int64), self._nodes, True)
+            own = RuleState(numbers.view(np.int64), self._counted, True)
             publish_node(own, self._queue.state, node)
         return self._queue.assign(node)
 
@@ -143,11 +144,11 @@ class _LocalMaster:
         )
         self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
         self._inner.begin(0, self._pes, within)
-        nodes = len(layout.leaders)
-        self._numbers = np.zeros(RuleState.words(nodes, self._outer_learns))
-        self._own = RuleState(self._numbers.view(np.int64), nodes, self._outer_learns)
+        counted = len(between)
+        self._numbers = np.zeros(RuleState.words(counted, self._outer_learns))
+        self._own = RuleState(self._numbers.view(np.int64), counted, self._outer_learns)
         self._own.weights[:] = between
-        self._measured = RecursiveRule(setting.outer, self._own, options.n, nodes)
+        self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
         self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
         self._upwards = Worker(layout.comm, 0, setting.tag + _GLOBAL_TAG)
         self._to_notify = set(range(1, self._members))

@@ -203,7 +203,7 @@ class CentralizedModel(Model):
         self._queue = MasterQueue(setting, comm.size - self._base, setting.outer.weights[self._base :])
         self._to_notify = set(range(1, comm.size))
         if not dedicated and comm.size > 1:
-            self.piece = options.break_after or 1
+            self.piece, self.paces = options.break_after or 1, options.break_after is None
 
     def claim(self) -> Chunk | None:
         """Request a chunk and wait; the master serves meanwhile, and after its own work to the end."""

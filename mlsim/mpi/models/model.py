@@ -17,6 +17,7 @@ from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.loop.requests import RequestLog
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience
+from mlsim.scenario.words import GlobalP
 
 __all__ = ["Chunk", "Model", "Setting", "two_level_weights"]
 
@@ -52,6 +53,9 @@ class Model(ABC):
         When the rank was notified that no chunk is left, by its own clock; NaN before.
     piece
         Iterations after which the rank's own chunks have a break; 0: none.
+    paces
+        Whether only the first piece has that length, and later ones such that they take about
+        ``BREAK_EVERY``.
     only_serves
         Whether the rank executes no chunks.
     answers
@@ -64,6 +68,7 @@ class Model(ABC):
 
     learns = False
     piece = 0
+    paces = False
     only_serves = False
     answers = False
     serving = 0.0
@@ -97,6 +102,9 @@ class Model(ABC):
 def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
     """Return the weights of the nodes and, of each node, the weights of its ranks scaled to their number.
 
+    There are as many weights of nodes as the technique between them takes for P: those behind the nodes' own,
+    where it counts the ranks, are of nobody, and 1.
+
     Parameters
     ----------
     setting
@@ -108,4 +116,5 @@ def two_level_weights(setting: Setting, works: NDArray[np.bool_]) -> tuple[Float
     outer = np.zeros(len(setting.layout.leaders))
     np.add.at(outer, nodes, np.where(works, setting.outer.weights, 0.0))
     inner = [scaled(setting.inner.weights[(nodes == v) & works]) for v in range(len(outer))]
-    return scaled(outer), inner
+    others = len(nodes) - len(outer) if setting.options.global_p == GlobalP.PES else 0
+    return np.concatenate([scaled(outer), np.ones(others)]), inner

@@ -45,7 +45,11 @@ class _InWindow:
 
 
 class StepQueue(_InWindow):
-    """For techniques with a straightforward form: two atomics, no lock.
+    """For techniques with a straightforward form: one atomic or two, no lock.
+
+    Where no size depends on who asks, a chunk begins where the sizes of all steps before it end, and fetching
+    the step is enough. With weights, and techniques of the user, a second atomic fetches the loop's start; a
+    rank that loses its core between the two then takes its chunk later in the loop.
 
     Parameters
     ----------
@@ -59,7 +63,8 @@ class StepQueue(_InWindow):
         self._n, self._delay = setting.options.n, setting.options.injected_delay
         self._window = setting.context.window(2)
         self._fetch_add = self._window.fetch_add
-        self._size = StraightforwardRule(choice, self._n, p, weights, pe).size
+        rule = StraightforwardRule(choice, self._n, p, weights, pe)
+        self._size, self._chunk, self._ordered = rule.size, rule.chunk, rule.ordered
         # STATIC: chunk j is PE j's, whenever it claims.
         self._own = pe if is_static(choice) else -1
         self._context = setting.context
@@ -76,10 +81,14 @@ class StepQueue(_InWindow):
             Whether this PE, or node, had a chunk before.
         """
         step = self._fetch_add(_STEP, 1)
-        size = self._size(step)
+        if self._ordered:
+            first, size = self._chunk(step)
+        else:
+            size = self._size(step)
         if self._delay:
             delay(self._delay)
-        first = self._fetch_add(_POSITION, size)
+        if not self._ordered:
+            first = self._fetch_add(_POSITION, size)
         n = self._n
         if self._own >= 0:
             first, step = (n if had_one else self._own * size), self._own

@@ -14,6 +14,7 @@ from mlsim.experiment.directories import complete_or_gone
 from mlsim.experiment.machines import REFERENCE_SPEED
 from mlsim.experiment.result import Result
 from mlsim.experiment.rundir import write_files, write_json
+from mlsim.mpi.loop.breaks import typical_break_after
 from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.loop.requests import Requests
 from mlsim.record import Records
@@ -117,11 +118,12 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
         "model": options.model,
         "injected_delay": options.injected_delay,
         "first_chunk": options.first_chunk,
+        "global_p": options.global_p,
     }
     if options.has_master:
         execution |= {
             "master": options.master,
-            "break_after": options.break_after or 1,
+            "break_after": options.break_after or typical_break_after(busy / max(options.n, 1)),
             "service_order": options.service_order,
         }
     given = {
@@ -148,6 +150,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
                     "alpha": options.alpha,
                     "swr": options.swr,
                     "growth": options.growth,
+                    "awf_chunk": options.awf_chunk,
                     **{key: value for key, value in given.items() if value is not None},
                 },
             },

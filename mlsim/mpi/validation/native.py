@@ -12,10 +12,12 @@ from mpi4py import MPI
 
 from mlsim.mpi.apps.common import facts
 from mlsim.mpi.apps.synthetic import Synthetic
-from mlsim.mpi.calibrate import calibrate
+from mlsim.mpi.calibrate import calibrate, piece_time
 from mlsim.mpi.scheduler import LoopScheduler
 
 __all__ = ["execute_plan"]
+
+_PIECE = 100e-6
 
 
 def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
@@ -32,10 +34,12 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``machine``: what :func:`calibrate` measured; ``loops``: for each the facts of every repetition.
+        ``machine``: what :func:`calibrate` measured, with ``break`` for the loops' body instead of an empty
+        one, and besides ``body``, what that takes at least, in s, and ``spins``; ``loops``: for each the
+        facts of every repetition.
     """
     application = Synthetic(np.concatenate([[0.0], np.cumsum(np.load(plan["costs"]))]), plan["spins"])
-    machine = calibrate(comm)
+    machine = calibrate(comm) | _body(comm, plan["spins"])
     runs: list[list[dict[str, Any]]] = [[] for _ in plan["loops"]]
     # Repetitions go round, so that a disturbance of some seconds does not hit all those of one loop.
     for _ in range(plan["repetitions"]):
@@ -48,6 +52,14 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
             if totals is not None:
                 runs[row].append(facts(totals))
     return {"machine": machine, "loops": runs}
+
+
+def _body(comm: MPI.Intracomm, spins: bool) -> dict[str, Any]:
+    """Measure breaks between pieces of the synthetic application, and its shortest piece."""
+    application = Synthetic(np.array([0.0, _PIECE, _PIECE]), spins)
+    broken = max(piece_time(comm, lambda: application.execute(0, 1)) - _PIECE, 0.0)
+    shortest = piece_time(comm, lambda: application.execute(1, 1))
+    return {"break": broken, "body": max(shortest - broken, 0.0), "spins": spins}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
+from mlsim.mpi.loop.breaks import typical_break_after
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
 from mlsim.scenario import ExecutionConfig
 
@@ -192,9 +193,10 @@ def simulated(
         injected_delay=options.injected_delay,
         master=options.master,
         service_order=options.service_order,
+        global_p=options.global_p,
         lock=options.lock,
         first_chunk=options.first_chunk,
-        **({"break_after": options.break_after or 1} if masters else {}),
+        **_breaks(prefix, options, machine),
     )
     distance = np.full(ranks, latency)
     distance[0] = 0.0
@@ -210,3 +212,19 @@ def simulated(
         intra_latency=latency,
         seed=options.seed,
     )
+
+
+def _breaks(prefix: Floats, options: LoopOptions, machine: dict[str, Any]) -> dict[str, Any]:
+    """Return how often a master looks for requests, and what that takes.
+
+    A piece takes what its iterations cost, and at least ``body``: what the loop's body takes for none. Bodies
+    that sleep make up for that later, those that compute do not.
+    """
+    n = len(prefix) - 1
+    if not options.has_master or n == 0:
+        return {}
+    after = options.break_after or typical_break_after(float(prefix[-1]) / n)
+    pieces = np.diff(prefix[np.append(np.arange(0, n, after), n)])
+    body = machine["body"]
+    lost = np.maximum(body - pieces, 0.0).mean() if machine["spins"] else max(body - pieces.mean(), 0.0)
+    return {"break_after": after, "break_time": machine["break"] + float(lost)}

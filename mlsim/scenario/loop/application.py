@@ -19,6 +19,7 @@ from mlsim.scenario.words import (
     ApplicationModel,
     CostProfile,
     ExecutionModel,
+    GlobalP,
     LockOrder,
     MasterRole,
     ServiceOrder,
@@ -81,6 +82,10 @@ class ExecutionConfig(Section):
     """Iterations a master executes before it looks for requests again. Default: the smallest. For cca and
     hmw.
     """
+    break_time: Seconds = 0.0
+    """Time that each of these breaks takes a master (s), but for what it serves then and for the one at a
+    chunk's end. Default: nothing is charged that was not asked for. For cca and hmw.
+    """
     service_order: OneOf[ServiceOrder] = ServiceOrder.FIFO
     """Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest number; what
     Eleliemy 2021, §4.4, saw). For cca and hmw.
@@ -92,6 +97,11 @@ class ExecutionConfig(Section):
     lock_retry: Duration = 1e-6
     """Time between two attempts of one PE to get a lock (s), messages included. Default: our assumption, two
     messages of 500 ns. For lock: polling.
+    """
+    global_p: OneOf[GlobalP] = GlobalP.NODES
+    """What techniques between nodes take for P: the number of nodes (default; ours) or that of all PEs, which
+    fits more of the ratios of Eleliemy 2021, ch. 5. For hmw, hdca and mpi+openmp; pes not with STATIC between
+    nodes, which has a chunk for each node, nor with techniques that learn within a loop.
     """
     nowait: Switch = False
     """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
@@ -141,8 +151,13 @@ class ApplicationConfig(Section):
             yield from self._loop_keys_of_rigid()
             return
         yield from broken_parameters(self.technique, self.parameters)
-        for message in wrong_levels(self.technique, self.execution.model, self.execution.nowait):
-            yield Violation("technique", message, ("execution.model", "execution.nowait"))
+        execution = self.execution
+        for message in wrong_levels(
+            self.technique, execution.model, execution.nowait, global_p=execution.global_p
+        ):
+            yield Violation(
+                "technique", message, ("execution.model", "execution.nowait", "execution.global_p")
+            )
         profile, chosen = self.costs.profile, self.iterations
         if profile is CostProfile.FILE and chosen is not None:
             message = "not with costs.profile: file; the length of the file decides; take it out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlsim.scenario.loop.techniques import split_technique
-from mlsim.scenario.words import ExecutionModel, Technique
+from mlsim.scenario.words import ExecutionModel, GlobalP, Technique
 from mlsim.scenario.words.application import ModelProperties
 
 __all__ = ["RELEASING", "SCHEDULES", "TWO_LEVELS", "properties_of", "wrong_levels"]
@@ -28,13 +28,17 @@ def properties_of(model: str) -> ModelProperties | None:
 
 
 def wrong_levels(
-    technique: str, model: str, nowait: bool, properties: ModelProperties | None = None
+    technique: str,
+    model: str,
+    nowait: bool,
+    properties: ModelProperties | None = None,
+    global_p: str = GlobalP.NODES,
 ) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
 
     Parameters
     ----------
-    technique, model, nowait
+    technique, model, nowait, global_p
         As in a scenario.
     properties
         Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
@@ -60,6 +64,11 @@ def wrong_levels(
         )
     elif learning and not known.adaptive:
         yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
+    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *_LEARNING):
+        reason = (
+            "has a chunk for each node" if outside == Technique.STATIC else "learns from nodes, not from PEs"
+        )
+        yield f"{outside} between nodes {reason}; take another one there, or global_p: nodes"
     if model is not ExecutionModel.MPI_OPENMP:
         return
     if inside not in SCHEDULES:

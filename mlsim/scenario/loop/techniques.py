@@ -20,7 +20,7 @@ from mlsim.scenario.values.plugins import (
     with_parameters,
 )
 from mlsim.scenario.values.section import Section, Violation
-from mlsim.scenario.words import Growth, Statistics, Technique, WeightSource
+from mlsim.scenario.words import Growth, Statistics, Technique, WeighedSize, WeightSource
 
 __all__ = [
     "NEEDS",
@@ -177,6 +177,10 @@ class ParametersConfig(Section):
     """How VISS's chunks grow: converging (by half as much as in the batch before; Eleliemy 2021, Eq. 4.7) or
     geometric (1.5 times in every batch; Eq. 2.11).
     """
+    awf_chunk: OneOf[WeighedSize] = WeighedSize.REST
+    """What AWF-C and AWF-E weigh at every request: rest (half of what is left, divided by the PEs, as LB4MPI
+    and LB4OMP do) or batch (FAC2's chunk of the batch, as AWF-B and AWF-D do).
+    """
     swr: Annotated[float, Number(0, 1)] = 0.5
     """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
     Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
@@ -218,6 +222,7 @@ READERS: dict[str, tuple[Technique, ...]] = {
     "alpha": (Technique.TAP,),
     "batches": (Technique.FISS, Technique.VISS),
     "growth": (Technique.VISS,),
+    "awf_chunk": (Technique.AWF_C, Technique.AWF_E),
     "swr": (Technique.PLS,),
     "weights": (Technique.WF, *_AWF),
 }

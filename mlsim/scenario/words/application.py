@@ -96,6 +96,13 @@ class Growth(Choice):
     GEOMETRIC = "geometric"
 
 
+class WeighedSize(Choice):
+    """What AWF-C and AWF-E weigh at every request."""
+
+    REST = "rest"
+    BATCH = "batch"
+
+
 class WeightSource(Choice):
     """Where the weights of the PEs come from, if they are not listed."""
 
@@ -127,7 +134,8 @@ class ModelProperties(NamedTuple):
         return "master" in self.reads
 
 
-_MASTER = ("master", "break_after", "service_order")
+_GLOBAL = ("global_p",)
+_MASTER = ("master", "break_after", "break_time", "service_order")
 _LOCK = ("atomic_service", "lock", "lock_retry")
 
 
@@ -155,10 +163,20 @@ class ExecutionModel(
 
     CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
     DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
-    HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=_MASTER)
-    HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=_LOCK)
-    MPI_OPENMP = "mpi+openmp", ModelProperties(2, nodes=True, releases=True, reads=(*_LOCK, "nowait"))
+    HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_MASTER, *_GLOBAL))
+    HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL))
+    MPI_OPENMP = (
+        "mpi+openmp",
+        ModelProperties(2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL, "nowait")),
+    )
     STEAL = "steal", ModelProperties(nodes=True, adaptive=False, reads=("atomic_service",))
+
+
+class GlobalP(Choice):
+    """What a technique between nodes takes for P."""
+
+    NODES = "nodes"
+    PES = "pes"
 
 
 class MasterRole(Choice):

@@ -121,11 +121,21 @@ def sizes_are_those_of_the_simulator():
                 if form == "recursive":
                     assert got == expected, (technique, got, expected)
                 else:
-                    # the last chunk in order of the loop may be cut, whichever step it has
-                    last = int(np.argmax(chunks.first[order]))
-                    for step, size in zip(chunks.step[order].tolist(), got, strict=True):
-                        if step != chunks.step[order][last] and step < len(expected) - 1:
-                            assert size == expected[step], (technique, step)
+                    # one atomic tells step and loop start, so that nobody can come between the two
+                    assert got == expected, (technique, got, expected)
+                    assert (np.diff(chunks.first[order]) == got[:-1]).all(), technique
+
+
+def masters_choose_their_breaks():
+    """The first piece is one iteration, later ones at most twice as long as one before them."""
+    for model in ("cca", "hmw"):
+        with LoopScheduler(WORLD, n=20_000 * WORLD.size, technique="STATIC", model=model) as loop:
+            pieces = [size for _, size in loop]
+        assert summed(WORLD, [sum(pieces)]) == [20_000 * WORLD.size], model
+        if WORLD.rank == 0 and WORLD.size > 1 and pieces:
+            assert pieces[0] == 1
+            assert max(pieces) > 1
+            assert (np.array(pieces[1:]) <= 2 * np.maximum.accumulate(pieces[:-1])).all()
 
 
 def sub_communicators():
@@ -206,7 +216,13 @@ def awf_learns_from_time_step_to_time_step():
 
 
 def windows_are_left_alone_while_ranks_compute():
-    """DCA touches the window twice a chunk, and twice to learn that there are no more."""
+    """DCA touches the window once a chunk, with weights twice; and as often to learn that none is left."""
+    for technique, times in (("SS", 1), ("GSS", 1), ("FAC2", 1), ("RND", 1), ("WF", 2)):
+        counted = _atomics_of(technique)
+        assert counted[0] == times * (counted[1] + 1), (technique, counted)
+
+
+def _atomics_of(technique):
     counted = []
     original = Window.fetch_add
 
@@ -216,10 +232,10 @@ def windows_are_left_alone_while_ranks_compute():
 
     Window.fetch_add = counting
     try:
-        loop = once(WORLD, 200, "SS", "dca")
+        loop = once(WORLD, 200, technique, "dca")
     finally:
         Window.fetch_add = original
-    assert len(counted) == 2 * (loop.report().chunks + 1)
+    return len(counted), loop.report().chunks
 
 
 def as_across_machines():
@@ -268,6 +284,7 @@ for check in (
     few_iterations,
     options_count,
     sizes_are_those_of_the_simulator,
+    masters_choose_their_breaks,
     sub_communicators,
     many_in_a_row,
     two_at_once,
