@@ -25,6 +25,7 @@ def print_machine(measured: dict[str, float | int | str]) -> None:
         "atomic_service": "the same, all ranks at once",
         "recursive": "chunk calculation (execution.chunk_calculation under cca, hmw)",
         "straightforward": "chunk calculation (execution.chunk_calculation under dca, hdca)",
+        "break": "a master's look for requests (execution.break_time under cca, hmw)",
     }
     table = Table("what", "time", box=None, pad_edge=False)
     for key, text in keys.items():

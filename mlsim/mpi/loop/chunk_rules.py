@@ -15,6 +15,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import by_numba
+from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.choice import WEIGHTED, Choice
 from mlsim.application.settings import ADDRESS
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
@@ -54,6 +55,7 @@ __all__ = [
     "RuleState",
     "StraightforwardRule",
     "delay",
+    "is_ordered",
     "is_static",
     "learns",
     "needs_lock",
@@ -242,7 +244,7 @@ class StraightforwardRule:
         reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
         self._sizes: list[int] = []
         self._first = self._stop = 0
-        self.ordered = not choice.of_user and choice.name not in WEIGHTED
+        self.ordered = is_ordered(choice.name)
         self._constant = int(self._rule[SIZE]) if self._rule[CONSTANT] else 0
         self._starts: list[int] = [0]
         self._block = min(max(_SIZES_AHEAD, p), _MOST_AHEAD)
@@ -291,6 +293,12 @@ def needs_lock(choice: Choice) -> bool:
     return needs_remaining(choice.code)
 
 
+def is_ordered(technique: str) -> bool:
+    """Return whether a technique sizes chunks by the step alone, whoever asks: one atomic is enough."""
+    entry = TECHNIQUES.get(technique)
+    return entry is not None and bool(entry.straightforward) and technique not in WEIGHTED
+
+
 def learns(choice: Choice) -> bool:
     """Return whether a technique is adaptive."""
     return is_adaptive(choice.code)
@@ -311,7 +319,6 @@ def delay(seconds: float) -> None:
 @cache
 def warm_up() -> None:
     """Load, or compile, every kernel that a loop may call, so that none is compiled while one runs."""
-    from mlsim.application.catalogue import TECHNIQUES
     from mlsim.application.settings import PARAMETERS
 
     by_numba()  # a loop's calls are many, and they are timed
