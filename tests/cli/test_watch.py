@@ -176,6 +176,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_beginning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("mlsim"), "propagate", True)  # commands have it end with them
+    caplog.set_level(logging.WARNING, logger="mlsim")  # a command with --quiet raises it
     with pytest.raises(OutputError, match="cannot be written"):
         status.StatusFile(tmp_path / "nowhere" / "now.json", scenario()).begin()
     file = status.StatusFile(tmp_path / "nowhere" / "now.json", scenario(), at_once=True)

@@ -227,7 +227,7 @@ def test_a_picture_or_trace_that_fails_loses_nothing_else(
     scenario, tmp_path, monkeypatch, part, missing, failure, words
 ):
     if part == "trace":
-        monkeypatch.setattr(rundir, "_trace", lambda path, _: (path.mkdir(), failure()))
+        monkeypatch.setattr(rundir, "_trace", lambda path, *_: (path.mkdir(), failure()))
     else:
         monkeypatch.setattr("mlsim.analysis.plots.draw_gantt", failure)
     with pytest.raises(KeptError, match=rf"run/{missing}: cannot be written: {words}.*All else is in .*/run"):
