@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mlsim.scenario.jobs.classifier import ClassifierConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import replay_needs
 from mlsim.scenario.jobs.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
@@ -139,6 +140,10 @@ class BatchConfig(Section):
     L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; `mlsim list predictors`
     explains each.
     """
+    classifier: ClassifierConfig | None = None
+    """Jobs that are taken for small go before all others, each class in the order of the policy; only
+    threshold overrides that. Default: no classes.
+    """
     pass_interval: Seconds = Field(0.0, examples=["10 s"])
     """Passes take place at multiples of this time only (s); 0: whenever something happens."""
     backfill_interval: Seconds = Field(0.0, examples=["30 s"])
@@ -199,6 +204,7 @@ class BatchConfig(Section):
         yield from self._without_restarts()
         yield from self._without_backfilling()
         yield from self._beyond_easy()
+        yield from self._beside_classes()
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
@@ -208,7 +214,16 @@ class BatchConfig(Section):
         """Name what only dispatcher queue reads, where another one decides."""
         if self.dispatcher is Dispatcher.QUEUE:
             return
-        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold", "easy", "compression"]
+        keys = [
+            "policy",
+            "backfill",
+            "backfill_order",
+            "reservations",
+            "threshold",
+            "easy",
+            "compression",
+            "classifier",
+        ]
         if isinstance(self.dispatcher, Dispatcher):
             keys.append("allocator")
         for key in keys:
@@ -259,6 +274,23 @@ class BatchConfig(Section):
                     f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
                 )
                 yield Violation("easy", message, (key,))
+
+    def _beside_classes(self) -> Iterator[Violation]:
+        """Check that nothing is asked for that does not go with classes of jobs."""
+        if self.classifier is None or self.dispatcher is not Dispatcher.QUEUE:
+            return
+        if not isinstance(self.policy, Policy):
+            message = f"orders jobs by a policy of the catalogue, and the policy is {self.policy}"
+            yield Violation("classifier", message, ("policy",))
+        if self.ties is not TieOrder.DRAINED:
+            message = f"needs ties: drained, and they are {self.ties}; write that, or take this out"
+            yield Violation("classifier", message, ("ties",))
+        if self.backfill is Backfill.EASY and self.easy is not EasyRule.STANDARD:
+            message = f"needs easy: standard, and it is {self.easy}; write that, or take this out"
+            yield Violation("classifier", message, ("easy",))
+        if self.classifier.safeguard and self.on_failure is FailureRule.RESUME:
+            message = "safeguard starts jobs from the beginning, and on_failure: resume goes on; choose one"
+            yield Violation("classifier.safeguard", message, ("on_failure",))
 
     def _unread_in_cp(self) -> Iterator[Violation]:
         """Name what the chosen dispatcher does not read in the section ``cp``."""

@@ -9,6 +9,7 @@ from mlsim.scenario.words.choice import Choice
 __all__ = [
     "Allocator",
     "Backfill",
+    "ClassSource",
     "Compression",
     "Contiguity",
     "Dispatcher",
@@ -74,6 +75,13 @@ class Compression(Choice):
 
     FIXPOINT = "fixpoint"
     ONE_ROUND = "one-round"
+
+
+class ClassSource(Choice):
+    """What tells small jobs from large ones."""
+
+    FOREST = "forest"
+    ACTUAL = "actual"
 
 
 class ShareOwner(Choice):
