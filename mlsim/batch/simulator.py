@@ -11,7 +11,6 @@ import simpy
 from numpy.typing import NDArray
 
 from mlsim._arrays import Ints
-from mlsim.batch.classes.online import JobClasses
 from mlsim.batch.clock.clock import Clock, Event, Order
 from mlsim.batch.clock.progress import Progress
 from mlsim.batch.columns.occupancy import BEGIN, COUNT, FINISH, NODE_CORES
@@ -32,6 +31,7 @@ from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.choice import state_for
+from mlsim.batch.weekly.classes import JobClasses
 from mlsim.coordination import Forecast, MessageLog, NodeFailed
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, Passes, Rejections, empty
@@ -57,11 +57,6 @@ _NOTHING = np.empty(0, np.int64)
 
 REJECTS_ALL = "the dispatcher rejects every job"
 """Why a job is turned away."""
-
-
-def _as_it_is(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return times as they are: time 0 is 1970-01-01."""
-    return times
 
 
 class BatchSystem:
@@ -97,7 +92,8 @@ class BatchSystem:
     feedback
         Whether these determine when a job is submitted, whatever its submit time.
     local
-        From submit times [s] to seconds since 1970 on the clocks of the log's time zone, for the classifier.
+        From submit times [s] to seconds since 1970 on the clocks of the log's time zone, for what learns from
+        features of jobs; default: time 0 is 1970-01-01.
     """
 
     def __init__(
@@ -115,7 +111,7 @@ class BatchSystem:
         cap: PowerCap | None = None,
         dependencies: Dependencies | None = None,
         feedback: bool = False,
-        local: Callable[[NDArray[np.float64]], NDArray[np.float64]] = _as_it_is,
+        local: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
@@ -136,7 +132,7 @@ class BatchSystem:
         self._kills = config.on_overrun is OverrunRule.KILL
         self._rejects = config.dispatcher is Dispatcher.REJECT
         self._turned_away: list[Ints] = []
-        self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
+        self._estimates = estimates_for(config, self.state.table, executable_names, local, seed)
         self._corrections = self._corrections_of(self._estimates)
         self._classes = (
             None

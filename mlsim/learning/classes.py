@@ -14,8 +14,8 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim.analysis.metrics.classes import class_quality
-from mlsim.batch.classes.forest import Forest, check_library
 from mlsim.batch.clock.replay_classes import ClassReplay, replay_classes
+from mlsim.batch.weekly.forest import Forest, check_library
 from mlsim.learning.features import JobFeatures
 from mlsim.record.derived import TAU
 from mlsim.scenario import BatchConfig

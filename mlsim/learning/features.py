@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim.batch.classes.features import FEATURE_NAMES, Categories, first_features
+from mlsim.batch.weekly.features import FEATURE_NAMES, Categories, first_features
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.weeks import WEEK, recorded_starts
 

@@ -305,6 +305,9 @@ CASES: dict[str, Case] = {
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),
     "batch.on_overrun": Case({}, "extend"),
     "batch.predictor": Case({"batch.policy": "SPF"}, "L2"),
+    "batch.quantile": Case(
+        {"workload.path": "classes.swf", "batch.policy": "SPF", "batch.predictor": "forest-quantile"}, 0.9
+    ),
     "batch.classifier.by": Case(CLASSES, "actual"),
     "batch.classifier.trees": Case(CLASSES, 1),
     "batch.classifier.safeguard": Case(CLASSES, False),

@@ -67,6 +67,7 @@ class FairshareConfig(Section):
 
 
 _MOST_RESTARTS = 5
+_MEDIAN = 0.5
 
 
 class BatchConfig(Section):
@@ -137,8 +138,13 @@ class BatchConfig(Section):
     """
     predictor: PredictorName = Predictor.WALLTIME
     """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
-    L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; `mlsim list predictors`
+    L2 or EASY++ (learn from completed jobs), forest-mean or forest-quantile (learn weekly from features of
+    jobs; need scikit-learn), a class in a file, or an installed one; `mlsim list predictors`
     explains each.
+    """
+    quantile: Annotated[float, Number(0, 1, low_belongs=False, high_belongs=False)] | None = None
+    """Share of jobs that should run no longer than predicted. Read by predictor forest-quantile. Default:
+    0.5, the median.
     """
     classifier: ClassifierConfig | None = None
     """Jobs that are taken for small go before all others, each class in the order of the policy; only
@@ -183,6 +189,11 @@ class BatchConfig(Section):
         return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
 
     @property
+    def quantile_or_default(self) -> float:
+        """The quantile that predictor forest-quantile predicts."""
+        return _MEDIAN if self.quantile is None else self.quantile
+
+    @property
     def ordering(self) -> Policy:
         """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
         return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
@@ -205,6 +216,9 @@ class BatchConfig(Section):
         yield from self._without_backfilling()
         yield from self._beyond_easy()
         yield from self._beside_classes()
+        if self.quantile is not None and self.predictor != Predictor.FOREST_QUANTILE:
+            message = f"read by predictor forest-quantile only, and the predictor is {self.predictor}"
+            yield Violation("quantile", message, ("predictor",))
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"

@@ -182,3 +182,5 @@ class Predictor(Choice, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
     CONFIDENT = "D2"
     LAST_TWO = "L2"
     EASY_PLUS_PLUS = "EASY++"
+    FOREST_MEAN = "forest-mean"
+    FOREST_QUANTILE = "forest-quantile"
