@@ -23,7 +23,7 @@ from mlsim.learning.vectors import normalised, places_of, simplex_grid, widened
 from mlsim.scenario import BatchConfig, Policy, WeightsConfig
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["PURE", "Mixed", "Searching", "learn_mixed", "pure_means", "weekly_means"]
+__all__ = ["PURE", "Mixed", "Searching", "learn_mixed", "learn_vector", "pure_means", "weekly_means"]
 
 PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF", "LAF")
 """Policies of the catalogue that results stand beside."""
@@ -109,6 +109,33 @@ def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> d
         replays = replay_many(blocks, config.model_copy(update={"policy": Policy(name)}), units)
         found[name] = replays.bounded_slowdown[:, 0] / replays.n_jobs
     return found
+
+
+def learn_vector(blocks: Sequence[JobBlock], config: BatchConfig, units: int, searching: Searching) -> Floats:
+    """Return the vector of the least sum of weekly means, over all six features."""
+    if searching.method == "grid":
+        vectors = simplex_grid(searching.points, searching.features)
+        total = np.zeros(len(vectors))
+        for block in blocks:  # one by one: all starts of all weeks would take much memory
+            total += weekly_means([block], config, units, vectors)[0]
+        learned: Floats = normalised(vectors[[int(np.argmin(total))]])[0]
+        return learned
+    return _evolved(blocks, config, units, searching)[0]
+
+
+def _evolved(
+    blocks: Sequence[JobBlock], config: BatchConfig, units: int, searching: Searching
+) -> tuple[Floats, float]:
+    """Return the vector that evolution found for some weeks, and its sum of weekly means."""
+    vector, loss = minimise(
+        lambda tried: weekly_means(blocks, config, units, widened(tried, searching.features)).sum(axis=0),
+        len(places_of(searching.features)),
+        method=searching.method,
+        evaluations=searching.evaluations,
+        factor=searching.factor,
+        seed=searching.seed,
+    )
+    return normalised(widened(vector[np.newaxis], searching.features))[0], loss
 
 
 def learn_mixed(
@@ -201,22 +228,9 @@ def _by_evolution(
     progress: Progress | None,
 ) -> _Found:
     """Search each week, and the training weeks together."""
-    n = len(places_of(searching.features))
-
-    def found(some: Sequence[JobBlock]) -> tuple[Floats, float]:
-        vector, loss = minimise(
-            lambda tried: weekly_means(some, config, units, widened(tried, searching.features)).sum(axis=0),
-            n,
-            method=searching.method,
-            evaluations=searching.evaluations,
-            factor=searching.factor,
-            seed=searching.seed,
-        )
-        return normalised(widened(vector[np.newaxis], searching.features))[0], loss
-
     best, least = [], []
     for place, block in enumerate(blocks):
-        vector, loss = found([block])
+        vector, loss = _evolved([block], config, units, searching)
         best.append(vector)
         least.append(loss)
         if progress is not None:
@@ -225,5 +239,6 @@ def _by_evolution(
         float(weekly_means([block], config, units, vector[np.newaxis])[0, 0])
         for block, vector in zip(blocks[1:], best[:-1], strict=True)
     ]
-    learned, _ = found([block for block, taken in zip(blocks, train, strict=True) if taken])
+    parts = [block for block, taken in zip(blocks, train, strict=True) if taken]
+    learned, _ = _evolved(parts, config, units, searching)
     return np.array(best), np.array(least), np.array(greedy), learned, searching.evaluations

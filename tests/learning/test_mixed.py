@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -11,6 +12,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.weekly import weeks_of
 from mlsim.learning.evolution import minimise, penalty
 from mlsim.learning.mixed import PURE, Searching, learn_mixed, weekly_means
+from mlsim.learning.transfer import learn_transfer
 from mlsim.learning.vectors import FEATURES, simplex_grid, widened
 from mlsim.scenario import dump, from_mapping
 from mlsim.workload import generate
@@ -173,3 +175,59 @@ def test_the_command_writes_a_scenario_that_runs(scenario, tmp_path):
 
 def test_weights_are_put_in_their_places():
     assert widened(np.array([[1.0, 2.0]]), ("area", "wait")).tolist() == [[0, 0, 2, 0, 0, 1]]
+
+
+def test_what_is_learned_on_one_log_is_tested_on_all(tmp_path):
+    """Each number against plain runs of a learned vector; the first weeks are nowhere tested."""
+    logs = {}
+    for name, load, seed in (("calm", 0.7, 1), ("busy", 1.0, 2)):
+        path = tmp_path / f"{name}.swf"
+        generate("lublin", days=35, processors=32, load=load, seed=seed, estimates="tsafrir").write(path)
+        logs[name] = weeks_of(
+            from_mapping(
+                {
+                    "name": name,
+                    "platform": {"nodes": [{"name": "n", "count": 32, "cores": 1}]},
+                    "workload": {"path": str(path), "mapping": "node", "weeks": {"crossing": "remove"}},
+                    "batch": {"policy": "FCFS", "backfill": "easy"},
+                }
+            )
+        )
+    found = learn_transfer(logs, 0.5, Searching(points=4))
+    for name, log in logs.items():
+        numbers = sorted(log.blocks)
+        first = round(0.5 * len(numbers))
+        assert found.weeks[name].tolist() == numbers[first:]
+        config, learn = log.scenario.batch, [log.blocks[number] for number in numbers[:first]]
+        grid = simplex_grid(4, ("q", "p", "wait"))
+        sums = weekly_means(learn, config, log.units, grid).sum(axis=0)
+        learned = weekly_means(learn, config, log.units, found.weights[name][np.newaxis]).sum()
+        assert learned == pytest.approx(sums.min(), rel=1e-12)
+        for other, vector in found.weights.items():
+            blocks = [log.blocks[number] for number in numbers[first:]]
+            means = weekly_means(blocks, config, log.units, vector[np.newaxis])[:, 0]
+            np.testing.assert_array_equal(found.means[name][other], means)
+    spread = found.against("busy", "calm", "SAF")
+    expected = (found.means["busy"]["calm"] - found.means["busy"]["SAF"]).mean()
+    assert spread.difference == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(InputError, match="needed: one to learn"):
+        learn_transfer(logs, 0.999, Searching(points=4))
+
+
+def test_transfer_by_the_command_line(scenario, tmp_path):
+    from mlsim.cli.main import app
+
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.yaml").write_text(dump(scenario.model_copy(update={"name": name})))
+    files = [str(tmp_path / f"{name}.yaml") for name in ("one", "other")]
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["learn", "transfer", *files, "--points", "3", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "learned on" in result.output
+    assert (out / "weights.csv").read_text().count("\n") == 3
+    rows = pl.read_csv(out / "transfer.csv")
+    assert set(rows["policy"]) == {"one", "other", *PURE}
+    twins = rows.filter(pl.col("policy").is_in(["one", "other"])).select("tested on", "mean")
+    assert twins["mean"].n_unique() == 1  # the same log under two names
+    result = CliRunner().invoke(app, ["learn", "transfer", files[0], "--points", "3"])
+    assert isinstance(result.exception, InputError)

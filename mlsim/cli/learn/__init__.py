@@ -7,6 +7,7 @@ import typer
 from mlsim.cli.learn.classes import classes
 from mlsim.cli.learn.energy import energy
 from mlsim.cli.learn.mixed import mixed
+from mlsim.cli.learn.transfer import transfer
 
 __all__ = ["learn"]
 
@@ -21,3 +22,4 @@ def _group() -> None:
 learn.command("mixed")(mixed)
 learn.command("classes")(classes)
 learn.command("energy")(energy)
+learn.command("transfer")(transfer)

@@ -1,0 +1,93 @@
+"""``mlsim learn transfer``: what a policy learned on one log is worth on others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mlsim.learning.transfer import Transfer
+
+__all__ = ["transfer"]
+
+_REFERENCE = "SAF"
+
+
+def transfer(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
+    ],
+    share: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Share of the weeks of a log, the first ones, to learn.")
+    ] = 0.5,
+    features: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Of q, p, wait, ratio, exp, area.")
+    ] = "q,p,wait",
+    method: Annotated[str, typer.Option(metavar="grid|xnes|cma-es", help="How to search.")] = "grid",
+    points: Annotated[int, typer.Option(min=2, help="Values of a dimension, of grid.")] = 40,
+    evaluations: Annotated[int, typer.Option(min=10, help="Vectors, of xnes and cma-es.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write transfer.csv, weights.csv into DIR, a new one."),
+    ] = None,
+) -> None:
+    """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
+
+    A matrix of logs: weights of policy linear, learned where the row says and tested where the column says,
+    as mean paired difference to SAF in % of SAF's weekly mean bounded slowdown (* if the 95 % interval of
+    the difference leaves out 0). The FILEs say with workload.weeks how their logs are cut.
+
+    mlsim learn transfer scenarios/studies/transfer/*.yaml
+    """
+    from mlsim.cli.learn.progress import weeks_done
+    from mlsim.errors import InputError
+    from mlsim.experiment.directories import check_target
+    from mlsim.experiment.weekly import weeks_of
+    from mlsim.learning.mixed import Searching
+    from mlsim.learning.transfer import learn_transfer
+    from mlsim.scenario import load, parse_overrides
+
+    if out is not None:
+        check_target(out)
+    scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    names = [scenario.name for scenario in scenarios]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: two or more scenarios are needed, each with a name of its own")
+    searching = Searching(
+        tuple(name.strip() for name in features.split(",")), method, points, evaluations, seed=seed
+    )
+    logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
+    with weeks_done() as progress:
+        found = learn_transfer(logs, share, searching, progress)
+    _print(found)
+    if out is not None:
+        from mlsim.learning.files import write_transfer
+
+        write_transfer(out, found, _REFERENCE)
+        print(f"Written: {out}")
+
+
+def _print(found: Transfer) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)")
+    table.add_column("learned on")
+    for log, weeks in found.weeks.items():
+        table.add_column(f"{log}, {len(weeks)} weeks", justify="right")
+    for learned in (*found.weights, "SPF", "FCFS"):
+        cells = []
+        for log in found.weeks:
+            spread = found.against(log, learned, _REFERENCE)
+            base = float(found.means[log][_REFERENCE].mean())
+            sure = spread.difference_low > 0 or spread.difference_high < 0
+            cells.append(f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}")
+        table.add_row(learned, *cells, end_section=learned == list(found.weights)[-1])
+    Console().print(table)
