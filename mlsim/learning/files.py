@@ -46,8 +46,8 @@ def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
     ----------
     directory
         A new one: ``transfer.csv`` has a row for each policy and log of the test (weeks, mean bounded
-        slowdown of a week, paired difference to the reference with its interval and p), ``weights.csv`` the weights
-        learned on each log.
+        slowdown of a week, paired difference to the reference with its interval and p), ``weights.csv`` the
+        weights learned on each log.
     found
         What was found.
     reference

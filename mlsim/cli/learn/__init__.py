@@ -6,6 +6,7 @@ import typer
 
 from mlsim.cli.learn.classes import classes
 from mlsim.cli.learn.energy import energy
+from mlsim.cli.learn.function import function
 from mlsim.cli.learn.mixed import mixed
 from mlsim.cli.learn.transfer import transfer
 
@@ -22,4 +23,5 @@ def _group() -> None:
 learn.command("mixed")(mixed)
 learn.command("classes")(classes)
 learn.command("energy")(energy)
+learn.command("function")(function)
 learn.command("transfer")(transfer)
