@@ -122,9 +122,12 @@ def _scores(block: JobBlock, units: int, tried: Trials, rng: np.random.Generator
     busy = replay_many([replace(alone, walltime=fixed)], config, units).bounded_slowdown[0, 0]
     sums = replay_many(trials, config, units).bounded_slowdown[:, 0] - busy
     first = orders[:, 0]
-    scores: Floats = np.bincount(first, weights=sums, minlength=tried.tasks)
-    scores /= np.bincount(first, minlength=tried.tasks)  # one more trial must not look like harm
-    return scores / scores.sum()
+    # Means, not sums: one more trial must not look like harm.
+    means = np.bincount(first, weights=sums, minlength=tried.tasks) / np.bincount(
+        first, minlength=tried.tasks
+    )
+    scores: Floats = means / means.sum()
+    return scores
 
 
 def _orders(tried: Trials, rng: np.random.Generator) -> Ints:

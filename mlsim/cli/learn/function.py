@@ -33,8 +33,8 @@ def function(
     """Find functions of a job that order the queue well, by regression over trials (SC 2017: F1 to F4).
 
     Sets of jobs of the log, which workload.weeks cuts into weeks, are served in random orders; a job's score
-    is what slowdowns are when it goes first. 576 functions of estimate, processors and submit time are fitted.
-    The file has a policy for each of the best: batch.policy: ./FILE.py:Learned1.
+    is what slowdowns are when it goes first. 576 functions of estimate, processors and submit time are
+    fitted. The file has a policy for each of the best: batch.policy: ./FILE.py:Learned1.
 
     mlsim learn function scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 -o learned.py
     """
