@@ -200,12 +200,14 @@ def _terms(bases: Sequence[str], operators: Sequence[str], p: Floats, q: Floats,
         if operator == "+":
             terms.append(part)
         else:
-            terms[-1] = terms[-1] * part if operator == "*" else terms[-1] / np.where(part == 0, np.inf, part)
+            terms[-1] = terms[-1] * part if operator == "*" else terms[-1] / part
     return terms
 
 
 def fit_functions(p: Floats, q: Floats, r: Floats, score: Floats, keep: int = 4) -> list[Function]:
-    """Fit all 576 functions to the scores by weighted least squares, and return the nearest.
+    """Fit 484 functions to the scores by weighted least squares, and return the nearest.
+
+    They are the 576 of the source without those that divide by a logarithm.
 
     Parameters
     ----------
@@ -225,6 +227,8 @@ def fit_functions(p: Floats, q: Floats, r: Floats, score: Floats, keep: int = 4)
     found = []
     for bases in product(_BASES, repeat=3):
         for operators in product(_OPERATORS, repeat=2):
+            if ("/", "log10") in zip(operators, bases[1:], strict=True):
+                continue  # a logarithm is 0 at 1: one processor, the first second
             terms = np.column_stack(_terms(bases, operators, p, q, r))
             scale = np.abs(terms).max(axis=0)
             scale[scale == 0] = 1.0

@@ -24,7 +24,7 @@ def function(
     tasks: Annotated[int, typer.Option(min=2, help="Jobs of a set in random orders.")] = 32,
     initial: Annotated[int, typer.Option(min=0, help="Jobs before them.")] = 16,
     trials: Annotated[int, typer.Option(min=1, help="Random orders of a set.")] = 1024,
-    keep: Annotated[int, typer.Option(min=1, max=576, help="Functions to keep, the nearest.")] = 4,
+    keep: Annotated[int, typer.Option(min=1, max=484, help="Functions to keep, the nearest.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Of sets and orders.")] = 0,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenario.")
@@ -33,7 +33,7 @@ def function(
     """Find functions of a job that order the queue well, by regression over trials (SC 2017: F1 to F4).
 
     Sets of jobs of the log, which workload.weeks cuts into weeks, are served in random orders; a job's score
-    is what slowdowns are when it goes first. 576 functions of estimate, processors and submit time are
+    is what slowdowns are when it goes first. 484 functions of estimate, processors and submit time are
     fitted. The file has a policy for each of the best: batch.policy: ./FILE.py:Learned1.
 
     mlsim learn function scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 -o learned.py
