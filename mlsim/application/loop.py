@@ -122,7 +122,10 @@ def simulate(
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
     names = "+".join(choice.name for choice in choices)
     properties = properties_of_model(execution.model)
-    for message in wrong_levels(names, execution.model, execution.nowait, properties, execution.global_p):
+    learners = tuple(choice.name for choice in choices if choice.is_object)
+    for message in wrong_levels(
+        names, execution.model, execution.nowait, properties, execution.global_p, learners
+    ):
         raise InputError(f"technique: {message}")
     # What learns over time steps does so from all rows.
     learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))

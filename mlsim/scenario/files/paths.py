@@ -197,7 +197,7 @@ def check_code(scenario: Scenario) -> None:
             if own is not None:
                 path = resolve_code(scenario, own[0], "application.technique")
                 place = f"{scenario.source}: application.technique: {path}"
-                check_definition(path, own[1], "function", place)
+                check_definition(path, own[1], "class or function", place)
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:

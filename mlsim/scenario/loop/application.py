@@ -129,8 +129,8 @@ class ApplicationConfig(Section):
     """
     technique: TechniqueName = Field(Technique.STATIC, examples=["GSS"])
     """Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a file is one as
-    well: function(n, p, remaining, step, pe) gives the size. X+Y under models of two levels: X between nodes,
-    Y inside.
+    well: function(n, p, remaining, step, pe) gives the size; and a class, which may learn. X+Y under models
+    of two levels: X between nodes, Y inside.
     """
     parameters: ParametersConfig = Field(default_factory=ParametersConfig)
     """What techniques are told."""
