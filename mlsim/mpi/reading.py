@@ -153,6 +153,8 @@ def check_scenario(scenario: Scenario) -> None:
     if parameters.statistics is Statistics.PROFILED:
         message = "profiled needs costs that are known before; a real run needs sigma and mu"
         refuse("application.parameters.statistics", message)
+    if application.selects is not None:
+        refuse("application.technique", "auto chooses between time steps; name one technique")
     if application.time_steps > 1:
         message = f"{application.time_steps}; {_INSTEAD['application.time_steps']}; write 1, or take it out"
         refuse("application.time_steps", message)

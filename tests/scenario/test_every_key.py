@@ -160,11 +160,14 @@ def chosen(method: str, **keys: object) -> Keys:
     uneven = {"profile": "decreasing", "high": "2 s", "low": "0.1 s"}
     return LOOP | {
         "application.technique": "auto",
-        "application.time_steps": 20,
+        "application.time_steps": 80,
         "application.costs": uneven,
         "application.selection": selection,
         "application.execution.atomic_service": "50 ms",
     }
+
+
+LEARNED = chosen("rl", portfolio=["GSS", "FAC2", "TSS", "mFSC"], exploration=0.5)
 
 
 def linear(**weights: float) -> Keys:
@@ -354,13 +357,13 @@ CASES: dict[str, Case] = {
     "application.selection.portfolio": Case(chosen("expert"), ["GSS", "SS"]),
     "application.selection.goal": Case(chosen("exhaustive", threshold=100), "imbalance"),
     "application.selection.threshold": Case(
-        chosen("exhaustive") | {"platform.perturbations": [{"nodes": "0", "factor": 0.3, "from": "200 s"}]},
+        chosen("exhaustive") | {"platform.perturbations": [{"nodes": "0", "factor": 0.3, "from": "100 s"}]},
         100,
     ),
-    "application.selection.learner": Case(chosen("rl", exploration=0.5), "sarsa"),
-    "application.selection.learning_rate": Case(chosen("rl", exploration=0.5), 0.01),
-    "application.selection.discount": Case(chosen("rl"), 0.0),
-    "application.selection.exploration": Case(chosen("rl"), 1.0),
+    "application.selection.learner": Case(LEARNED, "sarsa"),
+    "application.selection.learning_rate": Case(LEARNED, 0.01),
+    "application.selection.discount": Case(LEARNED, 0.0),
+    "application.selection.exploration": Case(LEARNED, 1.0),
     "application.selection.chunk_time": Case(chosen("simulation"), "1 ms"),
     "application.selection.share": Case(chosen("simulation"), 0.0),
     "application.selection.samples": Case(chosen("simulation"), 5),
