@@ -136,31 +136,7 @@ def simulate(
     given = ParametersConfig() if parameters is None else parameters
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
 
-    def chosen(technique: str) -> tuple[Choice, ...]:
-        found = choose(technique, speed, prefix, given, execution.first_chunk, min_chunk, seed)
-        _check_levels(found, execution)
-        return found
-
-    def trial(technique: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
-        until *= _SLACK
-        found = simulate(
-            *(prefix_sums(costs), speeds, latency, technique, execution, min_chunk, False, until),
-            parameters=parameters,
-            seed=seed,
-            node_of_pe=nodes,
-            intra_latency=intra_latency,
-        )
-        t_loop = until if found.notified_at.max() >= until else found.t_loop
-        return t_loop, percent_imbalance(found.finish), found.steps
-
-    plan: Plan
-    if technique.casefold() == AUTO:
-        config = selection or SelectionConfig()
-        selector = make_selector(config, len(prefix) - 1, len(speed), seed, trial)
-        portfolio = {name: chosen(name) for name in config.portfolio}
-        plan = SelectedPlan(selector, portfolio)
-    else:
-        plan = FixedPlan(chosen(technique))
+    plan = _plan(technique, selection, problem, execution, given, min_chunk)
     # What learns over time steps does so from all rows.
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)
 
@@ -182,6 +158,41 @@ def simulate(
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
+
+
+def _plan(
+    technique: str,
+    selection: SelectionConfig | None,
+    problem: Problem,
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+) -> Plan:
+    """Return which techniques the time steps have."""
+    prefix, speed = problem.prefix, problem.speed
+
+    def chosen(name: str) -> tuple[Choice, ...]:
+        found = choose(name, speed, prefix, parameters, execution.first_chunk, min_chunk, problem.seed)
+        _check_levels(found, execution)
+        return found
+
+    def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
+        until *= _SLACK
+        found = simulate(
+            *(prefix_sums(costs), speeds, problem.latency, name, execution, min_chunk, False, until),
+            parameters=parameters,
+            seed=problem.seed,
+            node_of_pe=problem.node_of_pe,
+            intra_latency=problem.intra_latency,
+        )
+        t_loop = until if found.notified_at.max() >= until else found.t_loop
+        return t_loop, percent_imbalance(found.finish), found.steps
+
+    if technique.casefold() != AUTO:
+        return FixedPlan(chosen(technique))
+    config = selection or SelectionConfig()
+    selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
+    return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
 
 
 def _check_levels(choices: tuple[Choice, ...], execution: ExecutionConfig) -> None:
