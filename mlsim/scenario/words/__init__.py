@@ -24,6 +24,7 @@ from mlsim.scenario.words.application import (
 from mlsim.scenario.words.batch import (
     Allocator,
     Backfill,
+    ClassSource,
     Compression,
     Contiguity,
     Dispatcher,
@@ -61,6 +62,7 @@ __all__ = [
     "Backfill",
     "Calibration",
     "Choice",
+    "ClassSource",
     "CleaningRule",
     "Compression",
     "Contiguity",
