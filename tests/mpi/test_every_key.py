@@ -389,6 +389,7 @@ LOOP_REFUSES = (
     "platform.failures",
     "platform.random_failures",
     "platform.drains",
+    "output.trace_jobs",
     "output.passes",
     "output.writers",
 )
@@ -398,7 +399,8 @@ LOOP_LEAVES = (
     "platform.nodes.N.power",
     "platform.shared",
 )
-LOOP_FILES = ("name", "description", "output.trace", "output.trace_details", "output.pictures", "output.csv")
+LOOP_TRACED = ("output.trace_details", "output.trace_window")
+LOOP_FILES = ("name", "description", "output.trace", *LOOP_TRACED, "output.pictures", "output.csv")
 # A loop alone is a loop, so that its model says nothing more.
 LOOP_MODEL = ("application.model",)
 LOOP_OWN = (*LOOP_MODEL, "output.trace")
@@ -414,7 +416,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
     if key in LOOP_MODEL:
         return
     if key in LOOP_FILES:
-        traced = {"output.trace": "chunks"} if key == "output.trace_details" else {}
+        traced = {"output.trace": "chunks"} if key in LOOP_TRACED else {}
         before = {"output.pictures": key == "output.pictures"} | traced
         before = loop_results(before, directory, tmp_path / "before")
         changed = {"output.pictures": False, key: value} | traced
@@ -433,6 +435,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
         ("platform", "failures", [{"node": 0, "at": 5}]),
         ("platform", "random_failures", [{"mtbf": 100, "mttr": 1}]),
         ("platform", "drains", [{"start": 5}]),
+        ("output", "trace_jobs", [1]),
         ("output", "passes", True),
         ("output", "writers", ["./mine.py:write"]),
     ],
