@@ -34,6 +34,7 @@ from mlsim.analysis.metrics import (
     throughput,
     utilization,
 )
+from mlsim.analysis.metrics.classes import class_metrics
 from mlsim.analysis.metrics.dependencies import dependency_metrics
 from mlsim.analysis.metrics.shared import shared_metrics
 from mlsim.analysis.metrics.solves import solve_counts
@@ -104,6 +105,7 @@ def summarize(
             "failures": failure_metrics(records),
             "energy": energy_metrics(records),
             **({} if jobs.eligible_time is None else {"dependencies": dependency_metrics(jobs)}),
+            **({} if jobs.divider is None else {"classes": class_metrics(records, tau)}),
             **({"shared": shared_metrics(records)} if records.shared.name else {}),
             **({"cp": solve_counts(records.solves)} if len(records.solves.time) else {}),
             "self": dict(measured or {}),
@@ -121,7 +123,7 @@ def summary_without_jobs() -> dict[str, Any]:
     tables = [empty(table) for table in (Jobs, Occupancy, Loops, Chunks, PEs, Messages)]
     records = Records(nodes, *tables)  # type: ignore[arg-type]  # mypy joins the tables' types
     summary = summarize(records, scenario="", seed=0, technique="", predictor="")
-    return summary | {"workload": {}, "cp": {}, "shared": {}}
+    return summary | {"workload": {}, "cp": {}, "shared": {}, "classes": {}}
 
 
 def json_safe(value: Any) -> Any:

@@ -22,7 +22,7 @@ from mlsim.batch.events.failing import OutagePlan
 from mlsim.batch.events.negotiation import ReleaseNegotiator
 from mlsim.batch.events.outages import OutageCalendar
 from mlsim.batch.events.releases import Releases
-from mlsim.batch.events.restarts import Restarts
+from mlsim.batch.events.restarts import NO_NODE, Restarts
 from mlsim.batch.events.system import Applications
 from mlsim.batch.predictors.base import CorrectingPredictor
 from mlsim.batch.predictors.estimates import LearnedEstimates, estimates_for
@@ -31,6 +31,7 @@ from mlsim.batch.recording.recorder import JobRecorder, RejectionLog
 from mlsim.batch.room.power import PowerCap
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.choice import state_for
+from mlsim.batch.weekly.classes import JobClasses
 from mlsim.coordination import Forecast, MessageLog, NodeFailed
 from mlsim.platform import Machine
 from mlsim.record import Attempts, Jobs, JobState, Occupancy, Outages, Passes, Rejections, empty
@@ -90,6 +91,9 @@ class BatchSystem:
         Which job waits for which; None where none does.
     feedback
         Whether these determine when a job is submitted, whatever its submit time.
+    local
+        From submit times [s] to seconds since 1970 on the clocks of the log's time zone, for what learns from
+        features of jobs; default: time 0 is 1970-01-01.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class BatchSystem:
         cap: PowerCap | None = None,
         dependencies: Dependencies | None = None,
         feedback: bool = False,
+        local: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray,
     ) -> None:
         coordination = coordination or CoordinationConfig()
         self.clock = Clock(self._close_time)
@@ -127,8 +132,13 @@ class BatchSystem:
         self._kills = config.on_overrun is OverrunRule.KILL
         self._rejects = config.dispatcher is Dispatcher.REJECT
         self._turned_away: list[Ints] = []
-        self._estimates = estimates_for(config.predictor, self.state.table, self._kills, executable_names)
+        self._estimates = estimates_for(config, self.state.table, executable_names, local, seed)
         self._corrections = self._corrections_of(self._estimates)
+        self._classes = (
+            None
+            if config.classifier is None
+            else JobClasses(self.state.table, config.classifier, local, seed)
+        )
         self.passes_after_each_event = config.ties is not TieOrder.DRAINED
         self.submissions_first = config.ties is TieOrder.PER_EVENT
         self._wake: Event | None = None
@@ -141,7 +151,7 @@ class BatchSystem:
         self._arrivals = np.empty(0, np.int64)
         self._first_arrival = self._last_arrival = 0
         self._ending: list[int] = []
-        self._end_events: dict[int, Event] | None = {} if plan or self._negotiator else None
+        self._end_events: dict[int, Event] | None = {} if plan or self._negotiator or self._classes else None
         self._all_submitted = False
         self._finished: list[int] = []
         self._n_finished = 0
@@ -201,6 +211,8 @@ class BatchSystem:
         jobs = self._recorder.jobs()
         if self._dependants is not None:
             jobs = self._dependants.added_to(jobs)
+        if self._classes is not None:
+            jobs = self._classes.added_to(jobs)
         return jobs if self._dispatch_times is None else self._dispatch_times.added_to(jobs)
 
     def passes(self) -> Passes:
@@ -216,7 +228,7 @@ class BatchSystem:
         return empty(Outages) if self._outages is None else self._outages.record()
 
     def attempt_rows(self) -> Attempts:
-        """Return the attempts that failures ended, by job."""
+        """Return the attempts that failures or the safeguard ended, by job."""
         return self._restarts.record()
 
     def tables(self) -> dict[str, Any]:
@@ -251,8 +263,7 @@ class BatchSystem:
                     self.queue_up(self._dependants.submit(slots, reached, last))
                     reached = last
                     continue
-                if self._estimates is not None:
-                    self._estimates.arrive(slots[self._last_arrival : last])
+                self._tell_dispatcher(slots[self._last_arrival : last])
                 self._last_arrival = last
                 self._event_over()
         self._all_submitted = True
@@ -277,6 +288,8 @@ class BatchSystem:
             accepted &= ~unfit
         if self._dependants is not None:
             self._dependants.admit(slots[accepted])
+        if self._classes is not None:
+            self._classes.admit(block.select(np.flatnonzero(accepted)), slots[accepted])
         self._arrivals = slots[accepted]
         self._first_arrival = self._last_arrival = 0
         return self._arrivals
@@ -285,12 +298,18 @@ class BatchSystem:
         """Put jobs into the queue now, and make a pass or ask for one."""
         if not len(slots):
             return
-        if self._estimates is not None:
-            self._estimates.arrive(slots)
+        self._tell_dispatcher(slots)
         pending = self._arrivals[self._first_arrival : self._last_arrival]
         self._arrivals = np.concatenate([pending, slots]) if len(pending) else slots
         self._first_arrival, self._last_arrival = 0, len(self._arrivals)
         self._event_over()
+
+    def _tell_dispatcher(self, slots: Ints) -> None:
+        """Have the dispatcher know what it is told of jobs that are submitted now."""
+        if self._estimates is not None:
+            self._estimates.arrive(slots)
+        if self._classes is not None:
+            self._classes.arrive(slots, self.clock.time)
 
     def reject_unseen(self, slots: list[int], at: float | NDArray[np.float64], reason: str) -> None:
         """Reject jobs that no dispatcher has seen, at these times."""
@@ -442,7 +461,10 @@ class BatchSystem:
         end = leave_time(forecast.end, float(floats[START, slot]), float(floats[WALLTIME, slot]), self._kills)
         if self.passes_after_each_event:
             floats[PLANNED, slot] = end
-        event = self.clock.at(end, Order.END, self._kill if end < forecast.end else self._complete, slot)
+        handler = self._kill if end < forecast.end else self._complete
+        if self._classes is not None and (limit := floats[START, slot] + self._classes.limit(slot)) < end:
+            end, handler = float(limit), self._take_back
+        event = self.clock.at(end, Order.END, handler, slot)
         if self._end_events is not None:
             if slot in self._end_events:
                 self._end_events[slot].cancel()
@@ -463,6 +485,13 @@ class BatchSystem:
         self._end(event.subject, JobState.KILLED)
         self._event_over()
 
+    def _take_back(self, event: Event) -> None:
+        """Kill a job that was taken for small and runs past its divider; it starts again as a large one."""
+        slot: int = event.subject
+        assert self._classes is not None
+        self._classes.make_large(slot)
+        self._start_again(slot, self.clock.time, NO_NODE)
+
     def _end(self, slot: int, state: JobState) -> None:
         now = self.clock.time
         self.applications.finish(slot, now, state)
@@ -474,6 +503,8 @@ class BatchSystem:
             self._corrections.forget(slot)
         if self._estimates is not None and state is not JobState.FAILED:
             self._estimates.learn(slot, now)  # how long a failed job would have run is not known
+        if self._classes is not None and state is not JobState.FAILED:
+            self._classes.learn(slot, now)
         self._ending.append(slot)
         self._notify_dependants([slot], now, completed=state is JobState.COMPLETED)
 
@@ -512,7 +543,7 @@ class BatchSystem:
         self._retire([slot])
 
     def _start_again(self, slot: int, now: float, node: int) -> None:
-        """End an attempt and put its job back into the queue."""
+        """End an attempt, at the failure of a node if one is given, and put its job back into the queue."""
         assert self._end_events is not None
         busy = self.applications.requeue(slot, now)
         rows = list(self.state.rows_of(slot))
@@ -520,6 +551,8 @@ class BatchSystem:
             rows += self._releases.returned_rows(slot)
             self._releases.forget(slot, now)
         del self._end_events[slot]
+        if self._corrections is not None:
+            self._corrections.forget(slot)
         self.state.end(slot, now)
         ints, times = self.state.occupancy.ints[:, rows], self.state.occupancy.floats[:, rows]
         core_seconds = ints[COUNT] * ints[NODE_CORES] * (times[FINISH] - times[BEGIN])

@@ -16,6 +16,7 @@ from mlsim.cosim.inputs import (
     batch_of,
     dependencies_between,
     executable_names,
+    local_clock,
     message_latency,
     reading_counts,
 )
@@ -56,6 +57,7 @@ def couple(
         cap=_power_cap(scenario, machine, requests),
         dependencies=dependencies,
         feedback=scenario.workload.feedback,
+        local=local_clock(scenario, workload),
     )
     loops = None
     applications: Applications

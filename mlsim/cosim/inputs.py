@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlsim._arrays import Floats
 from mlsim.batch.room.requests import Requests
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
@@ -25,6 +26,7 @@ from mlsim.scenario import (
     resolve_path,
 )
 from mlsim.workload import Rates, Workload, open_workload
+from mlsim.workload.dates import local_times
 from mlsim.workload.generation import Generated, planned
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ __all__ = [
     "cost_profiles",
     "dependencies_between",
     "executable_names",
+    "local_clock",
     "log_of",
     "message_latency",
     "open_jobs",
@@ -114,6 +117,16 @@ def dependencies_between(scenario: Scenario, workload: Workload) -> Dependencies
     from mlsim.workload.dependencies import dependencies_of
 
     return dependencies_of(workload, log_of(scenario), lenient=config.lenient)
+
+
+def local_clock(scenario: Scenario, workload: Workload) -> Callable[[Floats], Floats]:
+    """Return what converts submit times [s] to seconds since 1970 on the clocks of the log's time zone."""
+    place, factor = Path(scenario.source), scenario.workload.select.scale_load
+
+    def local(times: Floats) -> Floats:
+        return local_times(times * factor + workload.origin, workload.header, place)
+
+    return local
 
 
 def reading_counts(workload: Workload, dependencies: Dependencies | None) -> dict[str, int]:

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
+from mlsim.analysis.metrics.classes import class_quality
 from mlsim.batch.clock.replay_classes import ClassReplay, replay_classes
-from mlsim.errors import InputError
+from mlsim.batch.weekly.forest import Forest, check_library
 from mlsim.learning.features import JobFeatures
 from mlsim.record.derived import TAU
 from mlsim.scenario import BatchConfig
@@ -31,6 +32,9 @@ VARIANTS: Final = (
 )
 """Base: no classes. Classification: predicted ones. -idempotent: with the safeguard. Clairvoyant: with the
 right classes, or the right run times and no classes."""
+
+
+_WEEKLY: Final = ("accuracy", "precision", "recall")
 
 
 def predict_classes(
@@ -58,25 +62,15 @@ def predict_classes(
     InputError
         If scikit-learn is not installed.
     """
-    try:
-        from sklearn.ensemble import RandomForestClassifier
-    except ImportError as error:
-        raise InputError(
-            "classes are learned by scikit-learn, which is not installed; pip install mlsim[learning]"
-        ) from error
+    check_library()
     small = np.zeros(len(features.week), np.bool_)
-    values = features.values.astype(np.float32)
     weeks = int(features.week.max()) + 1 if len(features.week) else 0
     for week in range(1, weeks):
         rows = np.flatnonzero(features.week == week)
         known = np.flatnonzero(features.known_from <= week)
         if len(rows) and len(known):
-            labels = features.small[known]
-            if labels.min() == labels.max():
-                small[rows] = labels[0] == 1
-            else:
-                forest = RandomForestClassifier(trees, min_samples_leaf=2, random_state=seed, n_jobs=1)
-                small[rows] = forest.fit(values[known], labels).predict(values[rows]) == 1
+            forest = Forest(features.values[known], features.small[known], trees, seed)
+            small[rows] = forest.are_small(features.values[rows])
         if progress is not None:
             progress(week + 1, weeks)
     return small
@@ -109,25 +103,11 @@ def quality_of(features: JobFeatures, small: Mask) -> Quality:
     later = features.week > 0
     truth, week = features.small[later] == 1, features.week[later]
     said = small[later]
-    whole = _rates(truth, said)
-    weekly = [_rates(truth[week == number], said[week == number]) for number in np.unique(week)]
-    n = max(len(truth), 1)
-    return Quality(
-        *whole,
-        float(np.count_nonzero(said & ~truth) / n),
-        float(np.count_nonzero(~said & truth) / n),
-        np.array(weekly).reshape(-1, 3),
-    )
-
-
-def _rates(truth: Mask, said: Mask) -> tuple[float, float, float]:
-    right = int(np.count_nonzero(said & truth))
-
-    def share(part: int, of: int) -> float:
-        return part / of if of else float("nan")
-
-    accuracy = share(int(np.count_nonzero(said == truth)), len(truth))
-    return accuracy, share(right, int(said.sum())), share(right, int(truth.sum()))
+    weekly = [
+        [class_quality(truth[week == number], said[week == number])[name] for name in _WEEKLY]
+        for number in np.unique(week)
+    ]
+    return Quality(**class_quality(truth, said), weekly=np.array(weekly).reshape(-1, len(_WEEKLY)))
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ class Nodes:
 class Jobs:
     """One row a job, in order of (submit_time, job_id).
 
-    Of a job that failures made start again, the start is that of its last attempt.
+    Of a job that failures, or the safeguard of the classifier, made start again, the start is that of its
+    last attempt.
     """
 
     job_id: Annotated[Ints, Column("identifier in the workload")]
@@ -128,6 +129,18 @@ class Jobs:
     ] = None
     qos: Annotated[
         Ints | None, Column("number of its class of service; -1: unknown; only if a job has one")
+    ] = None
+    taken_for_small: Annotated[
+        Flags | None,
+        Column("whether it was taken for small at its submission; only with `batch.classifier`"),
+    ] = None
+    divider: Annotated[
+        Floats | None,
+        Column(
+            "run time below which it is small, as of its submission; null in the first week; only with "
+            "`batch.classifier`",
+            "s",
+        ),
     ] = None
 
 
@@ -264,13 +277,14 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """One row an attempt to run a job that a failure ended and another one followed; by job, then start.
+    """One row an attempt to run a job that another one followed; by job, then start.
 
+    A failure ended it, or the safeguard of ``batch.classifier``.
     What the job held in an attempt are its occupancy rows that start between its times.
     """
 
     job: Annotated[Ints, _OF_JOB]
-    node: Annotated[Ints, Column("the node that failed")]
+    node: Annotated[Ints, Column("the node that failed; -1: none did, the safeguard ended it")]
     start: Annotated[Floats, Column("start of the attempt", "s", _START)]
     end: Annotated[Floats, Column("end of the attempt", "s", _END)]
     kept: Annotated[Floats, Column("run time that later attempts need not do again", "s")]

@@ -15,6 +15,7 @@ from mlsim.scenario.files.paths import (
     resolve_path,
 )
 from mlsim.scenario.jobs.batch import BatchConfig, FairshareConfig, WeightsConfig
+from mlsim.scenario.jobs.classifier import ClassifierConfig
 from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
@@ -63,6 +64,7 @@ from mlsim.scenario.words import (
     Backfill,
     Calibration,
     Choice,
+    ClassSource,
     CleaningRule,
     Compression,
     Contiguity,
@@ -120,6 +122,8 @@ __all__ = [
     "BatchConfig",
     "Calibration",
     "Choice",
+    "ClassSource",
+    "ClassifierConfig",
     "CleaningConfig",
     "CleaningRule",
     "CodeName",

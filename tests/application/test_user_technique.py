@@ -113,6 +113,7 @@ def test_same_as_reference(file: Path, model: str, function: str, data: st.DataO
         atomic_service=case.atomic,
         injected_delay=case.delay,
         break_after=case.break_after,
+        break_time=case.break_time,
         service_order=case.service_order,
     )
     prefix, speed, latency = (np.array(column) for column in (case.prefix, case.speed, case.latency))

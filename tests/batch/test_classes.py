@@ -24,6 +24,7 @@ KEYS = {
     "SPF": lambda job, _: job.walltime,
     "SAF": lambda job, _: job.walltime * job.units,
     "LPF": lambda job, _: -job.walltime,
+    "WFP": lambda job, now: -(((now - job.submit) / max(job.walltime, 1.0)) ** 3) * job.units,
 }
 jobs = st.lists(
     st.tuples(
@@ -103,7 +104,9 @@ def test_keys_of_classes_are_in_order_without_rounding(a, b, first, second):
     assert (one == other) == ((first, a) == (second, b))
 
 
-@pytest.mark.parametrize("options", [{"policy": "WFP"}, {"backfill": "conservative"}, {"ties": "per-event"}])
+@pytest.mark.parametrize(
+    "options", [{"policy": "fairshare"}, {"backfill": "conservative"}, {"ties": "per-event"}]
+)
 def test_what_does_not_go_with_classes_is_refused(options):
     with pytest.raises(ValueError, match="classes"):
         replay_classes(

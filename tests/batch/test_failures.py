@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlsim
 from mlsim.analysis.metrics import allocated_seconds, busy_seconds, failure_metrics, queue_length
 from mlsim.batch.events.failing import OutagePlan
 from mlsim.batch.state import choice
@@ -444,3 +446,27 @@ def check_held(rules: Rules, done, held) -> None:
             assert held.cores[now].sum() <= rules.cores
     assert (held.end >= held.start).all()
     assert (held.end <= np.nanmax(done.end_time, initial=0)).all()
+
+
+def test_a_failure_ends_the_corrections_of_an_attempt():
+    """Its next attempt is expected to end as predicted, and corrected from the first step on."""
+    rows = [
+        (0, 10, 100, 1, 1),
+        (1, 10, 100, 1, 1),
+        (30, 900, 1000, 1, 1),  # predicted at 10 s; its node fails at 35
+        (36, 300, 400, 2, 2),  # the head of the queue
+        (106, 150, 150, 1, 3),  # starts only once the first correction (60 s) is used up as well
+    ]
+    columns = ("submit_time", "run_time", "walltime", "processors", "user")
+    jobs = pl.DataFrame(rows, schema=columns, orient="row").with_row_index("job_id", 1)
+    scenario = {
+        "name": "corrected",
+        "platform": {
+            "nodes": [{"name": "n", "count": 2, "cores": 1}],
+            "failures": [{"node": 0, "at": 35, "repair": 60}, {"node": 1, "at": 34, "repair": 61}],
+        },
+        "workload": {"mapping": "core"},
+        "batch": {"backfill": "easy", "predictor": "EASY++", "on_failure": "restart"},
+    }
+    found = mlsim.run(scenario, workload=jobs).records.jobs
+    assert found.start_time[[2, 4]].tolist() == [95.0, 165.0]

@@ -164,6 +164,7 @@ REFUSED = {
         "workload": {"mapping": "core", "request": {"cores": 2}},
     },
     "workload.dependencies": {"workload": {"dependencies": True}},
+    "batch.classifier": {"batch": {"classifier": {}}},
     "batch.power_cap": {"platform": {"nodes": POWER}, "batch": {"power_cap": "1 kW"}},
     "batch.predictor": {"batch": {"predictor": "actual"}},
     "batch.pass_interval": {"batch": {"pass_interval": "10 s"}},

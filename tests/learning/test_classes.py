@@ -58,7 +58,8 @@ def reference(rows):
         return None
 
     def small(k):
-        limit = divider(max(week[k], 1))
+        limits = [divider(number) for number in range(week[k], max(week) + 2)]
+        limit = next((limit for limit in limits if limit is not None), None)
         return limit is not None and rows[k][2] < limit
 
     found = []

@@ -44,7 +44,13 @@ SWF = """\
 18 604800 5 50 5 -1 -1 5 800 -1 1 2 1 1 1 1 -1 -1
 19 604801 5 20 3 -1 -1 3 40 -1 1 2 1 1 1 1 -1 -1
 """
+# Two weeks of jobs that are short or long, whoever their users are.
+CLASSES_SWF = "; UnixStartTime: 1000000000\n; MaxProcs: 8\n" + "".join(
+    f"{k + 1} {k * 9000} 0 {run} 3 -1 -1 3 30000 -1 1 {1 + k % 3} 1 1 1 1 -1 -1\n"
+    for k, run in enumerate(30 + 7 * k if k * k % 17 < 7 else 20_000 + 50 * k for k in range(130))
+)
 FILES = {
+    "classes.swf": CLASSES_SWF,
     "log.swf": SWF,
     "broken.swf": SWF + "20 604900 -1 ten\n",
     "other.swf": "\n".join(SWF.splitlines()[:9]) + "\n",
@@ -139,6 +145,7 @@ MANDELBROT: Keys = LOOP | {
 PSIA: Keys = LOOP | {
     "application.costs": {"profile": "psia", "points": 60, "bin_size": 0.3, "unit_cost": "10 ms"}
 }
+CLASSES: Keys = {"workload.path": "classes.swf", "batch.backfill": "easy", "batch.classifier": {}}
 HCP: Keys = {"batch.dispatcher": "hcp19", "batch.cp": {"time_limit": "10 ms", "time_limit_max": "10 ms"}}
 CP: Keys = {"batch.dispatcher": "cp"}
 OLD: Keys = {"batch.dispatcher": "hcp1", "batch.cp": {"time_limit": "10 ms", "time_limit_max": "10 ms"}}
@@ -298,6 +305,12 @@ CASES: dict[str, Case] = {
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),
     "batch.on_overrun": Case({}, "extend"),
     "batch.predictor": Case({"batch.policy": "SPF"}, "L2"),
+    "batch.quantile": Case(
+        {"workload.path": "classes.swf", "batch.policy": "SPF", "batch.predictor": "forest-quantile"}, 0.9
+    ),
+    "batch.classifier.by": Case(CLASSES, "actual"),
+    "batch.classifier.trees": Case(CLASSES, 1),
+    "batch.classifier.safeguard": Case(CLASSES, False),
     "batch.pass_interval": Case({}, "7 s"),
     "batch.backfill_interval": Case(EASY, "40 s"),
     "batch.deadline_factor": Case({"batch.policy": "EDF"}, 0.1),

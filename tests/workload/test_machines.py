@@ -132,7 +132,9 @@ def test_senseless_arguments(jobs, load):
 def test_history_helps(like_eurora, like_kit, make):
     """Users repeat themselves: who learns from them is far nearer than their walltimes."""
     jobs, header = {"eurora": like_eurora, "kit": like_kit}[make.__name__]
-    history = History(jobs, jobs.submit_time + jobs.run_time, list(header["executable_names"]), 0)
+    history = History(
+        jobs, jobs.submit_time + jobs.run_time, list(header["executable_names"]), jobs.submit_time, 0
+    )
     mae = {
         name: accuracy(predictions(history, name), jobs.run_time)["mae"] for name in ("walltime", "D", "L2")
     }

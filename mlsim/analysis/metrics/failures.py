@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mlsim.analysis.metrics.streamed import total
 from mlsim.record import OutageKind, Outages, Records
+from mlsim.record.blocks import rows_of
 from mlsim.record.derived import lost_core_seconds
 from mlsim.record.energy import run_span
 from mlsim.record.outages import out_of_use_spans
@@ -22,7 +24,7 @@ def out_of_use_seconds(outages: Outages, begin: float, end: float) -> float:
 
 
 def failure_metrics(records: Records) -> dict[str, Any]:
-    """Count failures, drains and restarts, and sum up lost work and downtime.
+    """Count failures, drains and restarts, and sum up lost work and downtime; not those of the safeguard.
 
     Returns
     -------
@@ -34,6 +36,7 @@ def failure_metrics(records: Records) -> dict[str, Any]:
         ``node_downtime``: node-seconds out of use, from the first submission to the last end of a job.
         ``availability``: 1 - downtime / (nodes · that time); None where that has no length.
     """
+    records = replace(records, attempts=rows_of(records.attempts, np.flatnonzero(records.attempts.node >= 0)))
     outages, attempts = records.outages, records.attempts
     begin, end = run_span(records)
     within = outages.start <= end

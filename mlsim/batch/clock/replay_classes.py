@@ -13,28 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
-from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.catalogue import POLICIES
+from mlsim._jit import kernel
 from mlsim.batch.clock.replay_kernel import ENDS, N_PROGRESS, plan_ends, pop_ends
 from mlsim.batch.clock.replay_many import ReplayMemory
-from mlsim.batch.columns.columns import (
-    FREE,
-    FRONT,
-    HEAD,
-    ORDER,
-    PER_EVENT,
-    PLACES,
-    POLICY,
-    QUEUED,
-    Columns,
-    columns_at,
-)
+from mlsim.batch.columns.columns import CLASSES, FREE, PER_EVENT, columns_at
 from mlsim.batch.columns.table import (
     BACKFILLED,
     END,
     ESTIMATE,
     EXPECTED,
-    KEY,
+    LARGE,
     NUMBER,
     PLANNED,
     PROCESSORS,
@@ -44,13 +32,11 @@ from mlsim.batch.columns.table import (
     UNITS,
     WALLTIME,
 )
-from mlsim.batch.dispatch.passes import Reserving, arrive, begin, has_work, make_pass, reserving
-from mlsim.batch.order.class_keys import class_key
-from mlsim.batch.order.policies import CODES, DEADLINE_FACTOR, parameters_of, policy_key
-from mlsim.batch.order.queue import insert, tidy
+from mlsim.batch.dispatch.passes import Reserving, arrive, begin, enter_queue, has_work, make_pass, reserving
+from mlsim.batch.order.policies import parameters_of
 from mlsim.batch.room.pool import pool_at
 from mlsim.batch.state.batch_columns import rules_of
-from mlsim.scenario import Backfill, BatchConfig, OverrunRule
+from mlsim.scenario import Backfill, BatchConfig, OverrunRule, Policy
 from mlsim.workload.jobs import JobBlock
 
 __all__ = ["ClassReplay", "replay_classes"]
@@ -108,22 +94,18 @@ def replay_classes(
     Raises
     ------
     ValueError
-        If the policy's keys depend on the current time, backfilling is conservative, has several reservations
-        or an order of its own, or passes follow every event.
+        If the policy is fairshare, backfilling is conservative, has several reservations or an order of its
+        own, or passes follow every event.
     """
     rules = rules_of(config, exclusive=False, merge=True, nodes=False)
-    if next(policy.live for policy in POLICIES if policy.name == config.ordering):
-        raise ValueError(
-            f"classes go with policies whose keys are fixed, and those of {config.policy} change"
-        )
+    if Policy.FAIRSHARE in config.policies:
+        raise ValueError("classes do not go with fairshare: it is not known whose jobs they are")
     if config.backfill is Backfill.CONSERVATIVE or config.backfill_order not in (None, config.ordering):
         raise ValueError("classes do not go with conservative backfilling, nor with backfill_order")
     if rules[PER_EVENT] or config.reservations != 1:
         raise ValueError("classes go with ties: drained and one reservation")
     parameters = parameters_of(config)
-    for place in (POLICY, ORDER):
-        if rules[place] == CODES["FCFS"]:  # which knows no threshold; EDF with factor 0 is FCFS that does
-            rules[place], parameters[DEADLINE_FACTOR] = CODES["EDF"], 0.0
+    rules[CLASSES] = True
     n = len(jobs)
     memory = ReplayMemory(rules, len(parameters), n)
     memory.columns.parameters[:] = parameters
@@ -148,20 +130,6 @@ def replay_classes(
         reserving(rules),
     )
     return ClassReplay(start, end, killed, lost, flags)
-
-
-@inner_kernel
-def _enqueue(slot: int, large: bool, now: float, columns: Columns) -> None:
-    """Put a job into its place in the queue, in its class."""
-    if columns.counts[PLACES] == len(columns.queue):
-        tidy(columns)
-    r, p = columns.floats[SUBMIT, slot], columns.floats[ESTIMATE, slot]
-    q = float(columns.ints[PROCESSORS, slot])
-    key = policy_key(columns.rules[POLICY], now, r, p, q, 0.0, columns.parameters)
-    columns.floats[KEY, slot] = class_key(key, large)
-    insert(slot, columns)
-    columns.counts[HEAD] = columns.counts[FRONT]
-    columns.counts[QUEUED] += 1
 
 
 @kernel
@@ -193,7 +161,7 @@ def _replay(
     for slot in range(n):
         floats[SUBMIT, slot], floats[RUN, slot] = submit[slot], min(run[slot], divider[slot])
         floats[ESTIMATE, slot] = floats[WALLTIME, slot] = walltime[slot]
-        ints[NUMBER, slot] = slot
+        ints[NUMBER, slot], ints[LARGE, slot] = slot, not small[slot]
         ints[UNITS, slot] = ints[PROCESSORS, slot] = processors[slot]
         if processors[slot] <= units:
             arrivals[fitting] = slot
@@ -214,15 +182,13 @@ def _replay(
             if divider[slot] < np.inf:  # nothing else ends it
                 killed[slot], lost[slot] = floats[START, slot], processors[slot] * divider[slot]
                 divider[slot], floats[RUN, slot] = np.inf, run[slot]
-                ints[BACKFILLED, slot] = 0
+                ints[BACKFILLED, slot], ints[LARGE, slot] = 0, 1
                 for column in (START, END, EXPECTED, PLANNED):
                     floats[column, slot] = np.nan
                 again[n_again] = slot
                 n_again += 1
-        for k in range(n_again):
-            _enqueue(again[k], True, now, columns)
-        for k in range(first, last):
-            _enqueue(arrivals[k], not small[arrivals[k]], now, columns)
+        enter_queue(now, 0, n_again, again, columns)
+        enter_queue(now, first, last, arrivals, columns)
         first = last
         if has_work(columns):
             begin(now, False, columns, pool)

@@ -26,8 +26,8 @@ N_COUNTS: Final = 22
 
 # Places in the array of rules.
 POLICY, ORDER, BACKFILL, RESERVATIONS, EXCLUSIVE, MERGE, PER_EVENT, NODES, ALLOW_BACKFILL = range(9)
-EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS = range(9, 14)
-N_RULES: Final = 14
+EASY_AS, KEEPS, ONE_ROUND, ENDS_FIRST, KILLS, CLASSES = range(9, 15)
+N_RULES: Final = 15
 
 MOST_UNITS: Final = 2**62
 """More units than any job asks for."""
@@ -49,8 +49,8 @@ class Columns(NamedTuple):
         occupancy rows of neighbouring nodes are merged, a pass after every event, whether it matters
         which nodes a job gets (else units are only counted), whether this pass may backfill, whose EASY it is
         (code), whether reservations are kept from pass to pass, whether they are compressed in one round
-        only, whether ends of a time come before its submissions with a pass after every event, and whether
-        jobs are killed at the end of their walltime.
+        only, whether ends of a time come before its submissions with a pass after every event, whether jobs
+        are killed at the end of their walltime, and whether those that are taken for small go first.
     parameters : float64
         What keys read besides the jobs; :func:`mlsim.batch.order.policies.parameters_of`.
     floats, ints

@@ -63,6 +63,7 @@ DUE = _ints.column("due")  # list of the gaps with which it is to be looked at
 ASKED = _ints.column("asked")  # of what the profile counts, while reservations on nodes are compressed
 LOOK_SEGMENT = _ints.column("look_segment")  # where the first of the gaps begins with which it is looked at
 QOS = _ints.column("qos", of_block=True)
+LARGE = _ints.column("large")  # of classes: whether it goes after those that are taken for small
 
 SUBMIT = _floats.column("submit_time")
 RUN = _floats.column("run_time")

@@ -1,4 +1,7 @@
-"""Jobs whose node fails: they die, start again, or go on where they stopped."""
+"""Jobs whose node fails: they die, start again, or go on where they stopped.
+
+Jobs that the safeguard of the classifier kills start again.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,16 @@ from mlsim.batch.events.system import System
 from mlsim.record import Attempts, JobState, empty
 from mlsim.scenario import BatchConfig, FailureRule
 
-__all__ = ["Restarts"]
+__all__ = ["NO_NODE", "Restarts"]
+
+NO_NODE = -1
+"""In place of the node that failed, where none did: the safeguard ended the attempt."""
 
 _SHRINKING = (RUN, ESTIMATE, WALLTIME)
 """Columns from which an attempt takes what it got done."""
+
+_NODE = 1
+"""Place of the node in an attempt."""
 
 _SHORTEST_ESTIMATE = 1.0
 """Seconds that a job which has outlived its estimate is expected to need when it goes on."""
@@ -60,7 +69,9 @@ class Restarts:
 
     def may_go_on(self, slot: int) -> bool:
         """Whether a job that loses a node goes back to the queue."""
-        return self._rule is not FailureRule.DIE and self.count(slot) < self._most
+        past = self._pasts.get(slot)
+        failures = 0 if past is None else sum(attempt[_NODE] != NO_NODE for attempt in past.attempts)
+        return self._rule is not FailureRule.DIE and failures < self._most
 
     def record_attempt(self, slot: int, now: float, node: int, busy: float, core_seconds: float) -> None:
         """Record the end of an attempt, before the job goes back to the queue.
@@ -70,9 +81,9 @@ class Restarts:
         slot
             The job; it still has the times of its attempt.
         now
-            When its node failed, in s.
+            When its node failed, in s, or the safeguard killed it.
         node
-            The node.
+            The node; :data:`NO_NODE` for the safeguard.
         busy
             PE-seconds it computed.
         core_seconds
@@ -87,7 +98,7 @@ class Restarts:
             self._pasts[slot] = past
         past.cores, past.backfilled = int(ints[CORES, slot]), int(ints[BACKFILLED, slot])
         start = float(floats[START, slot])
-        kept = self._kept(now - start)
+        kept = 0.0 if node == NO_NODE else self._kept(now - start)
         floats[RUN, slot] -= kept
         for column in (ESTIMATE, WALLTIME):
             time = float(floats[column, slot])

@@ -169,9 +169,9 @@ def policy_key(
 
 
 @inner_kernel
-def is_starved(policy: int, now: float, r: float, parameters: Floats) -> bool:
-    """Return whether a job has waited longer than the threshold; never under FCFS, which needs none."""
-    return policy != FCFS and now - r > parameters[THRESHOLD]
+def is_starved(policy: int, classes: bool, now: float, r: float, parameters: Floats) -> bool:
+    """Return whether a job has waited longer than the threshold; FCFS needs none, but with classes."""
+    return (policy != FCFS or classes) and now - r > parameters[THRESHOLD]
 
 
 @kernel
@@ -187,7 +187,7 @@ def policy_keys(
     """Return the keys of many jobs, minus infinity for those past the threshold; see :func:`policy_key`."""
     keys = np.empty(len(submit))
     for k in range(len(keys)):
-        if is_starved(policy, now, submit[k], parameters):
+        if is_starved(policy, False, now, submit[k], parameters):
             keys[k] = -np.inf
         else:
             keys[k] = policy_key(

@@ -8,6 +8,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
+    CLASSES,
     FREE,
     FRONT,
     HEAD,
@@ -21,7 +22,7 @@ from mlsim.batch.columns.columns import (
     Columns,
 )
 from mlsim.batch.columns.copying import copy_ints
-from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, PROCESSORS, START, SUBMIT, WALK_KEY
+from mlsim.batch.columns.table import ACCOUNT, ESTIMATE, KEY, LARGE, PROCESSORS, START, SUBMIT, WALK_KEY
 from mlsim.batch.order.blocks import (
     BLOCK,
     GONE,
@@ -34,6 +35,7 @@ from mlsim.batch.order.blocks import (
     measure,
     next_fitting,
 )
+from mlsim.batch.order.class_keys import class_key
 from mlsim.batch.order.fairshare import usage_at
 from mlsim.batch.order.policies import FAIRSHARE, FCFS, HALF_LIFE, THRESHOLD, is_live, is_starved, policy_key
 
@@ -61,13 +63,15 @@ _MOVES_PER_JOB = 8
 def key_of(slot: int, policy: int, now: float, columns: Columns) -> float:
     """Return the key of the job in a slot under a policy; minus infinity past the threshold."""
     r = columns.floats[SUBMIT, slot]
-    if is_starved(policy, now, r, columns.parameters):
+    classes = columns.rules[CLASSES] != 0
+    if is_starved(policy, classes, now, r, columns.parameters):
         return -np.inf
     used = 0.0
     if policy == FAIRSHARE:
         used = usage_at(columns.ints[ACCOUNT, slot], now, columns.parameters[HALF_LIFE], columns.shares)
     q = float(columns.ints[PROCESSORS, slot])
-    return policy_key(policy, now, r, columns.floats[ESTIMATE, slot], q, used, columns.parameters)
+    key = policy_key(policy, now, r, columns.floats[ESTIMATE, slot], q, used, columns.parameters)
+    return class_key(key, columns.ints[LARGE, slot] != 0) if classes else key
 
 
 @leaf_kernel
@@ -242,7 +246,8 @@ def order_queue(now: float, whole: bool, columns: Columns) -> None:
         return
     if whole or columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
         tidy(columns)
-    if policy != FCFS and columns.parameters[THRESHOLD] < np.inf:
+    needs_threshold = policy != FCFS or columns.rules[CLASSES] != 0
+    if needs_threshold and columns.parameters[THRESHOLD] < np.inf:
         _raise_starved(policy, now, columns)
 
 
@@ -275,12 +280,13 @@ def _sort_queue(now: float, columns: Columns) -> None:
 @inner_kernel
 def _raise_starved(policy: int, now: float, columns: Columns) -> None:
     """Move jobs that have waited for longer than the threshold to the head."""
+    classes = columns.rules[CLASSES] != 0
     place = columns.counts[FRONT]
     while place < columns.counts[PLACES]:
         block = place // BLOCK
         after = min((block + 1) * BLOCK, columns.counts[PLACES])
         if knows_all(block, columns) and not is_starved(
-            policy, now, columns.block_times[OLDEST, block], columns.parameters
+            policy, classes, now, columns.block_times[OLDEST, block], columns.parameters
         ):
             place = after
             continue
@@ -289,7 +295,7 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
             if (
                 slot != GONE
                 and columns.floats[KEY, slot] > -np.inf
-                and is_starved(policy, now, columns.floats[SUBMIT, slot], columns.parameters)
+                and is_starved(policy, classes, now, columns.floats[SUBMIT, slot], columns.parameters)
             ):
                 columns.floats[KEY, slot] = -np.inf
                 columns.queue[place] = GONE

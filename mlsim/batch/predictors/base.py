@@ -6,7 +6,10 @@ from typing import Protocol, runtime_checkable
 
 from mlsim.batch.predictors.job import SubmittedJob
 
-__all__ = ["CorrectingPredictor", "Predictor"]
+__all__ = ["SHORTEST", "CorrectingPredictor", "Predictor"]
+
+SHORTEST = 1.0
+"""Least prediction that a dispatcher sees [s]; policies divide by it."""
 
 
 class Predictor(Protocol):

@@ -19,7 +19,7 @@ __all__ = ["PREDICTORS", "PredictorEntry", "make_predictor"]
 
 @dataclass(frozen=True, slots=True)
 class PredictorEntry:
-    """A predictor: name, what it predicts, source, and what makes one (none for the oracle)."""
+    """A predictor: name, what it predicts, source, what makes one (none where jobs are told at once)."""
 
     name: str
     meaning: str
@@ -50,6 +50,18 @@ PREDICTORS = (
         "L2, raised in steps for jobs that outlive their prediction",
         "Tsafrir et al. 2007",
         EasyPlusPlus,
+    ),
+    PredictorEntry(
+        PredictorName.FOREST_MEAN,
+        "mean by a random forest over features of jobs, which learns weekly; needs scikit-learn",
+        "features: Zrigui 2021, Table 6.3",
+        None,
+    ),
+    PredictorEntry(
+        PredictorName.FOREST_QUANTILE,
+        "the same, of a quantile (batch.quantile)",
+        "features: Zrigui 2021, Table 6.3",
+        None,
     ),
 )
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.columns.table import ESTIMATE, NUMBER, RUN, START, WALLTIME
-from mlsim.batch.predictors.base import Predictor
+from mlsim.batch.predictors.base import SHORTEST, Predictor
 from mlsim.batch.predictors.catalogue import make_predictor
 from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
+from mlsim.batch.predictors.weekly import WEEKLY, RunTimeLearner, WeeklyEstimates
+from mlsim.scenario import BatchConfig, OverrunRule
 from mlsim.scenario import Predictor as Word
 from mlsim.workload.jobs import JobBlock
 
 if TYPE_CHECKING:
     from mlsim.batch.columns.table import JobTable
 
-__all__ = ["SHORTEST", "Estimates", "LearnedEstimates", "cut", "estimates_for"]
-
-
-SHORTEST = 1.0
-"""Least prediction that a dispatcher sees [s]; policies divide by it."""
+__all__ = ["Estimates", "LearnedEstimates", "cut", "estimates_for"]
 
 
 def cut(prediction: float, walltime: float) -> float:
@@ -122,28 +120,37 @@ class LearnedEstimates:
 
 
 def estimates_for(
-    name: str, table: JobTable, kills: bool, executable_names: Sequence[str] = ()
+    config: BatchConfig,
+    table: JobTable,
+    executable_names: Sequence[str] = (),
+    local: Callable[[Floats], Floats] = np.asarray,
+    seed: int = 0,
 ) -> Estimates | None:
     """Make what a scenario's predictor needs; None where estimates are walltimes.
 
     Parameters
     ----------
-    name
-        The predictor, files as seen from the current directory.
+    config
+        The ``batch`` section: the predictor, files as seen from the current directory, and its options.
     table
         Where to write estimates.
-    kills
-        Whether jobs are killed at their walltime.
     executable_names
         Names behind the codes of executables.
+    local
+        From submit times [s] to seconds since 1970 on the clocks of the log's time zone.
+    seed
+        Of what a predictor learns by chance.
 
     Raises
     ------
     InputError
-        If a predictor of the user cannot be made.
+        If a predictor of the user cannot be made, or a library is missing.
     """
+    name = config.predictor
     if name == Word.WALLTIME:
         return None
     if name == Word.ACTUAL:
-        return ActualRunTimes(table, kills)
+        return ActualRunTimes(table, config.on_overrun is OverrunRule.KILL)
+    if name in WEEKLY:
+        return WeeklyEstimates(table, RunTimeLearner(name, config.quantile_or_default, seed), local)
     return LearnedEstimates(table, make_predictor(name), JobNames(executable_names))

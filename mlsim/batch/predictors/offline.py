@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats
+from mlsim.batch.predictors.base import SHORTEST
 from mlsim.batch.predictors.catalogue import make_predictor
-from mlsim.batch.predictors.estimates import SHORTEST, cut
+from mlsim.batch.predictors.estimates import cut
 from mlsim.batch.predictors.job import JobNames, SubmittedJob, submitted_jobs
-from mlsim.scenario import CleaningConfig, Predictor, WorkloadFormat
+from mlsim.batch.predictors.weekly import WEEKLY, RunTimeLearner
+from mlsim.scenario import BatchConfig, CleaningConfig, Predictor, WorkloadFormat
 from mlsim.workload.clean import Cleaner
+from mlsim.workload.dates import local_times
 from mlsim.workload.formats import LogReader
 from mlsim.workload.jobs import JobBlock
+from mlsim.workload.weeks import WEEK
 
 __all__ = ["History", "predictions", "read_history"]
 
@@ -34,6 +38,8 @@ class History:
     """Submission, wait and run time as in the log [s]."""
     executable_names: list[str]
     """Names behind the codes of executables."""
+    local: Floats
+    """Submit times as seconds since 1970 on the clocks of the log's time zone."""
     unknown_waits: int
     """Jobs whose wait is not in the log: taken as 0."""
 
@@ -68,6 +74,7 @@ def read_history(path: Path, lenient: bool = False) -> History:
         replace(jobs, job_id=job_id),
         jobs.submit_time + np.maximum(wait, 0.0) + jobs.run_time,
         [] if isinstance(names, str) else list(names),
+        local_times(jobs.submit_time, reader.header, path),
         int(np.sum(wait < 0)),
     )
 
@@ -97,8 +104,30 @@ def predictions(history: History, name: str) -> Floats:
         return jobs.estimate
     if name == Predictor.ACTUAL:
         return np.maximum(jobs.run_time, SHORTEST)
+    if name in WEEKLY:
+        return _weekly(history, name)
     seen = submitted_jobs(jobs, JobNames(history.executable_names))
     return _walk(history, seen, name)
+
+
+def _weekly(history: History, name: str) -> Floats:
+    """Go through weeks: what ended before each one is known in it."""
+    jobs, learner = history.jobs, RunTimeLearner(name, BatchConfig().quantile_or_default, 0)
+    zero = float(jobs.submit_time[0]) if len(jobs) else 0.0
+    learner.history.admit(jobs, np.arange(len(jobs)), history.local)
+    week = ((jobs.submit_time - zero) // WEEK).astype(np.int64)
+    by_end = np.argsort(history.end_time, kind="stable")
+    ended, answers = 0, np.empty(len(jobs))
+    for number in np.unique(week).tolist():
+        while ended < len(jobs) and history.end_time[by_end[ended]] - zero <= number * WEEK:
+            job = int(by_end[ended])
+            learner.history.end(job, float(history.end_time[job]) - zero, float(jobs.run_time[job]))
+            ended += 1
+        learner.begin(number)
+        rows = np.flatnonzero(week == number)
+        answers[rows] = learner.predict(rows, jobs.walltime[rows])
+        learner.history.submit(rows)
+    return answers
 
 
 def _walk(history: History, seen: list[SubmittedJob], name: str) -> Floats:

@@ -86,6 +86,7 @@ def rules_of(config: BatchConfig, exclusive: bool, merge: bool, nodes: bool) -> 
     rules[at.PER_EVENT] = config.ties is not TieOrder.DRAINED
     rules[at.ENDS_FIRST] = config.ties is TieOrder.ENDS_FIRST
     rules[at.KILLS] = config.on_overrun is OverrunRule.KILL
+    rules[at.CLASSES] = config.classifier is not None
     rules[ALLOW_BACKFILL] = True
     return rules
 

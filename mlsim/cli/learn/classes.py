@@ -21,9 +21,19 @@ def classes(
         list[Path],
         typer.Argument(metavar="FILE ...", help="Scenarios, each with its log.", show_default=False),
     ],
-    policies: Annotated[str, typer.Option(metavar="NAME,...", help="Policies to simulate.")] = "FCFS,SAF,SPF",
+    policies: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Policies to simulate.")
+    ] = "FCFS,WFP,SAF,SPF",
     trees: Annotated[int, typer.Option(min=1, help="Trees of each week's forest.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of the forests.")] = 0,
+    known: Annotated[
+        str,
+        typer.Option(
+            metavar="ended|submitted|at-once",
+            help="What is known of other jobs: what had ended when the week began; what was submitted before "
+            "it; what was submitted before the job. The last two know run times that nobody could.",
+        ),
+    ] = "ended",
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
     ] = None,
@@ -42,13 +52,12 @@ def classes(
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
-    from mlsim.batch.catalogue import POLICIES
     from mlsim.cli.learn.progress import weeks_done
     from mlsim.errors import InputError
     from mlsim.experiment.directories import check_target
     from mlsim.experiment.weekly import whole_log
     from mlsim.learning.classes import predict_classes
-    from mlsim.learning.features import features_of
+    from mlsim.learning.features import Known, features_of
     from mlsim.scenario import Policy, load, parse_overrides
 
     if out is not None:
@@ -57,16 +66,14 @@ def classes(
         chosen = [Policy(name.strip()) for name in policies.split(",")]
     except ValueError as error:
         raise InputError(f"--policies: {error}; `mlsim list policies` names them") from error
-    live = {policy.name for policy in POLICIES if policy.live}
-    for name in chosen:
-        if name in live:
-            raise InputError(
-                f"--policies: {name}: its keys change with time; allowed: policies of fixed keys"
-            )
+    if Policy.FAIRSHARE in chosen:
+        raise InputError("--policies: fairshare: users are not known here; choose another")
+    if known not in tuple(Known):
+        raise InputError(f"--known: {known!r}; allowed: {', '.join(Known)}")
     quality, variants = [], []
     for file in files:
         log = whole_log(load(file, parse_overrides(overrides or [])))
-        features = features_of(log.jobs, log.local)
+        features = features_of(log.jobs, log.local, Known(known))
         with weeks_done() as progress:
             predicted = predict_classes(features, trees=trees, seed=seed, progress=progress)
         quality.append(_quality_row(log, features, predicted))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mlsim.scenario.jobs.classifier import ClassifierConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import replay_needs
 from mlsim.scenario.jobs.plugins import AllocatorName, DispatcherName, PolicyName, PredictorName
@@ -66,6 +67,7 @@ class FairshareConfig(Section):
 
 
 _MOST_RESTARTS = 5
+_MEDIAN = 0.5
 
 
 class BatchConfig(Section):
@@ -136,8 +138,17 @@ class BatchConfig(Section):
     """
     predictor: PredictorName = Predictor.WALLTIME
     """What predicts run times for the dispatcher: walltime (what the user asked), actual (an oracle), D, D2,
-    L2 or EASY++ (learn from completed jobs), a class in a file, or an installed one; `mlsim list predictors`
+    L2 or EASY++ (learn from completed jobs), forest-mean or forest-quantile (learn weekly from features of
+    jobs; need scikit-learn), a class in a file, or an installed one; `mlsim list predictors`
     explains each.
+    """
+    quantile: Annotated[float, Number(0, 1, low_belongs=False, high_belongs=False)] | None = None
+    """Share of jobs that should run no longer than predicted. Read by predictor forest-quantile. Default:
+    0.5, the median.
+    """
+    classifier: ClassifierConfig | None = None
+    """Jobs that are taken for small go before all others, each class in the order of the policy; only
+    threshold overrides that. Default: no classes.
     """
     pass_interval: Seconds = Field(0.0, examples=["10 s"])
     """Passes take place at multiples of this time only (s); 0: whenever something happens."""
@@ -178,6 +189,11 @@ class BatchConfig(Section):
         return _MOST_RESTARTS if self.max_restarts is None else self.max_restarts
 
     @property
+    def quantile_or_default(self) -> float:
+        """The quantile that predictor forest-quantile predicts."""
+        return _MEDIAN if self.quantile is None else self.quantile
+
+    @property
     def ordering(self) -> Policy:
         """The policy of the catalogue that orders the queue; FCFS stands in for one of the user's own."""
         return self.policy if isinstance(self.policy, Policy) else Policy.FCFS
@@ -199,6 +215,10 @@ class BatchConfig(Section):
         yield from self._without_restarts()
         yield from self._without_backfilling()
         yield from self._beyond_easy()
+        yield from self._beside_classes()
+        if self.quantile is not None and self.predictor != Predictor.FOREST_QUANTILE:
+            message = f"read by predictor forest-quantile only, and the predictor is {self.predictor}"
+            yield Violation("quantile", message, ("predictor",))
         if Policy.LINEAR in self.policies and (self.weights is None or not any(self.weights.normalised)):
             found = "missing" if self.weights is None else "all are 0, which orders nothing"
             message = f"{found}; policy linear needs at least one weight, e.g. {{p: 0.5, wait: 0.5}}"
@@ -208,7 +228,16 @@ class BatchConfig(Section):
         """Name what only dispatcher queue reads, where another one decides."""
         if self.dispatcher is Dispatcher.QUEUE:
             return
-        keys = ["policy", "backfill", "backfill_order", "reservations", "threshold", "easy", "compression"]
+        keys = [
+            "policy",
+            "backfill",
+            "backfill_order",
+            "reservations",
+            "threshold",
+            "easy",
+            "compression",
+            "classifier",
+        ]
         if isinstance(self.dispatcher, Dispatcher):
             keys.append("allocator")
         for key in keys:
@@ -259,6 +288,23 @@ class BatchConfig(Section):
                     f"{self.easy} serves first come first, and {key} is {getattr(self, key)}; write FCFS"
                 )
                 yield Violation("easy", message, (key,))
+
+    def _beside_classes(self) -> Iterator[Violation]:
+        """Check that nothing is asked for that does not go with classes of jobs."""
+        if self.classifier is None or self.dispatcher is not Dispatcher.QUEUE:
+            return
+        if not isinstance(self.policy, Policy):
+            message = f"orders jobs by a policy of the catalogue, and the policy is {self.policy}"
+            yield Violation("classifier", message, ("policy",))
+        if self.ties is not TieOrder.DRAINED:
+            message = f"needs ties: drained, and they are {self.ties}; write that, or take this out"
+            yield Violation("classifier", message, ("ties",))
+        if self.backfill is Backfill.EASY and self.easy is not EasyRule.STANDARD:
+            message = f"needs easy: standard, and it is {self.easy}; write that, or take this out"
+            yield Violation("classifier", message, ("easy",))
+        if self.classifier.safeguard and self.on_failure is FailureRule.RESUME:
+            message = "safeguard starts jobs from the beginning, and on_failure: resume goes on; choose one"
+            yield Violation("classifier.safeguard", message, ("on_failure",))
 
     def _unread_in_cp(self) -> Iterator[Violation]:
         """Name what the chosen dispatcher does not read in the section ``cp``."""

@@ -36,6 +36,7 @@ REPLAY_NEEDS: Final = (
     ReplayNeed("workload.dependencies", "off", lambda s: not s.workload.dependencies),
     ReplayNeed("batch.power_cap", "empty", lambda s: s.batch.power_cap is None),
     ReplayNeed("batch.predictor", "walltime", lambda s: s.batch.predictor is Predictor.WALLTIME),
+    ReplayNeed("batch.classifier", "empty", lambda s: s.batch.classifier is None),
     ReplayNeed("batch.pass_interval", "0 s", lambda s: s.batch.pass_interval == 0),
     ReplayNeed("batch.backfill_interval", "0 s", lambda s: s.batch.backfill_interval == 0),
     ReplayNeed("batch.count_dispatch_time", "off", lambda s: not s.batch.count_dispatch_time),

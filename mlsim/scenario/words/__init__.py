@@ -21,6 +21,7 @@ from mlsim.scenario.words.application import (
 from mlsim.scenario.words.batch import (
     Allocator,
     Backfill,
+    ClassSource,
     Compression,
     Contiguity,
     Dispatcher,
@@ -58,6 +59,7 @@ __all__ = [
     "Backfill",
     "Calibration",
     "Choice",
+    "ClassSource",
     "CleaningRule",
     "Compression",
     "Contiguity",

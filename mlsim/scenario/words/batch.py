@@ -9,6 +9,7 @@ from mlsim.scenario.words.choice import Choice
 __all__ = [
     "Allocator",
     "Backfill",
+    "ClassSource",
     "Compression",
     "Contiguity",
     "Dispatcher",
@@ -74,6 +75,13 @@ class Compression(Choice):
 
     FIXPOINT = "fixpoint"
     ONE_ROUND = "one-round"
+
+
+class ClassSource(Choice):
+    """What tells small jobs from large ones."""
+
+    FOREST = "forest"
+    ACTUAL = "actual"
 
 
 class ShareOwner(Choice):
@@ -174,3 +182,5 @@ class Predictor(Choice, aliases={"W": "walltime", "R": "actual", "D1": "D"}):
     CONFIDENT = "D2"
     LAST_TWO = "L2"
     EASY_PLUS_PLUS = "EASY++"
+    FOREST_MEAN = "forest-mean"
+    FOREST_QUANTILE = "forest-quantile"
