@@ -444,6 +444,8 @@ def test_a_file_says_nothing_that_a_loop_leaves_out(section: str, name: str, val
     content: dict[str, Any] = {"platform": dict(BASE["platform"]), "application": {}}
     content["application"]["costs"] = {"profile": "constant", "mean": 1}
     content.setdefault(section, {})[name] = value
+    if name == "trace_jobs":
+        content["output"]["trace"] = "jobs"
     with pytest.raises(InputError, match=f"{section}.{name}: a loop alone does not have it"):
         loop_from_mapping(content)
     loop_from_mapping(content, {f"{section}.{name}": None})

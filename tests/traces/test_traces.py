@@ -7,6 +7,8 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import otf2
@@ -15,9 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mlsim.cli.main import app
-from mlsim.errors import OutputError
+from mlsim.cosim.checks import check_traceable
+from mlsim.errors import InputError, OutputError
 from mlsim.record import Records
 from mlsim.record.otf2 import Selection
+from mlsim.scenario import TraceLevel
 from mlsim.traces import anchor_of, convert, cut, opened, problems_of, survey
 from tests.record.builders import random_records
 from tests.record.traces import read_trace, written
@@ -304,8 +308,14 @@ def test_damage_is_told(trace, tmp_path, monkeypatch, command, harm):
     assert not (tmp_path / "p").exists()
 
 
-def test_jobs_that_are_not_there_are_refused_before_the_run(tmp_path):
-    from mlsim.errors import InputError
-    from mlsim.experiment import simulate
-    from mlsim.scenario import from_mapping
-
+def test_jobs_to_show_that_the_workload_lacks_are_refused_before_the_run():
+    block = SimpleNamespace(job_id=np.array([1, 2, 5]), submit_time=np.zeros(3), run_time=np.ones(3))
+    workload: Any = SimpleNamespace(blocks=lambda: [block, block])
+    for jobs, wrong in (((1, 5), None), ((5, 4, 3), 3)):
+        output = SimpleNamespace(trace=TraceLevel.JOBS, trace_jobs=jobs)
+        scenario: Any = SimpleNamespace(output=output, source="s.yaml")
+        if wrong is None:
+            check_traceable(scenario, workload)
+            continue
+        with pytest.raises(InputError, match=f"output.trace_jobs: the workload has no job {wrong}"):
+            check_traceable(scenario, workload)
