@@ -10,7 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from mlsim.analysis.formatting import duration, share
-from mlsim.analysis.metrics import coefficient_of_variation, max_over_mean, percent_imbalance
+from mlsim.analysis.metrics import (
+    coefficient_of_variation,
+    max_over_mean,
+    percent_imbalance,
+    selection_metrics,
+)
 from mlsim.analysis.summary import json_safe
 from mlsim.record import Records
 
@@ -37,7 +42,8 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
         JSON-safe: ``technique``, ``model``, ``nodes``, ``pes``, ``iterations``, ``steps``; ``t_loop``,
         ``mean_finish`` (s); ``cov``, ``imbalance`` (percent), ``max_over_mean`` of the PEs' finish times;
         ``busy``, ``overhead``, ``idle`` (PE-seconds); ``efficiency``, the share of the PEs' time up to
-        ``t_loop`` in which they executed iterations.
+        ``t_loop`` in which they executed iterations. Where techniques were chosen also ``selected``, how
+        often each, and ``selection_time`` (s).
     """
     loops = records.loops
     capacity = float(loops.pes[0] * loops.t_loop[0])
@@ -60,6 +66,10 @@ def loop_facts(records: Records, technique: str, model: str) -> dict[str, Any]:
             "efficiency": float(loops.busy[0]) / capacity if capacity else None,
         }
     )
+    chosen = selection_metrics(records.selections)
+    if chosen:
+        counts = ", ".join(f"{name} {count}" for name, count in chosen["selected"].items())
+        facts |= {"selected": counts, "selection_time": chosen["selection_time"]}
     return facts
 
 

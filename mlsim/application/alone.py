@@ -58,6 +58,7 @@ def records_alone(job_id: int, machine: Machine, pes: int, end: float, recorder:
         loops=recorder.loops(),
         chunks=recorder.chunks(),
         pes=recorder.pes(),
+        selections=recorder.selections(),
         messages=empty(Messages),
     )
 

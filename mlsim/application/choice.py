@@ -71,6 +71,22 @@ class Choice(NamedTuple):
         """Whether it is one of the user's own."""
         return self.code in settings.OF_USER
 
+    @property
+    def is_object(self) -> bool:
+        """Whether it is a class of the user, which has a memory."""
+        return self.code == settings.USER_OBJECT
+
+    @property
+    def times_iterations(self) -> bool:
+        """Whether it learns from the times of single iterations, or of few."""
+        if not self.is_object:
+            return self.name == Technique.AF
+        from mlsim.application.user_technique import compile_technique
+
+        function = user_function(self.name)
+        assert function is not None, "a class of the user is in a file"
+        return compile_technique(*function, parameters_of(self.name)).times_pieces
+
     def settings(self, weights: Floats | None = None) -> RuleSettings:
         """Return the parameters as kernels take them, with other weights (of any sum) if given."""
         column = self.weights if weights is None else scaled(weights)
@@ -166,7 +182,7 @@ def _code(name: str) -> tuple[int, int]:
     from mlsim.application.user_technique import compile_technique
 
     compiled = compile_technique(*function, parameters_of(name))
-    return (settings.USER if compiled.reads_remaining else settings.USER_BY_STEP), compiled.address
+    return compiled.code, compiled.address
 
 
 def _fill(

@@ -13,13 +13,24 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
-from mlsim.application.choice import Choice, choose, is_adaptive_over_steps
+from mlsim.application.choice import Choice, choose
+from mlsim.application.costs import prefix_sums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
+from mlsim.application.selection.facts import percent_imbalance
+from mlsim.application.selection.making import make_selector
+from mlsim.application.selection.plan import FixedPlan, Plan, SelectedPlan
 from mlsim.application.timesteps import in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ExecutionModel, ParametersConfig, wrong_levels
+from mlsim.scenario import (
+    AUTO,
+    ExecutionConfig,
+    ExecutionModel,
+    ParametersConfig,
+    SelectionConfig,
+    wrong_levels,
+)
 
 if TYPE_CHECKING:
     from mlsim.application.models.state import PEStats
@@ -32,6 +43,8 @@ __all__ = ["LoopOutcome", "simulate"]
 
 _MOST_PES = (1 << 31) - 1
 _LAZY_ROWS = 4_000_000
+_SLACK = 1.02
+"""How far a trial goes on beyond the time that it is to beat: until all PEs know that nothing is left."""
 
 
 def simulate(
@@ -52,6 +65,7 @@ def simulate(
     rows_since: float = -math.inf,
     pe_unavailability: Unavailability | None = None,
     chunks: LoopChunks | None = None,
+    selection: SelectionConfig | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -68,7 +82,7 @@ def simulate(
         float64[P], >= 0, in s: one-way time of a message between each PE and PE 0, which is the
         master (CCA) or coordinator (DCA), with its size over the bandwidth. 0 for PE 0 itself.
     technique
-        Rule for chunk sizes: a name of the catalogue, or ``./file.py:function``.
+        Rule for chunk sizes: a name of the catalogue, ``./file.py:function``, or ``auto``.
     execution
         Execution model and its costs.
     min_chunk
@@ -101,6 +115,8 @@ def simulate(
     chunks
         Takes the chunks block by block, so that no more than a block of them is in memory, but for what
         learns over time steps, and execution models of the user's own. None: they are not kept.
+    selection
+        How a technique is chosen for each time step, where ``technique`` is auto.
 
     Raises
     ------
@@ -118,14 +134,11 @@ def simulate(
         raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
     given = ParametersConfig() if parameters is None else parameters
-    choices = choose(technique, speed, prefix, given, execution.first_chunk, min_chunk, seed)
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
-    names = "+".join(choice.name for choice in choices)
-    properties = properties_of_model(execution.model)
-    for message in wrong_levels(names, execution.model, execution.nowait, properties, execution.global_p):
-        raise InputError(f"technique: {message}")
+
+    plan = _plan(technique, selection, problem, execution, given, min_chunk)
     # What learns over time steps does so from all rows.
-    learns = time_steps > 1 and any(map(is_adaptive_over_steps, choices))
+    learns = plan.needs_rows or (time_steps > 1 and plan.learns)
 
     # Only our own models hand blocks over; those of the user are given room for all rows.
     in_blocks = isinstance(execution.model, ExecutionModel)
@@ -141,10 +154,56 @@ def simulate(
         _hand_over(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
-    outcome = in_time_steps(choices, time_steps, one_loop, record, until, chunks)
+    outcome = in_time_steps(plan, time_steps, one_loop, record, until, chunks)
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
+
+
+def _plan(
+    technique: str,
+    selection: SelectionConfig | None,
+    problem: Problem,
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+) -> Plan:
+    """Return which techniques the time steps have."""
+    prefix, speed = problem.prefix, problem.speed
+
+    def chosen(name: str) -> tuple[Choice, ...]:
+        found = choose(name, speed, prefix, parameters, execution.first_chunk, min_chunk, problem.seed)
+        _check_levels(found, execution)
+        return found
+
+    def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
+        until *= _SLACK
+        found = simulate(
+            *(prefix_sums(costs), speeds, problem.latency, name, execution, min_chunk, False, until),
+            parameters=parameters,
+            seed=problem.seed,
+            node_of_pe=problem.node_of_pe,
+            intra_latency=problem.intra_latency,
+        )
+        t_loop = until if found.notified_at.max() >= until else found.t_loop
+        return t_loop, percent_imbalance(found.finish), found.steps
+
+    if technique.casefold() != AUTO:
+        return FixedPlan(chosen(technique))
+    config = selection or SelectionConfig()
+    selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
+    return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
+
+
+def _check_levels(choices: tuple[Choice, ...], execution: ExecutionConfig) -> None:
+    """Check that the model can run a technique, or two."""
+    names = "+".join(choice.name for choice in choices)
+    properties = properties_of_model(execution.model)
+    learners = tuple(choice.name for choice in choices if choice.is_object)
+    for message in wrong_levels(
+        names, execution.model, execution.nowait, properties, execution.global_p, learners
+    ):
+        raise InputError(f"technique: {message}")
 
 
 def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) -> LoopOutcome:

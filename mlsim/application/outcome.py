@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
+from mlsim.application.selection.facts import Selected
 
 if TYPE_CHECKING:
     from mlsim.application.perturbation import Perturbation
@@ -79,6 +80,8 @@ class LoopOutcome:
         int64[P]: first iteration and size of the PE's last chunk; 0 if it had none.
     rows
         The chunks, if they were to be recorded.
+    selected
+        The technique of each time step, where they were chosen.
     """
 
     iterations: int
@@ -94,6 +97,7 @@ class LoopOutcome:
     last_first: Ints
     last_size: Ints
     rows: ChunkRows | None
+    selected: tuple[Selected, ...] = ()
 
     def remaining(
         self, prefix: Floats, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.application.outcome import LoopOutcome
-from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, empty
+from mlsim.application.selection.facts import Selected
+from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
 
 __all__ = ["LoopRecorder"]
 
@@ -48,10 +49,13 @@ class LoopRecorder:
         # With (start, job) in front, which is their order.
         self._pes: list[tuple[float, int, PEs]] = []
         self._chunks: list[tuple[float, int, LoopChunks]] = []
+        self._selected: list[tuple[int, float, tuple[Selected, ...]]] = []
 
     def take(self, job: int, began: float, outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
         """Add the outcome of a job's loop, which started at ``began`` [s], with the chunks that are kept."""
         self._loops.append(_loop_row(job, outcome))
+        if outcome.selected:
+            self._selected.append((job, began, outcome.selected))
         if self._keep_pes:
             self._pes.append((began, job, _pe_rows(job, began, outcome)))
         if chunks is not None:
@@ -73,9 +77,26 @@ class LoopRecorder:
         """Return one row a PE, by job in order of start, then by PE."""
         return _joined(PEs, self._pes)
 
+    def selections(self) -> Selections:
+        """Return one row a time step whose technique was chosen, by job in order of arrival, then in time."""
+        return _selections(self._selected)
+
     def chunks(self) -> Chunks:
         """Return one row a chunk, by job in order of start, then by the chunks' start."""
         return empty(Chunks) if self._store is None else self._store.table(self._chunks)
+
+
+def _selections(jobs: list[tuple[int, float, tuple[Selected, ...]]]) -> Selections:
+    rows = [
+        (job, step, *chosen._replace(begin=began + chosen.begin))
+        for job, began, selected in sorted(jobs)
+        for step, chosen in enumerate(selected, 1)
+    ]
+    if not rows:
+        return empty(Selections)
+    job, step, technique, *times = zip(*rows, strict=True)
+    numbers = (np.array(column, np.float64) for column in times)
+    return Selections(np.array(job), np.array(step), list(map(str, technique)), *numbers)
 
 
 def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:

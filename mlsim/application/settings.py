@@ -31,10 +31,12 @@ __all__ = ["PARAMETERS", "RuleSettings"]
 ) = range(14)
 PARAMETERS = 14
 
-# Techniques of the user, which are not in the catalogue: one that reads what is left, and one that does not.
+# Techniques of the user, which are not in the catalogue: a function that reads what is left, one that does
+# not, and a class, which has a memory.
 USER = 100
 USER_BY_STEP = 101
-OF_USER = (USER, USER_BY_STEP)
+USER_OBJECT = 102
+OF_USER = (USER, USER_BY_STEP, USER_OBJECT)
 
 RAISED = -(2**63)
 """The size that stands for an exception in a technique of the user."""
@@ -44,7 +46,7 @@ class RuleSettings(NamedTuple):
     """A technique as the kernels take it; arrays but ``bad_size`` are read-only."""
 
     code: int
-    """Which technique: its code in the catalogue, or ``USER`` or ``USER_BY_STEP``."""
+    """Which technique: its code in the catalogue, or one of ``OF_USER``."""
     min_chunk: int
     """Least chunk, 1 or more."""
     parameters: Floats

@@ -364,6 +364,7 @@ class LoopApplication:
                 rows_since,
                 self._unavailability(),
                 self._chunks if keep else None,
+                self._config.selects,
             )
         except InputError as error:
             raise InputError(f"job {self.job.job_id}: {error}") from error

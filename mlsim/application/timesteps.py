@@ -11,6 +11,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
 from mlsim.application.outcome import ChunkRows, LoopOutcome
+from mlsim.application.selection.plan import Plan
 
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks
@@ -22,7 +23,7 @@ OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
 
 
 def in_time_steps(
-    choices: tuple[Choice, ...],
+    plan: Plan,
     time_steps: int,
     one_loop: OneLoop,
     record: bool,
@@ -38,8 +39,8 @@ def in_time_steps(
 
     Parameters
     ----------
-    choices
-        Techniques of the loop.
+    plan
+        Which techniques each time step has; what choosing them takes passes before it begins.
     time_steps
         How many, 1 or more.
     one_loop
@@ -58,27 +59,34 @@ def in_time_steps(
         last chunk of each PE is one of the last time step, iterations counted within it.
     """
     if time_steps == 1:
+        choices, _ = plan.choose()
         _begin_step(chunks, 0.0, [])
-        return one_loop(choices, 0.0, record)
-    first = choices
-    adaptive = any(map(is_adaptive_over_steps, choices))
+        outcome = one_loop(choices, 0.0, record or plan.needs_rows)
+        plan.note(0.0, outcome)
+        return replace(outcome, rows=outcome.rows if record else None, selected=plan.selected)
     done: list[LoopOutcome] = []
     begins: list[float] = []
-    now = 0.0
-    seconds = iterations = np.zeros(len(choices[0].weights))
+    now = waited = 0.0
+    seconds = iterations = np.zeros(1)
     for step in range(1, time_steps + 1):
+        choices, spent = plan.choose()
+        if now + spent >= until and done:
+            break
+        now, waited = now + spent, waited + spent
+        if plan.learns and done:
+            choices = tuple(_learned(choice, seconds, iterations) for choice in choices)
         _begin_step(chunks, now, done)
-        outcome = one_loop(choices, now, record or adaptive)
+        outcome = one_loop(choices, now, record or plan.learns or plan.needs_rows)
+        plan.note(now, outcome)
         done.append(outcome if record else replace(outcome, rows=None))
         begins.append(now)
         now += float(outcome.notified_at.max())
-        if step == time_steps or now >= until:
+        if now >= until:
             break
-        if adaptive:
+        if plan.learns:
             seconds = seconds + step * outcome.busy
             iterations = iterations + step * _iterations_of_pes(outcome)
-            choices = tuple(_learned(choice, seconds, iterations) for choice in first)
-    return _joined(done, begins, record)
+    return replace(_joined(done, begins, waited, record), selected=plan.selected)
 
 
 def _begin_step(chunks: LoopChunks | None, begin: float, done: Sequence[LoopOutcome]) -> None:
@@ -122,8 +130,8 @@ def learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Float
     return scaled(weights)
 
 
-def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) -> LoopOutcome:
-    """Join time steps, each moved to its begin; waiting at a barrier is idle time."""
+def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], waited: float, record: bool) -> LoopOutcome:
+    """Join time steps, each moved to its begin; waiting at a barrier or for a choice is idle time."""
     last = done[-1]
     finish, start = np.zeros_like(last.finish), np.zeros_like(last.finish)
     first, size = np.zeros_like(last.last_first), np.zeros_like(last.last_size)
@@ -141,7 +149,7 @@ def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], record: bool) 
         notified_at=begins[-1] + last.notified_at,
         busy=np.sum([outcome.busy for outcome in done], axis=0),
         overhead=np.sum([outcome.overhead for outcome in done], axis=0),
-        idle=np.sum([*(outcome.idle for outcome in done), *at_barriers], axis=0),
+        idle=np.sum([*(outcome.idle for outcome in done), *at_barriers], axis=0) + waited,
         last_start=start,
         chunks=np.sum([outcome.chunks for outcome in done], axis=0),
         last_first=first,

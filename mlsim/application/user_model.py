@@ -167,10 +167,9 @@ def check_model(config: ApplicationConfig) -> None:
     if not isinstance(model, ExecutionModel):
         properties = load_model(model).properties
         execution = config.execution
-        for message in wrong_levels(
-            config.technique, model, execution.nowait, properties, execution.global_p
-        ):
-            raise InputError(f"technique: {message}")
+        for technique in config.techniques:
+            for message in wrong_levels(technique, model, execution.nowait, properties, execution.global_p):
+                raise InputError(f"technique: {message}")
 
 
 def properties_of_model(model: str) -> ModelProperties:

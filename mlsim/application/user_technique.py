@@ -1,4 +1,4 @@
-"""Techniques of the user: a Python function in a file, compiled when a loop needs it."""
+"""Techniques of the user: a Python function or class in a file, compiled when a loop needs it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mlsim._files import expanded, open_file, resolved
+from mlsim.application.settings import RAISED, USER, USER_BY_STEP, USER_OBJECT
 from mlsim.application.user_code import compilable, compiler_message
 from mlsim.errors import InputError, user_code_error
 from mlsim.plugins import check_parameters
@@ -27,9 +28,13 @@ class CompiledTechnique(NamedTuple):
     """A technique of the user as machine code."""
 
     address: int
-    """Of a C function from five int64 to one."""
-    reads_remaining: bool
-    """Whether the Python function reads ``remaining``; if not, it has a straightforward form."""
+    """Of a C function from five int64 to one; of a class see :mod:`mlsim.application.techniques.user`."""
+    code: int
+    """Which sort it is to kernels: ``USER`` where the Python function reads ``remaining``, ``USER_BY_STEP``
+    where it does not and so has a straightforward form, ``USER_OBJECT`` for a class.
+    """
+    times_pieces: bool
+    """Whether it wants chunks to be timed in pieces."""
     keep: Any
     """Keeps the machine code alive."""
 
@@ -37,7 +42,7 @@ class CompiledTechnique(NamedTuple):
 def compile_technique(
     file: str, function: str, parameters: Mapping[str, Any] | None = None
 ) -> CompiledTechnique:
-    """Compile ``function(n, p, remaining, step, pe)`` of a Python file, once a process.
+    """Compile ``function(n, p, remaining, step, pe)`` of a Python file, or a class, once a process.
 
     Parameters
     ----------
@@ -45,9 +50,10 @@ def compile_technique(
         Path of the file, seen from the current directory.
     function
         Its name there. Iterations and PEs of the loop, iterations left, scheduling step from 0 and the PE
-        that asks come in; the chunk size comes out.
+        that asks come in; the chunk size comes out. Or a class: see :mod:`mlsim.application.technique_class`.
     parameters
-        What the function takes beside these, by name: numbers, booleans, texts, lists of numbers.
+        What the function takes beside these, or the class, by name: numbers, booleans, texts, lists of
+        numbers.
 
     Raises
     ------
@@ -65,12 +71,16 @@ def compile_technique(
 def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTechnique:
     body = _load(file, function)
     name = f"technique {file}:{function}"
+    if inspect.isclass(body):
+        from mlsim.application.technique_class import compile_class, times_pieces
+
+        address, keep = compile_class(name, body, json.loads(given))
+        return CompiledTechnique(address, USER_OBJECT, times_pieces(body), keep)
     own = _own_values(name, function, body, json.loads(given))
     import numba
     from numba.core.errors import NumbaError
 
     from mlsim._jit import INTERPRETED
-    from mlsim.application.settings import RAISED
 
     if INTERPRETED:
         return _as_python(body, own)
@@ -95,7 +105,7 @@ def _compiled(file: str, function: str, _changed: int, given: str) -> CompiledTe
             return whole(RAISED)
 
     compiled = numba.cfunc(whole(*[whole] * len(_PARAMETERS)))(call)
-    return CompiledTechnique(int(compiled.address or 0), _reads(body, "remaining"), compiled)
+    return CompiledTechnique(int(compiled.address or 0), _code_of(body), False, compiled)
 
 
 def _own_values(name: str, function: str, body: Any, parameters: dict[str, Any]) -> tuple[Any, ...]:
@@ -129,7 +139,6 @@ def _bound(dispatcher: Any, own: tuple[Any, ...]) -> Any:
 
 def _as_python(body: Any, own: tuple[Any, ...]) -> CompiledTechnique:
     """Return a stand-in that calls the Python function itself, where kernels are Python functions too."""
-    from mlsim.application.settings import RAISED
 
     def call(*arguments: int) -> int:
         try:
@@ -140,7 +149,12 @@ def _as_python(body: Any, own: tuple[Any, ...]) -> CompiledTechnique:
     whole = ctypes.c_int64
     callback = ctypes.CFUNCTYPE(whole, *[whole] * len(_PARAMETERS))(call)
     address = ctypes.cast(callback, ctypes.c_void_p).value
-    return CompiledTechnique(int(address or 0), _reads(body, "remaining"), callback)
+    return CompiledTechnique(int(address or 0), _code_of(body), False, callback)
+
+
+def _code_of(body: Any) -> int:
+    """Return the code of a function."""
+    return USER if _reads(body, "remaining") else USER_BY_STEP
 
 
 def _load(file: str, function: str) -> Any:
@@ -150,11 +164,11 @@ def _load(file: str, function: str) -> Any:
         place = f"technique {file}:{function}: the file cannot be executed"
         raise user_code_error(place, error) from error
     body = names.get(function)
-    if not inspect.isfunction(body):
+    if not (inspect.isfunction(body) or inspect.isclass(body)):
         functions = sorted(
             name
             for name, value in names.items()
-            if inspect.isfunction(value) and value.__module__ == "mlsim_technique"
+            if (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == "mlsim_technique"
         )
         raise InputError(
             f"technique {file}:{function}: there is no function {function!r}; the file has: "

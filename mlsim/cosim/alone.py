@@ -59,7 +59,8 @@ def check_loop(scenario: Scenario, run_time: float | None = None) -> None:
     machine = machine_of(scenario)
     _check_loop_demand(scenario, machine)
     cost_profiles(scenario, machine)
-    check_technique(application_of(scenario).technique)
+    for technique in application_of(scenario).techniques:
+        check_technique(technique)
     check_model(application_of(scenario))
 
 

@@ -52,7 +52,13 @@ def application_of(scenario: Scenario) -> ApplicationConfig:
     """Return the application section with files of techniques and models of the user as they were found."""
     application = scenario.application
     execution = application.execution.model_copy(update={"model": located_model(scenario)})
-    return application.model_copy(update={"technique": located_technique(scenario), "execution": execution})
+    found: dict[str, object] = {"execution": execution}
+    if (selection := application.selects) is None:
+        found["technique"] = located_technique(scenario)
+    else:
+        portfolio = tuple(located_technique(scenario, name) for name in selection.portfolio)
+        found["selection"] = selection.model_copy(update={"portfolio": portfolio})
+    return application.model_copy(update=found)
 
 
 def batch_of(scenario: Scenario) -> BatchConfig:

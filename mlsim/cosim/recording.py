@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING
 
 from mlsim.platform import Machine
 from mlsim.platform.power import power_of
-from mlsim.record import Chunks, Jobs, Loops, Messages, Names, NodePower, Nodes, PEs, Records, Shared, empty
+from mlsim.record import (
+    Chunks,
+    Jobs,
+    Loops,
+    Messages,
+    Names,
+    NodePower,
+    Nodes,
+    PEs,
+    Records,
+    Selections,
+    Shared,
+    empty,
+)
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
@@ -42,6 +55,7 @@ def records_of(
         loops=loops.recorder.loops() if loops else empty(Loops),
         chunks=loops.recorder.chunks() if loops else empty(Chunks),
         pes=loops.recorder.pes() if loops else empty(PEs),
+        selections=loops.recorder.selections() if loops else empty(Selections),
         messages=_messages(log) if log else empty(Messages),
         shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
         **batch.tables(),

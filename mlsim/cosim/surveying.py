@@ -68,7 +68,8 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     check_code(scenario)
     check_plugins(batch_of(scenario), execute=plugins)
     if plugins and scenario.application.model is ApplicationModel.LOOP:
-        check_technique(application_of(scenario).technique)
+        for technique in application_of(scenario).techniques:
+            check_technique(technique)
         check_model(scenario, application_of(scenario))
     if _jobs_by_user(scenario, plugins) and not plugins:
         return Survey(machine.n_nodes, machine.n_cores, requests.largest, None, {})

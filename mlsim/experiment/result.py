@@ -103,6 +103,11 @@ class Result:
         return self._frame("outages")
 
     @cached_property
+    def selections(self) -> pl.DataFrame:
+        """Techniques chosen for time steps of loops, as in ``selections.parquet``."""
+        return self._frame("selections")
+
+    @property
     def attempts(self) -> pl.DataFrame:
         """Attempts that failures ended, as in ``attempts.parquet``."""
         return self._frame("attempts")

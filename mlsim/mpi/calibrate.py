@@ -178,7 +178,7 @@ def _calculations() -> dict[str, float]:
     n, p = 1_000_000, 64
     choice = Choice("GSS", TECHNIQUES["GSS"].code, 1, np.zeros(PARAMETERS), np.ones(p))
     straightforward = StraightforwardRule(choice, n, p, np.ones(p), 0)
-    state = RuleState(np.zeros(RuleState.words(p, False), np.int64), p, False)
+    state = RuleState(np.zeros(RuleState.words(choice, p), np.int64), choice, p)
     recursive = RecursiveRule(choice, state, n, p)
     recursive.begin(n, p, np.ones(p))
     steps = iter(range(1 << 30))

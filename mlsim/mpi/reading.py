@@ -153,9 +153,8 @@ def check_scenario(scenario: Scenario) -> None:
     if parameters.statistics is Statistics.PROFILED:
         message = "profiled needs costs that are known before; a real run needs sigma and mu"
         refuse("application.parameters.statistics", message)
-    if parameters_of(application.technique):
-        message = "a real run calls functions without parameters; give them defaults in the file"
-        refuse("application.technique.parameters", message)
+    if application.selects is not None:
+        refuse("application.technique", "auto chooses between time steps; name one technique")
     if application.time_steps > 1:
         message = f"{application.time_steps}; {_INSTEAD['application.time_steps']}; write 1, or take it out"
         refuse("application.time_steps", message)
@@ -180,6 +179,7 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
     model = application.execution.model
     options = {
         "technique": str(located_technique(scenario)),
+        "technique_parameters": parameters_of(application.technique) or None,
         "model": str(model),
         "injected_delay": application.execution.injected_delay,
         **loop_options(scenario, model),

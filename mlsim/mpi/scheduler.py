@@ -122,6 +122,7 @@ class LoopScheduler:
         context = self._context = Context.of(comm, options.ranks_per_node)
         self._layout = context.layout
         self._patience = context.patience(options.wait)
+        self._choices = choices
         outer, inner = choices
         self._model = _make(
             Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record))
@@ -165,7 +166,7 @@ class LoopScheduler:
         try:
             while (chunk := claim()) is not None:
                 start = now()
-                first, size, _ = chunk
+                first, size, step = chunk
                 try:
                     yield first, size
                 except GeneratorExit:
@@ -176,7 +177,7 @@ class LoopScheduler:
                 executed += size
                 busy += end - start
                 if measures:
-                    model.done = size, end - start, start - requested, 0.0, 1
+                    model.done = size, end - start, start - requested, 0.0, 1, step
                 if keeps_rows:
                     times.keep(chunk, requested, start, end)
                 requested = end
@@ -194,7 +195,7 @@ class LoopScheduler:
         try:
             while (chunk := claim()) is not None:
                 start = begun = now()
-                position, size, _ = chunk
+                position, size, step = chunk
                 length = part = -(-size // pieces) if pieces else 1
                 stop = position + size
                 squares, parts = 0.0, 0
@@ -214,7 +215,7 @@ class LoopScheduler:
                 chunks += 1
                 executed += size
                 busy += end - start
-                model.done = size, end - start, start - requested, squares, parts
+                model.done = size, end - start, start - requested, squares, parts, step
                 if keeps_rows:
                     times.keep(chunk, requested, start, end)
                 requested = end
@@ -231,7 +232,7 @@ class LoopScheduler:
         requested = times.begin = now()
         while (chunk := claim()) is not None:
             start = begun = end = now()
-            position, size, _ = chunk
+            position, size, step = chunk
             timed = -(-size // pieces) if pieces else 1
             stop = position + size
             busy = squares = 0.0
@@ -258,12 +259,12 @@ class LoopScheduler:
                     begun = now()
             times.add(chunk, requested, start, end, busy)
             if model.learns:
-                model.done = size, busy, start - requested, squares, parts
+                model.done = size, busy, start - requested, squares, parts, step
             requested = end
         self._end_work(requested)
 
     def _times_iterations(self) -> bool:
-        return self._model.learns and Technique.AF in self.options.technique.split("+")
+        return self._model.learns and any(choice.times_iterations for choice in self._choices)
 
     def _leave_early(self, chunk: tuple[int, int, int], requested: float, start: float) -> None:
         """Record a chunk that the body left with ``break``; it counts as executed."""

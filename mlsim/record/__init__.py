@@ -19,6 +19,7 @@ from mlsim.record.tables import (
     PEs,
     Records,
     Rejections,
+    Selections,
     Shared,
     Solves,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "Selections",
     "Shared",
     "SolveStatus",
     "Solves",

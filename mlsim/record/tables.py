@@ -38,6 +38,7 @@ __all__ = [
     "Passes",
     "Records",
     "Rejections",
+    "Selections",
     "Shared",
     "Solves",
 ]
@@ -354,6 +355,19 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class Selections:
+    """One row a time step of a loop whose techniques were chosen (``technique: auto``); by job, then time."""
+
+    job: Annotated[Ints, _OF_JOB]
+    time_step: Annotated[Ints, Column("the time step, from 1")]
+    technique: Annotated[list[str], Column("technique that was chosen for it")]
+    start: Annotated[Floats, Column("when it began", "s", _START)]
+    t_loop: Annotated[Floats, Column("its parallel loop time", "s")]
+    imbalance: Annotated[Floats, Column("percent imbalance of its PEs' finish times", "%")]
+    spent: Annotated[Floats, Column("time that the choice took, before it began", "s")]
+
+
+@dataclass(frozen=True, slots=True)
 class Names:
     """Names of codes.
 
@@ -400,5 +414,6 @@ class Records:
     attempts: Attempts = field(default_factory=lambda: empty(Attempts))
     solves: Solves = field(default_factory=Solves.none)
     shared: Shared = field(default_factory=lambda: empty(Shared))
+    selections: Selections = field(default_factory=lambda: empty(Selections))
     names: Names = field(default_factory=lambda: Names({}))
     own: OwnColumns = field(default_factory=lambda: OwnColumns({}))

@@ -31,7 +31,9 @@ from mlsim.scenario.jobs.workload import (
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
 from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, properties_of, wrong_levels
+from mlsim.scenario.loop.selection import SelectionConfig
 from mlsim.scenario.loop.techniques import (
+    AUTO,
     ParametersConfig,
     lacking_parameters,
     split_technique,
@@ -90,10 +92,13 @@ from mlsim.scenario.words import (
     Predictor,
     ReleasedNodes,
     RequestRule,
+    SelectionGoal,
+    SelectionMethod,
     ServiceOrder,
     ShareOwner,
     Statistics,
     Technique,
+    TemporalDifference,
     TieOrder,
     Topology,
     TraceLevel,
@@ -107,6 +112,7 @@ from mlsim.scenario.words import (
 from mlsim.scenario.words.application import ModelProperties
 
 __all__ = [
+    "AUTO",
     "CORES",
     "MEMORY",
     "PLUGIN_KEYS",
@@ -177,10 +183,14 @@ __all__ = [
     "RequestRule",
     "Scenario",
     "SelectConfig",
+    "SelectionConfig",
+    "SelectionGoal",
+    "SelectionMethod",
     "ServiceOrder",
     "ShareOwner",
     "Statistics",
     "Technique",
+    "TemporalDifference",
     "TieOrder",
     "Topology",
     "TraceLevel",

@@ -189,6 +189,7 @@ def test_costs_of_a_run_time_are_refused(directory: Path) -> None:
     ("changes", "message"),
     [
         ({"application.time_steps": 3}, "time_steps: 3; a real run executes a loop once"),
+        ({"application.technique": "auto"}, "technique: auto chooses between time steps; name one"),
         ({"platform.perturbations": [{"factor": 0.5}]}, "perturbations: a real run cannot slow its nodes"),
         (
             {

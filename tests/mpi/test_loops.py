@@ -24,6 +24,39 @@ def by_step(n, p, remaining, step, pe):
 
 def broken(n, p, remaining, step, pe):
     return 0 if step > 3 else 5
+
+
+class Learns:
+    '''Gives 0, which is an error, where it was not told what it should have been.'''
+
+    times_pieces = True
+
+    def __init__(self, most=3, soon=1):
+        self.most = most
+        self.soon = soon
+
+    def numbers(self, p):
+        return 3 + p
+
+    def begin(self, memory, n, p):
+        memory[1] += n
+
+    def learn(self, memory, n, p, chunk):
+        memory[0] += chunk.size
+        memory[3 + chunk.pe] += chunk.size
+        wrong = chunk.seconds < 0.0 or chunk.overhead < 0.0 or chunk.spread < 0.0
+        if wrong or not 1 <= chunk.pieces <= chunk.size or not -1 <= chunk.step < memory[1]:
+            memory[2] = 1.0
+
+    def size(self, memory, n, p, remaining, step, pe):
+        told_of_more_than_there_was = memory[0] > memory[1] - remaining
+        told_of_nothing = self.soon == 1 and step >= p and memory[0] == 0.0
+        if memory[2] == 1.0 or told_of_more_than_there_was or told_of_nothing:
+            return 0
+        total = 0.0
+        for q in range(p):
+            total += memory[3 + q]
+        return self.most if total == memory[0] else 0
 """
 
 

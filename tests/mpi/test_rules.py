@@ -107,7 +107,7 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     )
     learn_pieces(theirs, their_sums, 0, 7, 3, mean, (sizes * (seconds / sizes - mean) ** 2).sum())
     squares = (seconds**2 / sizes).sum()
-    learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, (7, seconds.sum(), 0.01, squares, 3))
+    learn_done(AF, ours, our_sums, np.ones(1), 0, 1.0, (7, seconds.sum(), 0.01, squares, 3, 0))
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_allclose(our_sums, their_sums)
 
@@ -116,11 +116,11 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
 def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(technique: str) -> None:
     n, p = 1000, 3
     choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
-    words = RuleState.words(p, True)
+    words = RuleState.words(choice, p)
     memory, block = np.zeros(words + 3, np.int64), np.zeros(words + 2, np.int64)
     takers = []
     for kernel, numbers, own in ((take_shared, memory, memory[1:]), (take_travelling, block, block)):
-        rule = RecursiveRule(choice, RuleState(own[1:-1], p, True), n, p)
+        rule = RecursiveRule(choice, RuleState(own[1:-1], choice, p), n, p)
         rule.begin(n, p, np.ones(p))
         takers.append([rule.taker(kernel, numbers, pe) for pe in range(p)])
     seal(block, 0)
@@ -133,15 +133,15 @@ def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(techniqu
         if chunk[1] == 0:
             break
         seconds = chunk[1] * (pe + 1) * random.uniform(0.5, 1.0)
-        done[pe] = chunk[1], seconds, 0.01, seconds**2 / chunk[1] * 1.1, 4
+        done[pe] = chunk[1], seconds, 0.01, seconds**2 / chunk[1] * 1.1, 4, 0
     assert chunk[0] == n
     assert turn > p
 
 
 def test_who_draws_too_early_waits_for_the_turn() -> None:
     choice = chosen(LoopOptions(n=100, technique="AF"), 2)[0]
-    memory = np.zeros(RuleState.words(2, True) + 3, np.int64)
-    rule = RecursiveRule(choice, RuleState(memory[2:-1], 2, True), 100, 2)
+    memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
+    rule = RecursiveRule(choice, RuleState(memory[2:-1], choice, 2), 100, 2)
     rule.begin(100, 2, np.ones(2))
     first, second = draw_ticket(memory), draw_ticket(memory)
     take = rule.taker(take_shared, memory, 0)

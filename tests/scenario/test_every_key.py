@@ -161,6 +161,22 @@ def technique(name: str, **parameters: object) -> Keys:
     return LOOP | {"application.technique": name, "application.parameters": parameters or None}
 
 
+def chosen(method: str, **keys: object) -> Keys:
+    """Give a loop whose techniques are chosen anew in each of many time steps."""
+    selection = {"method": method, "portfolio": ["STATIC", "FAC2", "SS"], **keys}
+    uneven = {"profile": "decreasing", "high": "2 s", "low": "0.1 s"}
+    return LOOP | {
+        "application.technique": "auto",
+        "application.time_steps": 80,
+        "application.costs": uneven,
+        "application.selection": selection,
+        "application.execution.atomic_service": "50 ms",
+    }
+
+
+LEARNED = chosen("rl", portfolio=["GSS", "FAC2", "TSS", "mFSC"], exploration=0.5)
+
+
 def linear(**weights: float) -> Keys:
     """Give policy linear with weights."""
     return EASY | {"batch.policy": "linear", "batch.weights": weights}
@@ -350,6 +366,20 @@ CASES: dict[str, Case] = {
     "application.iterations.per_pe": Case(LOOP | {"application.iterations": None}, 7),
     "application.iterations.count": Case(LOOP, 50),
     "application.technique": Case(LOOP, "SS"),
+    "application.selection.method": Case(chosen("expert"), "exhaustive"),
+    "application.selection.portfolio": Case(chosen("expert"), ["GSS", "SS"]),
+    "application.selection.goal": Case(chosen("exhaustive", threshold=100), "imbalance"),
+    "application.selection.threshold": Case(
+        chosen("exhaustive") | {"platform.perturbations": [{"nodes": "0", "factor": 0.3, "from": "100 s"}]},
+        100,
+    ),
+    "application.selection.learner": Case(LEARNED, "sarsa"),
+    "application.selection.learning_rate": Case(LEARNED, 0.01),
+    "application.selection.discount": Case(LEARNED, 0.0),
+    "application.selection.exploration": Case(LEARNED, 1.0),
+    "application.selection.chunk_time": Case(chosen("simulation"), "1 ms"),
+    "application.selection.share": Case(chosen("simulation"), 0.0),
+    "application.selection.samples": Case(chosen("simulation"), 5),
     "application.parameters.statistics": Case(technique("TAP", sigma="1 s", mu="2 s"), "profiled"),
     "application.parameters.sigma": Case(technique("FAC", sigma="1 s", mu="2 s"), "3 s"),
     "application.parameters.mu": Case(technique("FAC", sigma="1 s", mu="2 s"), "0.5 s"),

@@ -18,6 +18,7 @@ from mlsim.analysis.metrics.loops import (
     loop_metrics,
     max_over_mean,
     percent_imbalance,
+    selection_metrics,
 )
 from mlsim.analysis.metrics.passes import pass_metrics
 from mlsim.analysis.metrics.queue import (
@@ -85,6 +86,7 @@ __all__ = [
     "rejected_because",
     "released_nodes",
     "released_seconds",
+    "selection_metrics",
     "slowdown_histogram",
     "throughput",
     "utilization",

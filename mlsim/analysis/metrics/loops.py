@@ -5,15 +5,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.analysis.metrics.aggregate import aggregate
-from mlsim.record import Loops
+from mlsim.record import Loops, Selections
 
-__all__ = ["coefficient_of_variation", "loop_metrics", "max_over_mean", "percent_imbalance"]
+__all__ = [
+    "coefficient_of_variation",
+    "loop_metrics",
+    "max_over_mean",
+    "percent_imbalance",
+    "selection_metrics",
+]
 
 
 def coefficient_of_variation(loops: Loops) -> Floats:
@@ -53,6 +60,22 @@ def loop_metrics(loops: Loops) -> dict[str, Any]:
         "overhead": float(loops.overhead.sum()),
         "idle": float(loops.idle.sum()),
     }
+
+
+def selection_metrics(selections: Selections) -> dict[str, Any]:
+    """Count which techniques were chosen; empty where none were.
+
+    Returns
+    -------
+    dict
+        ``selected``: technique -> time steps, the most frequent first; ``selection_time``: seconds that the
+        choices took, summed.
+    """
+    counts = Counter(selections.technique)
+    if not counts:
+        return {}
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {"selected": dict(ordered), "selection_time": float(selections.spent.sum())}
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

@@ -55,7 +55,7 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
     if s.learns:
         me.pace = me.speed if took == work else me.speed * (work / took)
         me.spent, me.waited, me.took = seconds, start - me.since, end - me.since
-        me.unreported = 1
+        me.last_step, me.unreported = step, 1
     me.asked, me.since = end, end
     return following
 
@@ -103,8 +103,11 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> None:
         if inner.learns:
             seconds = me.spent + (me.waited if inner.whole else 0.0)
             weights = inner.weights[q.weights : q.weights + workers]
-            learn_chunk(inner, inner.measured[v], inner.sums[v], weights, who, me, s.prefix, 1.0, seconds)
+            learn_chunk(
+                inner, inner.measured[v], inner.sums[v], weights, who, me, s.prefix, 1.0, seconds, v, False
+            )
         measured, sums, share, who = outer.own_measured[0], outer.own_sums[0], float(workers), v
         seconds = me.spent + (me.waited if outer.whole else 0.0)
     if outer.learns:
-        learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, share, seconds)
+        gathers = q.number > 0
+        learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, share, seconds, 0, gathers)

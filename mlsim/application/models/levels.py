@@ -8,9 +8,17 @@ from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_of, move, play
 from mlsim.application.models.execution import notify
 from mlsim.application.models.state import PE, Queue, State
-from mlsim.application.techniques.at_work import note_bad_size, publish, refill_rule, size_from_rest
+from mlsim.application.settings import USER_OBJECT
+from mlsim.application.techniques.at_work import (
+    note_bad_size,
+    publish,
+    publish_gathered,
+    refill_rule,
+    size_from_rest,
+)
 from mlsim.application.techniques.fixed import static_size
-from mlsim.application.techniques.rules import SS, STATIC, constant_size
+from mlsim.application.techniques.rules import SS, STATIC, USERS, constant_size
+from mlsim.application.techniques.user import begin_object
 from mlsim.application.unavailability import next_asking
 
 __all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publish_node", "refill", "take"]
@@ -91,7 +99,9 @@ def leave(s: State, me: PE, at: float, back: float) -> float:
 def publish_node(s: State, v: int) -> None:
     """Publish at the loop's queue what a node has measured until now."""
     t = s.outer
-    if t.learns:
+    if t.code == USER_OBJECT:
+        publish_gathered(t, v)
+    elif t.learns:
         publish(t.own_measured[0], t.own_sums[0], t.measured[0], t.sums[0], t.weights, v)
 
 
@@ -106,6 +116,8 @@ def refill(s: State, q: Queue, number: int, first: int, got: int) -> None:
     elif t.code != SS:
         refill_rule(t.rules[v], t.reals[v], t.code, got, workers, t.min_chunk, t.parameters, v, number)
         q.constant = constant_size(t.rules[v])
+        if t.code == USER_OBJECT:
+            begin_object(t.rules[v, USERS], t.sums[v], got, workers)
 
 
 @inlined

@@ -171,7 +171,7 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
     me.finish = m.clock
     me.spent, me.took = seconds, m.clock - me.since
     me.waited = me.took - seconds
-    me.unreported = 1
+    me.last_step, me.unreported = m.own_step, 1
     me.asked, me.since = m.clock, m.clock
     m.own_begun = 0
     move(s.matches, m.tree, m.width, 0, m.clock)

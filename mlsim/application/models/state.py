@@ -106,7 +106,8 @@ class PE:
     ``asked``: when it asked for its chunk. ``since``: from when waiting for it is counted. ``pace``: speed
     at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
     its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
-    ``unreported``: whether its queue does not yet know of its last chunk.
+    ``last_step``: the scheduling step of its last chunk; ``unreported``: whether its queue does not yet know
+    of that chunk.
     """
 
     speed: float
@@ -130,6 +131,7 @@ class PE:
     chunks: int
     last_first: int
     last_size: int
+    last_step: int
     unreported: int
 
 

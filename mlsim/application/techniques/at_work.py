@@ -8,12 +8,15 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
-from mlsim.application.settings import RuleSettings
+from mlsim.application.settings import ADDRESS, USER_OBJECT, RuleSettings
 from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.random import random_key
 from mlsim.application.techniques.rules import (
+    ITERATIONS,
     KEY,
+    PES,
+    USERS,
     counts_overhead,
     is_adaptive,
     learn,
@@ -22,6 +25,13 @@ from mlsim.application.techniques.rules import (
     recursive_size,
     reset_rule,
 )
+from mlsim.application.techniques.user import (
+    begin_object,
+    gather_chunk,
+    learn_object,
+    new_memory,
+    tell_of_node,
+)
 
 __all__ = [
     "Technique",
@@ -29,6 +39,7 @@ __all__ = [
     "note_bad_size",
     "open_technique",
     "publish",
+    "publish_gathered",
     "refill_rule",
     "size_from_rest",
 ]
@@ -38,11 +49,14 @@ _NUMBERS = 32
 
 
 class Executor(Protocol):
-    """Who executed a chunk, at which speed and which one."""
+    """Who executed a chunk, at which speed and which one, and what it took, in s."""
 
     pace: float
+    spent: float
+    waited: float
     last_first: int
     last_size: int
+    last_step: int
 
 
 class Technique(NamedTuple):
@@ -87,11 +101,15 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
     code, learns = settings.code, is_adaptive(settings.code)
     rule, reals = new_rule()
     one_measured, one_sums = new_measurements(most if learns else 1)
+    if code == USER_OBJECT:
+        one_measured, one_sums = new_memory(int(settings.parameters[ADDRESS]), most)
     kept = queues if learns else 1
     measured = zeros((kept, one_measured.shape[0], one_measured.shape[1]), np.float64)
     sums = zeros((kept, one_sums.shape[0], one_sums.shape[1]), np.float64)
     rules, all_reals = zeros((queues, len(rule)), np.int64), zeros((queues, len(reals)), np.float64)
     reset_rule(rules[0], all_reals[0], code, n, most, settings.min_chunk, settings.parameters)
+    if code == USER_OBJECT and n > 0:
+        begin_object(rules[0, USERS], sums[0], n, most)
     return Technique(
         code,
         settings.min_chunk,
@@ -131,8 +149,35 @@ def learn_chunk(
     prefix: Floats,
     share: float,
     seconds: float,
+    queue: int,
+    gathers: bool,
 ) -> None:
-    """Learn from a PE's last chunk, as from one of somebody ``share`` times as fast."""
+    """Learn from a PE's last chunk, as from one of somebody ``share`` times as fast.
+
+    ``queue``: which of the technique's, for a class of the user; it learns at once unless a node ``gathers``
+    what it will tell of.
+    """
+    if t.code == USER_OBJECT:
+        size, rule = me.last_size, t.rules[queue]
+        spread = _spread(prefix, me.pace * share, me.last_first, size)
+        spent, waited = me.spent / share, me.waited / share
+        if gathers:
+            gather_chunk(measured, who, size, size, spent, waited, spread)
+        else:
+            learn_object(
+                rule[USERS],
+                sums,
+                rule[ITERATIONS],
+                rule[PES],
+                who,
+                me.last_step,
+                size,
+                size,
+                spent,
+                waited,
+                spread,
+            )
+        return
     learn(
         t.code,
         measured,
@@ -147,10 +192,28 @@ def learn_chunk(
     )
 
 
+@inner_kernel
+def _spread(prefix: Floats, pace: float, first: int, size: int) -> float:
+    """Sum up the squared deviations of a chunk's iteration times from their mean, in s²."""
+    mean = (prefix[first + size] - prefix[first]) / size
+    spread = 0.0
+    for k in range(first, first + size):
+        deviation = (prefix[k + 1] - prefix[k]) - mean
+        spread += deviation * deviation
+    return spread / (pace * pace)
+
+
 @leaf_kernel
 def note_bad_size(t: Technique, step: int, who: int, size: int) -> None:
     """Keep where a technique of the user gave a size below 1."""
     t.bad_size[0], t.bad_size[1], t.bad_size[2] = step, who, size
+
+
+@leaf_kernel
+def publish_gathered(t: Technique, node: int) -> None:
+    """Tell a class of the user between nodes what a node has gathered until now."""
+    rule = t.rules[0]
+    tell_of_node(rule[USERS], t.own_measured[0], t.sums[0], rule[ITERATIONS], rule[PES], node)
 
 
 @kernel

@@ -29,6 +29,7 @@ from mlsim.application.settings import (
     STATIC_DENOMINATOR,
     STATIC_NUMERATOR,
     USER,
+    USER_OBJECT,
 )
 from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations
 from mlsim.application.techniques.factoring import (
@@ -66,11 +67,12 @@ from mlsim.application.techniques.trapezoid import (
     trapezoid_size,
     trapezoid_slope,
 )
-from mlsim.application.techniques.user import user_size
+from mlsim.application.techniques.user import object_size, user_size
 from mlsim.application.techniques.weighting import learn_chunk, learn_weights, learned_weight
 
 __all__ = [
     "AF",
+    "RULE_NUMBERS",
     "SIZE",
     "STATIC",
     "constant_size",
@@ -109,13 +111,15 @@ AWF_E = TECHNIQUES["AWF-E"].code
 AF = TECHNIQUES["AF"].code
 
 _CONSTANT = tuple(entry.code for entry in TECHNIQUES.values() if entry.constant)
-_ADAPTIVE = tuple(entry.code for entry in TECHNIQUES.values() if entry.adaptive)
+_ADAPTIVE = (*(entry.code for entry in TECHNIQUES.values() if entry.adaptive), USER_OBJECT)
 _COUNTING_OVERHEAD = tuple(entry.code for entry in TECHNIQUES.values() if entry.counts_overhead)
 
 # Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk. SLOPE: by
 # what it changes; of AWF: whether it weighs what is left at every request. PREVIOUS: the size of the batch.
-# BATCH, LEFT: FAC's batch and what is left at its start.
-CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS = range(12)
+# BATCH, LEFT: FAC's batch and what is left at its start. MEMORY: numbers that a class of the user remembers,
+# where they travel.
+CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
+RULE_NUMBERS = 13
 # Places in its real numbers: σ/μ, with TAP's α.
 VARIATION = 0
 
@@ -143,8 +147,8 @@ def counts_overhead(code: int) -> bool:
 
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
-    """Return the memory of a rule: whole numbers (int64[12]) and real ones (float64[1]); see reset_rule."""
-    return zeros(12, np.int64), zeros(1, np.float64)
+    """Return the memory of a rule: whole numbers (int64[13]) and real ones (float64[1]); see reset_rule."""
+    return zeros(RULE_NUMBERS, np.int64), zeros(1, np.float64)
 
 
 @kernel
@@ -311,7 +315,7 @@ def recursive_size(
     weights
         float64[P]; AWF-B and AWF-D change them.
     measured, sums
-        Statistics of adaptive techniques; others do not look at them.
+        Statistics of adaptive techniques, or the memory of a class of the user; others do not look at them.
     i, remaining, pe
         Scheduling step from 0, iterations left (1 or more), PE that asks.
 
@@ -344,7 +348,10 @@ def recursive_size(
     elif code == AF:
         size = adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
     elif code in OF_USER:
-        size = user_size(rule[USERS], n, p, remaining, i, pe)
+        if code == USER_OBJECT:
+            size = object_size(rule[USERS], sums, n, p, remaining, i, pe)
+        else:
+            size = user_size(rule[USERS], n, p, remaining, i, pe)
         if size < 1:
             return size
     else:

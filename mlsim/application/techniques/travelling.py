@@ -11,14 +11,25 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import fetch_add, inner_kernel, kernel, load_acquire, store_release
+from mlsim.application.settings import USER_OBJECT
 from mlsim.application.techniques.adaptive import learn_pieces
-from mlsim.application.techniques.rules import AF, USERS, counts_overhead, is_adaptive, recursive_size
+from mlsim.application.techniques.rules import (
+    AF,
+    MEMORY,
+    RULE_NUMBERS,
+    USERS,
+    counts_overhead,
+    is_adaptive,
+    recursive_size,
+)
+from mlsim.application.techniques.user import learn_object
 from mlsim.application.techniques.weighting import learn_chunk
 
 __all__ = [
     "DRAW",
     "KNOWN",
     "NOT_YET",
+    "ROWS",
     "Asker",
     "Done",
     "draw_ticket",
@@ -26,6 +37,7 @@ __all__ = [
     "is_turn_shared",
     "learn_done",
     "seal",
+    "spread_of",
     "take_shared",
     "take_travelling",
 ]
@@ -35,12 +47,15 @@ Asker = tuple[int, int, int, int, int]
 """Who asks for a chunk of what: PEs, technique, iterations, the PE that asks, and the address of a technique
 of the user in its process."""
 
-Done = tuple[int, float, float, float, int]
+Done = tuple[int, float, float, float, int, int]
 """What an executed chunk took: its size (0: there was none), its seconds, the seconds between asking for it
 and starting it, Σ t_j²/n_j over its pieces of n_j iterations and t_j seconds (0 where it is in one), how many
-these are."""
+these are, its scheduling step."""
 
-TURN, STEP, POSITION, RULE, REALS = 0, 1, 2, 5, 17
+TURN, STEP, POSITION, RULE = 0, 1, 2, 5
+REALS = RULE + RULE_NUMBERS
+ROWS = 5
+"""Of measurements of a PE or node."""
 NOT_YET = -(1 << 62)
 KNOWN, DRAW = -1, -2
 """In place of a turn: it has come; a ticket is to be drawn for it."""
@@ -79,6 +94,13 @@ def is_turn(block: Ints, turn: int) -> bool:
 
 
 @kernel
+def spread_of(done: Done) -> float:
+    """Return Σ n_j·(x_j − x̄)² over the pieces of an executed chunk, in s²."""
+    size, seconds, squares = done[0], done[1], done[3]
+    return max(squares - seconds * (seconds / size), 0.0)
+
+
+@kernel
 def learn_done(
     code: int,
     measured: Floats,
@@ -103,16 +125,24 @@ def learn_done(
     done
         What it took. Less seconds²/size, the sum over its pieces is Σ n_j·(x_j − mean)², with x_j = t_j/n_j.
     """
-    size, seconds, waited, squares, pieces = done
+    size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
         return
     if code == AF:
         mean = seconds / size
-        between = max(squares - seconds * mean, 0.0)
+        between = spread_of(done)
         learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
     else:
         lost = waited if counts_overhead(code) else 0.0
         learn_chunk(measured, sums, weights, pe, size, (seconds + lost) * share)
+
+
+@inner_kernel
+def _tell(address: int, memory: Floats, n: int, p: int, pe: int, done: Done) -> None:
+    """Tell a class of the user of an executed chunk."""
+    size, seconds, waited, _, pieces, step = done
+    if size > 0:
+        learn_object(address, memory, n, p, pe, step, size, pieces, seconds, waited, spread_of(done))
 
 
 @kernel(inline="always")
@@ -134,13 +164,18 @@ def _take(
         reals = block[REALS : len(block) - 1].view(np.float64)
         at = 1 + p
         weights = reals[1:at]
-        measured = reals[at : at + 5 * columns].reshape(5, columns)
-        at += 5 * columns
-        sums = reals[at : at + 4 * width].reshape(2, 2 * width)
-        if is_adaptive(code):
-            learn_done(code, measured, sums, weights, pe, 1.0, done)
+        measured = reals[at : at + ROWS * columns].reshape(ROWS, columns)
+        at += ROWS * columns
         if address != 0:
             rule[USERS] = address
+        rows, wide = 2, 2 * width
+        if code == USER_OBJECT:
+            rows, wide = 1, rule[MEMORY]
+        sums = reals[at : at + rows * wide].reshape(rows, wide)
+        if code == USER_OBJECT:
+            _tell(address, sums, n, p, pe, done)
+        elif is_adaptive(code):
+            learn_done(code, measured, sums, weights, pe, 1.0, done)
         size = recursive_size(rule, reals[:1], weights, measured, sums, step, n - first, pe)
         if size > 0:
             block[POSITION] = first + size

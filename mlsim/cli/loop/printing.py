@@ -47,6 +47,11 @@ def print_loops(results: list[LoopResult], out: Path | None) -> None:
         highlight=False,
     )
     console.print(table)
+    for of in facts:
+        if "selected" in of:
+            took = loop_seconds(of["selection_time"])
+            words = f"{of['technique']} {of['model']}: time steps by {of['selected']}; choosing took {took}"
+            console.print(words, highlight=False, markup=False, soft_wrap=True)
     if len(results) > 1:
         best = results[best_loop(facts)]
         time = loop_seconds(best.facts["t_loop"])

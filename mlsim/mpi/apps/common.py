@@ -117,6 +117,8 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
     for key in ("technique", "model"):
         if (word := getattr(arguments, key)) is not None:
             options[key] = word
+    if arguments.technique is not None:
+        options.pop("technique_parameters", None)
     if arguments.delay is not None:
         options["injected_delay"] = _seconds(arguments.delay)
     application = in_turns(comm, lambda: make(arguments, scenario))

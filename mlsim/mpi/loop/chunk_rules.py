@@ -21,6 +21,10 @@ from mlsim.application.settings import ADDRESS
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
     CONSTANT,
+    ITERATIONS,
+    MEMORY,
+    PES,
+    RULE_NUMBERS,
     SIZE,
     STATIC,
     USERS,
@@ -35,14 +39,23 @@ from mlsim.application.techniques.rules import (
 from mlsim.application.techniques.travelling import (
     KNOWN,
     NOT_YET,
+    ROWS,
     Asker,
     Done,
     draw_ticket,
     is_turn,
     is_turn_shared,
     learn_done,
+    spread_of,
     take_shared,
     take_travelling,
+)
+from mlsim.application.techniques.user import (
+    begin_object,
+    gather_chunk,
+    learn_object,
+    memory_words,
+    tell_of_node,
 )
 
 __all__ = [
@@ -59,7 +72,6 @@ __all__ = [
     "is_static",
     "learns",
     "needs_lock",
-    "publish_node",
     "warm_up",
 ]
 
@@ -67,14 +79,12 @@ __all__ = [
 Chunk = tuple[int, int, int]
 """First iteration, size, scheduling step."""
 
-NOTHING: Done = (0, 0.0, 0.0, 0.0, 0)
+NOTHING: Done = (0, 0.0, 0.0, 0.0, 0, 0)
 """No chunk."""
 
 DONE = len(NOTHING)
 
 _SIZES_AHEAD, _MOST_AHEAD = 16, 4096
-_RULE = 12
-_ROWS = 5
 
 
 class RuleState:
@@ -83,11 +93,11 @@ class RuleState:
     Parameters
     ----------
     block
-        int64[RuleState.words(p, learns)], zeros at first.
+        int64[RuleState.words(choice, p)], zeros at first.
+    choice
+        The technique.
     p
         PEs, or nodes, that take chunks.
-    learns
-        Whether the technique is adaptive.
 
     Attributes
     ----------
@@ -98,28 +108,35 @@ class RuleState:
 
     step, position, end, refills = range(4)
 
-    def __init__(self, block: Ints, p: int, learns: bool) -> None:
-        columns = p if learns else 1
+    def __init__(self, block: Ints, choice: Choice, p: int) -> None:
         self.block = block
         self.numbers = block[:4]
-        self.rule = block[4 : 4 + _RULE]
-        reals = block[4 + _RULE :].view(np.float64)
+        self.rule = block[4 : 4 + RULE_NUMBERS]
+        reals = block[4 + RULE_NUMBERS :].view(np.float64)
         self.reals = reals[:1]
         self.weights = reals[1 : 1 + p]
         at = 1 + p
-        self.measured = reals[at : at + _ROWS * columns].reshape(_ROWS, columns)
-        at += _ROWS * columns
-        self.sums = reals[at : at + 4 * _width(columns)].reshape(2, 2 * _width(columns))
+        columns, (rows, wide) = _columns(choice, p), _sums(choice, p)
+        self.measured = reals[at : at + ROWS * columns].reshape(ROWS, columns)
+        at += ROWS * columns
+        self.sums = reals[at : at + rows * wide].reshape(rows, wide)
 
     @staticmethod
-    def words(p: int, learns: bool) -> int:
+    def words(choice: Choice, p: int) -> int:
         """Return the length of the block, in 8-byte numbers."""
-        columns = p if learns else 1
-        return 4 + _RULE + 1 + p + _ROWS * columns + 4 * _width(columns)
+        rows, wide = _sums(choice, p)
+        return 4 + RULE_NUMBERS + 1 + p + ROWS * _columns(choice, p) + rows * wide
 
 
-def _width(columns: int) -> int:
-    return 1 << (columns - 1).bit_length()
+def _columns(choice: Choice, p: int) -> int:
+    return p if learns(choice) else 1
+
+
+def _sums(choice: Choice, p: int) -> tuple[int, int]:
+    """Return the shape of the sum trees, or of the memory of a class of the user."""
+    if choice.is_object:
+        return 1, memory_words(int(choice.parameters[ADDRESS]), p)
+    return 2, 2 * (1 << (_columns(choice, p) - 1).bit_length())
 
 
 class RecursiveRule:
@@ -147,6 +164,13 @@ class RecursiveRule:
         state, settings = self.state, self._settings
         state.weights[:] = weights
         reset_rule(state.rule, state.reals, settings.code, n, p, settings.min_chunk, settings.parameters)
+        self._begin_object(n, p)
+
+    def _begin_object(self, n: int, p: int) -> None:
+        """Tell a class of the user that there are iterations."""
+        if self.choice.is_object and n > 0:
+            self.state.rule[MEMORY] = self.state.sums.shape[1]
+            begin_object(self._address, self.state.sums, n, p)
 
     def refill(self, n: int, p: int, node: int, number: int) -> None:
         """Prepare for the ``number``-th chunk of a node, of ``n`` iterations for ``p`` PEs."""
@@ -164,6 +188,7 @@ class RecursiveRule:
             node,
             number,
         )
+        self._begin_object(n, p)
 
     def size(self, step: int, remaining: int, pe: int) -> int:
         """Size the next chunk; ``remaining`` >= 1."""
@@ -179,12 +204,44 @@ class RecursiveRule:
             raise self.choice.wrong_size(self._settings, self._n, self._p)
         return int(size)
 
-    def update(self, pe: int, done: Done | Floats, share: float = 1.0) -> None:
-        """Update an adaptive technique with an executed chunk, whose time counts by ``share``."""
-        state, code = self.state, self.choice.code
-        size, seconds, waited, squares, pieces = done
-        took: Done = int(size), float(seconds), float(waited), float(squares), int(pieces)
-        learn_done(code, state.measured, state.sums, state.weights, pe, share, took)
+    def update(self, pe: int, done: Done | Floats) -> None:
+        """Update an adaptive technique with an executed chunk."""
+        state, took = self.state, _typed(done)
+        if not self.choice.is_object:
+            learn_done(self.choice.code, state.measured, state.sums, state.weights, pe, 1.0, took)
+            return
+        size, seconds, waited, _, pieces, step = took
+        if size > 0:
+            n, p = int(state.rule[ITERATIONS]), int(state.rule[PES])
+            spread = spread_of(took)
+            learn_object(self._address, state.sums, n, p, pe, step, size, pieces, seconds, waited, spread)
+
+    def gather(self, node: int, done: Done | Floats, share: float) -> None:
+        """Add an executed chunk, whose time counts by ``share``, to what a node has measured."""
+        state, took = self.state, _typed(done)
+        if not self.choice.is_object:
+            learn_done(self.choice.code, state.measured, state.sums, state.weights, node, share, took)
+            return
+        size, seconds, waited, _, pieces, _ = took
+        if size > 0:
+            spread = spread_of(took) * share * share
+            gather_chunk(state.measured, node, size, pieces, seconds * share, waited * share, spread)
+
+    def publish_node(self, own: RuleState, node: int) -> None:
+        """Take over what a node has measured."""
+        known = self.state
+        if self.choice.is_object:
+            n, p = int(known.rule[ITERATIONS]), int(known.rule[PES])
+            tell_of_node(self._address, own.measured, known.sums, n, p, node)
+            return
+        from mlsim.application.techniques.at_work import publish
+
+        publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)
+
+    def forget_gathered(self) -> None:
+        """Forget what a node has measured, once it was sent; techniques of the catalogue send all of it."""
+        if self.choice.is_object:
+            self.state.measured[:] = 0.0
 
     def taker(self, kernel: Callable[..., Chunk], memory: Ints, pe: int) -> Callable[..., Chunk]:
         """Return a function that assigns chunks to a PE, from a travelling block that holds the rule's state.
@@ -326,15 +383,15 @@ def warm_up() -> None:
     for entry in TECHNIQUES.values():
         choice = Choice(entry.name, entry.code, 1, parameters, np.ones(2))
         adaptive = learns(choice)
-        state = RuleState(np.zeros(RuleState.words(2, adaptive), np.int64), 2, adaptive)
+        state = RuleState(np.zeros(RuleState.words(choice, 2), np.int64), choice, 2)
         rule = RecursiveRule(choice, state, 8, 2)
         rule.begin(8, 2, np.ones(2))
         rule.size(0, 8, 0)
         rule.refill(8, 2, 0, 1)
         if adaptive:
-            rule.update(0, (1, 1.0, 1.0, 0.0, 1))
-            publish_node(state, state, 0)
-        memory = np.zeros(RuleState.words(2, adaptive) + 3, np.int64)
+            rule.update(0, (1, 1.0, 1.0, 0.0, 1, 0))
+            rule.publish_node(state, 0)
+        memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
         block = memory[1:]
         rule.taker(take_travelling, block, 0)(KNOWN, NOTHING)
         rule.taker(take_shared, memory, 0)(KNOWN, NOTHING)
@@ -346,8 +403,7 @@ def warm_up() -> None:
                 straightforward.size(0)
 
 
-def publish_node(own: RuleState, known: RuleState, node: int) -> None:
-    """Publish the measurements of a node to all nodes."""
-    from mlsim.application.techniques.at_work import publish
-
-    publish(own.measured, own.sums, known.measured, known.sums, known.weights, node)
+def _typed(done: Done | Floats) -> Done:
+    """Return the numbers of an executed chunk as kernels take them."""
+    size, seconds, waited, squares, pieces, step = done
+    return int(size), float(seconds), float(waited), float(squares), int(pieces), int(step)

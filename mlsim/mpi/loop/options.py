@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from mlsim.application.choice import Choice, canonical, choose
 from mlsim.errors import InputError
 from mlsim.mpi.transport.waiting import WaitStyle
-from mlsim.scenario import ParametersConfig, lacking_parameters, split_technique
+from mlsim.scenario import (
+    ParametersConfig,
+    lacking_parameters,
+    split_technique,
+    user_function,
+    with_parameters,
+)
+from mlsim.scenario import parameters_of as user_parameters
 from mlsim.scenario.loop.levels import wrong_levels
 from mlsim.scenario.words import Choice as Keyword
 from mlsim.scenario.words import (
@@ -50,6 +58,8 @@ class LoopOptions:
         Name of the catalogue, ``./file.py:function``, or ``X+Y`` under a model of two levels.
     model
         ``cca``, ``dca``, ``hdca``, or ``hmw`` (``hierarchical-master-worker``).
+    technique_parameters
+        What a function or class of the user gets, by name.
     min_chunk
         Least chunk, but for the last one.
     weights
@@ -87,6 +97,7 @@ class LoopOptions:
     n: int
     technique: str = "GSS"
     model: str = "dca"
+    technique_parameters: Mapping[str, Any] | None = None
     min_chunk: int = 1
     weights: Sequence[float] | None = None
     mu: float | None = None
@@ -135,7 +146,13 @@ class LoopOptions:
         levels = split_technique(self.technique.strip())
         if not 1 <= len(levels) <= 2:
             raise InputError(f"technique: {self.technique!r}; allowed: one, or two as X+Y")
-        names = "+".join(map(canonical, levels))
+        own = self.technique_parameters or user_parameters(self.technique)
+        if own and sum(user_function(level) is not None for level in levels) != 1:
+            raise InputError(
+                f"technique_parameters: {self.technique} names no function or class of yours, or two; "
+                "parameters are for one, in a file"
+            )
+        names = with_parameters("+".join(map(canonical, levels)), own)
         global_p = _word("global_p", self.global_p, GlobalP)
         for message in wrong_levels(names, model, nowait=False, global_p=global_p):
             raise InputError(f"technique: {message}")
@@ -143,6 +160,7 @@ class LoopOptions:
             self,
             model=model.value,
             technique=names,
+            technique_parameters=own or None,
             master=_word("master", self.master, MasterRole),
             service_order=_word("service_order", self.service_order, ServiceOrder),
             global_p=global_p,
@@ -207,6 +225,11 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     found = choose(
         options.technique, np.ones(p), np.zeros(1), parameters, options.first_chunk, 1, options.seed
     )
+    learners = tuple(choice.name for choice in found if choice.is_object)
+    for message in wrong_levels(
+        options.technique, MODELS[options.model], False, None, options.global_p, learners
+    ):
+        raise InputError(f"technique: {message}")
     least = min(options.min_chunk, options.n + 1)
     choices = tuple(choice._replace(min_chunk=least) for choice in found)
     return choices if len(choices) == 2 else choices * 2

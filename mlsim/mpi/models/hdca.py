@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, delay, learns
 from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
 from mlsim.mpi.models.queues import loop_queue
 from mlsim.mpi.transport.window import TicketLock, make_lock
@@ -33,16 +33,16 @@ class HierarchicalModel(Model):
         self.piece = (options.break_after or 0) if layout.comm.rank == 0 else 0
         between, within = two_level_weights(setting, np.ones(layout.comm.size, np.bool_))
         # In the node's memory: lock, flag, queue with the inside technique, measurements for the outer one.
-        inside = RuleState.words(members, self._inner_learns)
+        inside = RuleState.words(setting.inner, members)
         counted = len(between)  # nodes or, with global_p: pes, ranks
-        own = RuleState.words(counted, self._outer_learns)
+        own = RuleState.words(setting.outer, counted)
         self._shared = setting.context.shared_window(_QUEUE + inside + own)
         memory = self._shared.memory
         self._lock = make_lock(options.lock, self._shared, 0, setting.patience)
         self._flags = memory[:_QUEUE]
-        self._state = RuleState(memory[_QUEUE : _QUEUE + inside], members, self._inner_learns)
+        self._state = RuleState(memory[_QUEUE : _QUEUE + inside], setting.inner, members)
         self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
-        self._own = RuleState(memory[_QUEUE + inside : _QUEUE + inside + own], counted, self._outer_learns)
+        self._own = RuleState(memory[_QUEUE + inside : _QUEUE + inside + own], setting.outer, counted)
         self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
         if self._pe == 0:
             self._inner.begin(0, members, within[layout.node])
@@ -74,7 +74,7 @@ class HierarchicalModel(Model):
         if self._inner_learns:
             self._inner.update(self._pe, self.done)
         if self._outer_learns:
-            self._measured.update(self._node, self.done, 1.0 / self._members)
+            self._measured.gather(self._node, self.done, 1.0 / self._members)
 
     def _refill(self) -> bool:
         """Refill the node's queue with a chunk; return whether there was one."""
@@ -92,8 +92,8 @@ class HierarchicalModel(Model):
         self._inner.refill(size, self._members, self._node, int(numbers[state.refills]))
         return True
 
-    def _publish(self, known: RuleState) -> None:
-        publish_node(self._own, known, self._node)
+    def _publish(self, known: RecursiveRule) -> None:
+        known.publish_node(self._own, self._node)
 
     def serve(self) -> None:
         """Progress MPI, so that it serves RMA of other ranks where the network does not."""

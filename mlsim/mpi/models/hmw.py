@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, learns, publish_node
+from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, learns
 from mlsim.mpi.models.masters import Desk, MasterQueue, Worker
 from mlsim.mpi.models.model import Chunk, Model, Setting, two_level_weights
 
@@ -100,10 +100,10 @@ class _GlobalMaster:
         self._node_of = {int(rank): node for node, rank in enumerate(layout.leaders)}
         counted = len(weights)  # nodes or, with global_p: pes, ranks
         self._queue = MasterQueue(setting, counted, weights)
-        self._words = RuleState.words(counted, self._learns)
+        self._words = RuleState.words(setting.outer, counted)
         self._desk = Desk(layout.comm, setting.tag + _GLOBAL_TAG, options.service_order, self._words)
         self._to_notify = set(range(1, nodes))
-        self._counted = counted
+        self._counted, self._choice = counted, setting.outer
 
     @property
     def all_notified(self) -> bool:
@@ -124,8 +124,8 @@ class _GlobalMaster:
     def assign(self, node: int, numbers: Floats) -> Chunk | None:
         """Update the technique with a node's measurements, then assign the node a chunk."""
         if self._learns:
-            own = RuleState(numbers.view(np.int64), self._counted, True)
-            publish_node(own, self._queue.state, node)
+            own = RuleState(numbers.view(np.int64), self._choice, self._counted)
+            self._queue.rule.publish_node(own, node)
         return self._queue.assign(node)
 
 
@@ -140,13 +140,13 @@ class _LocalMaster:
         self._delay = options.injected_delay
         self._outer_learns, self._inner_learns = learns(setting.outer), learns(setting.inner)
         self._state = RuleState(
-            np.zeros(RuleState.words(self._pes, self._inner_learns), np.int64), self._pes, self._inner_learns
+            np.zeros(RuleState.words(setting.inner, self._pes), np.int64), setting.inner, self._pes
         )
         self._inner = RecursiveRule(setting.inner, self._state, options.n, layout.comm.size)
         self._inner.begin(0, self._pes, within)
         counted = len(between)
-        self._numbers = np.zeros(RuleState.words(counted, self._outer_learns))
-        self._own = RuleState(self._numbers.view(np.int64), counted, self._outer_learns)
+        self._numbers = np.zeros(RuleState.words(setting.outer, counted))
+        self._own = RuleState(self._numbers.view(np.int64), setting.outer, counted)
         self._own.weights[:] = between
         self._measured = RecursiveRule(setting.outer, self._own, options.n, counted)
         self._desk = Desk(layout.local, setting.tag, options.service_order, DONE)
@@ -194,6 +194,7 @@ class _LocalMaster:
             else:
                 self._update_from_waiting()
                 self._upwards.ask(self._numbers)
+                self._measured.forget_gathered()
         self._to_notify.difference_update(self._desk.left())
 
     def _refill(self, chunk: Chunk | None) -> None:
@@ -214,7 +215,7 @@ class _LocalMaster:
         if self._inner_learns:
             self._inner.update(rank - self._members + self._pes, done)
         if self._outer_learns:
-            self._measured.update(self._node, done, 1.0 / self._pes)
+            self._measured.gather(self._node, done, 1.0 / self._pes)
         done[0] = 0.0  # once
 
     def _serve_one(self, rank: int, done: Floats) -> None:

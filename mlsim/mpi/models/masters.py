@@ -152,8 +152,7 @@ class MasterQueue:
     def __init__(self, setting: Setting, p: int, weights: Floats) -> None:
         choice, self._n = setting.outer, setting.options.n
         self._delay = setting.options.injected_delay
-        words = RuleState.words(p, learns(choice))
-        self.state = RuleState(np.zeros(words, np.int64), p, learns(choice))
+        self.state = RuleState(np.zeros(RuleState.words(choice, p), np.int64), choice, p)
         self.rule = RecursiveRule(choice, self.state, self._n, p)
         self.rule.begin(self._n, p, weights)
         self._position = self._step = 0

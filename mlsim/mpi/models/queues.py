@@ -28,7 +28,7 @@ from mlsim.scenario.words import LockOrder
 
 __all__ = ["LockedQueue", "LoopQueue", "RelayQueue", "StepQueue", "loop_queue"]
 
-Publish = Callable[[RuleState], None]
+Publish = Callable[[RecursiveRule], None]
 
 _STEP, _POSITION = 0, 1
 
@@ -104,13 +104,13 @@ class RelayQueue(_InWindow):
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
-        options, words = setting.options, RuleState.words(p, learns(choice))
+        options, words = setting.options, RuleState.words(choice, p)
         self._delay, self._pe = options.injected_delay, pe
         self._context = setting.context
         self._n = options.n
         self._window = setting.context.window(words + RELAY_WORDS)
         self._relay = relay_on(self._window, words, setting.patience)
-        self._state = RuleState(self._relay.block[1:-1], p, learns(choice))
+        self._state = RuleState(self._relay.block[1:-1], choice, p)
         self._rule = RecursiveRule(choice, self._state, options.n, p)
         self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
         if setting.layout.comm.rank == 0:
@@ -151,7 +151,7 @@ class RelayQueue(_InWindow):
             self._relay.wait(ticket, tries)
             tries += 1
         if publish is not None:
-            publish(self._state)
+            publish(self._rule)
         if self._delay and self._state.numbers[self._state.position] < self._n:
             delay(self._delay)
         return KNOWN
@@ -164,10 +164,10 @@ class LockedQueue(_InWindow):
         comm = setting.layout.comm
         self._n, self._delay, self._pe = setting.options.n, setting.options.injected_delay, pe
         self._learns = learns(choice)
-        words = RuleState.words(p, self._learns)
+        words = RuleState.words(choice, p)
         self._window = setting.context.window(PollingLock.WORDS + words)
         self._lock = PollingLock(self._window, 0, setting.patience)
-        self._state = RuleState(np.zeros(words, np.int64), p, self._learns)
+        self._state = RuleState(np.zeros(words, np.int64), choice, p)
         self._rule = RecursiveRule(choice, self._state, self._n, p)
         self._rule.begin(self._n, p, weights)
         if comm.rank == 0:
@@ -193,7 +193,7 @@ class LockedQueue(_InWindow):
             if first >= self._n:
                 return None
             if publish is not None:
-                publish(state)
+                publish(self._rule)
             elif self._learns:
                 self._rule.update(self._pe, done)
             size = self._rule.size(step, self._n - first, self._pe)

@@ -83,22 +83,35 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
     raise InputError(_not_found(scenario, wanted, [own], key, advice))
 
 
-def located_technique(scenario: Scenario) -> str:
+def located_technique(scenario: Scenario, technique: str | None = None) -> str:
     """Return the technique of a scenario's loops, files of techniques of the user as they were found.
+
+    Parameters
+    ----------
+    scenario
+        Where it is named.
+    technique
+        One of those that it names; None: that of its key.
 
     Raises
     ------
     InputError
         If such a file is nowhere.
     """
+    name = scenario.application.technique if technique is None else technique
     levels = []
-    for level in split_technique(scenario.application.technique):
+    for level in split_technique(name):
         function = user_function(level)
         if function is not None:
-            path = resolve_code(scenario, function[0], "application.technique")
+            path = resolve_code(scenario, function[0], _technique_key(scenario))
             level = f"{path}:{function[1]}"
         levels.append(str(level))
-    return with_parameters("+".join(levels), parameters_of(scenario.application.technique))
+    return with_parameters("+".join(levels), parameters_of(name))
+
+
+def _technique_key(scenario: Scenario) -> str:
+    selects = scenario.application.selects is not None
+    return "application.selection.portfolio" if selects else "application.technique"
 
 
 def located_plugin(scenario: Scenario, key: str) -> str:
@@ -192,12 +205,13 @@ def check_code(scenario: Scenario) -> None:
             path = resolve_code(scenario, own[0], key)
             check_definition(path, own[1], sort, f"{scenario.source}: {key}: {path}")
     if scenario.application.model is ApplicationModel.LOOP:
-        for level in split_technique(scenario.application.technique):
+        key = _technique_key(scenario)
+        for level in [one for name in scenario.application.techniques for one in split_technique(name)]:
             own = user_function(level)
             if own is not None:
-                path = resolve_code(scenario, own[0], "application.technique")
-                place = f"{scenario.source}: application.technique: {path}"
-                check_definition(path, own[1], "function", place)
+                path = resolve_code(scenario, own[0], key)
+                place = f"{scenario.source}: {key}: {path}"
+                check_definition(path, own[1], "class or function", place)
 
 
 def _places(scenario: Scenario, wanted: Path) -> Iterator[tuple[Path, str]]:

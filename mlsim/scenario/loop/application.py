@@ -10,7 +10,8 @@ from pydantic import Field
 
 from mlsim.scenario.loop.costs import OWN_LENGTH, CostsConfig
 from mlsim.scenario.loop.levels import wrong_levels
-from mlsim.scenario.loop.techniques import ParametersConfig, TechniqueName, broken_parameters
+from mlsim.scenario.loop.selection import SelectionConfig
+from mlsim.scenario.loop.techniques import AUTO, ParametersConfig, TechniqueName, broken_parameters
 from mlsim.scenario.values.amounts import Duration, Seconds, Size
 from mlsim.scenario.values.field_types import Count, Number, OneOf, Switch, Whole
 from mlsim.scenario.values.plugins import PluginKind
@@ -26,7 +27,7 @@ from mlsim.scenario.words import (
     Technique,
 )
 
-__all__ = ["ApplicationConfig", "CostsConfig", "ExecutionConfig", "IterationsConfig"]
+__all__ = ["ApplicationConfig", "CostsConfig", "ExecutionConfig", "IterationsConfig", "SelectionConfig"]
 
 
 LoopLength = Annotated[int, Whole(1, 1_000_000_000)]
@@ -129,9 +130,11 @@ class ApplicationConfig(Section):
     """
     technique: TechniqueName = Field(Technique.STATIC, examples=["GSS"])
     """Rule for chunk sizes; `mlsim list techniques` explains each. A Python function in a file is one as
-    well: function(n, p, remaining, step, pe) gives the size. X+Y under models of two levels: X between nodes,
-    Y inside.
+    well: function(n, p, remaining, step, pe) gives the size; and a class, which may learn. X+Y under models
+    of two levels: X between nodes, Y inside. auto: one for each time step, see selection.
     """
+    selection: SelectionConfig | None = None
+    """How technique: auto chooses. Default: as an empty section."""
     parameters: ParametersConfig = Field(default_factory=ParametersConfig)
     """What techniques are told."""
     min_chunk: Count = 1
@@ -150,14 +153,7 @@ class ApplicationConfig(Section):
         if self.model is ApplicationModel.RIGID:
             yield from self._loop_keys_of_rigid()
             return
-        yield from broken_parameters(self.technique, self.parameters)
-        execution = self.execution
-        for message in wrong_levels(
-            self.technique, execution.model, execution.nowait, global_p=execution.global_p
-        ):
-            yield Violation(
-                "technique", message, ("execution.model", "execution.nowait", "execution.global_p")
-            )
+        yield from self._wrong_techniques()
         profile, chosen = self.costs.profile, self.iterations
         if profile is CostProfile.FILE and chosen is not None:
             message = "not with costs.profile: file; the length of the file decides; take it out"
@@ -167,6 +163,27 @@ class ApplicationConfig(Section):
         elif profile not in OWN_LENGTH and chosen is None:
             message = "empty; give per_pe (iterations a PE) or count (iterations a job), e.g. {per_pe: 1}"
             yield Violation("iterations", message, ("costs.profile",))
+
+    @property
+    def techniques(self) -> tuple[str, ...]:
+        """The technique, or those that auto chooses from."""
+        return (self.selects or SelectionConfig()).portfolio if self.technique == AUTO else (self.technique,)
+
+    @property
+    def selects(self) -> SelectionConfig | None:
+        """How techniques are chosen; None where there is one for all time steps."""
+        return (self.selection or SelectionConfig()) if self.technique == AUTO else None
+
+    def _wrong_techniques(self) -> Iterator[Violation]:
+        """Check what techniques need, and that the model can run them."""
+        execution = self.execution
+        key = "selection.portfolio" if self.technique == AUTO else "technique"
+        for technique in self.techniques:
+            yield from broken_parameters(technique, self.parameters, key)
+            for message in wrong_levels(
+                technique, execution.model, execution.nowait, global_p=execution.global_p
+            ):
+                yield Violation(key, message, ("execution.model", "execution.nowait", "execution.global_p"))
 
     def _wrong_pixels(self, chosen: IterationsConfig) -> Iterator[Violation]:
         """Check that the iterations can be the pixels of a square image."""

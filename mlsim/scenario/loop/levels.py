@@ -33,6 +33,7 @@ def wrong_levels(
     nowait: bool,
     properties: ModelProperties | None = None,
     global_p: str = GlobalP.NODES,
+    learners: tuple[str, ...] = (),
 ) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
 
@@ -42,6 +43,8 @@ def wrong_levels(
         As in a scenario.
     properties
         Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
+    learners
+        Techniques of the user that are known to learn, by name: classes.
 
     Examples
     --------
@@ -56,7 +59,8 @@ def wrong_levels(
     if len(levels) > known.levels:
         models = ", ".join(TWO_LEVELS)
         yield (f"{technique} names two, and model {model} has one level; allowed: one, or models {models}")
-    learning = [level for level in (outside, inside) if level in _LEARNING]
+    adaptive = (*_LEARNING, *learners)
+    learning = [level for level in (outside, inside) if level in adaptive]
     if model is ExecutionModel.STEAL and learning:
         yield (
             f"{learning[0]} learns at a queue that many PEs share, and under model {model} each has a queue "
@@ -64,7 +68,7 @@ def wrong_levels(
         )
     elif learning and not known.adaptive:
         yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
-    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *_LEARNING):
+    if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *adaptive):
         reason = (
             "has a chunk for each node" if outside == Technique.STATIC else "learns from nodes, not from PEs"
         )
@@ -76,7 +80,7 @@ def wrong_levels(
         yield (
             f"OpenMP has no schedule for {inside} inside a node; allowed there: {allowed}; e.g. {outside}+GSS"
         )
-    elif nowait and inside == Technique.STATIC and outside in _LEARNING:
+    elif nowait and inside == Technique.STATIC and outside in adaptive:
         yield (
             f"with nowait and STATIC inside, threads run several chunks ahead of each other, and a node "
             f"cannot tell what {outside} learns from; take SS or GSS inside, or nowait: off"

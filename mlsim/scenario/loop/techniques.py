@@ -23,6 +23,7 @@ from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import Growth, Statistics, Technique, WeighedSize, WeightSource
 
 __all__ = [
+    "AUTO",
     "NEEDS",
     "READERS",
     "ParametersConfig",
@@ -31,6 +32,10 @@ __all__ = [
     "lacking_parameters",
     "split_technique",
 ]
+
+
+AUTO = "auto"
+"""In place of a technique: each time step has the one that a method of ``application.selection`` chooses."""
 
 
 def split_technique(name: str) -> tuple[str, ...]:
@@ -64,22 +69,27 @@ def _is_known(name: str) -> bool:
 
 @dataclass(frozen=True)
 class TechniqueKind(CodeKind):
-    """A technique, or two with a + between: of the catalogue, or a function in a file."""
+    """A technique, or two with a + between: of the catalogue, or a function in a file; or none: auto."""
 
-    key = "function"
+    selects: bool = True
+    """Whether auto is accepted."""
+    key: str = "function"
 
     @property
     def allowed(self) -> str:
         """What is accepted, in words."""
         words = ChoiceType(Technique).allowed
         mapping = "{function: ./file.py:function, parameters: {...}}"
-        return f"{words}; ./file.py:function; X+Y between and inside nodes; {mapping}"
+        auto = f"; {AUTO}" if self.selects else ""
+        return f"{words}; ./file.py:function; X+Y between and inside nodes; {mapping}{auto}"
 
     def parse(self, value: object) -> str:
         """Read the names; those of the catalogue in upper or lower case."""
         given, parameters = split_code(value, self.key)
         if not isinstance(given, str):
             raise ValueError(f"{shown(given)} is no technique; allowed: {self.allowed}")
+        if self.selects and given.strip().casefold() == AUTO and not parameters:
+            return AUTO
         levels = split_technique(given.strip())
         if len(levels) > 2:
             raise ValueError(f"{shown(given)} names {len(levels)} techniques; allowed: one, or two as X+Y")
@@ -105,6 +115,8 @@ class TechniqueKind(CodeKind):
     def json(self) -> dict[str, Any]:
         """Return the JSON schema: editors offer the words."""
         words = ChoiceType(Technique).json()["anyOf"]
+        if self.selects:
+            words = [*words, {"const": AUTO}]
         names = [*words, {"type": "string", "pattern": r"\+|\.py:"}]
         return {"anyOf": [*names, code_schema(self.key, {"anyOf": names})]}
 
@@ -248,7 +260,9 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
                 yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
 
 
-def broken_parameters(technique: str, parameters: ParametersConfig) -> Iterator[Violation]:
-    """Name them as rules of the section ``application``."""
+def broken_parameters(
+    technique: str, parameters: ParametersConfig, named_by: str = "technique"
+) -> Iterator[Violation]:
+    """Name them as rules of the section ``application``, where the technique is named by a key."""
     for key, message in lacking_parameters(technique, parameters):
-        yield Violation(f"parameters.{key}", message, ("technique", "parameters.statistics"))
+        yield Violation(f"parameters.{key}", message, (named_by, "parameters.statistics"))

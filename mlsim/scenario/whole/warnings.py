@@ -5,7 +5,8 @@ from __future__ import annotations
 from mlsim.scenario.jobs.batch import BatchConfig
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig
 from mlsim.scenario.loop.levels import properties_of
-from mlsim.scenario.loop.techniques import READERS, split_technique
+from mlsim.scenario.loop.selection import READS, SelectionConfig
+from mlsim.scenario.loop.techniques import AUTO, READERS, split_technique
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import (
@@ -90,9 +91,17 @@ def _of_models(execution: ExecutionConfig) -> list[str]:
 
 def _of_techniques(application: ApplicationConfig) -> list[str]:
     """Name parameters that the technique does not read."""
-    chosen = split_technique(application.technique)
+    chosen = [level for name in application.techniques for level in split_technique(name)]
     reason = f"application.technique is {application.technique}"
     lines = []
+    if application.selects is None and application.selection is not None:
+        lines.append(_line("application.selection", f"technique {AUTO}", reason))
+    if application.selects is not None:
+        reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
+        if application.time_steps == 1:
+            why = "application.time_steps is 1"
+            lines.append(_line("application.selection", "loops of several time steps", why))
+        lines += _of_methods(application.selects)
     if Technique.AF not in chosen and _is_set(application.execution, "first_chunk"):
         lines.append(_line("application.execution.first_chunk", "technique AF", reason))
     for key, readers in READERS.items():
@@ -101,6 +110,16 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
             names = f"{words} {', '.join(readers)}"
             lines.append(_line(f"application.parameters.{key}", names, reason))
     return lines
+
+
+def _of_methods(selection: SelectionConfig) -> list[str]:
+    """Name keys that the method of choosing does not read."""
+    reason = f"application.selection.method is {selection.method}"
+    return [
+        _line(f"application.selection.{key}", f"method {method}", reason)
+        for key, method in READS.items()
+        if method is not selection.method and _is_set(selection, key)
+    ]
 
 
 def _unread_answers(scenario: Scenario) -> list[str]:
@@ -125,5 +144,5 @@ def _is_set(section: Section, key: str) -> bool:
 
 
 def _line(key: str, reader: str, reason: str) -> str:
-    verb = "read" if reader.startswith(("techniques", "models")) else "reads"
+    verb = "read" if reader.startswith(("techniques", "models", "loops")) else "reads"
     return f"{key} has no effect: only {reader} {verb} it, and {reason}"

@@ -103,6 +103,30 @@ class WeighedSize(Choice):
     BATCH = "batch"
 
 
+class SelectionMethod(Choice):
+    """How the technique of a time step is chosen."""
+
+    EXPERT = "expert"
+    EXHAUSTIVE = "exhaustive"
+    RANDOM = "random"
+    RL = "rl"
+    SIMULATION = "simulation"
+
+
+class SelectionGoal(Choice):
+    """What the choice of a technique is to make least."""
+
+    T_LOOP = "t_loop"
+    IMBALANCE = "imbalance"
+
+
+class TemporalDifference(Choice):
+    """How reinforcement learning updates what an action is worth."""
+
+    Q_LEARNING = "q-learning"
+    SARSA = "sarsa"
+
+
 class WeightSource(Choice):
     """Where the weights of the PEs come from, if they are not listed."""
 

@@ -276,6 +276,19 @@ def a_technique_of_the_user():
     for model in ("cca", "dca", "hdca"):
         once(WORLD, 100, f"{path}:thirds", model, ranks_per_node=2)
         once(WORLD, 100, f"{path}:by_step", model)
+    learns = f"{path}:Learns"
+    for model, options in MODELS:
+        soon = int(model in ("cca", "dca"))
+        once(WORLD, 100, learns, model, technique_parameters={"most": 2, "soon": soon}, **options)
+    once(WORLD, 100, learns, "dca", lock="polling")
+    for model in ("hdca", "hmw"):
+        for both, soon in ((f"GSS+{learns}", 1), (f"{learns}+SS", 0)):
+            loop = once(WORLD, 100, both, model, ranks_per_node=2, technique_parameters={"soon": soon})
+            assert loop.options.technique.parameters == {"soon": soon}
+    with pytest.raises(InputError, match="learns from nodes, not from PEs"):
+        LoopScheduler(WORLD, 10, f"{learns}+SS", "hdca", global_p="pes")
+    with pytest.raises(InputError, match="names no function or class"):
+        LoopScheduler(WORLD, 10, "GSS", technique_parameters={"soon": 0})
 
 
 BEGAN = time.perf_counter()

@@ -1,0 +1,141 @@
+"""Choosing by simulation of the portfolio, with costs and speeds as measured so far (as SimAS does)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.application.selection.estimate import estimate
+from mlsim.application.selection.facts import ExecutedChunks, StepFacts
+from mlsim.application.selection.selector import Selector, generator
+from mlsim.scenario import SelectionGoal, Technique
+
+__all__ = ["BySimulation", "Simulate"]
+
+Simulate = Callable[[str, Floats, Floats, float], tuple[float, float, int]]
+"""Simulates a loop by a technique, with iteration costs (s at speed 1) and speeds of the PEs, up to a time
+(s) after which it is of no use; returns the loop's time (s; at least that one, if it takes longer), its
+percent imbalance and the chunks simulated."""
+
+_KEPT = 3
+
+
+class BySimulation(Selector):
+    """Simulates each technique of the portfolio and takes the best.
+
+    Before the first time step nothing is known: it takes FAC2, if that is in the portfolio, whose chunks of
+    many sizes tell most; else the first one but STATIC, of whose chunks one cannot tell dear iterations from
+    slow PEs.
+
+    All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
+    the technique of the last time step and those that took the shortest to simulate, leaves out those for
+    which the time is too short, and, of those that take longer than the best one, sees only the beginning.
+
+    Parameters
+    ----------
+    portfolio, goal
+        As of every selector; of equal ones it takes the first.
+    n, p
+        Iterations and PEs of the loop.
+    simulate
+        Simulates it, with what is known of its costs of scheduling.
+    seed
+        Of the random costs that it draws.
+    samples
+        How often each technique is simulated, each time with other costs.
+    share
+        Of the loop's time, as above.
+    chunk_time
+        Seconds that simulating a chunk takes; None: as measured.
+
+    Attributes
+    ----------
+    spent
+        Seconds that the last choice took.
+    """
+
+    needs_chunks = True
+
+    def __init__(
+        self,
+        portfolio: Sequence[str],
+        goal: SelectionGoal,
+        n: int,
+        p: int,
+        simulate: Simulate,
+        seed: int,
+        samples: int,
+        share: float,
+        chunk_time: float | None,
+    ) -> None:
+        super().__init__(portfolio, goal)
+        self._n, self._p = n, p
+        self._simulate, self._samples = simulate, samples
+        self._random = generator(seed)
+        self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
+        self._share, self._chunk_time = share, chunk_time
+        self._seconds: dict[str, float] = {}  # what simulating each took the last time
+        self._elapsed = self._own = 0.0
+        self._current = self._first()
+        self.spent = 0.0
+
+    def _first(self) -> str:
+        dynamic = [name for name in self.portfolio if not name.startswith(Technique.STATIC)]
+        return Technique.FAC2 if Technique.FAC2 in self.portfolio else (dynamic or self.portfolio)[0]
+
+    def choose(self) -> str:
+        """Simulate as many as there is time for, and take the one of the least mean value."""
+        self.spent = 0.0
+        if self._steps:
+            self._current = self._best()
+            self._own += self.spent
+        return self._current
+
+    def _best(self) -> str:
+        begin = time.perf_counter()
+        known = estimate(tuple(self._steps), self._n, self._p)
+        costs = [known.costs(self._n, self._random) for _ in range(self._samples)]
+        if self._chunk_time is None:
+            self.spent = time.perf_counter() - begin
+        values: dict[str, float] = {}
+        left_out: dict[str, float] = {}
+        order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
+        for name in sorted(order, key=lambda name: name != self._current):
+            expected = self._seconds.get(name, 0.0)
+            if self._own + self.spent + expected > self._share * self._elapsed:
+                left_out[name] = expected
+                continue
+            values[name] = self._value_of(name, costs, known.speed, min(values.values(), default=np.inf))
+        for name, expected in left_out.items():
+            if name in self._seconds:
+                self._seconds[name] = expected * (1.0 - self._share)  # it has its turn some time
+        if self._current not in values:
+            return self._current
+        best = min(values.values())
+        return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
+
+    def _value_of(self, name: str, costs: Sequence[Floats], speed: Floats, best: float) -> float:
+        """Return the mean value of a technique; above ``best`` if it is worse, which is all that counts."""
+        begin = time.perf_counter()
+        until = np.inf if self._by_imbalance else best * len(costs)
+        total, chunks = 0.0, 0
+        for drawn in costs:
+            t_loop, imbalance, simulated = self._simulate(name, drawn, speed, until - total)
+            total += self.value(t_loop, imbalance)
+            chunks += simulated
+            if total > until:
+                break
+        measured = time.perf_counter() - begin
+        self._seconds[name] = measured if self._chunk_time is None else chunks * self._chunk_time
+        self.spent += self._seconds[name]
+        return total / len(costs)
+
+    def note(self, step: StepFacts) -> None:
+        """Keep its chunks."""
+        self._elapsed += step.t_loop
+        if step.chunks is not None and len(step.chunks.pe):
+            self._steps.append(step.chunks)

@@ -1,0 +1,122 @@
+"""What chunks tell of iteration costs and of the PEs' speeds, where neither is known.
+
+A chunk of PE p took t = C / s_p seconds: C the sum of its iterations' costs, s_p the speed of the PE. Costs
+are averaged over bins of neighbouring iterations, which all time steps share; speeds are of each time step.
+Both are found in turns, a few times: costs from the times at the speeds known, then speeds from the costs.
+What is left of the times gives the standard deviation of one iteration about its bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mlsim._arrays import Floats
+from mlsim.application.selection.facts import ExecutedChunks
+
+__all__ = ["Estimate", "estimate"]
+
+_BINS, _CHUNKS_A_BIN = 512, 4
+_ROUNDS = 12
+
+
+class Estimate(NamedTuple):
+    """Costs along the loop and speeds of the PEs; at speed 1 a PE is as fast as the mean of the last step."""
+
+    mean: Floats
+    """float64[B]: mean cost of an iteration in each bin, in s at speed 1."""
+    bounds: Floats
+    """float64[B + 1]: where bins begin and end, as iterations."""
+    deviation: float
+    """Standard deviation of an iteration's cost about the mean of its bin, in s at speed 1."""
+    speed: Floats
+    """float64[P]: speeds in the last time step."""
+
+    def costs(self, n: int, random: np.random.Generator) -> Floats:
+        """Draw the costs of ``n`` iterations, in s at speed 1: gamma about the means of their bins."""
+        middle = np.arange(n) + 0.5
+        mean = self.mean[np.clip(np.searchsorted(self.bounds, middle) - 1, 0, len(self.mean) - 1)]
+        if self.deviation <= 0.0:
+            return mean
+        shape = (mean / self.deviation) ** 2
+        drawn = random.gamma(np.maximum(shape, 1e-3)) * np.divide(
+            self.deviation**2, mean, out=np.zeros(n), where=mean > 0.0
+        )
+        return np.where(shape > 1e-3, drawn, mean)
+
+
+def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
+    """Estimate costs and speeds from the chunks of time steps of one loop.
+
+    Parameters
+    ----------
+    steps
+        The chunks of each, the last one at the end; one or more, and not all without a chunk.
+    n, p
+        Iterations and PEs of the loop.
+    """
+    known = sum(len(step.size) for step in steps)
+    bounds = np.linspace(0.0, n, min(n, _BINS, max(known // _CHUNKS_A_BIN, 1)) + 1)
+    chunks = [_by_bins(step, bounds) for step in steps]
+    speeds = [np.ones(p) for _ in steps]
+    mean = np.zeros(len(bounds) - 1)
+    for _ in range(_ROUNDS):
+        mean = _costs(steps, chunks, speeds)
+        speeds = [_speeds(step, *parts, mean, p) for step, parts in zip(steps, chunks, strict=True)]
+        scale = speeds[-1].mean()
+        speeds = [speed / scale for speed in speeds]
+        mean = mean * scale
+    squares = counted = 0.0
+    for step, (row, place, overlap), speed in zip(steps, chunks, speeds, strict=True):
+        expected = np.bincount(row, overlap * mean[place], len(step.size))
+        error = step.seconds * speed[step.pe] - expected
+        squares += float((error**2 / step.size).sum())
+        counted += len(step.size)
+    return Estimate(mean, bounds, float(np.sqrt(squares / max(counted, 1.0))), speeds[-1])
+
+
+def _by_bins(step: ExecutedChunks, bounds: Floats) -> tuple[np.ndarray, np.ndarray, Floats]:
+    """Cut chunks at the bounds of bins; return of each part its chunk, its bin and its iterations."""
+    begin, end = step.first.astype(np.float64), (step.first + step.size).astype(np.float64)
+    first = np.searchsorted(bounds, begin, "right") - 1
+    last = np.searchsorted(bounds, end, "left")
+    count = last - first
+    row = np.repeat(np.arange(len(begin)), count)
+    place = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    overlap = np.minimum(bounds[place + 1], end[row]) - np.maximum(bounds[place], begin[row])
+    return row, place, overlap
+
+
+def _costs(
+    steps: Sequence[ExecutedChunks],
+    chunks: Sequence[tuple[np.ndarray, np.ndarray, Floats]],
+    speeds: Sequence[Floats],
+) -> Floats:
+    """Return the mean cost in each bin; a small chunk, which tells more of its place, counts for more."""
+    bins = 1 + max(int(place.max(initial=0)) for _, place, _ in chunks)
+    work, weight = np.zeros(bins), np.zeros(bins)
+    for step, (row, place, overlap), speed in zip(steps, chunks, speeds, strict=True):
+        cost = step.seconds * speed[step.pe] / step.size
+        share = overlap / step.size[row]
+        work += np.bincount(place, share * cost[row], bins)
+        weight += np.bincount(place, share, bins)
+    overall = work.sum() / max(weight.sum(), 1e-300)
+    mean: Floats = np.where(weight > 0.0, work / np.where(weight > 0.0, weight, 1.0), overall)
+    return mean
+
+
+def _speeds(
+    step: ExecutedChunks, row: np.ndarray, place: np.ndarray, overlap: Floats, mean: Floats, p: int
+) -> Floats:
+    """Return the speed of each PE in a time step; one that executed nothing is as fast as the median."""
+    expected = np.bincount(row, overlap * mean[place], len(step.size))
+    work = np.bincount(step.pe, expected, p)
+    seconds = np.bincount(step.pe, step.seconds, p)
+    known = (seconds > 0.0) & (work > 0.0)
+    speed = np.ones(p)
+    if known.any():
+        speed[known] = work[known] / seconds[known]
+        speed[~known] = float(np.median(speed[known]))
+    return speed

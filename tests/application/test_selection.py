@@ -1,0 +1,257 @@
+"""Choosing techniques: what each method does by its rules, and that it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlsim.application import LoopOutcome, simulate
+from mlsim.application.perturbation import Perturbation
+from mlsim.application.selection.estimate import estimate
+from mlsim.application.selection.expert import Expert, rungs
+from mlsim.application.selection.facts import ExecutedChunks, StepFacts, percent_imbalance
+from mlsim.application.selection.learning import Learner
+from mlsim.application.selection.selector import ByTrial, RandomSelector
+from mlsim.errors import InputError
+from mlsim.scenario import ExecutionConfig, SelectionConfig, SelectionGoal, TemporalDifference
+
+T_LOOP, IMBALANCE = SelectionGoal.T_LOOP, SelectionGoal.IMBALANCE
+METHODS = ("expert", "exhaustive", "random", "rl", "simulation")
+P = 8
+LATENCY = np.concatenate([[0.0], np.full(P - 1, 1e-6)])
+DCA = ExecutionConfig(model="dca", atomic_service=2e-6)
+COSTS = {
+    "exponential": np.random.default_rng(1).exponential(1e-3, 4000),
+    "increasing": np.linspace(1e-5, 2e-3, 4000),
+    "short": np.full(4000, 2e-6),
+}
+SPEEDS = {"equal": np.ones(P), "unequal": np.repeat([1.0, 0.3], P // 2)}
+
+
+def run(costs: np.ndarray, speed: np.ndarray, steps: int, **more: Any) -> LoopOutcome:
+    prefix = np.concatenate([[0.0], np.cumsum(costs)])
+    selection = SelectionConfig(**more.pop("selection", {}))
+    technique = more.pop("technique", "auto")
+    return simulate(
+        prefix, speed, LATENCY, technique, more.pop("execution", DCA), time_steps=steps, selection=selection,
+        **more,
+    )  # fmt: skip
+
+
+def fed(selector: Any, steps: int, facts: Callable[[str, int], tuple[float, float]]) -> list[str]:
+    """Let a selector choose, and tell it times and imbalances that follow from technique and step."""
+    names = []
+    for step in range(steps):
+        names.append(selector.choose())
+        selector.note(StepFacts(names[-1], *facts(names[-1], step)))
+    return names
+
+
+def test_trial_takes_each_once_then_the_best_until_the_imbalance_changes() -> None:
+    times = {"A": 3.0, "B": 1.0, "C": 2.0}
+
+    def facts(name: str, step: int) -> tuple[float, float]:
+        return (times[name], 5.0) if step < 6 else (6.0 - times[name], 16.0)
+
+    chosen = fed(ByTrial(("A", "B", "C"), T_LOOP, 10.0), 12, facts)
+    assert chosen == [*"ABC", *"BBB", "B", *"ABC", "A", "A"]
+    assert fed(ByTrial(("A", "B", "C"), T_LOOP, 11.0), 12, facts) == [*"ABC", *"B" * 9]
+
+
+def test_trial_for_balance_takes_the_most_balanced() -> None:
+    chosen = fed(ByTrial(("A", "B"), IMBALANCE, 100.0), 4, lambda name, _: (1.0, 9.0 if name == "A" else 3.0))
+    assert chosen == ["A", "B", "B", "B"]
+
+
+def test_chance_is_seeded_and_fair() -> None:
+    def drawn(seed: int) -> list[str]:
+        return fed(RandomSelector(("A", "B", "C"), T_LOOP, seed), 3000, lambda *_: (1.0, 1.0))
+
+    assert drawn(4) == drawn(4) != drawn(5)
+    assert all(abs(drawn(4).count(name) - 1000) < 120 for name in "ABC")
+
+
+@pytest.mark.parametrize(
+    ("imbalance", "points", "share", "move"),
+    [
+        (1.0, 0.0, 0.0, 0.0),
+        (1.0, 0.0, 0.2, -1.0),
+        (7.0, 0.0, 0.0, 1.0),
+        (7.0, -9.0, 0.0, 0.0),
+        (30.0, 0.0, 0.0, 2.0),
+        (30.0, -9.0, 0.0, 1.0),
+        (3.5, 0.0, 0.0, 0.5),  # half low (0), half medium (1)
+        (15.0, 0.0, 0.0, 1.5),  # half medium (1), half high (2)
+        (15.0, -3.0, 0.0, 1.0),  # of each half: 0, 1, 1 and 2
+        (0.0, 0.0, 0.03, -0.5),
+    ],
+)
+def test_rules_of_the_expert(imbalance: float, points: float, share: float, move: float) -> None:
+    assert rungs(imbalance, points, share) == pytest.approx(move)
+
+
+def test_expert_goes_to_smaller_chunks_and_not_where_it_was_worse() -> None:
+    facts = {"A": (4.0, 40.0), "B": (3.5, 30.0), "C": (2.0, 7.0), "D": (2.5, 1.0)}
+    chosen = fed(Expert(tuple(facts), T_LOOP), 8, lambda name, _: facts[name])
+    assert chosen[:2] == ["A", "C"]
+    assert "D" in chosen
+    assert chosen[-3:] == ["C", "C", "C"]
+
+
+@pytest.mark.parametrize("rule", TemporalDifference)
+def test_learner_finds_the_best(rule: TemporalDifference) -> None:
+    learner = Learner(("A", "B", "C"), T_LOOP, 1, rule, 0.5, 0.6, 0.1)
+    times = {"A": 3.0, "B": 1.0, "C": 2.0}
+    chosen = fed(learner, 400, lambda name, _: (times[name], 1.0))
+    assert chosen[:3] == ["A", "B", "C"]
+    assert chosen[200:].count("B") > 150
+
+
+def test_q_learning_and_sarsa_update_by_their_formulas() -> None:
+    """By hand: rewards 0 (of the first), 1 - 1/1.5 = 1/3, 1 - 2/(5/3) = -0.2; rate 0.5, discount 0.5."""
+    for rule, last in ((TemporalDifference.Q_LEARNING, 1 / 6), (TemporalDifference.SARSA, 0.0)):
+        learner = Learner(("A", "B"), T_LOOP, 0, rule, 0.5, 0.5, 0.0)
+        learner.values[:] = [[0.0, 0.0], [0.0, 0.0]]
+        assert fed(learner, 2, lambda name, _: (2.0 if name == "A" else 1.0, 0.0)) == ["A", "B"]
+        learner.values[1] = [0.0, 1 / 3]
+        following = learner.choose()  # of B's row the best is B
+        assert following == "B"
+        # Q(A, B) = 0.5 (1/3 + 0.5 · 1/3): the best is what is taken, so both rules agree
+        assert learner.values[0, 1] == pytest.approx(0.25)
+        learner = Learner(("A", "B"), T_LOOP, 0, rule, 0.5, 0.5, 0.0)
+        learner._reward, learner._state, learner._action = 0.0, 0, 1
+        learner.values[1] = [2 / 3, 0.0]
+        learner._learn(1)  # takes B, though A is worth more
+        assert learner.values[0, 1] == pytest.approx(last)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(100, 400))
+def test_speeds_and_costs_are_found(seed: int, p: int, n: int) -> None:
+    """Chunks of 1 to 5 iterations, handed to any PE: without deviation both come out exactly but for bins."""
+    random = np.random.default_rng(seed)
+    speed = random.uniform(0.25, 2.0, p)
+    speed /= speed.mean()
+    sizes = random.integers(1, 6, n)
+    bounds = np.minimum(np.concatenate([[0], np.cumsum(sizes)]), n)
+    bounds = np.unique(bounds)
+    first, size = bounds[:-1], np.diff(bounds)
+    costs = np.full(n, 2.0)
+    steps = []
+    for _ in range(2):
+        pe = random.permutation(np.arange(len(first)) % p)
+        seconds = np.add.reduceat(costs, first) / speed[pe]
+        steps.append(ExecutedChunks(pe, first, size, seconds))
+    found = estimate(steps, n, p)
+    executed = np.bincount(steps[-1].pe, minlength=p) > 0
+    scale = found.mean.mean() / 2.0
+    np.testing.assert_allclose(found.speed[executed] / scale, speed[executed], rtol=0.1)
+    assert found.deviation < 0.2 * scale * 2.0
+
+
+def test_a_pe_that_executed_nothing_is_as_fast_as_the_median() -> None:
+    chunks = ExecutedChunks(
+        np.array([0, 1, 2]), np.array([0, 10, 20]), np.full(3, 10), np.array([1.0, 2.0, 4.0])
+    )
+    found = estimate([chunks], 30, 4)
+    assert found.speed[3] == pytest.approx(np.median(found.speed[:3]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", ["cca", "dca"])
+def test_every_step_is_executed_and_recorded(method: str, model: str) -> None:
+    execution = ExecutionConfig(model=model, chunk_calculation=1e-6)
+    found = run(COSTS["increasing"], SPEEDS["unequal"], 12, selection={"method": method}, execution=execution,
+                record=True)  # fmt: skip
+    assert found.rows is not None
+    covered = np.zeros(12 * 4000, np.int64)
+    for first, size in zip(found.rows.first, found.rows.size, strict=True):
+        covered[first : first + size] += 1
+    assert (covered == 1).all()
+    assert len(found.selected) == 12
+    portfolio = SelectionConfig().portfolio
+    assert all(step.technique in portfolio for step in found.selected)
+    begins = [step.begin for step in found.selected]
+    assert begins == sorted(begins)
+    total = found.busy + found.overhead + found.idle
+    np.testing.assert_allclose(total, found.notified_at, rtol=1e-9)
+    again = run(COSTS["increasing"], SPEEDS["unequal"], 12, selection={"method": method}, execution=execution)
+    assert again.selected == found.selected
+    assert again.t_loop == found.t_loop
+
+
+@pytest.mark.parametrize("speeds", SPEEDS)
+@pytest.mark.parametrize("costs", COSTS)
+def test_simulation_is_near_the_best_and_takes_a_hundredth(costs: str, speeds: str) -> None:
+    steps = 50
+    found = run(COSTS[costs], SPEEDS[speeds], steps, selection={"method": "simulation"})
+    best = min(
+        run(COSTS[costs], SPEEDS[speeds], steps, technique=name).t_loop
+        for name in SelectionConfig().portfolio
+    )
+    assert found.t_loop < 1.03 * best
+    assert sum(step.spent for step in found.selected) <= 0.0101 * found.t_loop
+
+
+def test_simulation_follows_a_change() -> None:
+    """From the middle on four PEs run at a fifth: STATIC, best on equal PEs, is left after two time steps."""
+    prefix_end = 4000 * 1e-4 / P
+    slow = Perturbation(
+        np.arange(P), np.array([0, *[0] * 4, 1, 2, 3, 4]), np.full(4, 10.5 * prefix_end), np.full(4, 0.2)
+    )
+    found = run(
+        np.full(4000, 1e-4), SPEEDS["equal"], 20, selection={"method": "simulation"}, perturbation=slow
+    )
+    names = [step.technique for step in found.selected]
+    changed = next(k for k, step in enumerate(found.selected) if step.imbalance > 10.0 and k > 2)
+    assert names[changed - 1] == "STATIC"
+    assert "STATIC" not in names[changed + 2 :]
+
+
+def test_a_trial_for_balance() -> None:
+    found = run(
+        COSTS["increasing"], SPEEDS["unequal"], 10,
+        selection={"method": "simulation", "goal": "imbalance", "portfolio": ("STATIC", "SS")},
+    )  # fmt: skip
+    assert {step.technique for step in found.selected[1:]} == {"SS"}
+
+
+def test_awf_goes_on_learning_where_it_is_chosen() -> None:
+    """With AWF alone worth taking, the weights of all steps so far count, whatever was chosen in them."""
+    alone = run(COSTS["short"], SPEEDS["unequal"], 6, technique="AWF")
+    found = run(
+        COSTS["short"],
+        SPEEDS["unequal"],
+        6,
+        selection={"method": "random", "portfolio": ("AWF", "FAC2")},
+        seed=2,
+    )
+    late = [step for step in found.selected[2:] if step.technique == "AWF"]
+    assert late
+    assert min(step.t_loop for step in late) < alone.t_loop / 6 * 1.05
+
+
+def test_ended_early_it_keeps_what_was_before() -> None:
+    whole = run(COSTS["increasing"], SPEEDS["equal"], 10, selection={"method": "exhaustive"})
+    until = whole.selected[5].begin + 1e-3
+    ended = run(COSTS["increasing"], SPEEDS["equal"], 10, selection={"method": "exhaustive"}, until=until)
+    assert ended.selected[:5] == whole.selected[:5]
+    assert len(ended.selected) == 6
+    assert ended.notified_at.max() == pytest.approx(until)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(InputError, match="FSC needs the standard deviation"):
+        run(COSTS["short"], SPEEDS["equal"], 2, selection={"portfolio": ("FSC", "SS")})
+    with pytest.raises(InputError, match="names two, and model dca has one level"):
+        run(COSTS["short"], SPEEDS["equal"], 2, selection={"portfolio": ("GSS+SS", "SS")})
+
+
+def test_imbalance_is_that_of_the_pages() -> None:
+    assert percent_imbalance(np.array([1.0, 3.0])) == pytest.approx(100.0 / 3.0)
+    assert percent_imbalance(np.zeros(3)) == 0.0
