@@ -41,12 +41,15 @@ def check_model(scenario: Scenario, application: ApplicationConfig) -> None:
 
 
 def check_traceable(scenario: Scenario, workload: Workload) -> None:
-    """Check that no job ends, even if none waits, after the clock of a trace does."""
+    """Check that no job ends, even if none waits, after a trace's clock does, and that jobs shown exist."""
     if scenario.output.trace is TraceLevel.NONE:
         return
     from mlsim.record.otf2 import LATEST
 
+    missing = set(scenario.output.trace_jobs or ())
     for block in workload.blocks():
+        if missing:
+            missing.difference_update(block.job_id.tolist())
         late = np.flatnonzero(block.submit_time + block.run_time > LATEST)
         if len(late):
             row = late[0]
@@ -57,6 +60,11 @@ def check_traceable(scenario: Scenario, workload: Workload) -> None:
                 f"ends after {LATEST:.1e} s (292 years), where the nanoseconds of a trace end; try "
                 "output.trace: none, or a part of the log (workload.select)"
             )
+    if missing:
+        raise InputError(
+            f"{scenario.source}: output.trace_jobs: the workload has no job {min(missing)}; name jobs by "
+            "their numbers in it, after its selection"
+        )
 
 
 def check_demand(scenario: Scenario, workload: Workload, requests: Requests) -> None:

@@ -55,6 +55,7 @@ _REFUSED = {
     "platform.failures": "a job's loop ends when its node fails, and there is no queue to go back to",
     "platform.random_failures": "a job's loop ends when its node fails, and there is no queue to go back to",
     "platform.drains": "no job starts but the one",
+    "output.trace_jobs": "there is no job but the one",
     "output.passes": "there is no dispatcher",
     "output.writers": "they get a run of jobs",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -40,17 +41,20 @@ def write_trace(
     ranks
         Of a real run.
     """
-    from mlsim.record.otf2 import Level, write_otf2
+    from mlsim.record.otf2 import Level, Selection, write_otf2
 
+    output = scenario.output
+    begin, end = output.trace_window or (0.0, math.inf)
     write_otf2(
         directory,
         records,
-        cast(Level, scenario.output.trace.value),
+        cast(Level, output.trace.value),
         scenario_name=scenario.name,
         technique=technique_of(scenario) or "",
         workload_name=workload_name,
         exclusive_nodes=exclusive_nodes,
         pes_per_node=scenario.application.pes_per_node,
-        details=scenario.output.trace_details,
+        details=output.trace_details,
         ranks=ranks,
+        selection=Selection(begin, end, output.trace_jobs or ()),
     )

@@ -110,6 +110,9 @@ def _part(trace: Any, first: int, last: int, jobs: frozenset[str]) -> Iterator[t
             continue
         if event.time >= first and (not jobs or _is_of(event, kind, jobs)):
             yield location, event
+    for location, before in metrics.items():
+        if location not in begun:  # nothing changes any more
+            yield location, kinds.Metric(first, before.metric, before.values)
 
 
 def _is_of(event: Any, kind: str, jobs: frozenset[str]) -> bool:

@@ -390,6 +390,7 @@ LOOP_REFUSES = (
     "platform.failures",
     "platform.random_failures",
     "platform.drains",
+    "output.trace_jobs",
     "output.passes",
     "output.writers",
 )
@@ -399,7 +400,8 @@ LOOP_LEAVES = (
     "platform.nodes.N.power",
     "platform.shared",
 )
-LOOP_FILES = ("name", "description", "output.trace", "output.trace_details", "output.pictures", "output.csv")
+LOOP_TRACED = ("output.trace_details", "output.trace_window")
+LOOP_FILES = ("name", "description", "output.trace", *LOOP_TRACED, "output.pictures", "output.csv")
 # A loop alone is a loop, so that its model says nothing more.
 LOOP_MODEL = ("application.model",)
 LOOP_OWN = (*LOOP_MODEL, "output.trace")
@@ -415,7 +417,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
     if key in LOOP_MODEL:
         return
     if key in LOOP_FILES:
-        traced = {"output.trace": "chunks"} if key == "output.trace_details" else {}
+        traced = {"output.trace": "chunks"} if key in LOOP_TRACED else {}
         before = {"output.pictures": key == "output.pictures"} | traced
         before = loop_results(before, directory, tmp_path / "before")
         changed = {"output.pictures": False, key: value} | traced
@@ -434,6 +436,7 @@ def test_a_loop_alone_reads_what_is_set_or_refuses_it(key: str, directory: Path,
         ("platform", "failures", [{"node": 0, "at": 5}]),
         ("platform", "random_failures", [{"mtbf": 100, "mttr": 1}]),
         ("platform", "drains", [{"start": 5}]),
+        ("output", "trace_jobs", [1]),
         ("output", "passes", True),
         ("output", "writers", ["./mine.py:write"]),
     ],
@@ -442,6 +445,8 @@ def test_a_file_says_nothing_that_a_loop_leaves_out(section: str, name: str, val
     content: dict[str, Any] = {"platform": dict(BASE["platform"]), "application": {}}
     content["application"]["costs"] = {"profile": "constant", "mean": 1}
     content.setdefault(section, {})[name] = value
+    if name == "trace_jobs":
+        content["output"]["trace"] = "jobs"
     with pytest.raises(InputError, match=f"{section}.{name}: a loop alone does not have it"):
         loop_from_mapping(content)
     loop_from_mapping(content, {f"{section}.{name}": None})

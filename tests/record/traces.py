@@ -15,7 +15,9 @@ import pytest
 from otf2 import events as kinds
 
 from mlsim.record import Records
-from mlsim.record.otf2 import Level, TraceInfo, write_otf2
+from mlsim.record.otf2 import Level, Selection, TraceInfo, write_otf2
+
+EVERYTHING = Selection()
 
 needs_otf2_print = pytest.mark.skipif(
     shutil.which("otf2-print") is None, reason="otf2-print is not installed"
@@ -123,10 +125,18 @@ def printed(directory: Path) -> tuple[list[str], list[str]]:
 
 
 def written(
-    directory: Path | str, records: Records, level: Level, *, exclusive: bool = False, details: bool = True
+    directory: Path | str,
+    records: Records,
+    level: Level,
+    *,
+    exclusive: bool = False,
+    details: bool = True,
+    selection: Selection = EVERYTHING,
 ) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
-    return write_otf2(directory, records, level, exclusive_nodes=exclusive, details=details, **names)
+    return write_otf2(
+        directory, records, level, exclusive_nodes=exclusive, details=details, selection=selection, **names
+    )
 
 
 def traced(records: Records, level: Level, *, exclusive: bool = False) -> Trace:

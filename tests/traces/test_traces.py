@@ -7,6 +7,8 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import otf2
@@ -15,7 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mlsim.cli.main import app
+from mlsim.cosim.checks import check_traceable
+from mlsim.errors import InputError, OutputError
 from mlsim.record import Records
+from mlsim.record.otf2 import Selection
+from mlsim.scenario import TraceLevel
 from mlsim.traces import anchor_of, convert, cut, opened, problems_of, survey
 from tests.record.builders import random_records
 from tests.record.traces import read_trace, written
@@ -184,6 +190,58 @@ def test_a_part_with_some_jobs_has_these_alone(records, trace, tmp_path):
     assert {str(m.attributes["job id"]) for m in part.sends} <= set(some)
 
 
+def events_of(place: Path) -> dict[int, list[tuple]]:
+    """Return all that the events of each location say, in their order."""
+    found: dict[int, list[tuple]] = {}
+    with opened(anchor_of(place)) as reader:
+        for location, event in reader.events:
+            said = {a.name: value for a, value in (event.attributes or {}).items()}
+            region = getattr(event, "region", None)
+            about = (
+                getattr(region, "canonical_name", None),
+                getattr(event, "receiver", getattr(event, "sender", None)),
+                getattr(event, "msg_tag", None),
+                getattr(event, "values", None),
+            )
+            found.setdefault(location._ref, []).append((event.time, type(event).__name__, about, said))
+    return found
+
+
+@pytest.mark.parametrize("level", ["jobs", "nodes", "chunks"])
+@pytest.mark.parametrize(
+    ("span", "some"), [((5.0, 15.0), False), ((0.0, 12.5), True), ((12.2, 1e9), False), ((0.0, 1e9), True)]
+)
+@pytest.mark.parametrize("seed", [8, 9])
+def test_a_part_of_a_run_is_that_part_of_its_trace(seed, level, span, some, tmp_path):
+    records = random_records(seed, jobs=40)
+    begin, end = span
+    jobs = records.jobs.job_id[np.isfinite(records.jobs.start_time)][::2].tolist() if some else []
+    written(tmp_path / "whole", records, level)
+    written(tmp_path / "part", records, level, selection=Selection(begin, end, jobs))
+    with opened(anchor_of(tmp_path / "whole")) as reader:
+        cut(reader, tmp_path / "cut", begin=begin, end=end, jobs=[str(job) for job in jobs])
+    assert events_of(tmp_path / "part") == events_of(tmp_path / "cut")
+    with opened(anchor_of(tmp_path / "part")) as reader:
+        assert [problem for problem in problems_of(reader) if "other side" not in problem] == []
+        assert reader.definitions.clock_properties.global_offset == round(begin * 1e9)
+
+
+def test_bounds_of_a_part_at_events_are_those_of_its_trace(records, tmp_path):
+    written(tmp_path / "whole", records, "chunks")
+    chunks, held = records.chunks, records.occupancy
+    times = [chunks.start[3], chunks.end[5], held.start[4], held.end[2], records.messages.sent[1]]
+    for number, (begin, end) in enumerate((low, high) for low in times for high in times if low < high):
+        written(tmp_path / f"part{number}", records, "chunks", selection=Selection(begin, end))
+        with opened(anchor_of(tmp_path / "whole")) as reader:
+            cut(reader, tmp_path / f"cut{number}", begin=begin, end=end)
+        assert events_of(tmp_path / f"part{number}") == events_of(tmp_path / f"cut{number}")
+
+
+def test_a_part_after_the_end_of_a_run_is_refused(records, tmp_path):
+    with pytest.raises(OutputError, match="the trace would be empty: its part begins at 100000000 s"):
+        written(tmp_path / "part", records, "jobs", selection=Selection(1e8))
+
+
 def read_trace_of(place: Path):
     """Read a part, whose clock may begin later than at 0."""
     with otf2.reader.open(str(place / "traces.otf2")) as reader:
@@ -248,3 +306,16 @@ def test_damage_is_told(trace, tmp_path, monkeypatch, command, harm):
     assert "cannot be read to its end" in text or "is damaged" in text
     assert not (tmp_path / "a.json").exists()
     assert not (tmp_path / "p").exists()
+
+
+def test_jobs_to_show_that_the_workload_lacks_are_refused_before_the_run():
+    block = SimpleNamespace(job_id=np.array([1, 2, 5]), submit_time=np.zeros(3), run_time=np.ones(3))
+    workload: Any = SimpleNamespace(blocks=lambda: [block, block])
+    for jobs, wrong in (((1, 5), None), ((5, 4, 3), 3)):
+        output = SimpleNamespace(trace=TraceLevel.JOBS, trace_jobs=jobs)
+        scenario: Any = SimpleNamespace(output=output, source="s.yaml")
+        if wrong is None:
+            check_traceable(scenario, workload)
+            continue
+        with pytest.raises(InputError, match=f"output.trace_jobs: the workload has no job {wrong}"):
+            check_traceable(scenario, workload)

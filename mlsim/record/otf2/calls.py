@@ -17,6 +17,9 @@ __all__ = [
     "add_int",
     "add_string",
     "add_uint",
+    "add_uint8",
+    "add_uint16",
+    "add_uint32",
     "close_writer",
     "enter",
     "find_api",
@@ -39,6 +42,9 @@ class Api(NamedTuple):
     metric: int
     mpi_send: int
     mpi_recv: int
+    add_uint8: int
+    add_uint16: int
+    add_uint32: int
     add_uint64: int
     add_int64: int
     add_double: int
@@ -57,6 +63,9 @@ def find_api() -> Api:
         address("EvtWriter_Metric"),
         address("EvtWriter_MpiSend"),
         address("EvtWriter_MpiRecv"),
+        address("AttributeList_AddUint8"),
+        address("AttributeList_AddUint16"),
+        address("AttributeList_AddUint32"),
         address("AttributeList_AddUint64"),
         address("AttributeList_AddInt64"),
         address("AttributeList_AddDouble"),
@@ -78,6 +87,9 @@ metric = c_function(_status, _handle, _handle, _time, _reference, _number, _poin
 # ..., rank of the peer, communicator, tag, bytes
 message = c_function(_status, _handle, _handle, _time, _number, _reference, _number, _value)
 # Of an attribute list: (list, attribute, value).
+add_uint8 = c_function(_status, _handle, _reference, "uint8")
+add_uint16 = c_function(_status, _handle, _reference, "uint16")
+add_uint32 = c_function(_status, _handle, _reference, "uint32")
 add_uint = c_function(_status, _handle, _reference, "uint64")
 add_int = c_function(_status, _handle, _reference, "int64")
 add_double = c_function(_status, _handle, _reference, "float64")

@@ -12,10 +12,11 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import kernel
-from mlsim.record.blocks import chunk_blocks, n_rows
+from mlsim.record.blocks import chunk_blocks
 from mlsim.record.growing import column, let_go
 from mlsim.record.otf2.content import CHUNK_FIELDS, ChunkColumns
 from mlsim.record.otf2.places import PePlaces
+from mlsim.record.otf2.selection import Part
 from mlsim.record.tables import Chunks, Records
 
 __all__ = ["chunks_by_interval", "nth_chunk", "row_ranges"]
@@ -24,23 +25,29 @@ _ROWS_AT_ONCE = 1 << 18
 """So many chunks are written before the memory that they took is released."""
 
 
-def chunks_by_interval(records: Records, places: PePlaces, intervals: int) -> ChunkColumns:
-    """Arrange the chunks by interval, and inside of one in order of the records, which is that of time."""
+def chunks_by_interval(records: Records, places: PePlaces, part: Part, intervals: int) -> ChunkColumns:
+    """Arrange the chunks by interval, and inside of one in order of the records, which is that of time.
+
+    Of jobs of which nothing is shown they are left out.
+    """
     first = np.zeros(intervals + 1, np.int64)
-    for _, stay in _found(records, places):
+    for _, stay in _found(records, places, part):
         _count(stay, first)
     first = np.cumsum(first)
-    rows = column((n_rows(records.chunks), len(CHUNK_FIELDS)), np.int64)
+    rows = column((int(first[-1]), len(CHUNK_FIELDS)), np.int64)
     place = first[:-1].copy()
-    for block, stay in _found(records, places):
+    for block, stay in _found(records, places, part):
         _put(stay, place, block.start, block.end, block.first, block.size, block.step, rows)
         let_go(rows)
     return ChunkColumns(first, rows)
 
 
-def _found(records: Records, places: PePlaces) -> Iterator[tuple[Chunks, Ints]]:
-    """Yield the chunks in blocks, with the interval of each."""
+def _found(records: Records, places: PePlaces, part: Part) -> Iterator[tuple[Chunks, Ints]]:
+    """Yield the chunks of jobs that are shown in blocks, with the interval of each."""
     for block in chunk_blocks(records.chunks):
+        if not part.shown.all():
+            of_shown = part.shown[block.job]
+            block = Chunks(*(getattr(block, name)[of_shown] for name in Chunks.__slots__))
         yield block, places.find(records.jobs, block.job, block.pe, block.start)
 
 
@@ -85,11 +92,11 @@ def row_ranges(row_first: Ints, chunks: ChunkColumns) -> Iterator[tuple[int, int
         low = high
 
 
-def nth_chunk(records: Records, places: PePlaces, chunks: ChunkColumns, number: int) -> Chunks:
+def nth_chunk(records: Records, places: PePlaces, part: Part, chunks: ChunkColumns, number: int) -> Chunks:
     """Return, as a table of one row, the chunk with a number in the order of intervals."""
     interval = int(np.searchsorted(chunks.first, number, side="right")) - 1
     left = number - int(chunks.first[interval])
-    for block, stay in _found(records, places):
+    for block, stay in _found(records, places, part):
         rows = np.flatnonzero(stay == interval)
         if left < len(rows):
             row = slice(int(rows[left]), int(rows[left]) + 1)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.record.otf2.message_events import MessageEvents
+from mlsim.record.otf2.selection import Part
 
 __all__ = ["CHUNK_FIELDS", "ChunkColumns", "Content", "Intervals", "JobColumns"]
 
@@ -53,13 +54,15 @@ class Content(NamedTuple):
     """The content to write.
 
     Enter events of jobs have attributes where ``describe`` is true, those of chunks more than their
-    iterations where ``details`` is.
+    iterations where ``details`` is. Iterations are written in ``size_bits`` bits.
     """
 
     intervals: Intervals
     jobs: JobColumns
     describe: bool
     details: bool
+    size_bits: int
+    part: Part
     idle_region: int
     chunks: ChunkColumns
     messages: MessageEvents

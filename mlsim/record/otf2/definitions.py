@@ -39,9 +39,11 @@ from mlsim.record.otf2.references import (
 from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Jobs, Nodes, Records
 
-__all__ = ["Names", "metric_type", "write_definitions"]
+__all__ = ["SIZE_TYPES", "Names", "metric_type", "write_definitions"]
 
 TICKS_PER_SECOND = 1_000_000_000
+SIZE_TYPES = {8: _otf2.TYPE_UINT8, 16: _otf2.TYPE_UINT16, 32: _otf2.TYPE_UINT32, 64: _otf2.TYPE_UINT64}
+"""Types of the iterations of chunks, by bits: a trace has the smallest that holds them all."""
 
 _u32, _u64, _u8 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint8
 _write_string = function("GlobalDefWriter_WriteString", ctypes.c_void_p, _u32, ctypes.c_char_p)
@@ -57,7 +59,6 @@ _LARGEST_GROUP = 100_000
 
 _ATTRIBUTES = (
     (FIRST_ITERATION, "first iteration", "the chunk's first iteration, from 0", _otf2.TYPE_UINT64),
-    (ITERATIONS, "iterations", "iterations in the chunk", _otf2.TYPE_UINT64),
     (STEP, "step", "scheduling step that sized the chunk", _otf2.TYPE_UINT64),
     (JOB_ID, "job id", "the job's identifier in the workload", _otf2.TYPE_UINT64),
     (TECHNIQUE, "technique", "loop self-scheduling technique of the job's loop", _otf2.TYPE_STRING),
@@ -135,8 +136,9 @@ def write_definitions(
     layout: Layout,
     job_region: NDArray[np.int64],
     events: NDArray[np.int64],
-    length: int,
+    span: tuple[int, int],
     level: Level,
+    size_bits: int = 64,
     ranks: Ranks | None = None,
 ) -> None:
     """Write all definitions.
@@ -155,16 +157,20 @@ def write_definitions(
         Number of each job's region, negative where there is none.
     events
         Number of events of each location.
-    length
-        Time of the last event, in ns.
+    span
+        What the clock begins with, and the time of the last event, in ns.
     level
         What the trace shows.
+    size_bits
+        Bits of the iterations of a chunk: a key of :data:`SIZE_TYPES`.
     ranks
         Of a real run; None for a simulated one.
     """
     writer = _Writer(archive, names.technique)
     undefined = _otf2.UNDEFINED_TIMESTAMP.value
-    _otf2.GlobalDefWriter_WriteClockProperties(writer.handle, TICKS_PER_SECOND, 0, length, undefined)
+    _otf2.GlobalDefWriter_WriteClockProperties(
+        writer.handle, TICKS_PER_SECOND, span[0], span[1] - span[0], undefined
+    )
     if ranks is None:
         _write_machine(writer, records.nodes)
         _write_locations(writer, layout, events)
@@ -181,14 +187,15 @@ def write_definitions(
         members = (FIRST_ROW + np.argsort(ranks.numbers)).tolist()
         _write_communicator(writer, "MPI_COMM_WORLD", "ranks", members)
     if level != "jobs":
-        _write_attributes(writer)
+        _write_attributes(writer, size_bits)
     _write_job_groups(writer, records, job_region, names.technique)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer.handle)
 
 
-def _write_attributes(writer: _Writer) -> None:
+def _write_attributes(writer: _Writer, size_bits: int) -> None:
     """Write the attributes of events."""
-    for attribute, name, about, kind in _ATTRIBUTES:
+    iterations = (ITERATIONS, "iterations", "iterations in the chunk", SIZE_TYPES[size_bits])
+    for attribute, name, about, kind in (iterations, *_ATTRIBUTES):
         labels = writer.text(name), writer.text(about)
         _otf2.GlobalDefWriter_WriteAttribute(writer.handle, attribute, *labels, kind)
 

@@ -23,6 +23,9 @@ from mlsim.record.otf2.calls import (
     add_int,
     add_string,
     add_uint,
+    add_uint8,
+    add_uint16,
+    add_uint32,
     close_writer,
     enter,
     get_writer,
@@ -75,6 +78,7 @@ class _Target(NamedTuple):
 class _Progress(NamedTuple):
     """Where a location is: time of the last event, next and last message event, events written.
 
+    ``time`` is that of the whole run, of which a part may be shown.
     ``failed`` is not 0 after a failed call, and ``misplaced`` a chunk that lies outside of its job, or -1.
     """
 
@@ -160,23 +164,43 @@ def _ticks(seconds: float) -> int:
 @kernel(_nrt=False)
 def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _Progress:
     """Write one job's time on one location with what is nested in it."""
-    intervals, chunks = content.intervals, content.chunks
+    intervals, chunks, part = content.intervals, content.chunks, content.part
     row = intervals.occupancy_row[interval]
     job, begin, end = intervals.job[row], _ticks(intervals.start[row]), _ticks(intervals.end[row])
-    at = _messages_until(to, content.messages, begin, at)
-    at = _wrote(at, begin, _enter_job(to, content, job, begin))
+    if not part.shown[job] or end < part.first or begin > part.last:
+        return _messages_until(to, content.messages, end + 1, at)
+    at, seen = _open(to, content, begin, at)
+    at = _wrote(at, begin, _enter_job(to, content, job, seen))
     if len(chunks.rows) > 0:
         for index in range(chunks.first[interval], chunks.first[interval + 1]):
             at = _write_chunk(to, content, index, end, at)
     if len(intervals.told) > 0 and intervals.told[interval] < intervals.end[row]:
         idle = max(at.time, _ticks(intervals.told[interval]))
-        if idle < end:
-            at = _messages_until(to, content.messages, idle, at)
-            at = _wrote(at, idle, enter(to.api.enter, to.writer, 0, idle, content.idle_region))
-            at = _messages_until(to, content.messages, end, at)
-            at = _wrote(at, end, leave(to.api.leave, to.writer, 0, end, content.idle_region))
-    at = _messages_until(to, content.messages, end + 1, at)
-    return _wrote(at, end, leave(to.api.leave, to.writer, 0, end, content.jobs.region[job]))
+        if idle < end and idle <= part.last:
+            at, seen = _open(to, content, idle, at)
+            at = _wrote(at, idle, enter(to.api.enter, to.writer, 0, seen, content.idle_region))
+            at = _close(to, content, end, content.idle_region, at)
+    at = _messages_until(to, content.messages, min(end, part.last) + 1, at)
+    return _close(to, content, end, content.jobs.region[job], at)
+
+
+@kernel(_nrt=False)
+def _open(to: _Target, content: Content, time: int, at: _Progress) -> tuple[_Progress, int]:
+    """Write the messages before a region that is entered; return also when the trace shows it entered.
+
+    Where the part that is shown begins later, that is its beginning.
+    """
+    seen = max(time, content.part.first)
+    return _messages_until(to, content.messages, seen, at), seen
+
+
+@kernel(_nrt=False)
+def _close(to: _Target, content: Content, time: int, region: int, at: _Progress) -> _Progress:
+    """Leave a region, at the end of the part that is shown if it lasts longer, after the messages in it."""
+    last = content.part.last
+    seen = min(time, last)
+    at = _messages_until(to, content.messages, seen + (last < time), at)
+    return _wrote(at, time, leave(to.api.leave, to.writer, 0, seen, region))
 
 
 @kernel(_nrt=False)
@@ -193,22 +217,35 @@ def _enter_job(to: _Target, content: Content, job: int, time: int) -> int:
 
 @kernel(_nrt=False)
 def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Progress) -> _Progress:
-    """Write one chunk, between the time reached and ``limit``."""
-    rows = content.chunks.rows
+    """Write one chunk, between the time reached and ``limit``, if the part that is shown has some of it."""
+    rows, part = content.chunks.rows, content.part
     start, end = rows[chunk, 0], rows[chunk, 1]
     first, size, step = rows[chunk, 2], rows[chunk, 3], rows[chunk, 4]
     begin = max(at.time, min(start, limit))
     stop = max(begin, min(end, limit))
     if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
         return _Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk)
-    at = _messages_until(to, content.messages, begin, at)
-    failed = add_uint(to.api.add_uint64, to.attributes, ITERATIONS, size)
+    if stop < part.first or begin > part.last:
+        return _Progress(stop, at.item, at.last_item, at.events, at.failed, -1)
+    at, seen = _open(to, content, begin, at)
+    failed = _add_iterations(to, content.size_bits, size)
     if content.details:
         failed |= add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, first)
         failed |= add_uint(to.api.add_uint64, to.attributes, STEP, step)
-    failed |= enter(to.api.enter, to.writer, to.attributes, begin, CHUNK_REGION)
-    at = _messages_until(to, content.messages, stop, _wrote(at, begin, failed))
-    return _wrote(at, stop, leave(to.api.leave, to.writer, 0, stop, CHUNK_REGION))
+    failed |= enter(to.api.enter, to.writer, to.attributes, seen, CHUNK_REGION)
+    return _close(to, content, stop, CHUNK_REGION, _wrote(at, begin, failed))
+
+
+@kernel(_nrt=False)
+def _add_iterations(to: _Target, bits: int, size: int) -> int:
+    """Add the iterations of a chunk to the attributes of the next event."""
+    if bits == 8:
+        return add_uint8(to.api.add_uint8, to.attributes, ITERATIONS, size)
+    if bits == 16:
+        return add_uint16(to.api.add_uint16, to.attributes, ITERATIONS, size)
+    if bits == 32:
+        return add_uint32(to.api.add_uint32, to.attributes, ITERATIONS, size)
+    return add_uint(to.api.add_uint64, to.attributes, ITERATIONS, size)
 
 
 @kernel(_nrt=False)

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.errors import MlsimError, OutputError
-from mlsim.record.blocks import n_rows
+from mlsim.record.blocks import n_rows, size_range
 from mlsim.record.columns import empty
 from mlsim.record.growing import let_go
 from mlsim.record.otf2.calls import find_api
 from mlsim.record.otf2.chunk_rows import chunks_by_interval, nth_chunk, row_ranges
 from mlsim.record.otf2.content import CHUNK_FIELDS, ChunkColumns, Content, Intervals, JobColumns
-from mlsim.record.otf2.definitions import Names, metric_type, write_definitions
+from mlsim.record.otf2.definitions import SIZE_TYPES, Names, metric_type, write_definitions
 from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
 from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
@@ -33,10 +33,13 @@ from mlsim.record.otf2.references import (
     NESTED_REGIONS,
     Level,
 )
+from mlsim.record.otf2.selection import Part, Selection, part_of, select_messages, select_samples
 from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
-__all__ = ["Level", "TraceInfo", "write_otf2"]
+__all__ = ["Level", "Selection", "TraceInfo", "write_otf2"]
+
+_EVERYTHING = Selection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ def write_otf2(
     pes_per_node: int | None = None,
     details: bool = False,
     ranks: Ranks | None = None,
+    selection: Selection = _EVERYTHING,
 ) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it.
 
@@ -88,11 +92,13 @@ def write_otf2(
     ranks
         Of a real run, of which rows are the ranks of MPI, a process each, and there is no batch system; None:
         a simulated one.
+    selection
+        The part of the run to show: what is open at the ends of its span is entered and left there.
 
     Raises
     ------
     OutputError
-        Where files cannot be written; names the directory and the reason.
+        Where files cannot be written, or the part has no events; names the directory and the reason.
     MlsimError
         Where the records contradict themselves.
     """
@@ -105,9 +111,18 @@ def write_otf2(
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
-    content = _content(shown, layout, level, places, messages, details)
+    part = part_of(selection, records.jobs)
+    content = _content(shown, layout, level, places, messages, details, part)
     samples = sample_metrics(records) if ranks is None else None
-    length = _length(content, samples)
+    end = _end(content, samples)
+    if end < part.first:
+        raise OutputError(
+            f"{directory}: the trace would be empty: its part begins at {selection.begin:.9g} s, and all has "
+            f"happened by {end / 1e9:.9g} s"
+        )
+    content = content._replace(messages=select_messages(messages, part, records.jobs))
+    if samples is not None:
+        samples = select_samples(samples, part)
     # The largest definition lists a location for every node.
     opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
     with failures(directory), opened as archive:
@@ -119,8 +134,9 @@ def write_otf2(
             layout=layout,
             job_region=content.jobs.region,
             events=events,
-            length=length,
+            span=(part.first, min(part.last, end)),
             level=level,
+            size_bits=content.size_bits,
             ranks=ranks,
         )
     with failures(directory):
@@ -144,23 +160,27 @@ def _content(
     places: PePlaces | None,
     messages: MessageEvents,
     details: bool,
+    part: Part,
 ) -> Content:
     """Arrange the records by location and time."""
-    told, chunks = _inside_jobs(records, layout, places)
+    told, chunks = _inside_jobs(records, layout, places, part)
+    largest = (size_range(records.chunks) or (0, 0))[1]
     held, nested = records.occupancy, len(NESTED_REGIONS[level])
     return Content(
         Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
         _job_columns(records, first_region=nested),
         level == "chunks",
         details,
+        min(bits for bits in SIZE_TYPES if largest < 1 << bits),
+        part,
         nested - 1,
         chunks,
         messages,
     )
 
 
-def _length(content: Content, samples: Samples | None) -> int:
-    """Find the time of the last event, in ns; raise MlsimError where one is before the start."""
+def _end(content: Content, samples: Samples | None) -> int:
+    """Find the time of the last event of the run, in ns; raise MlsimError where one is before the start."""
     ends = nanoseconds(np.concatenate([content.intervals.start[:1], content.intervals.end]))
     sampled = np.empty(0, np.int64) if samples is None else samples.times
     times = np.concatenate([ends, content.messages.time, sampled])
@@ -172,14 +192,14 @@ def _length(content: Content, samples: Samples | None) -> int:
 
 
 def _inside_jobs(
-    records: Records, layout: Layout, places: PePlaces | None
+    records: Records, layout: Layout, places: PePlaces | None, part: Part
 ) -> tuple[NDArray[np.float64], ChunkColumns]:
     """Arrange what happens inside of jobs: when PEs were told to stop, and chunks."""
     chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
     if places is None:
         return np.empty(0, np.float64), chunks
     if n_rows(records.chunks):
-        chunks = chunks_by_interval(records, places, len(layout.entry))
+        chunks = chunks_by_interval(records, places, part, len(layout.entry))
     return told_times(records, layout, places), chunks
 
 
@@ -207,7 +227,7 @@ def _write_events(
             failed, misplaced = write_rows(*library, content, events, low, high)
             let_go(content.chunks.rows)
             if misplaced >= 0 and places is not None:
-                chunk = nth_chunk(records, places, content.chunks, misplaced)
+                chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
                 raise MlsimError(_misplaced(records.jobs, chunk))
             if failed:
                 break

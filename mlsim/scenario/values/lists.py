@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Annotated, Any
 
+from mlsim.scenario.values.amounts import Amount
 from mlsim.scenario.values.field_types import FieldType, Number, Whole
 from mlsim.scenario.values.hints import nearest, shown
+from mlsim.scenario.values.units import TIME
 
-__all__ = ["ColumnNames", "Factors", "NodeChoice", "Torus", "node_ranges"]
+__all__ = ["ColumnNames", "Factors", "JobNumbers", "NodeChoice", "TimeWindow", "Torus", "node_ranges"]
 
 _INTERVALS = re.compile(r"\d{1,18}(-\d{1,18})?([ ,]+\d{1,18}(-\d{1,18})?)*")
 
@@ -90,6 +92,63 @@ class FactorRange(FieldType[tuple[float, float]]):
         """Return the JSON schema of what is accepted."""
         number = Number(0, low_belongs=False).json()
         return {"anyOf": [number, {"type": "array", "items": number, "minItems": 2, "maxItems": 2}]}
+
+
+@dataclass(frozen=True)
+class TimeSpan(FieldType[tuple[float, float]]):
+    """A span of time: when it begins and when it ends, in s."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "a list [begin, end] of two times, of which the first comes before the second"
+
+    def parse(self, value: object) -> tuple[float, float]:
+        """Read a list of two times."""
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise ValueError(f"{shown(value)} is no span of time; allowed: {self.allowed}")
+        begin, end = map(Amount(TIME).parse, value)
+        if begin >= end:
+            raise ValueError(f"it ends at {end:g} s, and begins at {begin:g} s; allowed: {self.allowed}")
+        return begin, end
+
+    def show(self, value: tuple[float, float]) -> object:
+        """Return both times as a scenario file would write them."""
+        return [Amount(TIME).show(time) for time in value]
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        return {"type": "array", "items": Amount(TIME).json(), "minItems": 2, "maxItems": 2}
+
+
+@dataclass(frozen=True)
+class JobList(FieldType[tuple[int, ...]]):
+    """Numbers of jobs, each once."""
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, in words."""
+        return "a list of numbers of jobs, such as [17, 18]"
+
+    def parse(self, value: object) -> tuple[int, ...]:
+        """Read a list of whole numbers, or one."""
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if not numbers:
+            raise ValueError(f"{shown(value)} names no job; allowed: {self.allowed}")
+        jobs = tuple(map(Whole(0).parse, numbers))
+        if len(set(jobs)) < len(jobs):
+            twice = next(job for job in jobs if jobs.count(job) > 1)
+            raise ValueError(f"{twice} is there twice; allowed: {self.allowed}")
+        return jobs
+
+    def show(self, value: tuple[int, ...]) -> object:
+        """Return the numbers as a list."""
+        return list(value)
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON schema of what is accepted."""
+        whole = Whole(0).json()
+        return {"anyOf": [whole, {"type": "array", "items": whole, "minItems": 1, "uniqueItems": True}]}
 
 
 @dataclass(frozen=True)
@@ -196,4 +255,6 @@ def _interval(text: str, nodes: int, allowed: str) -> range:
 
 Torus = Annotated[tuple[int, ...], Extents(1_000_000)]
 Factors = Annotated[tuple[float, float], FactorRange()]
+TimeWindow = Annotated[tuple[float, float], TimeSpan()]
+JobNumbers = Annotated[tuple[int, ...], JobList()]
 NodeChoice = Annotated[str, NodeText()]

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mlsim.scenario.values.field_types import OneOf, Switch
+from mlsim.scenario.values.lists import JobNumbers, TimeWindow
 from mlsim.scenario.values.plugins import PluginList
 from mlsim.scenario.values.section import Section, Violation
 from mlsim.scenario.words import TraceLevel
@@ -26,6 +27,12 @@ class OutputConfig(Section):
     """Whether each chunk in the trace also has its first iteration and its scheduling step, which follow from
     the iterations of the chunks before it and make the trace a third larger. For chunks.
     """
+    trace_window: TimeWindow | None = Field(None, examples=[["1 h", "2 h"]])
+    """Span of time that the trace shows, from the scenario's start; what is open at its ends is entered and
+    left there. Default: all of the run.
+    """
+    trace_jobs: JobNumbers | None = Field(None, examples=[[17, 18]])
+    """Numbers of the jobs that the trace shows; metrics are those of all. Default: all jobs."""
     pictures: Switch = True
     """Whether pictures are drawn."""
     csv: Switch = False
@@ -46,3 +53,7 @@ class OutputConfig(Section):
         if self.trace_details and self.trace is not TraceLevel.CHUNKS:
             message = "tells more of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
             yield Violation("trace_details", message, ("trace",))
+        for key in ("trace_window", "trace_jobs"):
+            if getattr(self, key) is not None and self.trace is TraceLevel.NONE:
+                message = "chooses a part of a trace, and needs one; try trace: jobs, or leave it out"
+                yield Violation(key, message, ("trace",))
