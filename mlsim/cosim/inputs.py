@@ -18,6 +18,7 @@ from mlsim.scenario import (
     CleaningRule,
     Mapping,
     Scenario,
+    WorkloadConfig,
     located_format,
     located_generator,
     located_model,
@@ -27,7 +28,9 @@ from mlsim.scenario import (
 )
 from mlsim.workload import Rates, Workload, open_workload
 from mlsim.workload.dates import local_times
-from mlsim.workload.generation import Generated, planned
+from mlsim.workload.generation import planned
+from mlsim.workload.made import Made
+from mlsim.workload.resampling import resampled
 
 if TYPE_CHECKING:
     from mlsim.application.costs import CostProfiles
@@ -68,7 +71,6 @@ def batch_of(scenario: Scenario) -> BatchConfig:
 
 def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:
     """Open the workload, for the units that its jobs ask for."""
-    source = _source(scenario, requests)
     for name in scenario.workload.columns or ():
         if name in JOB_COLUMNS:
             raise InputError(
@@ -76,24 +78,25 @@ def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workl
                 "give that of the log another name"
             )
     config = scenario.workload.model_copy(update={"format": located_format(scenario)})
+    source = _source(scenario, config, requests)
     rates = _rates(scenario, machine)
     return open_workload(config, source, requests.largest, requests.resources[1:], rates, requests.shared)
 
 
-def _source(scenario: Scenario, requests: Requests) -> Path | Generated:
-    """Return where the jobs come from: the log as it was found, or what draws them."""
-    config = scenario.workload.generate
-    if config is None:
+def _source(scenario: Scenario, config: WorkloadConfig, requests: Requests) -> Path | Made:
+    """Return where the jobs come from: the log as it was found, or what makes them."""
+    if config.resample is not None:
+        return resampled(config, log_of(scenario), scenario.seed)
+    generate = config.generate
+    if generate is None:
         return log_of(scenario)
-    if (
-        config.processors or 0
-    ) > requests.largest and scenario.workload.cleaning.oversize is CleaningRule.KEEP:
+    if (generate.processors or 0) > requests.largest and config.cleaning.oversize is CleaningRule.KEEP:
         raise InputError(
-            f"{scenario.source}: workload.generate.processors: {config.processors}; the platform has "
+            f"{scenario.source}: workload.generate.processors: {generate.processors}; the platform has "
             f"{requests.largest}, and larger jobs could never start; allowed: at most these, or "
             "workload.cleaning.oversize: clamp or drop"
         )
-    return planned(config, located_generator(scenario), requests.largest, scenario.seed)
+    return planned(generate, located_generator(scenario), requests.largest, scenario.seed)
 
 
 def log_of(scenario: Scenario) -> Path:

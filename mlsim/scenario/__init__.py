@@ -20,6 +20,8 @@ from mlsim.scenario.jobs.coordination import CoordinationConfig
 from mlsim.scenario.jobs.cp import CpConfig
 from mlsim.scenario.jobs.engine import REPLAY_NEEDS, REPLAY_NEEDS_OF_JOBS, replay_obstacle
 from mlsim.scenario.jobs.generate import GenerateConfig
+from mlsim.scenario.jobs.resample import MOST_WEEKS as MOST_RESAMPLED_WEEKS
+from mlsim.scenario.jobs.resample import ResampleConfig
 from mlsim.scenario.jobs.workload import (
     CleaningConfig,
     DatesConfig,
@@ -92,6 +94,7 @@ from mlsim.scenario.words import (
     Predictor,
     ReleasedNodes,
     RequestRule,
+    ResampledBy,
     SelectionGoal,
     SelectionMethod,
     ServiceOrder,
@@ -115,6 +118,7 @@ __all__ = [
     "AUTO",
     "CORES",
     "MEMORY",
+    "MOST_RESAMPLED_WEEKS",
     "PLUGIN_KEYS",
     "RELEASING",
     "REPLAY_NEEDS",
@@ -181,6 +185,8 @@ __all__ = [
     "ReleasedNodes",
     "RequestConfig",
     "RequestRule",
+    "ResampleConfig",
+    "ResampledBy",
     "Scenario",
     "SelectConfig",
     "SelectionConfig",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,8 @@ class SourceLog:
         The file: SWF, CSV, Parquet or Batsim JSON, compressed or not.
     lenient
         Whether broken lines are skipped.
+    options
+        Other keys of the section ``workload`` on how it is read: ``format``, ``cleaning``, ``estimates``.
 
     Raises
     ------
@@ -34,9 +37,9 @@ class SourceLog:
         If it cannot be read, or has no job.
     """
 
-    def __init__(self, path: str | Path, lenient: bool = False) -> None:
+    def __init__(self, path: str | Path, lenient: bool = False, **options: Any) -> None:
         self.path = Path(path)
-        config = WorkloadConfig(path=str(path), lenient=lenient, dependencies=True)
+        config = WorkloadConfig(path=str(path), lenient=lenient, dependencies=True, **options)
         self._workload = open_workload(config, self.path, ANY_SIZE, AS_LOGGED)
 
     def blocks(self) -> Iterator[JobBlock]:

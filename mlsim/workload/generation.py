@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -31,12 +30,9 @@ from mlsim.workload.named import log_of
 if TYPE_CHECKING:
     from mlsim.workload.models.tsafrir import Walltimes
 
-__all__ = ["Generated", "GeneratedReader", "Plan", "generate", "planned"]
+__all__ = ["Generated", "MadeReader", "Plan", "generate", "planned"]
 
 _DEFAULT_PROCESSORS = 128
-
-PLACE = Path("workload.generate")
-"""What messages about generated jobs begin with, in place of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +134,21 @@ class Generated(Made):
         return header | {"Note": note}
 
 
-class GeneratedReader:
-    """Reads a generated workload as :class:`mlsim.workload.formats.LogReader` reads a log."""
+class MadeReader:
+    """Reads a workload that is made as :class:`mlsim.workload.formats.LogReader` reads a log."""
 
-    path = PLACE
     streams = True
     broken_lines = 0
 
-    def __init__(self, generated: Generated) -> None:
-        self._generated = generated
-        self.header = generated.header
+    def __init__(self, made: Made) -> None:
+        self._made = made
+        self.path = made.place
+        self.header = made.header
         self.jobs = 0
 
     def blocks(self) -> Iterator[LogBlock]:
         """Yield the jobs."""
-        for block in self._generated.blocks():
+        for block in self._made.blocks():
             self.jobs += len(block)
             yield log_of(block)
 

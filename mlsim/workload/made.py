@@ -14,7 +14,10 @@ from mlsim.workload.named import log_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Made"]
+__all__ = ["PLACE", "Made"]
+
+PLACE = Path("workload.generate")
+"""What messages about made jobs begin with, in place of a log."""
 
 
 class Made(ABC):
@@ -24,6 +27,16 @@ class Made(ABC):
     @abstractmethod
     def header(self) -> Header:
         """What a log says of how it was made."""
+
+    @property
+    def place(self) -> Path:
+        """What messages about its jobs begin with."""
+        return PLACE
+
+    @property
+    def identity(self) -> str | None:
+        """What tells these jobs from others, so that runs may share them; None where nothing does."""
+        return None
 
     @abstractmethod
     def blocks(self) -> Iterator[JobBlock]:

@@ -16,32 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from mlsim import _shared
 from mlsim._arrays import Ints
 from mlsim.errors import InputError
+from mlsim.scenario import MOST_RESAMPLED_WEEKS, ResampledBy, WorkloadConfig
 from mlsim.workload.from_log import SourceLog
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.made import Made
 from mlsim.workload.mix import DAY
 
-__all__ = ["WEEK", "Resampled", "ResampledBy", "resample", "whole_weeks"]
+__all__ = ["WEEK", "Resampled", "ResampledBy", "resample", "resampled", "whole_weeks"]
 
 WEEK: Final = 7 * DAY
-MOST_WEEKS: Final = 100_000
-
-
-class ResampledBy(StrEnum):
-    """Whose weeks are drawn together."""
-
-    USER = "user"
-    WEEK = "week"
 
 
 def whole_weeks(jobs: JobBlock) -> int:
@@ -53,9 +46,20 @@ class Resampled(Made):
     """A workload resampled from a log; see :func:`resample`."""
 
     def __init__(self, log: SourceLog, weeks: int, by: ResampledBy, seed: int) -> None:
-        if not 1 <= weeks <= MOST_WEEKS:
-            raise InputError(f"weeks: {weeks}; allowed: 1 to {MOST_WEEKS:,}")
+        if not 1 <= weeks <= MOST_RESAMPLED_WEEKS:
+            raise InputError(f"weeks: {weeks}; allowed: 1 to {MOST_RESAMPLED_WEEKS:,}")
         self.log, self.weeks, self.by, self.seed = log, weeks, by, seed
+
+    @property
+    def place(self) -> Path:
+        """The log."""
+        return self.log.path
+
+    @property
+    def identity(self) -> str | None:
+        """What tells these jobs from others; None where the log's file cannot be told from others."""
+        identity = _shared.file_identity(self.log.path)
+        return None if identity is None else f"{identity}, {self.weeks} weeks by {self.by}, seed {self.seed}"
 
     @cached_property
     def _source(self) -> tuple[JobBlock, int]:
@@ -65,7 +69,9 @@ class Resampled(Made):
         if weeks < 1:
             raise InputError(f"{self.log.path}: is shorter than a week, and weeks are what is resampled")
         if self.by is ResampledBy.USER and not np.any(jobs.user >= 0):
-            raise InputError(f"{self.log.path}: says nothing of users; try --by week")
+            raise InputError(
+                f"{self.log.path}: says nothing of users; try --by week (in a scenario by: week)"
+            )
         return jobs.select(jobs.submit_time < weeks * WEEK), weeks
 
     @property
@@ -142,3 +148,22 @@ def resample(
     except ValueError:
         raise InputError(f"by: {by!r}; allowed: {', '.join(ResampledBy)}") from None
     return Resampled(SourceLog(log, lenient), weeks, chosen, seed)
+
+
+def resampled(config: WorkloadConfig, log: Path, seed: int) -> Resampled:
+    """Return the workload of a scenario.
+
+    Parameters
+    ----------
+    config
+        Its section ``workload``, with ``resample``; the format, a file of the user's own, as it was found.
+    log
+        The log.
+    seed
+        Of the scenario.
+    """
+    how = config.resample
+    assert how is not None
+    of = {name: getattr(config, name) for name in ("lenient", "format", "cleaning", "estimates")}
+    seed = seed if how.seed is None else how.seed
+    return Resampled(SourceLog(log, **of), how.weeks, how.by, seed)

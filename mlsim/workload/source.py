@@ -28,10 +28,11 @@ from mlsim.scenario.values.hints import nearest
 from mlsim.workload.clean import Cleaner
 from mlsim.workload.dates import dates_in_log_time
 from mlsim.workload.formats import LogReader
-from mlsim.workload.generation import Generated, GeneratedReader
+from mlsim.workload.generation import MadeReader
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
 from mlsim.workload.log import LogBlock
+from mlsim.workload.made import Made
 from mlsim.workload.names import names_of
 from mlsim.workload.order import DisorderCount, DuplicateCount, TooDisorderedError, in_order
 from mlsim.workload.rates import Rates
@@ -93,7 +94,7 @@ class _Pass:
     def __init__(
         self,
         config: WorkloadConfig,
-        source: Path | Generated,
+        source: Path | Made,
         machine_processors: int,
         resources: tuple[str, ...] | None,
         rates: Rates | None,
@@ -107,14 +108,14 @@ class _Pass:
             config.cleaning, machine_processors, config.estimates, memory, known, config.dependencies
         )
         self._resources = resources
-        self._reader: LogReader | GeneratedReader
+        self._reader: LogReader | MadeReader
         if isinstance(source, Path):
             own = config.columns or ()
             self._reader = LogReader(
                 source, config.format, lenient=config.lenient, rates=rates, own=own, shared=shared
             )
         else:
-            self._reader = GeneratedReader(source)
+            self._reader = MadeReader(source)
         self._disorder = DisorderCount()
         self._duplicates = DuplicateCount()
 
@@ -182,7 +183,7 @@ class _Pass:
 
 def open_workload(
     config: WorkloadConfig,
-    source: str | Path | Generated,
+    source: str | Path | Made,
     machine_processors: int,
     resources: tuple[str, ...] | None = None,
     rates: Rates | None = None,
@@ -193,9 +194,9 @@ def open_workload(
     Parameters
     ----------
     config
-        The scenario's `workload` section; its `path` and `generate` are not looked at.
+        The scenario's `workload` section; its `path`, `generate` and `resample` are not looked at.
     source
-        The file that `config.path` was found to be, or what `config.generate` draws.
+        The file that `config.path` was found to be, or what makes the jobs.
     machine_processors
         Processors of the machine, in the words of the log (for the cleaning rule `oversize`).
     resources
@@ -222,7 +223,7 @@ def open_workload(
     return log.selected(selection, config.select.scale_load, new_pass)
 
 
-def _shared_key(config: WorkloadConfig, source: Path | Generated, *machine: object) -> Hashable | None:
+def _shared_key(config: WorkloadConfig, source: Path | Made, *machine: object) -> Hashable | None:
     """Return what the jobs of a log depend on before any are selected; None where runs do not share them.
 
     What code of the user's own reads or draws is not shared: it may be of other files as well.

@@ -145,6 +145,7 @@ MANDELBROT: Keys = LOOP | {
 PSIA: Keys = LOOP | {
     "application.costs": {"profile": "psia", "points": 60, "bin_size": 0.3, "unit_cost": "10 ms"}
 }
+RESAMPLED: Keys = {"workload.path": "classes.swf", "workload.resample": {"weeks": 4}}
 CLASSES: Keys = {"workload.path": "classes.swf", "batch.backfill": "easy", "batch.classifier": {}}
 HCP: Keys = {"batch.dispatcher": "hcp19", "batch.cp": {"time_limit": "10 ms", "time_limit_max": "10 ms"}}
 CP: Keys = {"batch.dispatcher": "cp"}
@@ -241,6 +242,9 @@ CASES: dict[str, Case] = {
     "platform.drains.N.announced": Case(DRAINED, True),
     "platform.drains.N.announced_at": Case(ANNOUNCED, 20),
     "workload.path": Case({}, "other.swf"),
+    "workload.resample.weeks": Case(RESAMPLED, 2),
+    "workload.resample.by": Case(RESAMPLED, "week"),
+    "workload.resample.seed": Case(RESAMPLED, 7),
     "workload.generate.model": Case(POISSON, "weibull"),
     "workload.generate.jobs": Case(POISSON, 30),
     "workload.generate.duration": Case(POISSON, "300 s"),

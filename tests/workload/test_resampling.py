@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError
+from mlsim.scenario import dump, from_mapping
 from mlsim.workload import JobBlock, generate, resample
 from mlsim.workload.resampling import WEEK
 
 DAY = 86400
+POISSON = {"model": "poisson", "jobs": 3}
 
 
 def write_log(path: Path, rows: list[tuple[float, int]]) -> Path:
@@ -140,3 +144,68 @@ def test_dependencies_are_left_out(tmp_path: Path) -> None:
     )
     path.write_text(text)
     assert resample(path, weeks=2).jobs().after is None
+
+
+def scenario(path: Path, **resample: object) -> dict[str, object]:
+    return {
+        "name": "resampled",
+        "platform": {"nodes": [{"name": "n", "count": 64, "cores": 1}]},
+        "workload": {"path": str(path), "mapping": "core", "resample": resample},
+    }
+
+
+@pytest.mark.parametrize("by", ["user", "week"])
+def test_a_run_of_resampled_weeks_is_that_of_the_written_log(tmp_path: Path, by: str) -> None:
+    rng = np.random.default_rng(3)
+    rows = [(float(submit), int(rng.integers(1, 4))) for submit in np.sort(rng.integers(0, 4 * WEEK, 60))]
+    log = write_log(tmp_path / "log.swf", [(0.0, 1), *rows, (4 * WEEK - 5, 1)])
+    written = tmp_path / "made.swf"
+    resample(log, weeks=5, by=by, seed=9).write(written)
+    found = mlsim.run(scenario(log, weeks=5, by=by), {"seed": 9})
+    plain = mlsim.run(scenario(written) | {"workload": {"path": str(written), "mapping": "core"}})
+    for column in ("submit_time", "start_time", "end_time", "processors", "user"):
+        assert found.jobs[column].to_list() == plain.jobs[column].to_list()
+    own = mlsim.run(scenario(log, weeks=5, by=by, seed=9), {"seed": 4})
+    assert own.jobs["submit_time"].to_list() == found.jobs["submit_time"].to_list()
+    other = mlsim.run(scenario(log, weeks=5, by=by), {"seed": 4})
+    assert other.jobs["submit_time"].to_list() != found.jobs["submit_time"].to_list()
+
+
+def test_seeds_of_a_study_are_samples(tmp_path: Path) -> None:
+    """Each run of the study is the run of its seed alone; policies of a seed have the same jobs."""
+    rng = np.random.default_rng(3)
+    rows = [(float(submit), int(rng.integers(1, 4))) for submit in np.sort(rng.integers(0, 3 * WEEK, 200))]
+    log = write_log(tmp_path / "log.swf", [(0.0, 1), *rows, (3 * WEEK - 5, 1)])
+    base = tmp_path / "base.yaml"
+    base.write_text(dump(from_mapping(scenario(log, weeks=2), "base")))
+    (tmp_path / "study.yaml").write_text(
+        "of: runs\nbase: base.yaml\nvary:\n  batch.policy: [FCFS, SPF]\n  seeds: 3\nrepetitions: seed\n"
+        "metrics: {last: makespan, jobs: jobs.submitted}\n"
+    )
+    result = CliRunner().invoke(app, ["study", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    runs = pl.read_csv(tmp_path / "out" / "runs.csv")
+    for row in runs.iter_rows(named=True):
+        alone = mlsim.run(base, {"seed": row["seed"], "batch.policy": row["policy"]}).summary
+        assert row["jobs"] == alone["jobs"]["submitted"]
+        assert row["last"] == pytest.approx(alone["makespan"], rel=1e-12)
+    assert runs["jobs"].n_unique() > 1
+
+
+@pytest.mark.parametrize(
+    ("workload", "says"),
+    [
+        ({"resample": {"weeks": 2}, "dependencies": True}, "gets lost when weeks are resampled"),
+        ({"resample": {"weeks": 2}, "columns": ["deadline"]}, "gets lost when weeks are resampled"),
+        ({"resample": {}}, "workload.resample.weeks"),
+        (
+            {"resample": {"weeks": 2}, "path": None, "generate": {"model": "poisson", "jobs": 3}},
+            "is for logs",
+        ),
+    ],
+)
+def test_what_is_not_resampled_in_a_run_is_told(tmp_path: Path, workload, says: str) -> None:
+    given = scenario(tmp_path / "log.swf", weeks=1)
+    given["workload"] = {"path": "log.swf", **workload}
+    with pytest.raises(InputError, match=says):
+        from_mapping(given, "scenario")

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mlsim.scenario.jobs.generate import GenerateConfig
+from mlsim.scenario.jobs.resample import ResampleConfig
 from mlsim.scenario.machine.request import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.dates import Moment, Users, Weeks
@@ -178,6 +179,8 @@ class WorkloadConfig(Section):
     """
     generate: GenerateConfig | None = Field(None, examples=[{"model": "lublin", "jobs": 10_000}])
     """In place of a log: a model that draws the jobs; see mlsim/workload/README.md."""
+    resample: ResampleConfig | None = Field(None, examples=[{"weeks": 10}])
+    """Weeks of the log put together anew, in place of the log. Default: the log as it is."""
     mapping: OneOf[Mapping] = Mapping.PACKED
     """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
     as have that many cores).
@@ -217,6 +220,7 @@ class WorkloadConfig(Section):
         """Check that the jobs come from one place, and that what is said of them is read."""
         yield from self._broken_origin()
         yield from self._broken_weeks()
+        yield from self._broken_resampling()
         if self.feedback and not self.dependencies:
             message = "needs dependencies: on; write that, or take it out"
             yield Violation("feedback", message, ("dependencies",))
@@ -235,6 +239,18 @@ class WorkloadConfig(Section):
         if self.select.week_crossers is _DROP:
             message = "select.week_crossers counts weeks from the first job; write crossing: remove here"
             yield Violation("weeks", message, ("select",))
+
+    def _broken_resampling(self) -> Iterator[Violation]:
+        """Check that there is a log to resample, and that nothing is asked for that gets lost."""
+        if self.resample is None:
+            return
+        if self.generate is not None:
+            message = "is for logs, and generate draws the jobs; take it out"
+            yield Violation("resample", message, ("generate",))
+        for key in ("dependencies", "columns"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                message = "gets lost when weeks are resampled; take it out, or resample"
+                yield Violation(key, message, ("resample",))
 
     def _broken_origin(self) -> Iterator[Violation]:
         """Check that there is a log or a model, and only what is read of it."""

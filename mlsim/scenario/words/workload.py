@@ -12,6 +12,7 @@ __all__ = [
     "JobKinds",
     "Mapping",
     "MemorySource",
+    "ResampledBy",
     "WeekBegin",
     "WeekEvent",
     "WorkloadFormat",
@@ -45,6 +46,13 @@ class JobKinds(Choice):
     BATCH = "batch"
     INTERACTIVE = "interactive"
     TYPELESS = "typeless"
+
+
+class ResampledBy(Choice):
+    """Whose weeks are drawn together when a log is resampled."""
+
+    USER = "user"
+    WEEK = "week"
 
 
 class EstimateModel(Choice):
