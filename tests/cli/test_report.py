@@ -119,6 +119,7 @@ def test_the_wheel_zooms_where_the_pointer_is_and_home_shows_all_again(page: Pag
 
 def test_a_click_on_a_job_shows_its_loop(page: Page, runs: Path) -> None:
     records = mlsim.experiment.stored.read_run(runs / "coordinated").records
+    page.evaluate("document.getElementById('gantt').scrollIntoView({block: 'center'})")
     place = page.evaluate("""(() => {
         const {gantt, run} = mlsimReport, boxes = run.boxes;
         const row = boxes.job.indexOf(run.jobs.id.indexOf(16));
