@@ -84,10 +84,12 @@ def test_every_default_is_a_value_that_the_key_accepts() -> None:
         for o in options()
         if o.default not in ("", "needed", "''") and ".N." not in o.key
     }
-    # Keys that the others leave no room for: jobs are of a log or drawn, loop keys need a loop, and each
-    # profile has its own costs.
+    # Keys that the others leave no room for: jobs are of a log or drawn, resampled weeks are counted, loop
+    # keys need a loop, and each profile has its own costs.
     drawn = {"model": "lublin", "jobs": 9, "kinds": keys.pop("workload.generate.kinds")}
     from_mapping(LEAST, overrides={"workload.path": None, "workload.generate": drawn})
+    resampled = {"weeks": 1, "by": keys.pop("workload.resample.by")}
+    from_mapping(LEAST, overrides={"workload.resample": resampled})
     del keys["application.model"]
     costs = {key: keys.pop(key) for key in list(keys) if key.startswith("application.costs.")}
     keys["batch.weights.area"] = 1.0  # one of the weights has to count
