@@ -337,9 +337,9 @@ def test_runs_of_a_study_share_what_is_drawn(own: Path, monkeypatch: pytest.Monk
     from mlsim.workload import generation
 
     made = []
-    real = generation.GeneratedReader.__init__
+    real = generation.MadeReader.__init__
     monkeypatch.setattr(
-        generation.GeneratedReader, "__init__", lambda self, of: made.append(of.plan) or real(self, of)
+        generation.MadeReader, "__init__", lambda self, of: made.append(of.plan) or real(self, of)
     )
     given = scenario({"model": "poisson", "jobs": 50})
     of_own = scenario({"model": f"{own}:Steady", "jobs": 50})
