@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import tokenize
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._files.opening import most_held, named, open_file, reason_of
+from mlsim._files.opening import most_held, named, open_file, read_bytes, reason_of
 from mlsim.errors import InputError
 
-__all__ = ["read_npy"]
+__all__ = ["read_npy", "read_npz"]
 
 # What Python's own parser, which reads the header, raises for texts that are none.
 _UNREADABLE = (
@@ -43,6 +46,33 @@ def read_npy(path: Path, what: str = "column of numbers") -> NDArray[Any]:
         except _UNREADABLE as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{named(path)}: not a NumPy file of numbers: {first[:200]}") from error
+
+
+def read_npz(path: Path, what: str = "columns") -> dict[str, NDArray[Any]]:
+    """Read all arrays of a file by their names, none of Python objects.
+
+    Raises
+    ------
+    InputError
+        If the file is none, or holds more than can be held.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bytes(path, what))) as content:
+            wanted = sum(entry.file_size for entry in content.infolist())
+            if wanted > most_held():
+                allowed = most_held() / 1e6
+                raise InputError(
+                    f"{named(path)}: {wanted / 1e6:,.0f} MB of values; allowed here: {allowed:,.0f} MB"
+                )
+            return {
+                name.removesuffix(".npy"): np.lib.format.read_array(
+                    io.BytesIO(content.read(name)), allow_pickle=False
+                )
+                for name in content.namelist()
+            }
+    except (*_UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{named(path)}: not a NumPy file of {what}: {first[:200]}") from error
 
 
 def _array(path: Path, file: BinaryIO) -> NDArray[Any]:

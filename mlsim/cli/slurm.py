@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from mlsim.slurm.esp import Trial
 
 __all__ = ["slurm"]
 
@@ -59,6 +62,72 @@ def give_back(
     from mlsim.slurm.giving_back import give_back as give
 
     print(give(job, node))
+
+
+@slurm.command("esp")
+def esp(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Results; what is there is kept.")],
+    nodes: Annotated[int, typer.Option(min=2, max=64, help="Nodes of the cluster.")] = 4,
+    scale: Annotated[float, typer.Option(help="Factor of ESP's run times and times of arrival.")] = 0.02,
+    jobs: Annotated[int, typer.Option(help="Jobs: the first of the 230, in order of arrival.")] = 50,
+    techniques: Annotated[
+        str, typer.Option("--technique", help="Techniques, with commas.")
+    ] = "STATIC,GSS,FISS,AF",
+    model: Annotated[str, typer.Option(help="Execution model.")] = "dca",
+    repetitions: Annotated[int, typer.Option(help="Runs of each technique, without and with RCA.")] = 1,
+    size: Annotated[int, typer.Option(help="Width of the image; its pixels are a loop's iterations.")] = 128,
+    work: Annotated[
+        str,
+        typer.Option(
+            help="sleep: iterations sleep for what they cost, so that many nodes fit on few cores; compute: "
+            "the Mandelbrot image is computed, which takes a core a node."
+        ),
+    ] = "sleep",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order of arrivals.")] = 0,
+) -> None:
+    """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
+    from mlsim.cli.values import listed, word_of
+    from mlsim.scenario.words import ExecutionModel, Technique
+    from mlsim.slurm.esp import Plan, Work, run_trial
+
+    plan = Plan(
+        nodes,
+        scale,
+        jobs,
+        tuple(word_of(Technique, name, "--technique") for name in listed(techniques)),
+        word_of(ExecutionModel, model, "--model"),
+        repetitions,
+        size,
+        word_of(Work, work, "--work"),
+        seed,
+    )
+    trial = run_trial(plan, out, _say)
+    _print_trial(trial)
+    print(f"Results: {out}  (comparison.csv, a run directory for each run)")
+
+
+def _print_trial(trial: Trial) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mlsim.slurm.esp import COLUMNS, cells_of
+
+    table = Table(box=None, pad_edge=False)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in COLUMNS[:2] else "right")
+    for cells in cells_of(trial.rows):
+        table.add_row(*(_shown(cells[column]) for column in COLUMNS))
+    console = Console()
+    console.print(table)
+    before, after, between = (1e3 * seconds for seconds in trial.launch)
+    console.print(
+        f"A job takes {before:.0f} ms before its loop and {after:.0f} ms after it; "
+        f"{between:.0f} ms until the next one"
+    )
+
+
+def _shown(value: str | float | None) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else value or ""
 
 
 @_cluster.command("up")

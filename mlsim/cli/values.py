@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from mlsim.scenario.values.units import Dimension
 
 
-__all__ = ["amount", "listed"]
+__all__ = ["amount", "listed", "word_of"]
+
+Word = TypeVar("Word", bound=StrEnum)
 
 
 def listed(text: str | None) -> list[str]:
@@ -32,3 +35,22 @@ def amount(option: str, text: str, dimension: Dimension, *, positive: bool = Fal
         return Amount(dimension, positive=positive).parse(parse_override(f"value={text}")[1])
     except ValueError as error:
         raise InputError(f"{option}: {error}") from error
+
+
+def word_of(kind: type[Word], text: str, option: str) -> Word:
+    """Read a word of a closed set.
+
+    Raises
+    ------
+    InputError
+        If it is none; the message names the option, and what is allowed.
+    """
+    from mlsim.errors import InputError
+    from mlsim.scenario.values.hints import nearest
+
+    try:
+        return kind(text)
+    except ValueError:
+        allowed = [str(word) for word in kind]
+        hint = nearest(text, allowed)
+        raise InputError(f"{option} {text}:{hint} allowed: {', '.join(allowed)}") from None

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pwd import getpwuid
+from typing import Any
 
 from mlsim._files import is_file, read_bytes, read_json, read_text
 from mlsim.errors import InputError, MlsimError
@@ -150,18 +151,25 @@ class Cluster:
             return 0
         return int(text or 0)
 
+    def cancel_jobs(self) -> None:
+        """Cancel all jobs of this user."""
+        self.call("scancel", "--user", getpwuid(os.getuid()).pw_name)
+
+    def said(self) -> list[dict[str, Any]]:
+        """Return what the plugin has recorded, in order."""
+        if not is_file(self.records):  # without the plugin, or before its first line
+            return []
+        return [json.loads(line) for line in read_text(self.records, "records of nodes").splitlines()]
+
     def released(self) -> dict[str, int]:
         """Return how many nodes, of one CPU each, every job has given back."""
-        if not is_file(self.records):  # without the plugin, or before its first line
-            return {}
-        rows = [json.loads(line) for line in read_text(self.records, "records of nodes").splitlines()]
-        return dict(Counter(str(row["job"]) for row in rows if row["event"] == "released"))
+        return dict(Counter(str(row["job"]) for row in self.said() if row["event"] == "released"))
 
     def down(self) -> None:
         """Cancel all jobs, end the daemons, and what they left; nothing else is touched."""
         if self.running:
             try:
-                self.call("scancel", "--user", getpwuid(os.getuid()).pw_name)
+                self.cancel_jobs()
                 _wait(lambda: not list(self._steps()), 5.0)
             except MlsimError:
                 pass  # the controller does not answer: its processes are ended below all the same

@@ -15,6 +15,7 @@ from mlsim._jit import kept
 from mlsim._jit.announcing import announcer
 from mlsim._jit.cache import cache_directory, room_of
 from mlsim._jit.compiler.libraries import InnerCompiler, InnerLibrary, OuterCompiler
+from mlsim._jit.compiler.linear_algebra import load_without_scipy
 from mlsim._jit.compiler.operators import remember_types
 
 __all__ = ["dispatcher_of", "type_of_intrinsic"]
@@ -36,6 +37,7 @@ class _Listener(event.Listener):
 
 
 event.register("numba:compile", _Listener())
+load_without_scipy()
 remember_types(cpu_target.typing_context)
 
 

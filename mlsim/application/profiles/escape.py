@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import kernel
+from mlsim._jit import inlined, kernel
 
-__all__ = ["count_steps"]
+__all__ = ["count_every_step", "count_steps"]
 
 
 @kernel
@@ -31,21 +31,12 @@ def count_steps(
     counts
         int64[n], filled.
     """
-    leading = 1
-    while 2 * leading <= exponent:
-        leading *= 2
+    leading = _leading_digit(exponent)
     for place in range(len(imaginary)):
         re, im, old_re, old_im = 0.0, 0.0, 0.0, 0.0
         step, keep = 0, 1
         while step < limit and re * re + im * im < 4.0:
-            power_re, power_im = re, im
-            digit = leading >> 1
-            while digit > 0:
-                power_re, power_im = power_re * power_re - power_im * power_im, 2.0 * power_re * power_im
-                if exponent & digit:
-                    power_re, power_im = power_re * re - power_im * im, power_re * im + power_im * re
-                digit >>= 1
-            re, im = power_re + real, power_im + imaginary[place]
+            re, im = _step(re, im, real, imaginary[place], exponent, leading)
             step += 1
             if re == old_re and im == old_im:
                 step = limit
@@ -53,3 +44,44 @@ def count_steps(
                 old_re, old_im = re, im
                 keep *= 2
         counts[place] = step
+
+
+@kernel
+def count_every_step(
+    real: float, imaginary: NDArray[np.float64], exponent: int, limit: int, counts: NDArray[np.int64]
+) -> None:
+    """Count as :func:`count_steps`, and do every step: what a point takes is then proportional to its count.
+
+    So the printed algorithm does (Eleliemy 2021, Alg. 4.2), and so its costs are simulated.
+    """
+    leading = _leading_digit(exponent)
+    for place in range(len(imaginary)):
+        re, im, step = 0.0, 0.0, 0
+        while step < limit and re * re + im * im < 4.0:
+            re, im = _step(re, im, real, imaginary[place], exponent, leading)
+            step += 1
+        counts[place] = step
+
+
+@inlined
+def _leading_digit(exponent: int) -> int:
+    """Return the value of the first binary digit."""
+    leading = 1
+    while 2 * leading <= exponent:
+        leading *= 2
+    return leading
+
+
+@inlined
+def _step(
+    re: float, im: float, real: float, imaginary: float, exponent: int, leading: int
+) -> tuple[float, float]:
+    """Return z^e + c."""
+    power_re, power_im = re, im
+    digit = leading >> 1
+    while digit > 0:
+        power_re, power_im = power_re * power_re - power_im * power_im, 2.0 * power_re * power_im
+        if exponent & digit:
+            power_re, power_im = power_re * re - power_im * im, power_re * im + power_im * re
+        digit >>= 1
+    return power_re + real, power_im + imaginary

@@ -103,6 +103,9 @@ def _parser(description: str, add: Callable[[argparse.ArgumentParser], None]) ->
     )
     parser.add_argument("--repetitions", type=int, default=1, help="number of executions of the loop")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="record, and write a run directory")
+    parser.add_argument(
+        "--columns", type=Path, metavar="FILE", help="record, and write the records alone, as .npz"
+    )
     parser.add_argument("--check", action="store_true", help="compare the result with a serial execution")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a repetition")
     return parser
@@ -111,6 +114,8 @@ def _parser(description: str, add: Callable[[argparse.ArgumentParser], None]) ->
 def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> None:
     if arguments.repetitions < 1:
         raise InputError(f"--repetitions {arguments.repetitions}; allowed: 1 or more")
+    if arguments.columns is not None and arguments.repetitions > 1:
+        raise InputError("--columns: has one loop; allowed: --repetitions 1")
     scenario = _scenario(arguments)
     options = {} if scenario is None else scenario_options(scenario)
     options |= text_options(arguments.option)
@@ -153,7 +158,7 @@ def _repeat(
         comm,
         n=application.n,
         name=application.name,
-        record=trace or False,
+        record=trace or arguments.columns is not None,
         after=before,
         last=last,
         **options,
@@ -163,10 +168,20 @@ def _repeat(
     result = application.result(comm)
     problem = ""
     if comm.rank == 0:
-        problem = _print_report(loop, application, result or b"", arguments)
+        if arguments.columns is not None:
+            problem = _write_columns(loop, arguments.columns)
+        problem = problem or _print_report(loop, application, result or b"", arguments)
     if problem := comm.bcast(problem):
         raise MlsimError(problem)
     return loop
+
+
+def _write_columns(loop: LoopScheduler, path: Path) -> str:
+    try:
+        loop.write_columns(path)
+    except OSError as error:
+        return f"--columns {path}: cannot be written: {error.strerror}"
+    return ""
 
 
 def _print_report(

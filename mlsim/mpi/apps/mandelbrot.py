@@ -24,19 +24,22 @@ class Mandelbrot(Application):
         What is computed.
     limit
         Steps after which a pixel counts as one of the set.
+    every_step
+        Whether all steps of points of the set are done, too: pixels then take what the profile
+        ``mandelbrot`` says they cost. Otherwise a point is left when it comes to a cycle.
     """
 
     name = "mandelbrot"
 
-    def __init__(self, image: MandelbrotImage, limit: int) -> None:
-        from mlsim.application.profiles.escape import count_steps
+    def __init__(self, image: MandelbrotImage, limit: int, every_step: bool = False) -> None:
+        from mlsim.application.profiles.escape import count_every_step, count_steps
 
         self.image, self.limit, self.n = image, limit, image.size**2
-        self._count = count_steps
+        self._count = count_every_step if every_step else count_steps
         rows = np.arange(image.size)
         self._imaginary = image.y_min + rows * (image.y_max - image.y_min) / image.size
         self.counts = np.zeros(self.n, np.int64)
-        count_steps(2.0, self._imaginary[:1], image.exponent, limit, np.zeros(1, np.int64))  # loads it
+        self._count(2.0, self._imaginary[:1], image.exponent, limit, np.zeros(1, np.int64))  # loads it
 
     def begin(self) -> None:
         """Clear the image."""
@@ -67,6 +70,11 @@ class Mandelbrot(Application):
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, help="width and height in pixels (default 256)")
     parser.add_argument("--limit", type=int, help="most steps (default 1000)")
+    parser.add_argument(
+        "--every-step",
+        action="store_true",
+        help="do all steps of points of the set, so that costs are counts",
+    )
 
 
 def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Mandelbrot:
@@ -83,7 +91,7 @@ def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Mandelbro
     limit = arguments.limit if arguments.limit is not None else limit
     if image.size < 1 or limit < 1:
         raise InputError(f"mandelbrot: size {image.size}, limit {limit}; allowed: 1 or more")
-    return Mandelbrot(image, limit)
+    return Mandelbrot(image, limit, arguments.every_step)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -71,10 +72,13 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", help="cost profile, see mlsim list profiles (default constant)")
     parser.add_argument("--mean", help="mean cost of an iteration, such as '1 ms' (default)")
     parser.add_argument("--std", help="standard deviation of the costs, for profiles that have one")
+    parser.add_argument("--costs", type=Path, metavar="FILE", help="costs of the iterations in s, as .npy")
     parser.add_argument("--work", choices=["sleep", "spin"], default="sleep", help="how time passes (sleep)")
 
 
 def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Synthetic:
+    if arguments.costs is not None:
+        return Synthetic(_given_costs(arguments, scenario), arguments.work == "spin")
     from mlsim.cosim import loop_costs
     from mlsim.experiment import loop_from_mapping
 
@@ -95,6 +99,19 @@ def _make(arguments: argparse.Namespace, scenario: Scenario | None) -> Synthetic
     elif named := [key for key, value in given.items() if value is not None]:
         raise InputError(f"{named[0]}: the scenario says what iterations cost; change it with --set")
     return Synthetic(loop_costs(scenario), arguments.work == "spin")
+
+
+def _given_costs(arguments: argparse.Namespace, scenario: Scenario | None) -> NDArray[np.float64]:
+    """Return the prefix sums of the costs of ``--costs``."""
+    others = (arguments.size, arguments.profile, arguments.mean, arguments.std, scenario)
+    if any(other is not None for other in others):
+        raise InputError("--costs: says all; it goes with no other option of the loop, and no scenario")
+    from mlsim._files.npy import read_npy
+
+    costs = read_npy(arguments.costs, "costs of iterations")
+    if costs.ndim != 1 or costs.dtype.kind not in "iuf" or not np.isfinite(costs).all() or (costs < 0).any():
+        raise InputError(f"--costs {arguments.costs}: allowed: one column of finite numbers, 0 or more")
+    return np.concatenate([[0.0], np.cumsum(costs, dtype=np.float64)])
 
 
 if __name__ == "__main__":

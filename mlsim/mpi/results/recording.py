@@ -7,7 +7,6 @@ the next lowest rank. Times are seconds from the loop's first request, on rank 0
 from __future__ import annotations
 
 import numpy as np
-from mpi4py import MPI
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application.outcome import ChunkRows, LoopOutcome
@@ -16,7 +15,7 @@ from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import RequestLog, Requests, iterations_begun
 from mlsim.mpi.results.report import Gathered, LoopTotals
 from mlsim.mpi.transport.clock import Clock
-from mlsim.mpi.transport.layout import Layout
+from mlsim.mpi.transport.layout import Layout, node_name
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.one_job import one_job
 
@@ -34,7 +33,7 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
     comm = layout.comm
     numbers, times = rank_times.rows()
     times = clock.aligned(times) - gathered.origin
-    names = comm.gather(MPI.Get_processor_name())
+    names = comm.gather(node_name())
     blocks = comm.gather((np.array(numbers), times))
     if blocks is None or names is None:
         return None
