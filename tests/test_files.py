@@ -24,7 +24,7 @@ from mlsim._files import (
     read_bytes,
     read_text,
 )
-from mlsim._files.npy import read_npy
+from mlsim._files.npy import read_npy, read_npz
 from mlsim._files.parquet import read_columns, read_schema, refusing_damage
 from mlsim.errors import InputError
 from mlsim.experiment.stored import find_runs
@@ -151,6 +151,46 @@ def test_npy_headers_are_held_against_the_file(tmp_path: Path, content: bytes, w
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
         read_npy(path)
+
+
+def test_npz_files_come_back_without_python_objects(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.arange(3), names=np.array(["x", "yy"]), one=2.5)
+    found = read_npz(path)
+    assert found["a"].tolist() == [0, 1, 2]
+    assert found["names"].tolist() == ["x", "yy"]
+    assert float(found["one"]) == 2.5
+    np.savez(path, a=np.array([object()]))
+    with pytest.raises(InputError, match="not a NumPy file of columns: Object arrays"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"PK\x05\x06" + b"\0" * 17, b"x" * 100])
+def test_npz_files_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not a NumPy file of loops"):
+        read_npz(path, "loops")
+
+
+def test_npz_files_that_are_cut_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, a=np.arange(1000))
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 97):
+        path.write_bytes(whole[:at])
+        with pytest.raises(InputError, match=r"not a NumPy file"):
+            read_npz(path)
+
+
+def test_npz_files_that_would_fill_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, a=np.zeros(100_000))
+    monkeypatch.setattr("mlsim._files.npy.most_held", lambda: 10_000)
+    with pytest.raises(InputError, match=r"1 MB of values; allowed here: 0 MB"):
+        read_npz(path)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "program"]
 COMMANDS = {
     "run": "run:run",
     "loop": "loop:loop",
+    "advise": "advise:advise",
     "study": "study:study",
     "metrics": "metrics:metrics",
     "compare": "compare:compare",

@@ -84,6 +84,10 @@ def esp(
         ),
     ] = "sleep",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of arrivals.")] = 0,
+    half_width: Annotated[
+        float,
+        typer.Option(help="The image shows [-w, w]²; 0.68 as in the simulated studies, 2 the whole set."),
+    ] = 0.68,
 ) -> None:
     """Run the ESP batch as MPI jobs of a trial cluster, RCA off and on, and simulate the same."""
     from mlsim.cli.values import listed, word_of
@@ -100,23 +104,38 @@ def esp(
         size,
         word_of(Work, work, "--work"),
         seed,
+        half_width,
     )
     trial = run_trial(plan, out, _say)
     _print_trial(trial)
     print(f"Results: {out}  (comparison.csv, a run directory for each run)")
 
 
+_TRIAL = {
+    "technique": "technique",
+    "rca": "RCA",
+    "real makespan (s)": "real s",
+    "on/off": "on/off",
+    "simulated (s)": "simulated s",
+    "on/off simulated": "on/off",
+    "with launches (s)": "launched s",
+    "with launches/real": "/ real",
+    "on/off with launches": "on/off",
+}
+"""Columns that are printed, with headings that fit a narrow terminal; comparison.csv has all."""
+
+
 def _print_trial(trial: Trial) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlsim.slurm.esp import COLUMNS, cells_of
+    from mlsim.slurm.esp import cells_of
 
     table = Table(box=None, pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column in COLUMNS[:2] else "right")
+    for column, heading in _TRIAL.items():
+        table.add_column(heading, justify="left" if column in ("technique", "rca") else "right")
     for cells in cells_of(trial.rows):
-        table.add_row(*(_shown(cells[column]) for column in COLUMNS))
+        table.add_row(*(_shown(cells[column]) for column in _TRIAL))
     console = Console()
     console.print(table)
     before, after, between = (1e3 * seconds for seconds in trial.launch)

@@ -184,9 +184,9 @@ def scenario_differences(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     return differences_of([run.scenario for run in runs])
 
 
-def read_scenario(directory: Path) -> dict[str, Any]:
-    """Return the resolved scenario of a run as plain values."""
-    return _read_scenario(directory / "scenario.yaml")
+def read_scenario(directory: Path, file: str = "scenario.yaml") -> dict[str, Any]:
+    """Return the resolved scenario of a run as plain values; that of a loop alone is in ``loop.yaml``."""
+    return _read_scenario(directory / file)
 
 
 def differences_of(scenarios: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

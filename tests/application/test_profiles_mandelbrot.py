@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from mlsim.application import CostProfiles
+from mlsim.application.profiles.escape import count_every_step
 from mlsim.application.profiles.mandelbrot import MandelbrotImage, escape_counts
 from mlsim.scenario import CostsConfig, IterationsConfig
 from tests.reference import applications as slow
@@ -36,7 +38,19 @@ def test_counts_are_those_of_the_algorithm(
     size: int, limit: int, exponent: int, x: tuple[float, float], y: tuple[float, float]
 ) -> None:
     image = MandelbrotImage(size, exponent, min(x), max(x), min(y), max(y))
-    assert escape_counts(image, limit).tolist() == slow.escape_counts(limit=limit, **image._asdict())
+    expected = slow.escape_counts(limit=limit, **image._asdict())
+    assert escape_counts(image, limit).tolist() == expected
+    assert _every_step(image, limit).reshape(-1).tolist() == expected
+
+
+def _every_step(image: MandelbrotImage, limit: int) -> NDArray[np.int64]:
+    """Count without looking for cycles, as the application does of which every step is done."""
+    size, exponent, x_min, x_max, y_min, y_max = image
+    imaginary = y_min + np.arange(size) * (y_max - y_min) / size
+    counts = np.empty((size, size), np.int64)
+    for x in range(size):
+        count_every_step(x_min + x * (x_max - x_min) / size, imaginary, exponent, limit, counts[x])
+    return counts
 
 
 def test_points_that_never_escape_count_the_limit_however_large() -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 from mlsim.mpi.launch import Launcher
 from mlsim.mpi.rca.agent import Agent
+from mlsim.mpi.results.columns import read_loop
 from mlsim.traces import opened, problems_of
 from tests.mpi.conftest import REPOSITORY, execute
 
@@ -143,6 +145,36 @@ def _mlsim(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, capture_output=True, text=True, timeout=150, check=False, env=environment, cwd=REPOSITORY
     )
+
+
+def _application(launcher: Launcher, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*launcher.words, "-n", "2", sys.executable, "-m", *words]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment, check=False)
+
+
+def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, tmp_path: Path) -> None:
+    costs, columns = tmp_path / "costs.npy", tmp_path / "loop.npz"
+    np.save(costs, np.full(40, 0.002))
+    words = ["mlsim.mpi.apps.synthetic", "--costs", str(costs)]
+    before = time.time()
+    done = _application(any_launcher, *words, "--check", "--columns", str(columns))
+    after = time.time()
+    assert done.returncode == 0, done.stderr
+    loop = read_loop(columns)
+    assert before < loop.began < after
+    assert loop.chunks.size.sum() == 40
+    assert loop.loops.busy[0] >= 0.08
+    assert (loop.chunks.end - loop.chunks.start).sum() == pytest.approx(loop.pes.busy.sum())
+    for more, reason in (
+        (["--size", "4"], "--costs: says all"),
+        (["--costs", str(columns)], "not a NumPy file of numbers"),
+        (["--repetitions", "2", "--columns", str(columns)], "--columns: has one loop"),
+        (["--columns", str(tmp_path / "none" / "x.npz")], "cannot be written: No such file"),
+    ):
+        done = _application(any_launcher, *words, *more)
+        assert done.returncode != 0
+        assert reason in done.stderr
 
 
 def test_mpi_run_executes_a_scenario(any_launcher: Launcher, tmp_path: Path) -> None:

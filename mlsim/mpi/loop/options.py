@@ -32,8 +32,10 @@ from mlsim.scenario.words import (
     WeighedSize,
 )
 
-__all__ = ["MODELS", "LoopOptions", "chosen", "parameters_of"]
+__all__ = ["MASTERS", "MODELS", "LoopOptions", "chosen", "parameters_of"]
 
+MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
+"""Models in which ranks ask a master for chunks."""
 
 MODELS = {
     "cca": ExecutionModel.CCA,
@@ -172,7 +174,7 @@ class LoopOptions:
     @property
     def has_master(self) -> bool:
         """Whether ranks ask a master for chunks."""
-        return self.model in (ExecutionModel.CCA, ExecutionModel.HMW)
+        return self.model in MASTERS
 
     @property
     def dedicated(self) -> bool:

@@ -15,9 +15,9 @@ from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
 from mlsim.mpi.loop.breaks import typical_break_after
-from mlsim.mpi.loop.chunk_rules import is_ordered
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
-from mlsim.scenario import ExecutionConfig, ExecutionModel
+from mlsim.mpi.validation.charges import charges_of
+from mlsim.scenario import ExecutionConfig
 
 if TYPE_CHECKING:
     from mlsim.application import LoopOutcome
@@ -177,22 +177,15 @@ def _options(
 def simulated(
     prefix: Floats, ranks: int, per_node: int, options: LoopOptions, machine: dict[str, Any]
 ) -> LoopOutcome:
-    """Simulate a loop on a machine that was measured.
-
-    Masters: a request is there after ``message``, and a rank that waits knows of the reply after
-    ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
-    flush takes ``atomic`` altogether, which is charged as the window's service; no latency comes on top.
-    Where one atomic is enough, each of the simulator's two is charged half of it.
-    """
+    """Simulate a loop on a machine that was measured."""
     from mlsim.application import simulate
 
-    masters = options.has_master
-    one_atomic = options.model == ExecutionModel.DCA and is_ordered(options.technique)
-    latency = (machine["message"] + machine["noticed"]) / 2 if masters and ranks > 1 else 0.0
+    charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.technique, options.model)
+    latency = charges.latency
     execution = ExecutionConfig(
         model=options.model,
-        chunk_calculation=machine["recursive" if masters else "straightforward"],
-        atomic_service=0.0 if masters else machine["atomic"] / (2.0 if one_atomic else 1.0),
+        chunk_calculation=charges.chunk_calculation,
+        atomic_service=charges.atomic_service,
         injected_delay=options.injected_delay,
         master=options.master,
         service_order=options.service_order,

@@ -26,9 +26,6 @@ from mlsim.workload.jobs import JobBlock
 
 __all__ = ["Job", "Plan", "Work", "job_table", "jobs_of", "loop_costs", "write_costs", "write_loop"]
 
-HALF_WIDTH = 0.68
-"""Half the width of the image's window around 0, as in the simulated studies of ESP."""
-
 _STEP = 5e-9
 """Seconds of one step of a pixel where iterations sleep: any would do, as the limits follow from it."""
 _MOST_STEPS = 100_000_000
@@ -67,6 +64,8 @@ class Plan:
         Whether iterations sleep, so that many nodes fit on few cores, or are computed.
     seed
         Of the order of arrivals.
+    half_width
+        The image shows [-w, w]²: the wider, the less balanced are loops of equal chunks.
     step
         Seconds of one step of a pixel.
     """
@@ -80,6 +79,7 @@ class Plan:
     size: int = 128
     work: Work = Work.SLEEP
     seed: int = 0
+    half_width: float = 0.68
     step: float = _STEP
 
     def checked(self) -> Plan:
@@ -97,6 +97,7 @@ class Plan:
             ("--jobs", self.jobs, 1 <= self.jobs <= most, f"1 to {most}"),
             ("--repetitions", self.repetitions, self.repetitions >= 1, "1 or more"),
             ("--size", self.size, 8 <= self.size <= 1024, "8 to 1024"),
+            ("--half-width", self.half_width, 0.1 <= self.half_width <= 2.0, "0.1 to 2"),
             ("--techniques", "none", bool(self.techniques), "one or more"),
         ):
             if not makes_sense:
@@ -201,14 +202,14 @@ def _limit(counts: Ints, steps: float) -> int:
 
 def loop_costs(plan: Plan) -> dict[str, Any]:
     """Return the section of a scenario that says what the iterations cost, but for their limit."""
-    window = {f"{axis}_{end}": sign * HALF_WIDTH for axis in "xy" for end, sign in (("min", -1), ("max", 1))}
+    window = {f"{axis}_{end}": sign * plan.half_width for axis in "xy" for end, sign in (("min", -1), ("max", 1))}
     return {"profile": "mandelbrot", "size": plan.size, "window": window}
 
 
 def write_loop(plan: Plan, path: Path) -> None:
     """Write the scenario of the loop that jobs compute."""
     platform = {"nodes": [{"name": "node", "count": plan.nodes, "cores": 1}]}
-    application = {"costs": loop_costs(plan)}
+    application = {"costs": {**loop_costs(plan), "unit_cost": plan.step}}
     path.write_text(
         json.dumps({"name": "esp", "platform": platform, "application": application}, indent=2) + "\n"
     )
@@ -216,7 +217,8 @@ def write_loop(plan: Plan, path: Path) -> None:
 
 def image_of(plan: Plan) -> MandelbrotImage:
     """Return the image whose pixels are the iterations."""
-    return MandelbrotImage(plan.size, 4, -HALF_WIDTH, HALF_WIDTH, -HALF_WIDTH, HALF_WIDTH)
+    width = plan.half_width
+    return MandelbrotImage(plan.size, 4, -width, width, -width, width)
 
 
 def job_table(plan: Plan, limits: dict[str, int], launch: float = 0.0) -> tuple[JobBlock, Header]:

@@ -1,0 +1,208 @@
+"""A loop as a run has recorded it: what its iterations cost, on which PEs, and what handing them out took.
+
+The iterations of a chunk share its time evenly: a record knows no more. So the finer its chunks, the better
+is known what other techniques would make of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim._files import is_file, read_json
+from mlsim.errors import InputError
+from mlsim.experiment.loops import loop_from_mapping
+from mlsim.experiment.manifest import check_read
+from mlsim.experiment.stored import read_scenario
+from mlsim.record import Chunks, Records
+from mlsim.record.reading import read_rows_of_jobs, read_tables
+from mlsim.scenario import Scenario
+from mlsim.scenario.words import ExecutionModel
+
+__all__ = ["RecordedLoop", "maker_of", "recorded_loop"]
+
+_TABLES_OF_LOOPS = ("chunks", "pes")
+_MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
+_NETWORK = ("bandwidth", "latency", "intra_node_latency")
+
+
+@dataclass(frozen=True)
+class RecordedLoop:
+    """A loop that was recorded.
+
+    Attributes
+    ----------
+    content
+        The loop as a scenario, but for its costs, which are ``costs``.
+    costs
+        float64[N]: what each iteration costs [s on a PE of the reference speed].
+    technique, model
+        By which it was executed.
+    t_loop
+        What it took [s].
+    chunks
+        How many chunks it had.
+    measured
+        Whether real ranks executed it.
+    overhead
+        Median time from a request to the start of the chunk [s].
+    """
+
+    content: dict[str, Any]
+    costs: Floats
+    technique: str
+    model: str
+    t_loop: float
+    chunks: int
+    measured: bool
+    overhead: float
+
+
+def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
+    """Read the loop of a job from a run's directory, simulated or real, that has chunks.
+
+    Parameters
+    ----------
+    directory
+        Of the run.
+    job
+        Identifier of the job; None where there is one loop alone.
+
+    Raises
+    ------
+    InputError
+        If there is no such loop, its chunks were not kept, or something cannot be read.
+    """
+    file = "loop.yaml" if is_file(directory / "loop.yaml") else "scenario.yaml"
+    check_read(directory, scenario=file)
+    path = directory / "chunks.parquet"
+    records = read_tables(directory, without=_TABLES_OF_LOOPS)
+    row = _row_of(directory, records, job)
+    if not is_file(path):
+        raise InputError(f"{directory}: has no chunks; run it again with --set output.trace=chunks")
+    chunks = read_rows_of_jobs(path, Chunks, records.jobs, np.array([row]))
+    if not len(chunks.job):
+        raise InputError(f"{directory}: job {records.jobs.job_id[row]} has no chunks")
+    scenario, summary = read_scenario(directory, file), read_json(directory / "summary.json", "summary")
+    cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
+    measured = "mpi" in summary or "slurm" in summary
+    overhead = float(np.median(chunks.start - chunks.requested))
+    loop = int(np.flatnonzero(records.loops.job == row)[0])
+    return RecordedLoop(
+        content=_content(scenario, records, cores, speed, overhead if measured else None),
+        costs=_costs(directory, chunks, np.repeat(speed, cores)),
+        technique=str(scenario["application"]["technique"]),
+        model=str(scenario["application"]["execution"]["model"]),
+        t_loop=float(records.loops.t_loop[loop]),
+        chunks=len(chunks.job),
+        measured=measured,
+        overhead=overhead,
+    )
+
+
+@contextmanager
+def maker_of(record: RecordedLoop) -> Iterator[Callable[[Mapping[str, object]], Scenario]]:
+    """Give, for the block, what makes the loop with some keys changed; its costs are in a file meanwhile."""
+    with TemporaryDirectory(prefix="mlsim-") as directory:
+        path = Path(directory) / "costs.npy"
+        np.save(path, record.costs)
+        application = {**record.content["application"], "costs": {"profile": "file", "path": str(path)}}
+        content = {**record.content, "application": application}
+        yield lambda changes: loop_from_mapping(content, changes)
+
+
+def _row_of(directory: Path, records: Records, job: int | None) -> int:
+    """Return the row of the job whose loop is meant."""
+    with_loops = records.loops.job
+    if not len(with_loops):
+        raise InputError(f"{directory}: no job of it executed a loop")
+    if job is None:
+        if len(with_loops) > 1:
+            first = records.jobs.job_id[with_loops[:5]].tolist()
+            raise InputError(
+                f"{directory}: {len(with_loops)} jobs executed loops; say which with --job, such as {first}"
+            )
+        return int(with_loops[0])
+    found = [row for row in with_loops.tolist() if records.jobs.job_id[row] == job]
+    if not found:
+        raise InputError(f"{directory}: --job {job}: no job of that number executed a loop")
+    return int(found[0])
+
+
+def _nodes_of(records: Records, row: int, pes_per_node: int | None) -> tuple[Ints, Floats]:
+    """Return the PEs and the speed of each node of a job, in the order of its PEs."""
+    stays = records.occupancy
+    of_job = np.flatnonzero(stays.job == row)
+    node = np.concatenate([np.arange(stays.node[k], stays.node[k] + stays.count[k]) for k in of_job])
+    cores = np.repeat(stays.cores[of_job], stays.count[of_job])
+    _, first = np.unique(node, return_index=True)  # one that came back has another row
+    first.sort()
+    node, cores = node[first], cores[first]
+    if pes_per_node is not None:
+        cores = np.minimum(cores, int(pes_per_node))
+    return cores.astype(np.int64), records.nodes.speed[node]
+
+
+def _costs(directory: Path, chunks: Chunks, speed: Floats) -> Floats:
+    """Return the mean cost of every iteration over its executions."""
+    n = int((chunks.first + chunks.size).max())
+    rate = (chunks.end - chunks.start) / chunks.size * speed[chunks.pe]
+    seconds, times = np.zeros(n + 1), np.zeros(n + 1)
+    for sums, values in ((seconds, rate), (times, np.ones(len(rate)))):
+        np.add.at(sums, chunks.first, values)
+        np.add.at(sums, chunks.first + chunks.size, -values)
+    executed = np.rint(np.cumsum(times)[:n])
+    if (executed < 1.0).any():
+        missing = int(np.flatnonzero(executed < 1.0)[0])
+        raise InputError(f"{directory}: iteration {missing} is in no chunk: the loop was not executed whole")
+    costs: Floats = np.maximum(np.cumsum(seconds)[:n] / executed, 0.0)
+    return costs
+
+
+def _content(
+    scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, overhead: float | None
+) -> dict[str, Any]:
+    """Return the loop alone, on the nodes that the job had; ``overhead`` [s] of a real chunk's request."""
+    application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
+    platform: dict[str, Any] = {"nodes": _groups(cores, speed), "reference_speed": "1 GFLOP/s"}
+    network = scenario["platform"].get("network") or {}
+    if len(cores) == len(records.nodes.name):
+        platform["network"] = network
+    else:  # some nodes of a larger network: its topology would have other nodes
+        platform["network"] = {key: network[key] for key in _NETWORK if network.get(key) is not None}
+    if overhead is not None:
+        application["execution"] = {**application["execution"], **_handing_out(application, overhead)}
+    return {
+        "name": scenario["name"],
+        "seed": scenario["seed"],
+        "platform": platform,
+        "application": {**application, "time_steps": 1},
+        "output": {"trace": "none", "pictures": False},
+    }
+
+
+_OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")
+"""What the record says instead."""
+
+
+def _handing_out(application: Mapping[str, Any], overhead: float) -> dict[str, str]:
+    """Charge what a request took: the master, or the two atomics of a chunk."""
+    if application["execution"]["model"] in _MASTERS:
+        return {"chunk_assignment": f"{overhead!r} s"}
+    return {"atomic_service": f"{overhead / 2.0!r} s"}
+
+
+def _groups(cores: Ints, speed: Floats) -> list[dict[str, Any]]:
+    pairs = groupby(zip(cores.tolist(), speed.tolist(), strict=True))
+    return [
+        {"name": f"group{k}-", "count": len(list(same)), "cores": pes, "speed": f"{rate!r} GFLOP/s"}
+        for k, ((pes, rate), same) in enumerate(pairs)
+    ]
