@@ -17,13 +17,14 @@ from mpi4py import MPI
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.breaks import next_length
 from mlsim.mpi.loop.context import Context, allgather
-from mlsim.mpi.loop.options import LoopOptions, chosen
+from mlsim.mpi.loop.options import WARN_AFTER, LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import Requests
 from mlsim.mpi.models.model import Model, Setting
 from mlsim.mpi.rca.reporter import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.results.report import Gathered, LoopReport, gather
+from mlsim.mpi.transport.alarm import Alarm
 from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
@@ -32,6 +33,7 @@ from mlsim.scenario.words import ExecutionModel, Technique
 __all__ = ["LoopScheduler"]
 
 _INTERRUPTED = 130
+_NO_NAME = "loop"
 _NOTHING_TO_WRITE = "LoopScheduler: nothing to write; give record=True, and write on rank 0"
 
 _now = time.perf_counter
@@ -88,7 +90,7 @@ class LoopScheduler:
         model: str = "dca",
         *,
         record: bool | str | Path = False,
-        name: str = "loop",
+        name: str = _NO_NAME,
         after: LoopScheduler | None = None,
         last: bool = False,
         **options: Any,
@@ -99,12 +101,14 @@ class LoopScheduler:
         self._records: Records | None = None
         self._requests: Requests | None = None
         self._began = 0.0
-        self._iterated = False
+        self._iterated = self._entered = False
         self._closed = True
         self._last = last
         self._set_up(comm, {"n": n, "technique": technique, "model": model, **options}, after)
 
     def _set_up(self, comm: MPI.Intracomm, given: dict[str, Any], after: LoopScheduler | None) -> None:
+        if comm.Is_inter():
+            raise InputError("LoopScheduler: comm is an intercommunicator; give comm.Merge()")
         options, choices, problem = None, None, ""
         try:
             _check_launcher()
@@ -112,7 +116,7 @@ class LoopScheduler:
             choices = chosen(options, comm.size)
         except MlsimError as error:
             problem = str(error)
-        reports_idle = _agree(comm, options, problem, bool(self._record), self._last)
+        reports_idle = _agree(comm, options, problem, bool(self._record), self._last, self.name)
         assert options is not None, "all ranks agreed that there is no problem"
         assert choices is not None, "all ranks agreed that there is no problem"
         self.options = options
@@ -123,7 +127,7 @@ class LoopScheduler:
             )
         context = self._context = Context.of(comm, options.ranks_per_node)
         self._layout = context.layout
-        self._patience = context.patience(options.wait)
+        self._patience = context.patience(options.wait, options.warn_after)
         self._choices = choices
         outer, inner = choices
         self._model = _make(
@@ -139,6 +143,7 @@ class LoopScheduler:
     def __enter__(self) -> LoopScheduler:
         if self._closed:
             raise InputError("LoopScheduler: this loop has ended; make a new one for every loop")
+        self._entered = True
         self._serve_while_waiting()
         self._wait_for_all()
         self._times = RankTimes(_now(), bool(self._record))
@@ -149,6 +154,10 @@ class LoopScheduler:
             serve_while_waiting(self._model.serve)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
+        if not self._entered:
+            raise InputError(
+                "LoopScheduler: enter it before: with LoopScheduler(...) as loop: for ... in loop"
+            )
         if self._iterated:
             raise InputError("LoopScheduler: iterated a second time; make a new one for every loop")
         self._iterated = True
@@ -299,6 +308,11 @@ class LoopScheduler:
             stop_serving(self._model.serve)
         self._close()
 
+    @property
+    def _title(self) -> str:
+        """What errors call the loop."""
+        return "the loop" if self.name == _NO_NAME else f"loop {self.name}"
+
     def _end_run(
         self, kind: type[BaseException] | None, error: BaseException, where: TracebackType | None
     ) -> None:
@@ -312,7 +326,7 @@ class LoopScheduler:
         if not isinstance(error, SystemExit):
             text = "".join(traceback.format_exception(kind, error, where))
             place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
-            sys.stderr.write(f"mlsim: {place}: an exception in loop {self.name} ends the run\n{text}")
+            sys.stderr.write(f"mlsim: {place}: an exception in {self._title} ends the run\n{text}")
             sys.stderr.flush()
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         comm.Abort(code or 1)
@@ -352,7 +366,7 @@ class LoopScheduler:
     def _wait_for_all(self) -> None:
         """Wait at a barrier; waiting ranks yield their cores."""
         request = self._layout.comm.Ibarrier()
-        self._patience.until(request.Test)
+        self._patience.until(request.Test, f"all must enter loop {self.name!r} (with ... as loop)")
 
     def _rest_until_all_have_ended(self) -> None:
         """Wait at a barrier, asleep most of the time; rank 0 holds the counters of the loop."""
@@ -402,7 +416,7 @@ class LoopScheduler:
     def write_columns(self, path: str | Path) -> None:
         """Write the records alone, as one file of columns, with the time of day of their origin; on rank 0.
 
-        It takes a hundredth of the time of :meth:`write`. `mlsim slurm esp` puts such files together.
+        There is no trace, and no picture. ``mlsim slurm esp`` puts such files together.
 
         Raises
         ------
@@ -492,7 +506,9 @@ def _options(given: dict[str, Any]) -> LoopOptions:
     return LoopOptions(**given).checked()
 
 
-def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool, last: bool) -> bool:
+def _agree(
+    comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool, last: bool, name: str
+) -> bool:
     """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
 
     Returns whether nodes without work are to be reported: whether rank 0's environment names an agent.
@@ -501,7 +517,9 @@ def _agree(comm: MPI.Intracomm, options: LoopOptions | None, problem: str, recor
     if options is not None:
         mine[0] = int.from_bytes(options.fingerprint(), "little", signed=True)
     mine[1:] = bool(problem) + 2 * record + 4 * last, bool(os.environ.get(ADDRESS))
-    everyone = allgather(comm, Patience("auto", comm.size), mine)
+    seconds = WARN_AFTER if options is None else options.warn_after
+    patience = Patience("auto", comm.size, Alarm(comm.rank, comm.size, seconds) if seconds > 0.0 else None)
+    everyone = allgather(comm, patience, mine, f"all must make loop {name!r}, in the same order as others")
     if (everyone[:, :2] == everyone[0, :2]).all() and not problem:
         return bool(everyone[0, 2])
     problems = comm.allgather(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -95,6 +96,22 @@ def test_a_killed_rank_ends_the_run(launcher: Launcher) -> None:
     assert done.code != 0
     assert "signal 9" in done.out + done.err
     assert 0.0 < done.seconds < 10.0
+
+
+@pytest.mark.parametrize("model", ["dca", "cca"])
+def test_ranks_say_for_whom_they_wait(launcher: Launcher, model: str) -> None:
+    done = execute(launcher, 3, "late.py", model)
+    assert done.code == 0, done.err
+    late, outside, stopped, before, inter = done.out.splitlines()
+    assert re.fullmatch(
+        r"mlsim: after \d+ s: rank 0 of 3 waits for others: all must make loop 'late', .*", late
+    )
+    assert re.fullmatch(r"mlsim: after \d+ s: rank 0 of 3 .*: all must enter loop 'outside' .*", outside)
+    assert re.fullmatch(
+        r"mlsim: after \d+ s: rank 1 of 3, process \d+, has been stopped, and others wait", stopped
+    )
+    assert before.startswith("LoopScheduler: enter it before")
+    assert inter == "LoopScheduler: comm is an intercommunicator; give comm.Merge()"
 
 
 def test_a_technique_that_gives_nonsense_is_an_error(any_launcher: Launcher, techniques: Path) -> None:

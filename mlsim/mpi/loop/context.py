@@ -7,6 +7,7 @@ the next loop; freeing the communicator frees them.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from mlsim.mpi.loop.chunk_rules import warm_up
+from mlsim.mpi.transport.alarm import Alarm
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, WaitStyle
 from mlsim.mpi.transport.window import SharedWindow, Window
@@ -41,6 +43,7 @@ class Context:
         self.layout = Layout.of(comm, ranks_per_node)
         self.ranks_per_node = ranks_per_node
         self._loops = 0
+        self._processes: list[tuple[int, int]] = self.layout.machine.allgather((comm.rank, os.getpid()))
         self._windows: dict[tuple[bool, int], list[Window]] = {}
         self._in_use: dict[Window, tuple[bool, int]] = {}
         _warm_up_in_turns(self.layout)
@@ -63,9 +66,11 @@ class Context:
         self._loops += 1
         return (self._loops % _LOOPS) * _TAGS_A_LOOP
 
-    def patience(self, style: WaitStyle) -> Patience:
-        """Return how ranks of this node wait."""
-        return Patience(style, self.layout.machine.size)
+    def patience(self, style: WaitStyle, warn_after: float = 0.0) -> Patience:
+        """Return how ranks of this node wait; after some seconds they say for whom, 0: never."""
+        comm = self.layout.comm
+        alarm = Alarm(comm.rank, comm.size, warn_after, self._processes) if warn_after > 0.0 else None
+        return Patience(style, self.layout.machine.size, alarm)
 
     def window(self, words: int) -> Window:
         """Return a window at rank 0; its numbers are 0 after the next barrier."""
@@ -158,9 +163,9 @@ def _warm_up_in_turns(layout: Layout) -> None:
         patience.until(layout.comm.Ibarrier().Test)
 
 
-def allgather(comm: MPI.Intracomm, patience: Patience, mine: NDArray[Any]) -> NDArray[Any]:
+def allgather(comm: MPI.Intracomm, patience: Patience, mine: NDArray[Any], meeting: str = "") -> NDArray[Any]:
     """Gather the numbers of all ranks, one row a rank; waiting ranks yield their cores."""
     everyone = np.empty((comm.size, len(mine)), mine.dtype)
     request = comm.Iallgather(mine, everyone)
-    patience.until(request.Test)
+    patience.until(request.Test, meeting)
     return everyone

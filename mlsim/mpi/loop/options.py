@@ -32,8 +32,9 @@ from mlsim.scenario.words import (
     WeighedSize,
 )
 
-__all__ = ["MASTERS", "MODELS", "LoopOptions", "chosen", "parameters_of"]
+__all__ = ["MASTERS", "MODELS", "WARN_AFTER", "LoopOptions", "chosen", "parameters_of"]
 
+WARN_AFTER = 10.0
 MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
 """Models in which ranks ask a master for chunks."""
 
@@ -94,6 +95,8 @@ class LoopOptions:
         Cuts nodes into parts of so many ranks, for models of two levels on few machines; None: as they are.
     wait
         ``spin``, ``sleep``, or ``auto``: sleep where a node has more ranks than cores.
+    warn_after
+        Seconds after which a rank that waits says so, if one has not come or has been stopped; 0: never.
     """
 
     n: int
@@ -121,6 +124,7 @@ class LoopOptions:
     pieces: int = 16
     ranks_per_node: int | None = None
     wait: WaitStyle = "auto"
+    warn_after: float = WARN_AFTER
 
     def checked(self) -> LoopOptions:
         """Return the options, checked, with every keyword in its usual spelling.
@@ -140,6 +144,8 @@ class LoopOptions:
             raise InputError(f"injected_delay: {self.injected_delay!r}; allowed: 0 s or more, finite")
         if not 0.0 < self.first_chunk <= 1.0:
             raise InputError(f"first_chunk: {self.first_chunk!r}; allowed: more than 0, up to 1")
+        if not 0.0 <= self.warn_after < float("inf"):
+            raise InputError(f"warn_after: {self.warn_after!r}; allowed: 0 s or more, finite")
         if self.wait not in ("auto", "spin", "sleep"):
             raise InputError(f"wait: {self.wait!r}; allowed: auto, spin, sleep")
         model = MODELS.get(self.model.casefold())

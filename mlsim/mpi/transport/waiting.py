@@ -12,10 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from mlsim.mpi.transport.alarm import Alarm, Waiting
+
 __all__ = ["Patience", "WaitStyle", "serve_while_waiting", "stop_serving"]
 
 WaitStyle = Literal["auto", "spin", "sleep"]
 
+_LOOK_EVERY = 512
+"""Polls between two looks at what takes so long: about 0.1 s, where ranks sleep."""
 _SPINS = 50
 _YIELDS = 200
 _FIRST_SLEEP = 10e-6
@@ -46,17 +50,32 @@ class Patience:
         0.2 ms between two polls. ``auto``: sleep if the node has more ranks than cores, else spin.
     ranks_on_node
         Ranks that share the node's cores.
+    alarm
+        Says why a wait takes long; None: nothing is said.
     """
 
-    def __init__(self, style: WaitStyle, ranks_on_node: int) -> None:
+    def __init__(self, style: WaitStyle, ranks_on_node: int, alarm: Alarm | None = None) -> None:
         self.sleeps = style == "sleep" or (style == "auto" and ranks_on_node > cores_here())
+        self._alarm = alarm
 
-    def until(self, ready: Callable[[], object]) -> None:
-        """Poll until a function returns something true."""
+    def until(self, ready: Callable[[], object], meeting: str = "") -> None:
+        """Poll until a function returns something true.
+
+        Parameters
+        ----------
+        ready
+            The function.
+        meeting
+            What all ranks have to do now, if they meet here: said where one does not come.
+        """
         tries = 0
+        waiting: Waiting | None = None
         while not ready():
             self.pause(tries)
             tries += 1
+            if self._alarm is not None and tries % _LOOK_EVERY == 0:
+                waiting = waiting or Waiting(self._alarm, meeting)
+                waiting.look()
 
     def rest_until(self, ready: Callable[[], object], holds: bool = False) -> None:
         """Poll until a function returns something true, as a rank that has no more work.
@@ -66,8 +85,11 @@ class Patience:
         still reach what this rank holds, and MPI may need its help for that; then pauses grow to 8 ms.
         """
         tries, begin, longest = 0, time.monotonic(), _HOLDERS_REST if holds else _LONGEST_REST
+        waiting = None if self._alarm is None else Waiting(self._alarm, "")
         while not ready():
             waited = time.monotonic() - begin
+            if waiting is not None:
+                waiting.look()
             if _services or waited < _REST_AFTER:
                 self.pause(tries)
                 tries += 1

@@ -202,7 +202,8 @@ def _limit(counts: Ints, steps: float) -> int:
 
 def loop_costs(plan: Plan) -> dict[str, Any]:
     """Return the section of a scenario that says what the iterations cost, but for their limit."""
-    window = {f"{axis}_{end}": sign * plan.half_width for axis in "xy" for end, sign in (("min", -1), ("max", 1))}
+    width = plan.half_width
+    window = {f"{axis}_{end}": edge for axis in "xy" for end, edge in (("min", -width), ("max", width))}
     return {"profile": "mandelbrot", "size": plan.size, "window": window}
 
 

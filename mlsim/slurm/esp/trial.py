@@ -26,7 +26,7 @@ from mlsim.slurm.esp.batch import execute
 from mlsim.slurm.esp.comparison import Row, as_csv
 from mlsim.slurm.esp.plan import Job, Plan, Work, jobs_of, write_costs, write_loop
 from mlsim.slurm.esp.records import Launch, launch_of, records_of
-from mlsim.slurm.esp.twin import scenario_of, simulate
+from mlsim.slurm.esp.twin import scenario_of, simulate, write_workload
 
 __all__ = ["Trial", "run_trial"]
 
@@ -174,6 +174,7 @@ def _execute(
     summary["slurm"] = {"real": True, "version": version, "launch": launch._asdict()}
     with complete_or_gone(directory, done=True) as place:
         write_files(place, place.partial, Result(scenario, summary, records))
+        write_workload(plan, limits, 0.0, place.partial)  # that which scenario.yaml names
     shutil.rmtree(out / "jobs")
 
 

@@ -11,7 +11,7 @@ from mlsim.scenario.words import Technique
 from mlsim.slurm.esp.plan import Plan, job_table, loop_costs
 from mlsim.workload.csv_writer import write_csv
 
-__all__ = ["scenario_of", "simulate"]
+__all__ = ["scenario_of", "simulate", "write_workload"]
 
 _WORKLOAD = "workload.csv"
 
@@ -34,14 +34,20 @@ def scenario_of(plan: Plan, technique: Technique, rca: bool, name: str) -> dict[
     }
 
 
+def write_workload(plan: Plan, limits: dict[str, int], launch: float, directory: Path) -> Path:
+    """Write the jobs that scenarios name, anew if they are there; see :func:`job_table`."""
+    workload = directory / _WORKLOAD
+    workload.unlink(missing_ok=True)
+    write_csv(workload, *job_table(plan, limits, launch))
+    return workload
+
+
 def simulate(
     plan: Plan, technique: Technique, rca: bool, limits: dict[str, int], launch: float, out: Path
 ) -> Result:
     """Simulate the batch, every job of which takes so many seconds more than its loop; write the run."""
     out.mkdir(parents=True, exist_ok=True)
-    workload = out / _WORKLOAD
-    workload.unlink(missing_ok=True)
-    write_csv(workload, *job_table(plan, limits, launch))
+    workload = write_workload(plan, limits, launch, out)
     name = f"{technique}-{'on' if rca else 'off'}"
     content = scenario_of(plan, technique, rca, name)
     content["workload"]["path"] = str(workload)
