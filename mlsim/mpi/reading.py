@@ -219,6 +219,7 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "batches": parameters.batches,
         "growth": parameters.growth.value,
         "awf_chunk": parameters.awf_chunk.value,
+        "compat": parameters.compat.value,
         "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
     }
     # Not its default: then masters choose themselves.

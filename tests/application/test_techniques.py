@@ -181,17 +181,22 @@ def told_parameters(draw: st.DrawFn, p: int) -> reference.Parameters:
 def test_sizes_are_the_formula_and_cover_the_loop(
     technique: str, form: Form, n: int, p: int, min_chunk: int, data: st.DataObject
 ) -> None:
-    parameters = data.draw(told_parameters(p))
+    assert_sizes(technique, form, n, p, min_chunk, data.draw(told_parameters(p)))
+
+
+def assert_sizes(
+    technique: str, form: Form, n: int, p: int, min_chunk: int, parameters: reference.Parameters
+) -> None:
     sizes = sequence(technique, n, p, form, min_chunk, as_config(parameters), parameters.seed)
     assert sum(sizes) == n
     assert min(sizes, default=1) >= 1
-    rule = reference.Rule(technique, n, p, None, parameters)
+    rule = reference.Rule(technique, n, p, None, parameters, min_chunk)
     for i, (size, taken) in enumerate(zip(sizes, accumulate(sizes, initial=0), strict=False)):
         if form == "recursive":
             expected = rule.recursive(i, n - taken, i % p)
         else:
             expected = rule.straightforward(i, i % p)
-        assert size == min(max(expected, min_chunk), n - taken)
+        assert size == min(max(expected, rule.at_least(min_chunk)), n - taken)
 
 
 def as_config(told: reference.Parameters) -> ParametersConfig:
@@ -203,6 +208,7 @@ def as_config(told: reference.Parameters) -> ParametersConfig:
         batches=told.batches,
         growth="geometric" if told.geometric else "converging",
         awf_chunk="batch" if told.awf_of_batch else "rest",
+        compat="lb4mpi" if told.lb4mpi else "none",
         swr=told.swr,
         weights=told.weights,
     )

@@ -16,7 +16,7 @@ from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
 from mlsim.mpi.loop.breaks import typical_break_after
 from mlsim.mpi.loop.chunk_rules import is_ordered
-from mlsim.mpi.loop.options import LoopOptions, parameters_of
+from mlsim.mpi.loop.options import LoopOptions, chosen, parameters_of
 from mlsim.scenario import ExecutionConfig, ExecutionModel
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def validate(
     prefix = np.concatenate([[0.0], np.cumsum(costs)])
     per_node = ranks_per_node or ranks
     rows = []
-    for pair, chosen, runs in zip(pairs, all_options, native["loops"], strict=True):
-        outcome = simulated(prefix, ranks, per_node, chosen, native["machine"])
+    for pair, asked, runs in zip(pairs, all_options, native["loops"], strict=True):
+        outcome = simulated(prefix, ranks, per_node, asked, native["machine"])
         mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
         rows.append(
             Row(
@@ -187,7 +187,7 @@ def simulated(
     from mlsim.application import simulate
 
     masters = options.has_master
-    one_atomic = options.model == ExecutionModel.DCA and is_ordered(options.technique)
+    one_atomic = options.model == ExecutionModel.DCA and is_ordered(chosen(options, ranks)[0])
     latency = (machine["message"] + machine["noticed"]) / 2 if masters and ranks > 1 else 0.0
     execution = ExecutionConfig(
         model=options.model,

@@ -9,6 +9,7 @@ from mlsim.scenario.words.choice import Choice
 __all__ = [
     "ApplicationModel",
     "Calibration",
+    "Compat",
     "CostProfile",
     "ExecutionModel",
     "Growth",
@@ -101,6 +102,13 @@ class WeighedSize(Choice):
 
     REST = "rest"
     BATCH = "batch"
+
+
+class Compat(Choice):
+    """Whose readings of the techniques are followed."""
+
+    NONE = "none"
+    LB4MPI = "lb4mpi"
 
 
 class SelectionMethod(Choice):
