@@ -124,7 +124,7 @@ _ENTRIES = (
     TechniqueEntry(
         7,
         "FAC",
-        "factoring",
+        "factoring, mFAC likewise",
         "⌈R/(x·P)⌉ at the start of a batch, then the same again P−1 times; B = P·σ/(2μ√R), "
         "x = 1 + B² + B·√(B²+2) in the first batch, then 2 + B² + B·√(B²+4)",
         "the same, R by following the batches from N",
@@ -179,9 +179,9 @@ _ENTRIES = (
         13,
         "RND",
         "random",
-        "uniform in 1 … ⌈N/P⌉, by the seed and i alone",
+        "uniform in ⌈N·random_from/P⌉ ≥ 1 … ⌈N·random_to/P⌉, by the seed and i alone",
         "the same",
-        options=("seed",),
+        options=("seed", _PARAMETERS + "random_from", _PARAMETERS + "random_to"),
         reference="Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12",
     ),
     TechniqueEntry(

@@ -209,6 +209,8 @@ def _fill(
     """Write the parameters into their places."""
     column[settings.FIRST_NUMERATOR], column[settings.FIRST_DENOMINATOR] = _ratio(first_chunk)
     column[settings.STATIC_NUMERATOR], column[settings.STATIC_DENOMINATOR] = _ratio(parameters.swr)
+    column[settings.LOW_NUMERATOR], column[settings.LOW_DENOMINATOR] = _ratio(parameters.random_from)
+    column[settings.HIGH_NUMERATOR], column[settings.HIGH_DENOMINATOR] = _ratio(parameters.random_to)
     column[settings.SIGMA], column[settings.MU] = _statistics(name, parameters, prefix)
     column[settings.OVERHEAD] = parameters.overhead or 0.0
     column[settings.ALPHA] = parameters.alpha

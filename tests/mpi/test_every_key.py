@@ -325,6 +325,8 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
         ("FISS", "dca", "application.parameters.batches", "5"),
         ("VISS", "dca", "application.parameters.growth", "geometric"),
         ("AWF-C", "dca", "application.parameters.awf_chunk", "batch"),
+        ("RND", "dca", "application.parameters.random_from", "0.9"),
+        ("RND", "dca", "application.parameters.random_to", "0.3"),
         ("AF", "dca", "application.parameters.compat", "lb4mpi"),
         ("PLS", "dca", "application.parameters.swr", "0.9"),
         ("WF", "dca", "application.parameters.weights", "[8, 1, 1, 1, 1, 1, 1, 1]"),

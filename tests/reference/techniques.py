@@ -25,6 +25,7 @@ class Parameters:
     geometric: bool = False
     awf_of_batch: bool = False
     lb4mpi: bool = False
+    random: tuple[float, float] = (0.0, 1.0)  # bounds, as shares of N/P
     swr: float = 0.5
     first_chunk: float = 0.1
     seed: int = 0
@@ -227,7 +228,8 @@ class Rule:
         seed = self.parameters.seed
         key = mixed(mixed((seed & 0xFFFFFFFF) + 1) ^ (seed >> 32))
         bits = mixed((key + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 1
-        return bits % max(ceil(Fraction(self.n, self.p)), 1) + 1
+        low, high = (max(ceil(self.n * Fraction(str(share)) / self.p), 1) for share in self.parameters.random)
+        return bits % (high - low + 1) + low
 
 
 def _weights(

@@ -392,6 +392,8 @@ CASES: dict[str, Case] = {
     "application.parameters.batches": Case(technique("FISS"), 5),
     "application.parameters.growth": Case(technique("VISS"), "geometric"),
     "application.parameters.awf_chunk": Case(technique("AWF-C"), "batch"),
+    "application.parameters.random_from": Case(technique("RND"), 0.9),
+    "application.parameters.random_to": Case(technique("RND"), 0.3),
     "application.parameters.compat": Case(technique("FAC2"), "lb4mpi"),
     "application.parameters.swr": Case(technique("PLS"), 0.9),
     "application.parameters.weights": Case(technique("WF") | {"platform.nodes": FAST}, "equal"),

@@ -19,7 +19,11 @@ from mlsim.application.settings import (
     FIRST_DENOMINATOR,
     FIRST_NUMERATOR,
     GEOMETRIC,
+    HIGH_DENOMINATOR,
+    HIGH_NUMERATOR,
     LB4MPI,
+    LOW_DENOMINATOR,
+    LOW_NUMERATOR,
     MU,
     OF_BATCH,
     OF_LB4MPI,
@@ -137,10 +141,10 @@ _LEARNING = tuple(entry.code for entry in TECHNIQUES.values() if entry.adaptive)
 _ADAPTIVE = (*_LEARNING, *(LB4MPI + code for code in _LEARNING), USER_OBJECT)
 _COUNTING_OVERHEAD = tuple(entry.code for entry in TECHNIQUES.values() if entry.counts_overhead)
 
-# Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk. SLOPE: by
-# what it changes; of AWF: whether it weighs what is left at every request. PREVIOUS: the size of the batch.
-# BATCH, LEFT: FAC's batch and what is left at its start. MEMORY: numbers that a class of the user remembers,
-# where they travel.
+# Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk; of RND: the
+# smallest. SLOPE: by what it changes; of AWF: whether it weighs what is left at every request; of RND: the
+# largest. PREVIOUS: the size of the batch. BATCH, LEFT: FAC's batch and what is left at its start; of LB4MPI:
+# what is left of the batch. MEMORY: numbers that a class of the user remembers, where they travel.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
 RULE_NUMBERS = 13
 # Places in its real numbers: σ/μ, with TAP's α.
@@ -236,6 +240,10 @@ def reset_rule(
         _prepare_increase(rule, n, p, parameters)
     elif code == RND:
         rule[KEY] = random_key(int(parameters[SEED_LOW]), int(parameters[SEED_HIGH]))
+        low = share_size(n, p, int(parameters[LOW_NUMERATOR]), int(parameters[LOW_DENOMINATOR]))
+        high = share_size(n, p, int(parameters[HIGH_NUMERATOR]), int(parameters[HIGH_DENOMINATOR]))
+        rule[SIZE] = max(low, 1)
+        rule[SLOPE] = max(high, 1)
     elif code == PLS:
         rule[SIZE] = share_size(n, p, int(parameters[STATIC_NUMERATOR]), int(parameters[STATIC_DENOMINATOR]))
         # P·K_0 may not fit in 64 bits
@@ -328,7 +336,7 @@ def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
         if rule[SLOPE] != 0:
             return geometric_increase_size(i, n, p, size)
         return variable_increase_size(i, p, size)
-    return random_size(i, n, p, rule[KEY])
+    return random_size(i, size, rule[SLOPE], rule[KEY])
 
 
 @inner_kernel

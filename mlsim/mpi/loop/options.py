@@ -71,6 +71,8 @@ class LoopOptions:
         FAC.
     alpha, swr, batches, growth, awf_chunk, first_chunk
         Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
+    random_from, random_to
+        Bounds of RND's chunks, as shares of N/P.
     compat
         ``lb4mpi``: chunks as the library LB4MPI hands them out; for cca and dca.
     seed
@@ -113,6 +115,8 @@ class LoopOptions:
     growth: str = "converging"
     awf_chunk: str = "rest"
     first_chunk: float = 0.1
+    random_from: float = 0.0
+    random_to: float = 1.0
     compat: str = "none"
     seed: int = 0
     master: str = "non-dedicated"
@@ -210,6 +214,8 @@ def parameters_of(options: LoopOptions) -> ParametersConfig:
             batches=options.batches,
             growth=options.growth,
             awf_chunk=options.awf_chunk,
+            random_from=options.random_from,
+            random_to=options.random_to,
             compat=options.compat,
             weights=_weights(options),
         )

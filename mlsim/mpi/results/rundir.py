@@ -151,6 +151,8 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
                     "swr": options.swr,
                     "growth": options.growth,
                     "awf_chunk": options.awf_chunk,
+                    "random_from": options.random_from,
+                    "random_to": options.random_to,
                     "compat": options.compat,
                     **{key: value for key, value in given.items() if value is not None},
                 },

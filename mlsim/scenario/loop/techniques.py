@@ -194,6 +194,12 @@ class ParametersConfig(Section):
     """What AWF-C and AWF-E weigh at every request: rest (half of what is left, divided by the PEs, as LB4MPI
     and LB4OMP do) or batch (FAC2's chunk of the batch, as AWF-B and AWF-D do).
     """
+    random_from: Annotated[float, Number(0, 1)] = 0.0
+    """Smallest chunk of RND, as a share of N/P, rounded up; at least one iteration."""
+    random_to: Annotated[float, Number(0, 1, low_belongs=False)] = 1.0
+    """Largest chunk of RND, as a share of N/P, rounded up; not below random_from. Default: Eleliemy 2021,
+    Eq. 2.12.
+    """
     compat: OneOf[Compat] = Compat.NONE
     """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
     mlsim/application/LB4MPI.md). For models cca and dca, and the techniques that the library has.
@@ -259,6 +265,8 @@ READERS: dict[str, tuple[Technique, ...]] = {
     "batches": (Technique.FISS, Technique.VISS),
     "growth": (Technique.VISS,),
     "awf_chunk": (Technique.AWF_C, Technique.AWF_E),
+    "random_from": (Technique.RND,),
+    "random_to": (Technique.RND,),
     "compat": LB4MPI,
     "swr": (Technique.PLS,),
     "weights": (Technique.WF, *_AWF),
@@ -279,6 +287,9 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
             yield from _unknown_to_lb4mpi(level, parameters)
             if level == Technique.FAC:
                 continue
+        if level == Technique.RND and parameters.random_from > parameters.random_to:
+            found = f"{parameters.random_to}, below random_from, {parameters.random_from}"
+            yield "random_to", f"{found}; RND draws sizes from random_from to random_to"
         for key, meaning, positive in NEEDS.get(level, ()):  # type: ignore[call-overload]
             profiled = parameters.statistics is Statistics.PROFILED and key in ("sigma", "mu")
             value = getattr(parameters, key)
