@@ -96,8 +96,9 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
 
     n, p = len(problem.prefix) - 1, len(problem.speed)
     properties, kernel = _model(execution.model)
-    costs = _costs(execution, properties, n, p, problem.seed)
     outside, inside = choices[0], choices[-1]
+    pushed = outside.of_lb4mpi and execution.model is ExecutionModel.CCA
+    costs = _costs(execution, properties, n, p, problem.seed, pushed)
     if problem.pe_unavailability is not None and not properties.releases:
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
@@ -198,7 +199,9 @@ def _settings(
     return outside.settings(between), inside.settings()._replace(weights=_read_only(within))
 
 
-def _costs(execution: ExecutionConfig, properties: ModelProperties, n: int, p: int, seed: int) -> Costs:
+def _costs(
+    execution: ExecutionConfig, properties: ModelProperties, n: int, p: int, seed: int, pushed: bool
+) -> Costs:
     from mlsim.application.models.state import Costs
 
     return Costs(
@@ -215,6 +218,7 @@ def _costs(execution: ExecutionConfig, properties: ModelProperties, n: int, p: i
         dedicated=properties.masters and execution.master is MasterRole.DEDICATED and p > 1,
         nowait=bool(execution.nowait),
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
+        pushed=pushed,
         seed_low=seed % (1 << _SEED_BITS),
         seed_high=seed >> _SEED_BITS,
     )

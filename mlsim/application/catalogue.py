@@ -45,6 +45,7 @@ class TechniqueEntry:
 _PARAMETERS = "application.parameters."
 _STATISTICS = (_PARAMETERS + "sigma", _PARAMETERS + "mu", _PARAMETERS + "statistics")
 _WEIGHTS = (_PARAMETERS + "weights",)
+_COMPAT = (_PARAMETERS + "compat",)
 _LEARNED = "weights that each PE's measured times give, w_p = P·r_p / Σ r, r = (Σ k·n_k) / (Σ k·t_k)"
 
 _ENTRIES = (
@@ -54,6 +55,7 @@ _ENTRIES = (
         "static block scheduling",
         "⌈N/P⌉; chunk j to PE j",
         "⌈N/P⌉; chunk j to PE j",
+        options=_COMPAT,
         reference="Li et al. 1993; Eleliemy 2021, Eq. 2.1",
         constant=True,
     ),
@@ -63,6 +65,7 @@ _ENTRIES = (
         "self-scheduling",
         "1",
         "1",
+        options=_COMPAT,
         reference="Tang and Yew 1986; Eleliemy 2021, Eq. 2.2",
         constant=True,
     ),
@@ -76,6 +79,7 @@ _ENTRIES = (
             _PARAMETERS + "overhead",
             _PARAMETERS + "sigma",
             _PARAMETERS + "statistics",
+            *_COMPAT,
         ),
         reference="Kruskal and Weiss 1985; Eleliemy 2021, Eq. 2.3, with the exponent that is missing there",
         constant=True,
@@ -86,6 +90,7 @@ _ENTRIES = (
         "modified fixed size chunking",
         "⌊0.55 + t·ln 2 / ln t⌋, t = ⌈N/P⌉; 1 if t = 1",
         "the same",
+        options=_COMPAT,
         reference="Banicescu, Ciorba and Srivastava 2013",
         constant=True,
     ),
@@ -95,6 +100,7 @@ _ENTRIES = (
         "guided self-scheduling",
         "⌈R/P⌉",
         "⌈N·(P−1)^i / P^(i+1)⌉",
+        options=_COMPAT,
         reference="Polychronopoulos and Kuck 1987; Eleliemy 2021, Eq. 2.4, 4.1",
     ),
     TechniqueEntry(
@@ -112,16 +118,17 @@ _ENTRIES = (
         "trapezoid self-scheduling",
         "K0 − i·C, K0 = ⌈N/2P⌉, S = ⌈2N/(K0+1)⌉, C = ⌊(K0−1)/(S−1)⌋",
         "the same",
+        options=_COMPAT,
         reference="Tzen and Ni 1993; Eleliemy 2021, Eq. 2.6, 4.4",
     ),
     TechniqueEntry(
         7,
         "FAC",
-        "factoring",
+        "factoring, mFAC likewise",
         "⌈R/(x·P)⌉ at the start of a batch, then the same again P−1 times; B = P·σ/(2μ√R), "
         "x = 1 + B² + B·√(B²+2) in the first batch, then 2 + B² + B·√(B²+4)",
         "the same, R by following the batches from N",
-        options=_STATISTICS,
+        options=(*_STATISTICS, *_COMPAT),
         reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, §2.1",
     ),
     TechniqueEntry(
@@ -130,6 +137,7 @@ _ENTRIES = (
         "factoring by halves",
         "⌈R/2P⌉ at the start of a batch, then the same again P−1 times",
         "⌈N / (P·2^(b+1))⌉",
+        options=_COMPAT,
         reference="Hummel, Schonberg and Flynn 1992; Eleliemy 2021, Eq. 2.7, 4.2",
     ),
     TechniqueEntry(
@@ -138,7 +146,7 @@ _ENTRIES = (
         "weighted factoring, WF2 likewise",
         "⌈w_p·K⌉, K FAC2's chunk, w_p the weight of the PE, Σ w = P",
         "the same with FAC2's form",
-        options=_WEIGHTS,
+        options=(*_WEIGHTS, *_COMPAT),
         reference="Hummel, Schmidt, Uma and Wein 1996; Eleliemy 2021, Eq. 2.8",
     ),
     TechniqueEntry(
@@ -171,9 +179,9 @@ _ENTRIES = (
         13,
         "RND",
         "random",
-        "uniform in 1 … ⌈N/P⌉, by the seed and i alone",
+        "uniform in ⌈N·random_from/P⌉ ≥ 1 … ⌈N·random_to/P⌉, by the seed and i alone",
         "the same",
-        options=("seed",),
+        options=("seed", _PARAMETERS + "random_from", _PARAMETERS + "random_to"),
         reference="Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12",
     ),
     TechniqueEntry(
@@ -191,7 +199,7 @@ _ENTRIES = (
         "adaptive weighted factoring",
         f"WF, with {_LEARNED}, n_k iterations in t_k s, in time step k",
         "WF's, with the weights of the time step",
-        options=(*_WEIGHTS, "application.time_steps"),
+        options=(*_WEIGHTS, *_COMPAT, "application.time_steps"),
         reference="Banicescu, Velusamy and Devaprasad 2003; Eleliemy 2021, §2.1",
     ),
     TechniqueEntry(
@@ -200,7 +208,7 @@ _ENTRIES = (
         "AWF by batches",
         f"WF, with {_LEARNED}, in its chunk k; taken over at the start of a batch",
         "",
-        options=_WEIGHTS,
+        options=(*_WEIGHTS, *_COMPAT),
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
         adaptive=True,
     ),
@@ -210,7 +218,7 @@ _ENTRIES = (
         "AWF by chunks",
         "⌈w_p·⌈R/2P⌉⌉ at every request, w_p as AWF-B's; with awf_chunk: batch ⌈w_p·K⌉, K FAC2's chunk",
         "",
-        options=(*_WEIGHTS, _PARAMETERS + "awf_chunk"),
+        options=(*_WEIGHTS, *_COMPAT, _PARAMETERS + "awf_chunk"),
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
         adaptive=True,
     ),
@@ -220,7 +228,7 @@ _ENTRIES = (
         "AWF by batches, with overhead",
         "AWF-B, t_k from asking for the chunk to its end",
         "",
-        options=_WEIGHTS,
+        options=(*_WEIGHTS, *_COMPAT),
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
         adaptive=True,
         counts_overhead=True,
@@ -231,7 +239,7 @@ _ENTRIES = (
         "AWF by chunks, with overhead",
         "AWF-C, t_k from asking for the chunk to its end",
         "",
-        options=(*_WEIGHTS, _PARAMETERS + "awf_chunk"),
+        options=(*_WEIGHTS, *_COMPAT, _PARAMETERS + "awf_chunk"),
         reference="Cariño and Banicescu 2008; Eleliemy 2021, §2.1",
         adaptive=True,
         counts_overhead=True,
@@ -243,7 +251,7 @@ _ENTRIES = (
         "⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured a PE; "
         "until a PE has statistics ⌈first_chunk·N/P⌉, until all have at most ⌈N/2P⌉",
         "",
-        options=("application.execution.first_chunk",),
+        options=(*_COMPAT, "application.execution.first_chunk"),
         reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
         adaptive=True,
     ),

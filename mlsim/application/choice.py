@@ -16,6 +16,7 @@ from mlsim.application.catalogue import TECHNIQUES
 from mlsim.application.settings import RuleSettings
 from mlsim.errors import InputError
 from mlsim.scenario import (
+    Compat,
     ParametersConfig,
     Statistics,
     Technique,
@@ -47,6 +48,10 @@ WEIGHTED = frozenset(
 """Techniques that weigh the PEs."""
 
 
+_WITHOUT_MEMORY = ("STATIC", "SS", "FSC", "mFSC", "GSS", "TSS")
+"""Techniques that need to know no more where LB4MPI sizes them."""
+
+
 class Choice(NamedTuple):
     """One technique of a loop, with its parameters.
 
@@ -75,6 +80,11 @@ class Choice(NamedTuple):
     def is_object(self) -> bool:
         """Whether it is a class of the user, which has a memory."""
         return self.code == settings.USER_OBJECT
+
+    @property
+    def of_lb4mpi(self) -> bool:
+        """Whether it sizes chunks as LB4MPI does."""
+        return bool(self.parameters[settings.OF_LB4MPI])
 
     @property
     def times_iterations(self) -> bool:
@@ -139,7 +149,7 @@ def choose(
         raise InputError(f"application.parameters.{key}: {message}")
     choices = []
     for name in names:
-        code, address = _code(name)
+        code, address = _code(name, parameters.compat)
         column = np.zeros(settings.PARAMETERS)
         _fill(column, name, parameters, first_chunk, seed, prefix)
         column[settings.ADDRESS] = address
@@ -159,7 +169,7 @@ def check_technique(technique: str) -> None:
     """
     for name in split_technique(technique):
         if user_function(name):
-            _code(name)
+            _code(name, Compat.NONE)
 
 
 def canonical(name: str) -> str:
@@ -174,10 +184,13 @@ def canonical(name: str) -> str:
         ) from error
 
 
-def _code(name: str) -> tuple[int, int]:
+def _code(name: str, compat: Compat) -> tuple[int, int]:
     """Return a technique's code, and the address of its rule if it is one of the user."""
     function = user_function(name)
     if function is None:
+        if compat is Compat.LB4MPI and name not in _WITHOUT_MEMORY:
+            same = Technique.FAC2 if name == Technique.FAC else name
+            return settings.LB4MPI + TECHNIQUES[same].code, 0
         return TECHNIQUES[name].code, 0
     from mlsim.application.user_technique import compile_technique
 
@@ -196,12 +209,15 @@ def _fill(
     """Write the parameters into their places."""
     column[settings.FIRST_NUMERATOR], column[settings.FIRST_DENOMINATOR] = _ratio(first_chunk)
     column[settings.STATIC_NUMERATOR], column[settings.STATIC_DENOMINATOR] = _ratio(parameters.swr)
+    column[settings.LOW_NUMERATOR], column[settings.LOW_DENOMINATOR] = _ratio(parameters.random_from)
+    column[settings.HIGH_NUMERATOR], column[settings.HIGH_DENOMINATOR] = _ratio(parameters.random_to)
     column[settings.SIGMA], column[settings.MU] = _statistics(name, parameters, prefix)
     column[settings.OVERHEAD] = parameters.overhead or 0.0
     column[settings.ALPHA] = parameters.alpha
     column[settings.BATCHES] = parameters.batches or 0
     column[settings.GEOMETRIC] = parameters.growth == "geometric"
     column[settings.OF_BATCH] = parameters.awf_chunk is WeighedSize.BATCH
+    column[settings.OF_LB4MPI] = parameters.compat is Compat.LB4MPI
     column[settings.SEED_LOW] = seed % (1 << _SEED_BITS)
     column[settings.SEED_HIGH] = seed >> _SEED_BITS
 
@@ -216,6 +232,8 @@ def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tupl
     """Return σ and μ of the iteration times [s]."""
     if name not in (Technique.FSC, Technique.TAP, Technique.FAC):
         return 0.0, 0.0
+    if parameters.compat is Compat.LB4MPI and name == Technique.FAC:
+        return 0.0, 0.0  # it is FAC2 there
     if parameters.statistics is not Statistics.PROFILED:
         return parameters.sigma or 0.0, parameters.mu or 0.0
     n = len(prefix) - 1

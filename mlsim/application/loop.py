@@ -173,7 +173,7 @@ def _plan(
 
     def chosen(name: str) -> tuple[Choice, ...]:
         found = choose(name, speed, prefix, parameters, execution.first_chunk, min_chunk, problem.seed)
-        _check_levels(found, execution)
+        _check_levels(found, execution, parameters)
         return found
 
     def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
@@ -195,13 +195,21 @@ def _plan(
     return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
 
 
-def _check_levels(choices: tuple[Choice, ...], execution: ExecutionConfig) -> None:
+def _check_levels(
+    choices: tuple[Choice, ...], execution: ExecutionConfig, parameters: ParametersConfig
+) -> None:
     """Check that the model can run a technique, or two."""
     names = "+".join(choice.name for choice in choices)
     properties = properties_of_model(execution.model)
     learners = tuple(choice.name for choice in choices if choice.is_object)
     for message in wrong_levels(
-        names, execution.model, execution.nowait, properties, execution.global_p, learners
+        names,
+        execution.model,
+        execution.nowait,
+        properties,
+        execution.global_p,
+        learners,
+        parameters.compat,
     ):
         raise InputError(f"technique: {message}")
 

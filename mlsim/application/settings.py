@@ -28,8 +28,13 @@ __all__ = ["PARAMETERS", "RuleSettings"]
     SEED_HIGH,
     ADDRESS,
     OF_BATCH,
-) = range(14)
-PARAMETERS = 14
+    OF_LB4MPI,
+    LOW_NUMERATOR,
+    LOW_DENOMINATOR,
+    HIGH_NUMERATOR,
+    HIGH_DENOMINATOR,
+) = range(19)
+PARAMETERS = 19
 
 # Techniques of the user, which are not in the catalogue: a function that reads what is left, one that does
 # not, and a class, which has a memory.
@@ -37,6 +42,9 @@ USER = 100
 USER_BY_STEP = 101
 USER_OBJECT = 102
 OF_USER = (USER, USER_BY_STEP, USER_OBJECT)
+
+LB4MPI = 50
+"""Added to the code of a technique that remembers more, or needs to know more, as LB4MPI sizes it."""
 
 RAISED = -(2**63)
 """The size that stands for an exception in a technique of the user."""
@@ -53,7 +61,8 @@ class RuleSettings(NamedTuple):
     """float64[PARAMETERS], 0 where the technique does not read them: ratio of AF's first chunk and of PLS's
     static part as numerator and denominator, σ and μ of the iteration times and h in s, α, batches (0: those
     of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the address of a technique of
-    the user, 1 where AWF-C and AWF-E weigh the batch's chunk.
+    the user, 1 where AWF-C and AWF-E weigh the batch's chunk, 1 where sizes are LB4MPI's,
+    RND's bounds as shares of N/P.
     """
     weights: Floats
     """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""

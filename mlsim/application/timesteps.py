@@ -84,8 +84,9 @@ def in_time_steps(
         if now >= until:
             break
         if plan.learns:
-            seconds = seconds + step * outcome.busy
-            iterations = iterations + step * _iterations_of_pes(outcome)
+            kept = 0.0 if choices[0].of_lb4mpi else 1.0  # it knows of the last time step only
+            seconds = kept * seconds + step * outcome.busy
+            iterations = kept * iterations + step * _iterations_of_pes(outcome)
     return replace(_joined(done, begins, waited, record), selected=plan.selected)
 
 

@@ -168,7 +168,14 @@ def check_model(config: ApplicationConfig) -> None:
         properties = load_model(model).properties
         execution = config.execution
         for technique in config.techniques:
-            for message in wrong_levels(technique, model, execution.nowait, properties, execution.global_p):
+            for message in wrong_levels(
+                technique,
+                model,
+                execution.nowait,
+                properties,
+                execution.global_p,
+                compat=config.parameters.compat,
+            ):
                 raise InputError(f"technique: {message}")
 
 

@@ -219,6 +219,9 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "batches": parameters.batches,
         "growth": parameters.growth.value,
         "awf_chunk": parameters.awf_chunk.value,
+        "random_from": parameters.random_from,
+        "random_to": parameters.random_to,
+        "compat": parameters.compat.value,
         "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
     }
     # Not its default: then masters choose themselves.

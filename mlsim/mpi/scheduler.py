@@ -270,7 +270,8 @@ class LoopScheduler:
                     begun = now()
             times.add(chunk, requested, start, end, busy)
             if model.learns:
-                model.done = size, busy, start - requested, squares, parts, step
+                took = end - start if model.counts_breaks else busy
+                model.done = size, took, start - requested, squares, parts, step
             requested = end
         self._end_work(requested)
 

@@ -100,6 +100,9 @@ def parameters_of(case: Case) -> ParametersConfig:
         batches=told.batches,
         growth="geometric" if told.geometric else "converging",
         awf_chunk="batch" if told.awf_of_batch else "rest",
+        random_from=told.random[0],
+        random_to=told.random[1],
+        compat="lb4mpi" if told.lb4mpi else "none",
         swr=told.swr,
         weights=told.weights,
     )

@@ -164,6 +164,7 @@ def told_parameters(draw: st.DrawFn, p: int) -> reference.Parameters:
         swr=draw(
             st.one_of(st.sampled_from([0.0, 0.1, 0.7, 1.0]), st.floats(0, 1).map(lambda x: round(x, 6)))
         ),
+        random=draw(st.sampled_from([(0.0, 1.0), (0.01, 0.5), (0.3, 0.3), (0.7, 1.0)])),
         seed=draw(st.integers(0, 2**63 - 1)),
         weights=draw(st.one_of(st.none(), weights)) if p <= 12 else None,
     )
@@ -181,17 +182,22 @@ def told_parameters(draw: st.DrawFn, p: int) -> reference.Parameters:
 def test_sizes_are_the_formula_and_cover_the_loop(
     technique: str, form: Form, n: int, p: int, min_chunk: int, data: st.DataObject
 ) -> None:
-    parameters = data.draw(told_parameters(p))
+    assert_sizes(technique, form, n, p, min_chunk, data.draw(told_parameters(p)))
+
+
+def assert_sizes(
+    technique: str, form: Form, n: int, p: int, min_chunk: int, parameters: reference.Parameters
+) -> None:
     sizes = sequence(technique, n, p, form, min_chunk, as_config(parameters), parameters.seed)
     assert sum(sizes) == n
     assert min(sizes, default=1) >= 1
-    rule = reference.Rule(technique, n, p, None, parameters)
+    rule = reference.Rule(technique, n, p, None, parameters, min_chunk)
     for i, (size, taken) in enumerate(zip(sizes, accumulate(sizes, initial=0), strict=False)):
         if form == "recursive":
             expected = rule.recursive(i, n - taken, i % p)
         else:
             expected = rule.straightforward(i, i % p)
-        assert size == min(max(expected, min_chunk), n - taken)
+        assert size == min(max(expected, rule.at_least(min_chunk)), n - taken)
 
 
 def as_config(told: reference.Parameters) -> ParametersConfig:
@@ -203,6 +209,9 @@ def as_config(told: reference.Parameters) -> ParametersConfig:
         batches=told.batches,
         growth="geometric" if told.geometric else "converging",
         awf_chunk="batch" if told.awf_of_batch else "rest",
+        random_from=told.random[0],
+        random_to=told.random[1],
+        compat="lb4mpi" if told.lb4mpi else "none",
         swr=told.swr,
         weights=told.weights,
     )
@@ -283,6 +292,9 @@ def test_random_sizes_are_uniform() -> None:
     counts = np.bincount(sizes, minlength=11)[1:]
     assert len(counts) == 10
     assert (abs(counts / len(sizes) - 0.1) < 0.003).all()
+    told = ParametersConfig(random_from=0.1, random_to=0.5)
+    bounded = sequence("RND", 100_000, 1000, parameters=told, seed=3)[:-1]
+    assert (min(bounded), max(bounded)) == (10, 50)
     assert sequence("RND", 1000, 4, seed=1) != sequence("RND", 1000, 4, seed=2)
 
 
@@ -360,6 +372,7 @@ def test_wrong_arguments_are_named(arguments: tuple[str, int, int], words: str) 
         ("TAP", {"sigma": 1.0}, "mu: missing; TAP needs the mean of the iteration times"),
         ("TAP", {"sigma": 1.0, "mu": 0.0}, "mu: 0 s; TAP"),
         ("FAC", {"statistics": "profiled"}, "there are no costs without a loop"),
+        ("RND", {"random_from": 0.5, "random_to": 0.4}, "random_to: 0.4, below random_from, 0.5"),
         ("WF", {"weights": (1.0, 2.0, 3.0)}, "3 weights for technique WF in a loop on 2 PEs; allowed: 2"),
     ],
 )
@@ -371,6 +384,7 @@ def test_wrong_parameters_are_named(technique: str, told: dict[str, Any], words:
 def test_names_may_be_in_any_case_and_wf2_is_wf() -> None:
     assert sequence("mfsc", 100, 3) == sequence("MFSC", 100, 3) == sequence("mFSC", 100, 3)
     assert sequence("wf2", 100, 3) == sequence("WF", 100, 3)
+    assert sequence("mFAC", 100, 3, parameters=TOLD) == sequence("FAC", 100, 3, parameters=TOLD)
 
 
 def test_catalogue_lists_every_technique_of_the_scenario() -> None:

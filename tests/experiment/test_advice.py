@@ -158,9 +158,9 @@ def test_a_measured_machine_is_charged(tmp_path: Path) -> None:
     file = tmp_path / "machine.json"
     file.write_text(json.dumps(MACHINE))
     machine = read_machine(file)
-    assert charges_of(machine, "GSS", "cca") == pytest.approx((3e-6, 1e-6, 0.0))
-    assert charges_of(machine, "GSS", "dca") == pytest.approx((0.0, 5e-7, 4e-7))
-    assert charges_of(machine, "AF", "dca") == pytest.approx((0.0, 5e-7, 8e-7))
+    assert charges_of(machine, "cca", True) == pytest.approx((3e-6, 1e-6, 0.0))
+    assert charges_of(machine, "dca", True) == pytest.approx((0.0, 5e-7, 4e-7))
+    assert charges_of(machine, "dca", False) == pytest.approx((0.0, 5e-7, 8e-7))
     assert keys_of(machine, "GSS", "cca", 1e-6)["application.execution.break_after"] == 75
     charged = advise(
         maker(LOOP),

@@ -29,6 +29,7 @@ class _Loop:
         self.answered = Fraction(0)
         self.last: dict[int, tuple[int, int]] = {}
         self.spent: dict[int, Fraction] = {}
+        self.elapsed: dict[int, Fraction] = {}
         self.times: dict[int, list[Fraction]] = {}
 
     def request(self, rank: int) -> simpy.Event:
@@ -42,7 +43,8 @@ class _Loop:
         latency = Fraction(self.case.latency[rank])
         while True:
             requested = self.env.now
-            yield Ranked(self.env, latency, rank)
+            pushed = self.case.parameters.lb4mpi and rank not in self.spent
+            yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
             chunk = yield self.request(rank)
             yield self.env.timeout(latency)
             start = self.env.now
@@ -54,7 +56,7 @@ class _Loop:
             yield self.env.timeout(self.case.elapsed(rank, first, size, start))
             self.log.work[rank].append((start, self.env.now))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.spent[rank] = self.env.now - requested
+            self.spent[rank], self.elapsed[rank] = self.env.now - requested, self.env.now - start
             self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
 
     def dedicated_master(self) -> Iterator[Any]:
@@ -86,7 +88,7 @@ class _Loop:
                 log.waits[0].append((requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((0, step, first, size, requested, start, env.now))
-                self.spent[0] = env.now - requested
+                self.spent[0], self.elapsed[0] = env.now - requested, env.now - start
                 self.times[0] = self.case.times(0, first, size, self.executed)
                 requested, answer = env.now, self.request(0)
 
@@ -128,10 +130,11 @@ class _Loop:
     def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
         case, left = self.case, self.case.n - self.begin
         if rank in self.last:
-            self.rule.learn(rank - self.base, self.times[rank], self.spent[rank])
-        who = rank - self.base
+            spent, elapsed = self.spent[rank], self.elapsed[rank]
+            self.rule.learn(rank - self.base, self.times[rank], spent, elapsed)
+        who, least = rank - self.base, self.rule.at_least(case.min_chunk)
         if case.technique == "STATIC":
-            size = max(self.rule.recursive(0, case.n, who), case.min_chunk)
+            size = max(self.rule.recursive(0, case.n, who), least)
             chunk = (who, who * size, min(size, case.n - who * size))
             if rank in self.last or chunk[1] >= case.n:
                 return None
@@ -139,7 +142,7 @@ class _Loop:
             return None
         else:
             size = self.rule.recursive(self.step, left, who)
-            chunk = (self.step, self.begin, min(max(size, case.min_chunk), left))
+            chunk = (self.step, self.begin, min(max(size, least), left))
         self.step, self.begin = self.step + 1, self.begin + chunk[2]
         self.last[rank] = chunk[1:]
         return chunk

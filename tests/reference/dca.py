@@ -19,7 +19,9 @@ class _Loop:
         self.window = new_lock(self.env, case, 0)
         self.step = self.begin = 0
         self.rule = case.rule()
+        self.least = self.rule.at_least(case.min_chunk)
         self.spent: dict[int, Fraction] = {}
+        self.elapsed: dict[int, Fraction] = {}
         self.times: dict[int, list[Fraction]] = {}
 
     def pe(self, rank: int) -> Iterator[Any]:
@@ -37,6 +39,7 @@ class _Loop:
             self.log.work[rank].append((start, self.env.now))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
             self.last[rank], self.spent[rank] = (first, size), self.env.now - requested
+            self.elapsed[rank] = self.env.now - start
             self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
 
     def travel(self, rank: int) -> Ranked:
@@ -54,7 +57,7 @@ class _Loop:
         self.window.release()
         yield self.answer(rank)
         yield env.timeout(case.thinking(rank))
-        size = max(self.rule.straightforward(step, rank), case.min_chunk)
+        size = max(self.rule.straightforward(step, rank), self.least)
         yield self.travel(rank)
         yield from self.window.acquire(rank)
         yield env.timeout(Fraction(case.atomic) + Fraction(case.assignment))
@@ -71,13 +74,13 @@ class _Loop:
         yield self.travel(rank)
         yield from self.window.acquire(rank)
         if rank in self.last:
-            self.rule.learn(rank, self.times[rank], self.spent[rank])
+            self.rule.learn(rank, self.times[rank], self.spent[rank], self.elapsed[rank])
         yield env.timeout(Fraction(case.atomic))
         left, chunk = case.n - self.begin, None
         if left > 0:
             yield self.answer(rank)
             yield env.timeout(case.thinking(rank))
-            size = min(max(self.rule.recursive(self.step, left, rank), case.min_chunk), left)
+            size = min(max(self.rule.recursive(self.step, left, rank), self.least), left)
             yield self.answer(rank)
             yield env.timeout(Fraction(case.atomic) + Fraction(case.assignment))
             chunk = self.step, self.begin, size

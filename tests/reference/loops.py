@@ -45,7 +45,7 @@ class Case:
         """Give the rule for the PEs from ``base`` on."""
         weights = self.parameters.weights
         told = replace(self.parameters, weights=weights and weights[base:])
-        return Rule(self.technique, self.n, self.p - base, self.speed[base:], told)
+        return Rule(self.technique, self.n, self.p - base, self.speed[base:], told, self.min_chunk)
 
     @property
     def n(self) -> int:

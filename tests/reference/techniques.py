@@ -8,6 +8,8 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor
 
+from tests.reference.library import OF_ANY_SIZE, OF_BATCHES, Library, trapezoid
+
 DIGITS = 60
 
 
@@ -22,6 +24,8 @@ class Parameters:
     batches: int | None = None
     geometric: bool = False
     awf_of_batch: bool = False
+    lb4mpi: bool = False
+    random: tuple[float, float] = (0.0, 1.0)  # bounds, as shares of N/P
     swr: float = 0.5
     first_chunk: float = 0.1
     seed: int = 0
@@ -33,8 +37,8 @@ class Parameters:
 class Rule:
     """One technique in one loop, with what it remembers; sizes are those before clamping.
 
-    ``learn`` takes what a PE measured: the times of the iterations of its last chunk, and the time from
-    asking for that chunk to its end.
+    ``learn`` takes what a PE measured: the times of the iterations of its last chunk, and the times from
+    asking for that chunk, and from its begin, to its end.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Rule:
         p: int,
         speed: Sequence[float] | None = None,
         parameters: Parameters | None = None,
+        min_chunk: int = 1,
     ) -> None:
         self.name, self.n, self.p = name, n, p
         self.parameters = parameters or Parameters()
@@ -51,14 +56,27 @@ class Rule:
         self.previous = 0
         self.adaptive = Adaptive(n, p, self.parameters.first_chunk)
         self.learned = Learned(self.weights)
+        self.library: Library | None = None
+        if self.parameters.lb4mpi and (name in OF_BATCHES or name in ("AF", "AWF-C", "AWF-E")):
+            self.library = Library(name, n, p, self.weights, min_chunk)
+
+    def at_least(self, min_chunk: int) -> int:
+        """Return the least chunk that counts."""
+        return 1 if self.parameters.lb4mpi and self.name in OF_ANY_SIZE else min_chunk
 
     @property
     def needs_remaining(self) -> bool:
         if self.name == "USER":
             return self.parameters.user_reads_remaining
-        return self.name == "AF" or self.name.startswith("AWF-")
+        return self.library is not None or self.name == "AF" or self.name.startswith("AWF-")
 
-    def learn(self, pe: int, times: Sequence[Fraction], spent: Fraction) -> None:
+    def learn(
+        self, pe: int, times: Sequence[Fraction], spent: Fraction, elapsed: Fraction | None = None
+    ) -> None:
+        if self.library is not None:
+            assert elapsed is not None
+            self.library.learn(pe, times, elapsed)
+            return
         self.adaptive.times[pe] += times
         self.learned.add(
             pe, len(times), spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
@@ -67,6 +85,8 @@ class Rule:
     def recursive(self, i: int, left: int, pe: int) -> int:
         """Size from what is left; steps must come in order."""
         name, p = self.name, self.p
+        if self.library is not None:
+            return self.library.size(left, pe)
         if name == "AF":
             return self.adaptive.size(pe, left)
         if name == "USER":
@@ -160,6 +180,8 @@ class Rule:
             return floor(Decimal("0.55") + t * Decimal(2).ln() / Decimal(t).ln())
 
     def _trapezoid(self) -> tuple[int, int]:
+        if self.parameters.lb4mpi:
+            return trapezoid(self.n, self.p)
         first = ceil(Fraction(self.n, 2 * self.p))
         steps = ceil(Fraction(2 * self.n, first + 1))
         return first, floor(Fraction(first - 1, steps - 1)) if steps > 1 else 0
@@ -206,7 +228,8 @@ class Rule:
         seed = self.parameters.seed
         key = mixed(mixed((seed & 0xFFFFFFFF) + 1) ^ (seed >> 32))
         bits = mixed((key + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 1
-        return bits % max(ceil(Fraction(self.n, self.p)), 1) + 1
+        low, high = (max(ceil(self.n * Fraction(str(share)) / self.p), 1) for share in self.parameters.random)
+        return bits % (high - low + 1) + low
 
 
 def _weights(

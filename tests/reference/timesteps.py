@@ -19,6 +19,8 @@ def simulate_steps(
     chunks: list[tuple[Any, ...]] = []
     now = Fraction(0)
     for step in range(1, steps + 1):
+        if case.parameters.lb4mpi:
+            learned = Learned(learned.first)  # it knows of the last time step only
         log = model(case)
         done = len(chunks)
         rows = log.chunks()

@@ -8,6 +8,7 @@ from mlsim._jit import c_function, inner_kernel, leaf_kernel
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.techniques.at_work import learn_chunk
+from mlsim.application.techniques.rules import counts_breaks
 
 __all__ = ["FAR", "NEAR", "WRONG", "execute", "keep_row", "message", "notify", "report", "slowed"]
 
@@ -98,6 +99,8 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> None:
     outer, inner = s.outer, s.inner
     measured, sums, share = outer.measured[0], outer.sums[0], 1.0
     seconds = me.took if outer.whole else me.spent
+    if counts_breaks(outer.code):
+        seconds = me.finish - me.last_start
     if q.number > 0:
         workers, v = q.members - q.masters, q.number - 1
         if inner.learns:

@@ -28,14 +28,16 @@ __all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publis
 def ask_first(s: State, q: Queue) -> None:
     """Schedule the first requests of the PEs of a queue: at 0, or when their node is back.
 
-    Under STATIC at 0 in any case: nobody else executes what is theirs.
+    Under STATIC at 0 in any case: nobody else executes what is theirs. A master that pushes first chunks
+    waits for no request.
     """
     for rank in range(q.members):
         pe = q.first_pe + rank
         me, asked = s.pes[pe], 0.0
         if len(s.pe_unavailability.begin) > 0 and s.outer.code != STATIC:
             asked = leave(s, me, 0.0, _back(s, pe, 0.0))
-        s.matches[q.tree + q.width + rank].time = asked + me.near
+        pushed = s.costs.pushed and asked == 0.0
+        s.matches[q.tree + q.width + rank].time = asked + (0.0 if pushed else me.near)
     play(s.matches, q.tree, q.width, q.members)
     if q.masters > 0:
         move(s.matches, q.tree, q.width, 0, np.inf)

@@ -28,7 +28,7 @@ def next_attempt(key: int, draw: int, waiting: int, interval: float) -> tuple[in
     The time is rounded down to the 65,536th part of the interval, so that mathematical libraries that
     differ in the last digit give the same.
     """
-    who = random_size(2 * draw, waiting, 1, key) - 1
-    u = (random_size(2 * draw + 1, _BITS, 1, key) - 1) / _BITS
+    who = random_size(2 * draw, 1, waiting, key) - 1
+    u = (random_size(2 * draw + 1, 1, _BITS, key) - 1) / _BITS
     share = 1.0 - (1.0 - u) ** (1.0 / waiting)
     return who, interval * (int(share * _STEPS) / _STEPS)

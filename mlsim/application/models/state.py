@@ -30,7 +30,8 @@ class Costs(NamedTuple):
     ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
     ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
     lock. ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes
-    for P, 0: their number. ``seed_low``: the seed's lower 32 bits.
+    for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``seed_low``: the seed's
+    lower 32 bits.
     """
 
     calculation: float
@@ -45,6 +46,7 @@ class Costs(NamedTuple):
     dedicated: bool
     nowait: bool
     global_p: int
+    pushed: bool
     seed_low: int
     seed_high: int
 

@@ -16,7 +16,7 @@ from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.application.techniques.fixed import ceil_div
 
-__all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put"]
+__all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put", "variance"]
 
 
 COUNT, MEAN, SPREAD = 0, 1, 2
@@ -59,7 +59,7 @@ def put(sums: Floats, row: int, pe: int, value: float) -> None:
 
 
 @inner_kernel
-def _variance(measured: Floats, pe: int) -> float:
+def variance(measured: Floats, pe: int) -> float:
     """Return the sample variance of a PE's iteration times [s²]; 0 for one iteration.
 
     A σ below a millionth of μ counts as none: costs are differences of prefix sums, which carry
@@ -67,9 +67,9 @@ def _variance(measured: Floats, pe: int) -> float:
     """
     if measured[COUNT, pe] < 2.0:
         return 0.0
-    variance = measured[SPREAD, pe] / (measured[COUNT, pe] - 1.0)
+    found = measured[SPREAD, pe] / (measured[COUNT, pe] - 1.0)
     bound = NO_SPREAD * measured[MEAN, pe]
-    return variance if variance > bound * bound else 0.0
+    return found if found > bound * bound else 0.0
 
 
 @inner_kernel
@@ -89,7 +89,7 @@ def _add_to_sums(measured: Floats, sums: Floats, pe: int, had_none: bool) -> Non
     if measured[MEAN, pe] > 0.0:
         sums[0, 0] += 1.0 if had_none else 0.0
         put(sums, RATE, pe, 1.0 / measured[MEAN, pe])
-        put(sums, RISK, pe, _variance(measured, pe) / measured[MEAN, pe])
+        put(sums, RISK, pe, variance(measured, pe) / measured[MEAN, pe])
 
 
 @kernel
@@ -143,8 +143,8 @@ def learn_pieces(
     measured[SPREAD, pe] = 0.0
     if measured[PIECES, pe] >= 2.0:
         # so that divided by COUNT - 1 it is the variance
-        variance = measured[BETWEEN, pe] / (measured[PIECES, pe] - 1.0)
-        measured[SPREAD, pe] = variance * (measured[COUNT, pe] - 1.0)
+        of_one = measured[BETWEEN, pe] / (measured[PIECES, pe] - 1.0)
+        measured[SPREAD, pe] = of_one * (measured[COUNT, pe] - 1.0)
     _add_to_sums(measured, sums, pe, had_none)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel
-from mlsim.application.techniques.fixed import ceil_div
 
 __all__ = ["random_key", "random_size"]
 
@@ -30,11 +29,12 @@ def random_key(low: int, high: int) -> int:
 
 
 @inner_kernel
-def random_size(i: int, n: int, p: int, key: int) -> int:
-    """Return RND's chunk, uniform in 1 … ⌈N/P⌉ (Ciorba, Iwainsky and Buder 2018; Eleliemy 2021, Eq. 2.12).
+def random_size(i: int, low: int, high: int, key: int) -> int:
+    """Return RND's chunk, uniform in ``low`` … ``high`` (Ciorba, Iwainsky and Buder 2018).
 
-    63 random bits modulo ⌈N/P⌉, so sizes differ in probability by at most ⌈N/P⌉ / 2^63. The generator is
-    SplitMix64, whose i-th number needs none of those before it.
+    Both are shares of N/P; 1 and ⌈N/P⌉ are those of Eleliemy 2021, Eq. 2.12. 63 random bits modulo the number
+    of sizes, so sizes differ in probability by at most (high − low + 1) / 2^63. The generator is SplitMix64,
+    whose i-th number needs none of those before it.
     """
     bits = np.uint64(_mixed(np.int64(np.uint64(key) + np.uint64(i + 1) * _GOLDEN)))  # type: ignore[arg-type]  # as above
-    return int(np.int64(bits >> np.uint64(1))) % max(ceil_div(n, p), 1) + 1
+    return int(np.int64(bits >> np.uint64(1))) % (high - low + 1) + low

@@ -19,8 +19,14 @@ from mlsim.application.settings import (
     FIRST_DENOMINATOR,
     FIRST_NUMERATOR,
     GEOMETRIC,
+    HIGH_DENOMINATOR,
+    HIGH_NUMERATOR,
+    LB4MPI,
+    LOW_DENOMINATOR,
+    LOW_NUMERATOR,
     MU,
     OF_BATCH,
+    OF_LB4MPI,
     OF_USER,
     OVERHEAD,
     SEED_HIGH,
@@ -60,6 +66,17 @@ from mlsim.application.techniques.increasing import (
     increase_first_size,
     variable_increase_size,
 )
+from mlsim.application.techniques.lb4mpi import (
+    ROUNDING,
+    batch_chunk,
+    forget_chunks,
+    library_adaptive_size,
+    library_slope,
+    library_weight,
+    new_batch,
+    note_deviation,
+    rounded,
+)
 from mlsim.application.techniques.random import random_key, random_size
 from mlsim.application.techniques.trapezoid import (
     trapezoid_factoring_size,
@@ -68,14 +85,16 @@ from mlsim.application.techniques.trapezoid import (
     trapezoid_slope,
 )
 from mlsim.application.techniques.user import object_size, user_size
-from mlsim.application.techniques.weighting import learn_chunk, learn_weights, learned_weight
+from mlsim.application.techniques.weighting import SECONDS, learn_chunk, learn_weights, learned_weight
 
 __all__ = [
     "AF",
+    "LIBRARY_AF",
     "RULE_NUMBERS",
     "SIZE",
     "STATIC",
     "constant_size",
+    "counts_breaks",
     "counts_overhead",
     "is_adaptive",
     "learn",
@@ -110,14 +129,22 @@ AWF_D = TECHNIQUES["AWF-D"].code
 AWF_E = TECHNIQUES["AWF-E"].code
 AF = TECHNIQUES["AF"].code
 
+# As LB4MPI sizes them.
+_LIBRARY_WF = LB4MPI + WF
+_LIBRARY_AWF = LB4MPI + AWF
+LIBRARY_AF = LB4MPI + AF
+_LIBRARY_BY_BATCH = (LB4MPI + AWF_B, LB4MPI + AWF_D)
+_LIBRARY_BY_CHUNK = (LB4MPI + AWF_C, LB4MPI + AWF_E)
+
 _CONSTANT = tuple(entry.code for entry in TECHNIQUES.values() if entry.constant)
-_ADAPTIVE = (*(entry.code for entry in TECHNIQUES.values() if entry.adaptive), USER_OBJECT)
+_LEARNING = tuple(entry.code for entry in TECHNIQUES.values() if entry.adaptive)
+_ADAPTIVE = (*_LEARNING, *(LB4MPI + code for code in _LEARNING), USER_OBJECT)
 _COUNTING_OVERHEAD = tuple(entry.code for entry in TECHNIQUES.values() if entry.counts_overhead)
 
-# Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk. SLOPE: by
-# what it changes; of AWF: whether it weighs what is left at every request. PREVIOUS: the size of the batch.
-# BATCH, LEFT: FAC's batch and what is left at its start. MEMORY: numbers that a class of the user remembers,
-# where they travel.
+# Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk; of RND: the
+# smallest. SLOPE: by what it changes; of AWF: whether it weighs what is left at every request; of RND: the
+# largest. PREVIOUS: the size of the batch. BATCH, LEFT: FAC's batch and what is left at its start; of LB4MPI:
+# what is left of the batch. MEMORY: numbers that a class of the user remembers, where they travel.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
 RULE_NUMBERS = 13
 # Places in its real numbers: σ/μ, with TAP's α.
@@ -130,7 +157,13 @@ def needs_remaining(code: int) -> bool:
 
     Under a distributed model, the lock is then held from reading to assigning.
     """
-    return is_adaptive(code) or code == USER
+    return is_adaptive(code) or code == USER or _is_library(code)
+
+
+@inner_kernel
+def _is_library(code: int) -> bool:
+    """Whether a technique is LB4MPI's and remembers more, or needs to know more, than that of the source."""
+    return LB4MPI <= code < USER
 
 
 @kernel
@@ -143,6 +176,15 @@ def is_adaptive(code: int) -> bool:
 def counts_overhead(code: int) -> bool:
     """Whether a technique learns from the time between the request for a chunk and its end."""
     return code in _COUNTING_OVERHEAD
+
+
+@kernel
+def counts_breaks(code: int) -> bool:
+    """Whether a technique learns from the time between a chunk's begin and its end, breaks included.
+
+    So do AWF-D and AWF-E of LB4MPI, which do not count the wait for the chunk.
+    """
+    return code in (LB4MPI + AWF_D, LB4MPI + AWF_E)
 
 
 @kernel
@@ -189,6 +231,8 @@ def reset_rule(
     elif code in (TSS, TFSS):
         rule[SIZE] = trapezoid_first_size(n, p)
         rule[SLOPE] = trapezoid_slope(n, p)
+        if parameters[OF_LB4MPI] != 0.0:
+            rule[SLOPE] = library_slope(n, rule[SIZE])
     elif code == FAC:
         reals[VARIATION] = parameters[SIGMA] / parameters[MU]
         rule[BATCH] = -1
@@ -196,6 +240,10 @@ def reset_rule(
         _prepare_increase(rule, n, p, parameters)
     elif code == RND:
         rule[KEY] = random_key(int(parameters[SEED_LOW]), int(parameters[SEED_HIGH]))
+        low = share_size(n, p, int(parameters[LOW_NUMERATOR]), int(parameters[LOW_DENOMINATOR]))
+        high = share_size(n, p, int(parameters[HIGH_NUMERATOR]), int(parameters[HIGH_DENOMINATOR]))
+        rule[SIZE] = max(low, 1)
+        rule[SLOPE] = max(high, 1)
     elif code == PLS:
         rule[SIZE] = share_size(n, p, int(parameters[STATIC_NUMERATOR]), int(parameters[STATIC_DENOMINATOR]))
         # P·K_0 may not fit in 64 bits
@@ -207,7 +255,9 @@ def reset_rule(
     elif code in OF_USER:
         rule[USERS] = int(parameters[ADDRESS])
     if rule[CONSTANT] != 0:
-        rule[SIZE] = min(max(rule[SIZE], min_chunk), max(n, 1))
+        if parameters[OF_LB4MPI] != 0.0:
+            rule[MIN_CHUNK] = 1  # the library does not look at it
+        rule[SIZE] = min(max(rule[SIZE], rule[MIN_CHUNK]), max(n, 1))
 
 
 @inner_kernel
@@ -263,6 +313,11 @@ def learn(
     """
     if code == AF:
         learn_iterations(measured, sums, pe, prefix, speed, first, size)
+    elif code == LIBRARY_AF:
+        if prefix[first + size] > prefix[first]:  # one that took no time counts as none
+            forget_chunks(measured, pe)
+            learn_iterations(measured, sums, pe, prefix, speed, first, size)
+            note_deviation(measured, sums, pe)
     else:
         learn_chunk(measured, sums, weights, pe, size, seconds)
 
@@ -281,7 +336,7 @@ def _by_step(rule: Ints, i: int, n: int, p: int) -> int:
         if rule[SLOPE] != 0:
             return geometric_increase_size(i, n, p, size)
         return variable_increase_size(i, p, size)
-    return random_size(i, n, p, rule[KEY])
+    return random_size(i, size, rule[SLOPE], rule[KEY])
 
 
 @inner_kernel
@@ -347,6 +402,8 @@ def recursive_size(
         size = int(rule[SIZE]) if i < p else guided_recursive_size(remaining, p)
     elif code == AF:
         size = adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
+    elif _is_library(code):
+        size = _library_size(rule, weights, measured, sums, remaining, pe)
     elif code in OF_USER:
         if code == USER_OBJECT:
             size = object_size(rule[USERS], sums, n, p, remaining, i, pe)
@@ -357,6 +414,36 @@ def recursive_size(
     else:
         size = _by_step(rule, i, n, p)
     return min(max(size, int(rule[MIN_CHUNK])), remaining)
+
+
+@inner_kernel
+def _library_size(
+    rule: Ints, weights: Floats, measured: Floats, sums: Floats, remaining: int, pe: int
+) -> int:
+    """Size the next chunk of FAC2, WF, AWF or AF as LB4MPI does.
+
+    PEs that have not been measured get the least chunk; the next one begins a new batch.
+    """
+    code, n, p, least = int(rule[CODE]), int(rule[ITERATIONS]), int(rule[PES]), int(rule[MIN_CHUNK])
+    # AWF's seconds and AF's mean stand in one row
+    if is_adaptive(code) and measured[SECONDS, pe] == 0.0:
+        rule[LEFT] = 0
+        return least
+    if code == LIBRARY_AF:
+        return library_adaptive_size(sums, pe, remaining, n, p)
+    if code in _LIBRARY_BY_CHUNK:
+        half = factoring_each_size(remaining, p)
+        return rounded(half * library_weight(sums, pe, p), ROUNDING, n)
+    if rule[LEFT] == 0:
+        rule[PREVIOUS], rule[LEFT] = new_batch(remaining, p, least)
+    size = int(rule[PREVIOUS])
+    if code in (_LIBRARY_WF, _LIBRARY_AWF):
+        size = rounded(size * weights[pe], 0.0, n)
+    elif code in _LIBRARY_BY_BATCH:
+        size = rounded(size * library_weight(sums, pe, p), ROUNDING, n)
+    size = batch_chunk(size, least, rule[LEFT])
+    rule[LEFT] -= size
+    return size
 
 
 @kernel

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from mlsim.application.choice import WEIGHTED, Choice, canonical, choose
-from mlsim.application.settings import USER
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.rules import (
     is_adaptive,
+    needs_remaining,
     new_rule,
     recursive_size,
     reset_rule,
@@ -77,7 +77,7 @@ def sequence(
         raise InputError(
             f"technique: {choice.name} sizes chunks by measured iteration times; simulate a loop to see them"
         )
-    if form == "straightforward" and choice.code == USER:
+    if form == "straightforward" and needs_remaining(choice.code):
         raise InputError(
             f"technique: {choice.name} reads what remains and has no straightforward form; allowed: recursive"
         )

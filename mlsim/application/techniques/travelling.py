@@ -13,8 +13,10 @@ from mlsim._arrays import Floats, Ints
 from mlsim._jit import fetch_add, inner_kernel, kernel, load_acquire, store_release
 from mlsim.application.settings import USER_OBJECT
 from mlsim.application.techniques.adaptive import learn_pieces
+from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
 from mlsim.application.techniques.rules import (
     AF,
+    LIBRARY_AF,
     MEMORY,
     RULE_NUMBERS,
     USERS,
@@ -128,10 +130,16 @@ def learn_done(
     size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
         return
-    if code == AF:
+    if code in (AF, LIBRARY_AF):
         mean = seconds / size
         between = spread_of(done)
+        if code == LIBRARY_AF:
+            if seconds <= 0.0:
+                return
+            forget_chunks(measured, pe)
         learn_pieces(measured, sums, pe, size, pieces, mean * share, between * share * share)
+        if code == LIBRARY_AF:
+            note_deviation(measured, sums, pe)
     else:
         lost = waited if counts_overhead(code) else 0.0
         learn_chunk(measured, sums, weights, pe, size, (seconds + lost) * share)

@@ -28,6 +28,7 @@ from mlsim.application.techniques.rules import (
     SIZE,
     STATIC,
     USERS,
+    counts_breaks,
     is_adaptive,
     needs_remaining,
     new_rule,
@@ -71,6 +72,7 @@ __all__ = [
     "is_ordered",
     "is_static",
     "learns",
+    "learns_from_breaks",
     "needs_lock",
     "warm_up",
 ]
@@ -301,7 +303,7 @@ class StraightforwardRule:
         reset_rule(self._rule, self._reals, settings.code, n, p, settings.min_chunk, settings.parameters)
         self._sizes: list[int] = []
         self._first = self._stop = 0
-        self.ordered = is_ordered(choice.name)
+        self.ordered = is_ordered(choice)
         self._constant = int(self._rule[SIZE]) if self._rule[CONSTANT] else 0
         self._starts: list[int] = [0]
         self._block = min(max(_SIZES_AHEAD, p), _MOST_AHEAD)
@@ -350,15 +352,22 @@ def needs_lock(choice: Choice) -> bool:
     return needs_remaining(choice.code)
 
 
-def is_ordered(technique: str) -> bool:
+def is_ordered(choice: Choice) -> bool:
     """Return whether a technique sizes chunks by the step alone, whoever asks: one atomic is enough."""
-    entry = TECHNIQUES.get(technique)
-    return entry is not None and bool(entry.straightforward) and technique not in WEIGHTED
+    entry = TECHNIQUES.get(choice.name)
+    if entry is None or needs_lock(choice):
+        return False
+    return bool(entry.straightforward) and choice.name not in WEIGHTED
 
 
 def learns(choice: Choice) -> bool:
     """Return whether a technique is adaptive."""
     return is_adaptive(choice.code)
+
+
+def learns_from_breaks(choice: Choice) -> bool:
+    """Return whether a technique counts a master's breaks as time that its chunk took."""
+    return counts_breaks(choice.code)
 
 
 def is_static(choice: Choice) -> bool:

@@ -23,12 +23,14 @@ from mlsim.scenario import parameters_of as user_parameters
 from mlsim.scenario.loop.levels import wrong_levels
 from mlsim.scenario.words import Choice as Keyword
 from mlsim.scenario.words import (
+    Compat,
     ExecutionModel,
     GlobalP,
     Growth,
     LockOrder,
     MasterRole,
     ServiceOrder,
+    Technique,
     WeighedSize,
 )
 
@@ -72,6 +74,10 @@ class LoopOptions:
         FAC.
     alpha, swr, batches, growth, awf_chunk, first_chunk
         Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
+    random_from, random_to
+        Bounds of RND's chunks, as shares of N/P.
+    compat
+        ``lb4mpi``: chunks as the library LB4MPI hands them out; for cca and dca.
     seed
         For RND.
     master
@@ -114,6 +120,9 @@ class LoopOptions:
     growth: str = "converging"
     awf_chunk: str = "rest"
     first_chunk: float = 0.1
+    random_from: float = 0.0
+    random_to: float = 1.0
+    compat: str = "none"
     seed: int = 0
     master: str = "non-dedicated"
     break_after: int | None = None
@@ -162,7 +171,8 @@ class LoopOptions:
             )
         names = with_parameters("+".join(map(canonical, levels)), own)
         global_p = _word("global_p", self.global_p, GlobalP)
-        for message in wrong_levels(names, model, nowait=False, global_p=global_p):
+        compat = _word("compat", self.compat, Compat)
+        for message in wrong_levels(names, model, nowait=False, global_p=global_p, compat=compat):
             raise InputError(f"technique: {message}")
         return replace(
             self,
@@ -175,6 +185,7 @@ class LoopOptions:
             lock=_word("lock", self.lock, LockOrder),
             growth=_word("growth", self.growth, Growth),
             awf_chunk=_word("awf_chunk", self.awf_chunk, WeighedSize),
+            compat=compat,
         )
 
     @property
@@ -211,10 +222,22 @@ def parameters_of(options: LoopOptions) -> ParametersConfig:
             batches=options.batches,
             growth=options.growth,
             awf_chunk=options.awf_chunk,
-            weights="equal" if options.weights is None else tuple(map(float, options.weights)),
+            random_from=options.random_from,
+            random_to=options.random_to,
+            compat=options.compat,
+            weights=_weights(options),
         )
     except ValueError as error:
         raise InputError(f"LoopScheduler: {error}") from error
+
+
+def _weights(options: LoopOptions) -> str | tuple[float, ...] | None:
+    """Return the weights as a scenario has them: equal unless they are given."""
+    if options.weights is not None:
+        return tuple(map(float, options.weights))
+    # Techniques of LB4MPI that learn take none, and begin as if they were equal.
+    begins = options.compat == Compat.LB4MPI and options.technique != Technique.WF
+    return None if begins else "equal"
 
 
 def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
@@ -228,7 +251,8 @@ def chosen(options: LoopOptions, p: int) -> tuple[Choice, ...]:
     parameters = parameters_of(options)
     for key, message in lacking_parameters(options.technique, parameters):
         option = _KEYS.get(key, key)
-        raise InputError(f"{option}: {message.replace(', or statistics: profiled', '')}; in seconds")
+        unit = "; in seconds" if key in ("sigma", "mu", "overhead") else ""
+        raise InputError(f"{option}: {message.replace(', or statistics: profiled', '')}{unit}")
     # Costs are not known beforehand, so there are no prefix sums, of which the loop's length would follow.
     found = choose(
         options.technique, np.ones(p), np.zeros(1), parameters, options.first_chunk, 1, options.seed

@@ -14,7 +14,15 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._arrays import Floats
-from mlsim.mpi.loop.chunk_rules import DONE, RecursiveRule, RuleState, delay, is_static, learns
+from mlsim.mpi.loop.chunk_rules import (
+    DONE,
+    RecursiveRule,
+    RuleState,
+    delay,
+    is_static,
+    learns,
+    learns_from_breaks,
+)
 from mlsim.mpi.loop.requests import RequestLog
 from mlsim.mpi.models.model import Chunk, Model, Setting
 
@@ -141,6 +149,9 @@ class Worker:
 class MasterQueue:
     """The loop's iterations at a master, which sizes chunks from what is left.
 
+    As LB4MPI sends first chunks unasked, PE by PE, its first sizes are kept for the PEs in this order,
+    whenever their first requests come.
+
     Parameters
     ----------
     setting
@@ -160,9 +171,20 @@ class MasterQueue:
         if is_static(choice):
             self._share = self.rule.size(0, self._n, 0) if self._n else 0
         self._had_one: set[int] = set()
+        self._p, self._keeps_first = p, choice.of_lb4mpi and self._share < 0
+        self._firsts: list[Chunk | None] = []
 
     def assign(self, pe: int) -> Chunk | None:
         """Size and assign a chunk; None if nothing is left."""
+        if self._keeps_first:
+            if not self._firsts:
+                self._firsts = [self._next(each) for each in range(self._p)]
+            if pe not in self._had_one:
+                self._had_one.add(pe)
+                return self._firsts[pe]
+        return self._next(pe)
+
+    def _next(self, pe: int) -> Chunk | None:
         first, step = self._position, self._step
         if self._share >= 0:
             first, step = (self._n if pe in self._had_one else pe * self._share), pe
@@ -185,7 +207,7 @@ class CentralizedModel(Model):
         super().__init__(setting)
         comm, options = setting.layout.comm, setting.options
         self._rank = comm.rank
-        self.learns = learns(setting.outer)
+        self.learns, self.counts_breaks = learns(setting.outer), learns_from_breaks(setting.outer)
         dedicated = options.dedicated and comm.size > 1
         self.only_serves = self._rank == 0 and dedicated
         self._worker: Worker | None = None

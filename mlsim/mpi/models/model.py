@@ -56,6 +56,8 @@ class Model(ABC):
     paces
         Whether only the first piece has that length, and later ones such that they take about
         ``BREAK_EVERY``.
+    counts_breaks
+        Whether what its technique learns a chunk took includes the breaks in it.
     only_serves
         Whether the rank executes no chunks.
     answers
@@ -69,6 +71,7 @@ class Model(ABC):
     learns = False
     piece = 0
     paces = False
+    counts_breaks = False
     only_serves = False
     answers = False
     serving = 0.0

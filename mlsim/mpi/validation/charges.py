@@ -10,7 +10,7 @@ from mlsim._files import read_json
 from mlsim.errors import InputError
 from mlsim.mpi.loop.breaks import typical_break_after
 from mlsim.mpi.loop.chunk_rules import is_ordered
-from mlsim.mpi.loop.options import MASTERS
+from mlsim.mpi.loop.options import MASTERS, LoopOptions, chosen
 from mlsim.scenario import ExecutionModel
 
 __all__ = ["Charges", "charges_of", "keys_of", "read_machine"]
@@ -34,8 +34,10 @@ class Charges(NamedTuple):
     atomic_service: float
 
 
-def charges_of(machine: Mapping[str, Any], technique: str, model: str) -> Charges:
+def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges:
     """Return what a chunk costs on a machine that :func:`mlsim.mpi.calibrate.calibrate` has measured.
+
+    ``ordered``: whether the technique sizes chunks by the step alone.
 
     Masters: a request is there after ``message``, and a rank that waits knows of the reply after
     ``noticed``; the simulator has one latency for both, so it gets their mean. Windows: an atomic with its
@@ -44,13 +46,20 @@ def charges_of(machine: Mapping[str, Any], technique: str, model: str) -> Charge
     """
     if model in MASTERS:
         return Charges((machine["message"] + machine["noticed"]) / 2.0, machine["recursive"], 0.0)
-    one_atomic = model == ExecutionModel.DCA and is_ordered(technique)
+    one_atomic = model == ExecutionModel.DCA and ordered
     return Charges(0.0, machine["straightforward"], machine["atomic"] / (2.0 if one_atomic else 1.0))
 
 
 def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float) -> dict[str, object]:
-    """Return the keys of a scenario by which a loop is charged; ``mean`` is what an iteration costs [s]."""
-    charges = charges_of(machine, technique, model)
+    """Return the keys of a scenario by which a loop is charged; ``mean`` is what an iteration costs [s].
+
+    Raises
+    ------
+    InputError
+        If real runs do not have the technique, or the model.
+    """
+    options = LoopOptions(n=1, technique=technique, model=model).checked()
+    charges = charges_of(machine, options.model, is_ordered(chosen(options, 2)[0]))
     keys: dict[str, object] = {
         "application.execution.chunk_calculation": f"{charges.chunk_calculation!r} s",
         "application.execution.chunk_assignment": "0 s",
@@ -58,7 +67,7 @@ def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float)
         "platform.network.latency": f"{charges.latency!r} s",
         "platform.network.intra_node_latency": f"{charges.latency!r} s",
     }
-    if model in MASTERS:
+    if options.model in MASTERS:
         keys["application.execution.break_after"] = typical_break_after(mean)
         keys["application.execution.break_time"] = f"{machine['break']!r} s"
     return keys

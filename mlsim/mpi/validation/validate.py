@@ -15,7 +15,8 @@ from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
 from mlsim.mpi.loop.breaks import typical_break_after
-from mlsim.mpi.loop.options import LoopOptions, parameters_of
+from mlsim.mpi.loop.chunk_rules import is_ordered
+from mlsim.mpi.loop.options import LoopOptions, chosen, parameters_of
 from mlsim.mpi.validation.charges import charges_of
 from mlsim.scenario import ExecutionConfig
 
@@ -118,8 +119,8 @@ def validate(
     prefix = np.concatenate([[0.0], np.cumsum(costs)])
     per_node = ranks_per_node or ranks
     rows = []
-    for pair, chosen, runs in zip(pairs, all_options, native["loops"], strict=True):
-        outcome = simulated(prefix, ranks, per_node, chosen, native["machine"])
+    for pair, asked, runs in zip(pairs, all_options, native["loops"], strict=True):
+        outcome = simulated(prefix, ranks, per_node, asked, native["machine"])
         mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
         rows.append(
             Row(
@@ -180,7 +181,8 @@ def simulated(
     """Simulate a loop on a machine that was measured."""
     from mlsim.application import simulate
 
-    charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.technique, options.model)
+    ordered = is_ordered(chosen(options, ranks)[0])
+    charges = charges_of({"message": 0.0, "noticed": 0.0, **machine}, options.model, ordered)
     latency = charges.latency
     execution = ExecutionConfig(
         model=options.model,

@@ -115,6 +115,10 @@ def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
     return None if costs.profile in OWN_LENGTH else IterationsConfig(per_pe=1)
 
 
+_OF_LEVELS = ("execution.model", "execution.nowait", "execution.global_p", "parameters.compat")
+"""What decides whether a model can run a technique."""
+
+
 class ApplicationConfig(Section):
     """What a job executes."""
 
@@ -181,9 +185,13 @@ class ApplicationConfig(Section):
         for technique in self.techniques:
             yield from broken_parameters(technique, self.parameters, key)
             for message in wrong_levels(
-                technique, execution.model, execution.nowait, global_p=execution.global_p
+                technique,
+                execution.model,
+                execution.nowait,
+                global_p=execution.global_p,
+                compat=self.parameters.compat,
             ):
-                yield Violation(key, message, ("execution.model", "execution.nowait", "execution.global_p"))
+                yield Violation(key, message, _OF_LEVELS)
 
     def _wrong_pixels(self, chosen: IterationsConfig) -> Iterator[Violation]:
         """Check that the iterations can be the pixels of a square image."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlsim.scenario.loop.techniques import split_technique
-from mlsim.scenario.words import ExecutionModel, GlobalP, Technique
+from mlsim.scenario.words import Compat, ExecutionModel, GlobalP, Technique
 from mlsim.scenario.words.application import ModelProperties
 
 __all__ = ["RELEASING", "SCHEDULES", "TWO_LEVELS", "properties_of", "wrong_levels"]
@@ -19,6 +19,7 @@ RELEASING = tuple(model for model in ExecutionModel if model.properties.releases
 SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GSS: "guided,1"}
 """What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
 
+_LB4MPI_MODELS = (ExecutionModel.CCA, ExecutionModel.DCA)
 _LEARNING = (Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E, Technique.AF)
 
 
@@ -34,6 +35,7 @@ def wrong_levels(
     properties: ModelProperties | None = None,
     global_p: str = GlobalP.NODES,
     learners: tuple[str, ...] = (),
+    compat: str = Compat.NONE,
 ) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
 
@@ -45,6 +47,8 @@ def wrong_levels(
         Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
     learners
         Techniques of the user that are known to learn, by name: classes.
+    compat
+        As in a scenario's ``application.parameters``.
 
     Examples
     --------
@@ -54,6 +58,11 @@ def wrong_levels(
     known = properties or properties_of(model)
     if known is None:
         return
+    if compat == Compat.LB4MPI and model not in _LB4MPI_MODELS:
+        yield (
+            f"LB4MPI has one queue of chunks, and not model {model}; with compat: lb4mpi allowed: "
+            f"{', '.join(_LB4MPI_MODELS)}"
+        )
     levels = split_technique(technique)
     outside, inside = levels[0], levels[-1]
     if len(levels) > known.levels:

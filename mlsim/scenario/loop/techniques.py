@@ -20,10 +20,11 @@ from mlsim.scenario.values.plugins import (
     with_parameters,
 )
 from mlsim.scenario.values.section import Section, Violation
-from mlsim.scenario.words import Growth, Statistics, Technique, WeighedSize, WeightSource
+from mlsim.scenario.words import Compat, Growth, Statistics, Technique, WeighedSize, WeightSource
 
 __all__ = [
     "AUTO",
+    "LB4MPI",
     "NEEDS",
     "READERS",
     "ParametersConfig",
@@ -193,6 +194,16 @@ class ParametersConfig(Section):
     """What AWF-C and AWF-E weigh at every request: rest (half of what is left, divided by the PEs, as LB4MPI
     and LB4OMP do) or batch (FAC2's chunk of the batch, as AWF-B and AWF-D do).
     """
+    random_from: Annotated[float, Number(0, 1)] = 0.0
+    """Smallest chunk of RND, as a share of N/P, rounded up; at least one iteration."""
+    random_to: Annotated[float, Number(0, 1, low_belongs=False)] = 1.0
+    """Largest chunk of RND, as a share of N/P, rounded up; not below random_from. Default: Eleliemy 2021,
+    Eq. 2.12.
+    """
+    compat: OneOf[Compat] = Compat.NONE
+    """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
+    mlsim/application/LB4MPI.md). For models cca and dca, and the techniques that the library has.
+    """
     swr: Annotated[float, Number(0, 1)] = 0.5
     """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and
     Tseng 2007: the shortest over the longest of five iteration times). Default: our choice.
@@ -222,6 +233,25 @@ NEEDS: dict[Technique, tuple[tuple[str, str, bool], ...]] = {
 }
 
 
+LB4MPI = (
+    Technique.STATIC,
+    Technique.SS,
+    Technique.FSC,
+    Technique.MFSC,
+    Technique.GSS,
+    Technique.TSS,
+    Technique.FAC,
+    Technique.FAC2,
+    Technique.WF,
+    Technique.AWF,
+    Technique.AWF_B,
+    Technique.AWF_C,
+    Technique.AWF_D,
+    Technique.AWF_E,
+    Technique.AF,
+)
+"""Techniques that LB4MPI has; its FAC is FAC2."""
+
 _PROFILED = (Technique.FSC, Technique.TAP, Technique.FAC)
 _AWF = (Technique.AWF, Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E)
 
@@ -235,6 +265,9 @@ READERS: dict[str, tuple[Technique, ...]] = {
     "batches": (Technique.FISS, Technique.VISS),
     "growth": (Technique.VISS,),
     "awf_chunk": (Technique.AWF_C, Technique.AWF_E),
+    "random_from": (Technique.RND,),
+    "random_to": (Technique.RND,),
+    "compat": LB4MPI,
     "swr": (Technique.PLS,),
     "weights": (Technique.WF, *_AWF),
 }
@@ -248,7 +281,15 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
     >>> list(lacking_parameters("FSC", ParametersConfig(sigma=1.0)))
     [('overhead', 'missing; FSC needs the scheduling overhead of one chunk, e.g. 10 us')]
     """
+    library = parameters.compat is Compat.LB4MPI
     for level in split_technique(technique):
+        if library:
+            yield from _unknown_to_lb4mpi(level, parameters)
+            if level == Technique.FAC:
+                continue
+        if level == Technique.RND and parameters.random_from > parameters.random_to:
+            found = f"{parameters.random_to}, below random_from, {parameters.random_from}"
+            yield "random_to", f"{found}; RND draws sizes from random_from to random_to"
         for key, meaning, positive in NEEDS.get(level, ()):  # type: ignore[call-overload]
             profiled = parameters.statistics is Statistics.PROFILED and key in ("sigma", "mu")
             value = getattr(parameters, key)
@@ -258,6 +299,16 @@ def lacking_parameters(technique: str, parameters: ParametersConfig) -> Iterator
                 yield key, f"missing; {level} needs {meaning}, e.g. {such[0]}{other}"
             elif value == 0.0 and positive and not profiled:
                 yield key, f"0 s; {level} divides by it or is 0 with it; allowed: {meaning}, more than 0 s"
+
+
+def _unknown_to_lb4mpi(level: str, parameters: ParametersConfig) -> Iterator[tuple[str, str]]:
+    """Name what LB4MPI does not have, or does not read."""
+    if level not in LB4MPI:
+        yield "compat", f"lb4mpi, and LB4MPI has no {level}; allowed: {', '.join(LB4MPI)}, or compat: none"
+    elif level in _AWF and parameters.weights is not None:
+        yield "weights", f"{level} of LB4MPI begins without weights; take it out, or compat: lb4mpi"
+    elif level in READERS["awf_chunk"] and parameters.awf_chunk is WeighedSize.BATCH:
+        yield "awf_chunk", f"batch; {level} of LB4MPI has no batches; write rest, or compat: none"
 
 
 def broken_parameters(

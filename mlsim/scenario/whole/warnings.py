@@ -13,6 +13,7 @@ from mlsim.scenario.words import (
     AnswerRule,
     ApplicationModel,
     Backfill,
+    Compat,
     ExecutionModel,
     LockOrder,
     Policy,
@@ -102,8 +103,9 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
             why = "application.time_steps is 1"
             lines.append(_line("application.selection", "loops of several time steps", why))
         lines += _of_methods(application.selects)
-    if Technique.AF not in chosen and _is_set(application.execution, "first_chunk"):
-        lines.append(_line("application.execution.first_chunk", "technique AF", reason))
+    told = Technique.AF in chosen and application.parameters.compat is Compat.NONE
+    if not told and _is_set(application.execution, "first_chunk"):
+        lines.append(_line("application.execution.first_chunk", "technique AF and compat: none", reason))
     for key, readers in READERS.items():
         if _is_set(application.parameters, key) and not set(readers) & set(chosen):
             words = "techniques" if len(readers) > 1 else "technique"

@@ -6,6 +6,7 @@ Uses nothing of the scenario's other rooms.
 from mlsim.scenario.words.application import (
     ApplicationModel,
     Calibration,
+    Compat,
     CostProfile,
     ExecutionModel,
     GlobalP,
@@ -65,6 +66,7 @@ __all__ = [
     "Choice",
     "ClassSource",
     "CleaningRule",
+    "Compat",
     "Compression",
     "Contiguity",
     "CostProfile",

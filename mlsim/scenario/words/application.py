@@ -9,6 +9,7 @@ from mlsim.scenario.words.choice import Choice
 __all__ = [
     "ApplicationModel",
     "Calibration",
+    "Compat",
     "CostProfile",
     "ExecutionModel",
     "Growth",
@@ -55,8 +56,8 @@ class Calibration(Choice):
     RUN_TIME = "run-time"
 
 
-# WF2 is the name of WF as it is built on FAC2.
-class Technique(Choice, aliases={"WF2": "WF"}):
+# WF2 is the name of WF as it is built on FAC2, mFAC of FAC where PEs follow its batches by a counter.
+class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
     """The rule for chunk sizes (Eleliemy 2021, §2.1)."""
 
     STATIC = "STATIC"
@@ -101,6 +102,13 @@ class WeighedSize(Choice):
 
     REST = "rest"
     BATCH = "batch"
+
+
+class Compat(Choice):
+    """Whose readings of the techniques are followed."""
+
+    NONE = "none"
+    LB4MPI = "lb4mpi"
 
 
 class SelectionMethod(Choice):

@@ -126,6 +126,30 @@ def sizes_are_those_of_the_simulator():
                     assert (np.diff(chunks.first[order]) == got[:-1]).all(), technique
 
 
+def sizes_are_those_of_the_library():
+    """With `compat: lb4mpi` first chunks are the ranks' own under cca; sizes are those of the sequence."""
+    n, p = 1000, WORLD.size
+    parameters = ParametersConfig(compat="lb4mpi")
+    for technique in ("STATIC", "GSS", "TSS", "FAC", "WF", "AWF", "AWF-B", "AWF-C", "AWF-D", "AWF-E", "AF"):
+        for model in ("cca", "dca"):
+            loop = once(WORLD, n, technique, model, record=True, compat="lb4mpi", min_chunk=3)
+            if WORLD.rank > 0:
+                continue
+            chunks = loop.records.chunks
+            order = np.argsort(chunks.step)
+            sizes = chunks.size[order].tolist()
+            learns = technique.startswith("AWF-") or technique == "AF"
+            if not learns and (technique, model) != ("GSS", "dca"):
+                assert sizes == sequence(technique, n, p, min_chunk=3, parameters=parameters), technique
+            if model == "cca":
+                assert chunks.pe[order][:p].tolist() == list(range(p)), technique
+                assert not learns or sizes[:p] == [3] * p, technique
+    with pytest.raises(InputError, match="compat: lb4mpi, and LB4MPI has no TFSS"):
+        LoopScheduler(WORLD, 10, "TFSS", "cca", compat="lb4mpi")
+    with pytest.raises(InputError, match="LB4MPI has one queue of chunks"):
+        LoopScheduler(WORLD, 10, "GSS", "hdca", compat="lb4mpi")
+
+
 def masters_choose_their_breaks():
     """The first piece is one iteration, later ones at most twice as long as one before them."""
     for model in ("cca", "hmw"):
@@ -297,6 +321,7 @@ for check in (
     few_iterations,
     options_count,
     sizes_are_those_of_the_simulator,
+    sizes_are_those_of_the_library,
     masters_choose_their_breaks,
     sub_communicators,
     many_in_a_row,
