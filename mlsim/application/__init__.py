@@ -12,7 +12,7 @@ from mlsim._late import late
 if TYPE_CHECKING:
     from mlsim.application.catalogue import TECHNIQUES, TechniqueEntry
     from mlsim.application.costs import CostProfiles
-    from mlsim.application.loop import simulate
+    from mlsim.application.loop import simulate, trial_by
     from mlsim.application.outcome import ChunkRows, LoopOutcome
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "LoopOutcome",
     "TechniqueEntry",
     "simulate",
+    "trial_by",
 ]
 
 __getattr__ = late(
@@ -29,7 +30,7 @@ __getattr__ = late(
     {
         "catalogue": "TECHNIQUES TechniqueEntry",
         "costs": "CostProfiles",
-        "loop": "simulate",
+        "loop": "simulate trial_by",
         "outcome": "ChunkRows LoopOutcome",
     },
 )

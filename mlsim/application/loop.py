@@ -17,6 +17,7 @@ from mlsim.application.choice import Choice, choose
 from mlsim.application.costs import prefix_sums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
+from mlsim.application.selection.by_simulation import Simulate
 from mlsim.application.selection.facts import percent_imbalance
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.plan import FixedPlan, Plan, SelectedPlan
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from mlsim.application.unavailability import Unavailability
     from mlsim.record import LoopChunks
 
-__all__ = ["LoopOutcome", "simulate"]
+__all__ = ["LoopOutcome", "simulate", "trial_by"]
 
 
 _MOST_PES = (1 << 31) - 1
@@ -176,23 +177,46 @@ def _plan(
         _check_levels(found, execution, parameters)
         return found
 
-    def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
-        until *= _SLACK
-        found = simulate(
-            *(prefix_sums(costs), speeds, problem.latency, name, execution, min_chunk, False, until),
-            parameters=parameters,
-            seed=problem.seed,
-            node_of_pe=problem.node_of_pe,
-            intra_latency=problem.intra_latency,
-        )
-        t_loop = until if found.notified_at.max() >= until else found.t_loop
-        return t_loop, percent_imbalance(found.finish), found.steps
-
+    trial = trial_by(
+        execution,
+        parameters,
+        min_chunk,
+        problem.seed,
+        problem.latency,
+        problem.node_of_pe,
+        problem.intra_latency,
+    )
     if technique.casefold() != AUTO:
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
     selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
     return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
+
+
+def trial_by(
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+    seed: int,
+    latency: Floats,
+    node_of_pe: Ints,
+    intra_latency: float,
+) -> Simulate:
+    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`."""
+
+    def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
+        until *= _SLACK
+        found = simulate(
+            *(prefix_sums(costs), speeds, latency, name, execution, min_chunk, False, until),
+            parameters=parameters,
+            seed=seed,
+            node_of_pe=node_of_pe,
+            intra_latency=intra_latency,
+        )
+        t_loop = until if found.notified_at.max() >= until else found.t_loop
+        return t_loop, percent_imbalance(found.finish), found.steps
+
+    return trial
 
 
 def _check_levels(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mlsim.errors import InputError
-from mlsim.scenario import Scenario, located_technique, parameters_of, split_technique
+from mlsim.scenario import Scenario, SelectionConfig, located_technique, parameters_of, split_technique
 from mlsim.scenario.loop.techniques import READERS
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import ExecutionModel, Statistics, WeightSource
@@ -44,7 +44,13 @@ _LOOP = (
     "application.execution.first_chunk",
     "application.execution.injected_delay",
 )
-RUN_KEYS = (*_LOOP, "application.technique", "application.execution.model", "application.pes_per_node")
+RUN_KEYS = (
+    *_LOOP,
+    "application.technique",
+    *(f"application.selection.{name}" for name in SelectionConfig.model_fields if name != "chunk_time"),
+    "application.execution.model",
+    "application.pes_per_node",
+)
 """Keys and sections of a scenario that ``mlsim mpi run`` reads."""
 
 VALIDATE_KEYS = _LOOP
@@ -55,6 +61,8 @@ _INSTEAD = {
     "application.execution.model": "give --model",
     "application.pes_per_node": "give --ranks-per-node",
     "application.time_steps": "a real run executes a loop once; give --repetitions to execute it again",
+    "application.selection.chunk_time": "a real run measures how long it simulates",
+    "application.selection": "--technique names what is validated",
     "platform.perturbations": "a real run cannot slow its nodes down",
     "output": "a run directory holds all that there is, if --out is given",
 }
@@ -153,8 +161,6 @@ def check_scenario(scenario: Scenario) -> None:
     if parameters.statistics is Statistics.PROFILED:
         message = "profiled needs costs that are known before; a real run needs sigma and mu"
         refuse("application.parameters.statistics", message)
-    if application.selects is not None:
-        refuse("application.technique", "auto chooses between time steps; name one technique")
     if application.time_steps > 1:
         message = f"{application.time_steps}; {_INSTEAD['application.time_steps']}; write 1, or take it out"
         refuse("application.time_steps", message)
@@ -184,6 +190,8 @@ def scenario_options(scenario: Scenario) -> dict[str, Any]:
         "injected_delay": application.execution.injected_delay,
         **loop_options(scenario, model),
     }
+    if application.selects is not None:
+        options["selection"] = application.selects
     sizes = {group.cores for group in scenario.platform.nodes}
     if model in (ExecutionModel.HDCA, ExecutionModel.HMW) and len(sizes) == 1:
         # Many nodes of the scenario may be one machine here.

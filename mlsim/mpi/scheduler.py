@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,20 +14,25 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mlsim.application.choice import Choice
+from mlsim.application.selection.facts import Selected
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.breaks import next_length
 from mlsim.mpi.loop.context import Context, allgather
 from mlsim.mpi.loop.options import WARN_AFTER, LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import Requests
+from mlsim.mpi.loop.selecting import Selecting, is_auto, selection_of
 from mlsim.mpi.models.model import Model, Setting
 from mlsim.mpi.rca.reporter import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.results.report import Gathered, LoopReport, gather
 from mlsim.mpi.transport.alarm import Alarm
 from mlsim.mpi.transport.clock import Clock
+from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
+from mlsim.scenario import SelectionConfig
 from mlsim.scenario.words import ExecutionModel, Technique
 
 __all__ = ["LoopScheduler"]
@@ -62,6 +67,9 @@ class LoopScheduler:
     last
         Whether no loop follows on these ranks: nodes without work are then reported to the RCA agent, if
         there is one. See also :meth:`release`.
+    selection
+        For ``technique="auto"``: method, portfolio and their options, as the scenario's section
+        ``application.selection``; loops that are a chain by ``after`` are the time steps.
     **options
         Other fields of :class:`LoopOptions`.
 
@@ -93,9 +101,12 @@ class LoopScheduler:
         name: str = _NO_NAME,
         after: LoopScheduler | None = None,
         last: bool = False,
+        selection: Mapping[str, Any] | SelectionConfig | None = None,
         **options: Any,
     ) -> None:
         self.name = name
+        self._selecting: Selecting | None = None
+        self._selection = selection
         self._record = record
         self._report: LoopReport | None = None
         self._records: Records | None = None
@@ -109,23 +120,29 @@ class LoopScheduler:
     def _set_up(self, comm: MPI.Intracomm, given: dict[str, Any], after: LoopScheduler | None) -> None:
         if comm.Is_inter():
             raise InputError("LoopScheduler: comm is an intercommunicator; give comm.Merge()")
-        options, choices, problem = None, None, ""
+        options, config, problem = None, None, ""
+        candidates: list[tuple[LoopOptions, tuple[Choice, ...]]] = []
         try:
             _check_launcher()
-            options = _options(given)
-            choices = chosen(options, comm.size)
+            config = _selection(given, self._selection)
+            names = [given["technique"]] if config is None else config.portfolio
+            for name in names:
+                options = _options({**given, "technique": name})
+                candidates.append((options, chosen(options, comm.size)))
         except MlsimError as error:
             problem = str(error)
-        reports_idle = _agree(comm, options, problem, bool(self._record), self._last, self.name)
+        reports_idle = _agree(comm, options, problem, bool(self._record), self._last, self.name, config)
         assert options is not None, "all ranks agreed that there is no problem"
-        assert choices is not None, "all ranks agreed that there is no problem"
+        context = self._context = Context.of(comm, options.ranks_per_node)
+        if config is not None:
+            self._selecting = _selecting(config, options, context.layout, after)
+        options, choices = candidates[self._choose(context)]
         self.options = options
         self._history: _History = _History(comm.size) if after is None else after._history.copy()
         if options.technique == Technique.AWF:
             choices = tuple(
                 choice._replace(weights=self._history.weights(choice.weights)) for choice in choices
             )
-        context = self._context = Context.of(comm, options.ranks_per_node)
         self._layout = context.layout
         self._patience = context.patience(options.wait, options.warn_after)
         self._choices = choices
@@ -137,8 +154,21 @@ class LoopScheduler:
         self._rca = Reporter(context, self.name, reports_idle, self._last, yields)
         self._claim = self._rca.claiming(self._model, options.n)
         self._clock = Clock(self._layout)
-        self._times = RankTimes(_now(), bool(self._record))
+        self._times = RankTimes(_now(), self._keeps_rows)
         self._closed = False
+
+    @property
+    def _keeps_rows(self) -> bool:
+        """Whether a row is kept for every chunk."""
+        return bool(self._record) or (self._selecting is not None and self._selecting.needs_chunks)
+
+    def _choose(self, context: Context) -> int:
+        """Return the number of this loop's technique in the portfolio; rank 0 chooses, others wait for it."""
+        if self._selecting is None:
+            return 0
+        comm = context.layout.comm
+        mine = np.array([self._selecting.choose() if comm.rank == 0 else 0])
+        return int(allgather(comm, Patience("auto", comm.size), mine)[0, 0])
 
     def __enter__(self) -> LoopScheduler:
         if self._closed:
@@ -146,7 +176,7 @@ class LoopScheduler:
         self._entered = True
         self._serve_while_waiting()
         self._wait_for_all()
-        self._times = RankTimes(_now(), bool(self._record))
+        self._times = RankTimes(_now(), self._keeps_rows)
         return self
 
     def _serve_while_waiting(self) -> None:
@@ -341,6 +371,7 @@ class LoopScheduler:
         gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
         self._report = gathered.report
         self._history.add(gathered)
+        self._note_choice(gathered)
         if self._record:
             from mlsim.mpi.results.recording import gather_records, gather_requests
 
@@ -354,6 +385,24 @@ class LoopScheduler:
             failed = layout.comm.bcast(self._write_on_rank_0())
             if failed:
                 raise MlsimError(failed)
+
+    def _note_choice(self, gathered: Gathered) -> None:
+        """Tell what became of the technique that was chosen."""
+        if self._selecting is None:
+            return
+        rows = None
+        if self._selecting.needs_chunks:
+            from mlsim.mpi.results.recording import gather_rows
+
+            rows = gather_rows(self._layout, self._clock, self._times, gathered)
+        totals = gathered.report.loop
+        if totals is not None:
+            self._selecting.note(totals.t_loop, totals.imbalance, rows)
+
+    @property
+    def selected(self) -> list[Selected]:
+        """What was chosen in this loop and those before it, with ``technique="auto"``; on rank 0."""
+        return [] if self._selecting is None else list(self._selecting.selected)
 
     def _write_on_rank_0(self) -> str:
         if self._records is None:
@@ -494,6 +543,29 @@ def _check_launcher() -> None:
             )
 
 
+def _selection(
+    given: Mapping[str, Any], selection: Mapping[str, Any] | SelectionConfig | None
+) -> SelectionConfig | None:
+    """Return how techniques are chosen; None where the technique is given."""
+    if not is_auto(given["technique"]):
+        if selection is not None:
+            raise InputError(
+                f"LoopScheduler: selection: goes with technique='auto', not {given['technique']}"
+            )
+        return None
+    return selection_of(selection)
+
+
+def _selecting(
+    config: SelectionConfig, options: LoopOptions, layout: Layout, after: LoopScheduler | None
+) -> Selecting:
+    """Return what chooses: that of the loop before, if it is the same loop and the choice the same."""
+    before = None if after is None else after._selecting
+    if before is not None and before.config == config and before.n == options.n:
+        return before
+    return Selecting(config, options, np.sort(layout.nodes))
+
+
 def _options(given: dict[str, Any]) -> LoopOptions:
     known = set(LoopOptions.__dataclass_fields__)
     for name in given:
@@ -508,7 +580,13 @@ def _options(given: dict[str, Any]) -> LoopOptions:
 
 
 def _agree(
-    comm: MPI.Intracomm, options: LoopOptions | None, problem: str, record: bool, last: bool, name: str
+    comm: MPI.Intracomm,
+    options: LoopOptions | None,
+    problem: str,
+    record: bool,
+    last: bool,
+    name: str,
+    config: SelectionConfig | None,
 ) -> bool:
     """Raise the same error on all ranks if one has a problem, or they were asked for different loops.
 
@@ -516,7 +594,7 @@ def _agree(
     """
     mine = np.zeros(3, np.int64)
     if options is not None:
-        mine[0] = int.from_bytes(options.fingerprint(), "little", signed=True)
+        mine[0] = int.from_bytes(options.fingerprint(config), "little", signed=True)
     mine[1:] = bool(problem) + 2 * record + 4 * last, bool(os.environ.get(ADDRESS))
     seconds = WARN_AFTER if options is None else options.warn_after
     patience = Patience("auto", comm.size, Alarm(comm.rank, comm.size, seconds) if seconds > 0.0 else None)

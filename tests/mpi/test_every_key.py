@@ -163,6 +163,10 @@ REAL: dict[str, tuple[Keys, object]] = {
     "platform.nodes.N.node_speed": ({"application.costs.mean": "1 GFLOP"}, "4 GFLOP/s"),
     "platform.reference_speed": ({"application.costs.mean": "1 GFLOP"}, "4 GFLOP/s"),
     "platform.nodes.N.count": ({}, 5),
+    "application.selection.threshold": (
+        {"application.technique": "auto", "application.selection.method": "exhaustive"},
+        5,
+    ),
     "platform.nodes.N.cores": ({}, 3),
 }
 NEEDS_A_RUN_TIME = ("application.costs.variation", "application.costs.calibrate")
@@ -171,6 +175,8 @@ NEEDS_A_RUN_TIME = ("application.costs.variation", "application.costs.calibrate"
 @pytest.mark.parametrize("key", [key for key in RUN_READ if key not in NEEDS_A_RUN_TIME])
 def test_what_a_real_run_reads_changes_it(key: str, directory: Path) -> None:
     beside, value = REAL.get(key) or loop_keys(key)
+    # A real run repeats its loop (--repetitions), and a scenario that says how often is refused.
+    beside = {name: item for name, item in beside.items() if name != "application.time_steps"}
     before = real_run(directory, beside)
     if key == "application.parameters.statistics":
         with pytest.raises(InputError, match="profiled needs costs that are known before"):
@@ -189,7 +195,6 @@ def test_costs_of_a_run_time_are_refused(directory: Path) -> None:
     ("changes", "message"),
     [
         ({"application.time_steps": 3}, "time_steps: 3; a real run executes a loop once"),
-        ({"application.technique": "auto"}, "technique: auto chooses between time steps; name one"),
         ({"platform.perturbations": [{"factor": 0.5}]}, "perturbations: a real run cannot slow its nodes"),
         (
             {

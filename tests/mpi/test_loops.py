@@ -114,6 +114,31 @@ def test_ranks_say_for_whom_they_wait(launcher: Launcher, model: str) -> None:
     assert inter == "LoopScheduler: comm is an intercommunicator; give comm.Merge()"
 
 
+@pytest.mark.parametrize(
+    ("method", "model", "names"),
+    [
+        ("exhaustive", "dca", r"STATIC GSS SS .*"),
+        ("exhaustive", "cca", r"STATIC GSS SS .*"),
+        ("simulation", "dca", r"GSS .*"),
+        ("simulation", "cca", r"GSS .*"),
+        ("expert", "dca", r"STATIC (GSS|SS) .*"),
+        ("rl", "cca", r"STATIC GSS SS .*"),
+        ("random", "dca", r".*"),
+    ],
+)
+def test_techniques_are_chosen_for_each_loop_of_a_chain(
+    any_launcher: Launcher, method: str, model: str, names: str
+) -> None:
+    done = execute(any_launcher, 3, "auto.py", method, model)
+    assert done.code == 0, done.err
+    chosen, given, unknown = done.out.splitlines()
+    assert re.fullmatch(names, chosen)
+    assert set(chosen.split()) <= {"STATIC", "GSS", "SS"}
+    assert len(chosen.split()) == 5
+    assert "selection: goes with technique='auto', not GSS" in given
+    assert "selection.method: 'guess' is not known; allowed: expert, exhaustive," in unknown
+
+
 def test_a_technique_that_gives_nonsense_is_an_error(any_launcher: Launcher, techniques: Path) -> None:
     done = execute(any_launcher, 2, "ends.py", "technique", "cca", "0", f"{techniques}:broken")
     assert done.code != 0

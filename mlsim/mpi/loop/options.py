@@ -198,9 +198,9 @@ class LoopOptions:
         """Whether masters only serve."""
         return self.master == MasterRole.DEDICATED
 
-    def fingerprint(self) -> bytes:
-        """Return a hash of eight bytes of all options, which must be the same on all ranks."""
-        words = repr(self).replace("array(", "").encode()
+    def fingerprint(self, more: object = None) -> bytes:
+        """Return a hash of eight bytes of all options, and of more, which must be the same on all ranks."""
+        words = (repr(self).replace("array(", "") + repr(more)).encode()
         return hashlib.blake2b(words, digest_size=8).digest()
 
 

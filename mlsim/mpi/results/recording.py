@@ -19,7 +19,7 @@ from mlsim.mpi.transport.layout import Layout, node_name
 from mlsim.record import ChunkStore, Messages, Nodes, Occupancy, Records, empty
 from mlsim.record.one_job import one_job
 
-__all__ = ["gather_records", "gather_requests", "ranks_of_pes"]
+__all__ = ["gather_records", "gather_requests", "gather_rows", "ranks_of_pes"]
 
 
 def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> Records | None:
@@ -31,16 +31,13 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
         The run, on rank 0; None on others.
     """
     comm = layout.comm
-    numbers, times = rank_times.rows()
-    times = clock.aligned(times) - gathered.origin
     names = comm.gather(node_name())
-    blocks = comm.gather((np.array(numbers), times))
-    if blocks is None or names is None:
+    rows = gather_rows(layout, clock, rank_times, gathered)
+    if rows is None or names is None:
         return None
     totals = gathered.report.loop
     assert totals is not None, "rank 0 knows the whole loop"
     order = ranks_of_pes(layout)
-    rows = _chunk_rows([blocks[rank] for rank in order])
     outcome = _outcome(totals, order, rows)
     store = ChunkStore()
     chunks = store.open()
@@ -58,6 +55,16 @@ def gather_records(layout: Layout, clock: Clock, rank_times: RankTimes, gathered
         pes=recorder.pes(),
         messages=empty(Messages),
     )
+
+
+def gather_rows(layout: Layout, clock: Clock, rank_times: RankTimes, gathered: Gathered) -> ChunkRows | None:
+    """Gather the chunks of all PEs on rank 0; None on others. All ranks must call this."""
+    numbers, times = rank_times.rows()
+    times = clock.aligned(times) - gathered.origin
+    blocks = layout.comm.gather((np.array(numbers), times))
+    if blocks is None:
+        return None
+    return _chunk_rows([blocks[rank] for rank in ranks_of_pes(layout)])
 
 
 def gather_requests(

@@ -1,0 +1,116 @@
+"""``technique="auto"`` in real runs: rank 0 chooses the technique of each loop of a chain.
+
+The selectors are those of simulated loops (:mod:`mlsim.application.selection`). Loops are a chain by
+``after``: each is a time step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim.application import trial_by
+from mlsim.application.outcome import ChunkRows
+from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts
+from mlsim.application.selection.making import make_selector
+from mlsim.application.selection.selector import Selector
+from mlsim.errors import InputError
+from mlsim.mpi.loop.options import LoopOptions, parameters_of
+from mlsim.scenario import AUTO, ExecutionConfig, SelectionConfig, SelectionMethod
+
+__all__ = ["Selecting", "is_auto", "selection_of"]
+
+
+def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> SelectionConfig:
+    """Return how techniques are chosen.
+
+    Raises
+    ------
+    InputError
+        If an option cannot be used; the message names it.
+    """
+    if isinstance(given, SelectionConfig):
+        return given
+    from pydantic import ValidationError
+
+    try:
+        return SelectionConfig.model_validate(dict(given or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(("selection", *map(str, first["loc"])))
+        raise InputError(f"LoopScheduler: {place}: {first['msg']}") from error
+
+
+def is_auto(technique: object) -> bool:
+    """Whether a technique is to be chosen."""
+    return isinstance(technique, str) and technique.strip().casefold() == AUTO
+
+
+class Selecting:
+    """Chooses on rank 0, and is told there what became of it; on other ranks it only says what is needed.
+
+    Parameters
+    ----------
+    config
+        Method, portfolio and their options.
+    options
+        Of the loop, under any technique of the portfolio.
+    node_of_pe
+        int64[P]: the node of each PE.
+    """
+
+    def __init__(self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints) -> None:
+        self.config = config
+        self.n = options.n
+        self.needs_chunks = config.method is SelectionMethod.SIMULATION
+        self.selected: list[Selected] = []
+        self._options, self._node_of_pe = options, node_of_pe
+        self._overhead = 0.0
+        self._begin = time.perf_counter()
+        self._name = ""
+        self._selector: Selector | None = None
+
+    def choose(self) -> int:
+        """Return the number in the portfolio of the technique of the next loop; on rank 0."""
+        if self._selector is None:
+            p = len(self._node_of_pe)
+            self._selector = make_selector(
+                self.config, self.n, p, self._options.seed, self._simulate, measured=True
+            )
+        self._name = self._selector.choose()
+        return self.config.portfolio.index(self._name)
+
+    def _simulate(self, name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
+        """Simulate a loop, each request of which takes what requests have taken."""
+        options, p = self._options, len(self._node_of_pe)
+        charge = "chunk_assignment" if options.has_master else "atomic_service"
+        share = 1.0 if options.has_master else 0.5  # a chunk has two atomics
+        execution = ExecutionConfig(
+            model=options.model,
+            master=options.master,
+            global_p=options.global_p,
+            first_chunk=options.first_chunk,
+            injected_delay=options.injected_delay,
+            **{charge: self._overhead * share},
+        )
+        parameters = parameters_of(options)
+        trial = trial_by(
+            execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0
+        )
+        return trial(name, costs, speeds, until)
+
+    def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
+        """Learn from the loop that has ended; on rank 0."""
+        assert self._selector is not None, "a technique was chosen"
+        chunks = None
+        if rows is not None and len(rows.pe):
+            chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
+            self._overhead = float(np.median(rows.start - rows.requested))
+        spent = self._selector.spent
+        begin = time.perf_counter() - self._begin - t_loop
+        self.selected.append(Selected(self._name, begin, t_loop, imbalance, spent))
+        self._selector.note(StepFacts(self._name, t_loop, imbalance, chunks))
