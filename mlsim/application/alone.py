@@ -14,7 +14,9 @@ from mlsim.record.one_job import one_job
 __all__ = ["loop_alone", "records_alone"]
 
 
-def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore | None) -> Records:
+def loop_alone(
+    application: LoopApplication, machine: Machine, store: ChunkStore | None, requests: bool = False
+) -> Records:
     """Simulate a loop on all nodes of a machine, from time 0.
 
     Parameters
@@ -25,6 +27,8 @@ def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore
         Where it runs; PE 0, the master or coordinator, is a core of the first node.
     store
         Keeps the application's chunks; None: they are not kept.
+    requests
+        Whether rows of PEs tell of their requests.
 
     Returns
     -------
@@ -35,7 +39,8 @@ def loop_alone(application: LoopApplication, machine: Machine, store: ChunkStore
     nodes = NodeSet(np.arange(machine.n_nodes), machine.cores)
     end = application.start(0.0, nodes).end
     recorder = LoopRecorder(True, store)
-    recorder.take(0, 0.0, application.outcome, application.chunks())
+    kept = application.requests() if requests else None
+    recorder.take(0, 0.0, application.outcome, application.chunks(), kept)
     return records_alone(application.job.job_id, machine, len(application.node_of_pe), end, recorder)
 
 

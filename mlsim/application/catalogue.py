@@ -255,6 +255,17 @@ _ENTRIES = (
         reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
         adaptive=True,
     ),
+    TechniqueEntry(
+        21,
+        "mAF",
+        "adaptive factoring, with overhead",
+        "AF, the times from asking for a chunk to its end, the same for each of its iterations on top",
+        "",
+        options=("application.execution.first_chunk",),
+        reference="Korndörfer et al. 2022 (LB4OMP)",
+        adaptive=True,
+        counts_overhead=True,
+    ),
 )
 
 TECHNIQUES = MappingProxyType({entry.name: entry for entry in _ENTRIES})

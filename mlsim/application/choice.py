@@ -90,7 +90,7 @@ class Choice(NamedTuple):
     def times_iterations(self) -> bool:
         """Whether it learns from the times of single iterations, or of few."""
         if not self.is_object:
-            return self.name == Technique.AF
+            return self.name in (Technique.AF, Technique.MAF)
         from mlsim.application.user_technique import compile_technique
 
         function = user_function(self.name)

@@ -82,6 +82,8 @@ class LoopOutcome:
         The chunks, if they were to be recorded.
     selected
         The technique of each time step, where they were chosen.
+    last_begin
+        When the last time step began.
     """
 
     iterations: int
@@ -98,6 +100,7 @@ class LoopOutcome:
     last_size: Ints
     rows: ChunkRows | None
     selected: tuple[Selected, ...] = ()
+    last_begin: float = 0.0
 
     def remaining(
         self, prefix: Floats, pe_speed: Floats, times: Floats, perturbation: Perturbation | None = None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Floats
 from mlsim.application.outcome import LoopOutcome
 from mlsim.application.selection.facts import Selected
 from mlsim.record import Chunks, ChunkStore, LoopChunks, Loops, PEs, Selections, empty
 
-__all__ = ["LoopRecorder"]
+__all__ = ["LoopRecorder", "PERequests"]
 
 Table = TypeVar("Table")
 
@@ -29,6 +30,23 @@ _LOOP_COLUMNS = (
     "overhead",
     "idle",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PERequests:
+    """What there is to know of the requests of a loop's PEs, besides their chunks; times in s.
+
+    Attributes
+    ----------
+    latency
+        float64[P]: one-way time of a message between each PE and PE 0.
+    last
+        float64[P], from the loop's start: when each PE sent the request to which it was notified that no work
+        is left; NaN where it sent none, or none was answered.
+    """
+
+    latency: Floats
+    last: Floats
 
 
 class LoopRecorder:
@@ -51,13 +69,33 @@ class LoopRecorder:
         self._chunks: list[tuple[float, int, LoopChunks]] = []
         self._selected: list[tuple[int, float, tuple[Selected, ...]]] = []
 
-    def take(self, job: int, began: float, outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
-        """Add the outcome of a job's loop, which started at ``began`` [s], with the chunks that are kept."""
+    def take(
+        self,
+        job: int,
+        began: float,
+        outcome: LoopOutcome,
+        chunks: LoopChunks | None,
+        requests: PERequests | None = None,
+    ) -> None:
+        """Add the outcome of a job's loop.
+
+        Parameters
+        ----------
+        job
+            Its number.
+        began
+            When the loop started, in s.
+        outcome
+            Of the loop.
+        chunks, requests
+            Its chunks, and what rows of PEs tell of requests; None: they are not kept. Of all loops requests
+            are kept, or of none.
+        """
         self._loops.append(_loop_row(job, outcome))
         if outcome.selected:
             self._selected.append((job, began, outcome.selected))
         if self._keep_pes:
-            self._pes.append((began, job, _pe_rows(job, began, outcome)))
+            self._pes.append((began, job, _pe_rows(job, began, outcome, requests)))
         if chunks is not None:
             self._chunks.append((began, job, chunks))
 
@@ -118,7 +156,7 @@ def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:
     )
 
 
-def _pe_rows(job: int, began: float, outcome: LoopOutcome) -> PEs:
+def _pe_rows(job: int, began: float, outcome: LoopOutcome, requests: PERequests | None) -> PEs:
     p = len(outcome.finish)
     return PEs(
         job=np.full(p, job, np.int64),
@@ -126,6 +164,8 @@ def _pe_rows(job: int, began: float, outcome: LoopOutcome) -> PEs:
         finish=began + outcome.finish,
         told=began + outcome.notified_at,
         busy=outcome.busy,
+        latency=None if requests is None else requests.latency,
+        last_request=None if requests is None else began + requests.last,
     )
 
 
@@ -136,5 +176,6 @@ def _joined(table: type[Table], blocks: list[tuple[float, int, Table]]) -> Table
     columns: dict[str, NDArray[Any]] = {
         column.name: np.concatenate([getattr(block, column.name) for block in ordered])
         for column in fields(table)  # type: ignore[arg-type]  # every table is a dataclass
+        if getattr(ordered[0], column.name) is not None
     }
     return table(**columns)

@@ -32,6 +32,7 @@ from mlsim.scenario import AnswerRule, ApplicationConfig
 
 if TYPE_CHECKING:
     from mlsim.application.perturbation import Perturbation
+    from mlsim.application.recorder import PERequests
     from mlsim.application.unavailability import Unavailability
     from mlsim.record import ChunkStore, LoopChunks
 
@@ -285,6 +286,21 @@ class LoopApplication:
         if self._chunks is None and self._store is not None:
             self._simulate(self._until, keep=True)
         return self._chunks
+
+    def requests(self) -> PERequests:
+        """Return what there is to know of its PEs' requests, besides their chunks.
+
+        A PE whose node has left was told at its chunk's end, without a request; one that the end of the loop
+        came before has no answer.
+        """
+        from mlsim.application.recorder import PERequests
+
+        outcome = self.outcome
+        last = np.maximum(outcome.finish, outcome.last_begin)
+        left = np.isin(self._nodes.node[self.node_of_pe], list(self._departures))
+        last[left | (outcome.notified_at >= self._until)] = np.nan
+        last[0] = np.nan
+        return PERequests(self._latency, last)
 
     def forget_chunks(self) -> None:
         """Forget chunks that nobody will ask for."""

@@ -156,6 +156,7 @@ def _joined(done: Sequence[LoopOutcome], begins: Sequence[float], waited: float,
         last_first=first,
         last_size=size,
         rows=_joined_rows(done, begins) if record else None,
+        last_begin=begins[-1],
     )
 
 

@@ -13,7 +13,7 @@ from mlsim.cosim.inputs import application_of, cost_profiles
 from mlsim.errors import InputError
 from mlsim.platform import Machine, machine_of
 from mlsim.record import ChunkStore, Records
-from mlsim.scenario import Calibration, CostProfile, Scenario
+from mlsim.scenario import Calibration, CostProfile, Scenario, TraceLevel
 from mlsim.scenario.whole.demand import check_loop as check_loop_demand
 
 __all__ = ["check_loop", "loop_costs", "simulate_loop"]
@@ -44,7 +44,7 @@ def simulate_loop(scenario: Scenario, run_time: float | None, chunks: bool) -> R
     application = LoopApplication(
         job, application_of(scenario), costs, machine, store, scenario.seed, tells=False
     )
-    return loop_alone(application, machine, store)
+    return loop_alone(application, machine, store, scenario.output.trace is TraceLevel.MESSAGES)
 
 
 def check_loop(scenario: Scenario, run_time: float | None = None) -> None:

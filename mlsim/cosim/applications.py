@@ -86,11 +86,12 @@ class LoopApplications:
         self._machine = machine
         self._costs = cost_profiles(scenario, machine)
         level = scenario.output.trace
-        self._store = ChunkStore() if level is TraceLevel.CHUNKS else None
+        self._store = ChunkStore() if level.shows_chunks else None
         self._running: dict[int, LoopApplication] = {}
         self._abandoned: dict[int, LoopApplication] = {}  # by number: jobs that are to start again
         self._log = log
-        self.recorder = LoopRecorder(level in (TraceLevel.NODES, TraceLevel.CHUNKS), self._store)
+        self._keeps_requests = level is TraceLevel.MESSAGES
+        self.recorder = LoopRecorder(level is TraceLevel.NODES or level.shows_chunks, self._store)
 
     def launch(self, slot: int, at: float) -> Forecast:
         """Simulate the loop of a job that starts, on the nodes it holds."""
@@ -140,7 +141,7 @@ class LoopApplications:
         if state is JobState.KILLED:
             application.apply_change(at, Kill())
         number = self._state.number(slot)
-        self.recorder.take(number, application.began, application.outcome, application.chunks())
+        self._record(number, application)
         self._send_idle(number, application)
         if self._log is not None and state is JobState.COMPLETED:
             self._log.send(number, JobCompleted(application.job.job_id, at))
@@ -157,10 +158,14 @@ class LoopApplications:
         self._abandoned[number] = application
         return float(application.outcome.busy.sum())
 
+    def _record(self, number: int, application: LoopApplication) -> None:
+        requests = application.requests() if self._keeps_requests else None
+        self.recorder.take(number, application.began, application.outcome, application.chunks(), requests)
+
     def record_abandoned(self) -> None:
         """Record the loops of jobs that never started again."""
         for number, application in self._abandoned.items():
-            self.recorder.take(number, application.began, application.outcome, application.chunks())
+            self._record(number, application)
 
 
 def _node_set(rows: np.ndarray[Any, np.dtype[np.int64]]) -> NodeSet:

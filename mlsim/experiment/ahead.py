@@ -27,7 +27,6 @@ from mlsim.scenario import (
     ExecutionModel,
     Scenario,
     Technique,
-    TraceLevel,
     from_mapping,
     plain,
     split_technique,
@@ -82,9 +81,7 @@ def _missing(scenario: Scenario) -> Iterator[str]:
 
         if not _jit.is_compiled("application", f"models.{module_of(model)}.run"):
             yield "application"
-    if scenario.output.trace is TraceLevel.CHUNKS and not _jit.is_compiled(
-        "record", "otf2.events.write_batch"
-    ):
+    if scenario.output.trace.shows_chunks and not _jit.is_compiled("record", "otf2.events.write_batch"):
         yield "record"
 
 

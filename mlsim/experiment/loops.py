@@ -311,7 +311,7 @@ def _report(progress: Callable[[LoopResult], None] | None, result: LoopResult) -
 
 
 def _needs_chunks(scenario: Scenario) -> bool:
-    return scenario.output.trace is TraceLevel.CHUNKS
+    return scenario.output.trace.shows_chunks
 
 
 def _names(scenarios: Sequence[Scenario]) -> list[str]:

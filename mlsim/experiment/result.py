@@ -47,7 +47,7 @@ class Result:
 
     @cached_property
     def chunks(self) -> pl.DataFrame:
-        """One row a chunk, as in ``chunks.parquet``; empty unless the trace level is ``chunks``."""
+        """One row a chunk, as in ``chunks.parquet``; empty unless the trace shows chunks."""
         return self._frame("chunks")
 
     @cached_property

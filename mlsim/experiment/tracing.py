@@ -41,9 +41,9 @@ def write_trace(
     ranks
         Of a real run.
     """
-    from mlsim.record.otf2 import Level, Selection, write_otf2
+    from mlsim.record.otf2 import Level, Selection, Service, write_otf2
 
-    output = scenario.output
+    output, costs = scenario.output, scenario.application.execution
     begin, end = output.trace_window or (0.0, math.inf)
     write_otf2(
         directory,
@@ -57,4 +57,7 @@ def write_trace(
         details=output.trace_details,
         ranks=ranks,
         selection=Selection(begin, end, output.trace_jobs or ()),
+        service=Service(
+            costs.chunk_calculation, costs.injected_delay + costs.chunk_assignment, int(costs.message_size)
+        ),
     )

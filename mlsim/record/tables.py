@@ -214,6 +214,19 @@ class PEs:
     ]
     told: Annotated[Floats, Column("when it learned that there is no more work", "s", "told_time")]
     busy: Annotated[Floats, Column("time executing chunks", "s")]
+    latency: Annotated[
+        Floats | None,
+        Column("one-way time of a message between it and PE 0; only with `output.trace: messages`", "s"),
+    ] = None
+    last_request: Annotated[
+        Floats | None,
+        Column(
+            "when it sent the request to which it was told so; null for PE 0, and where the loop was ended "
+            "before or its node had left; only with `output.trace: messages`",
+            "s",
+            "last_request_time",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def _events(trace: Any) -> Iterator[dict[str, Any]]:
             sent = kind == "MpiSend"
             peer = event.receiver if sent else event.sender
             said = {"peer": peer, "bytes": event.msg_length} | _said(event)
-            name = str(said.get("message", "message"))
+            name = str(said.get("message", event.communicator.name))
             yield {"ph": "i", "s": "t", "name": f"{kind} {name}", "ts": time, **where, "args": said}
             flow = {"cat": "message", "name": name, "id": flows.number(event, location, peer, sent=sent)}
             yield flow | {"ph": "s" if sent else "f", "bp": "e", "ts": time} | where

@@ -32,7 +32,7 @@ def cut(
         Seconds from the start of the trace; None: from its start, to its end.
     jobs
         Canonical names of the outermost regions to keep: numbers of jobs. Messages are kept whose attribute
-        ``job id`` is one of them. Empty: all.
+        ``job id`` is one of them; those without it, where one of them is open. Empty: all.
 
     Returns
     -------
@@ -108,16 +108,16 @@ def _part(trace: Any, first: int, last: int, jobs: frozenset[str]) -> Iterator[t
                 if event.time >= first:
                     yield location, event
             continue
-        if event.time >= first and (not jobs or _is_of(event, kind, jobs)):
+        if event.time >= first and (not jobs or _is_of(event, kind, jobs, bool(stack))):
             yield location, event
     for location, before in metrics.items():
         if location not in begun:  # nothing changes any more
             yield location, kinds.Metric(first, before.metric, before.values)
 
 
-def _is_of(event: Any, kind: str, jobs: frozenset[str]) -> bool:
-    """Return whether an event that is no enter or leave belongs to one of the jobs."""
+def _is_of(event: Any, kind: str, jobs: frozenset[str], is_amid: bool) -> bool:
+    """Return whether an event that is no enter or leave, or is ``is_amid`` one of the jobs, belongs to it."""
     if kind not in _MESSAGES:
         return True
     said = {attribute.name: value for attribute, value in (event.attributes or {}).items()}
-    return str(said.get("job id")) in jobs
+    return str(said["job id"]) in jobs if "job id" in said else is_amid

@@ -30,7 +30,7 @@ REFERENCES: dict[str, Callable[[Case], Log]] = {
 ONE_LEVEL = ["cca", "dca"]
 TWO_LEVELS = ["hmw", "hdca", "mpi+openmp"]
 SCHEDULES = ["STATIC", "SS", "GSS"]
-LEARNING = [name for name in TECHNIQUES if name == "AF" or name.startswith("AWF-")]
+LEARNING = [name for name in TECHNIQUES if name in ("AF", "mAF") or name.startswith("AWF-")]
 POSSIBLE = [
     (model, technique)
     for model in REFERENCES

@@ -37,7 +37,7 @@ from mlsim.scenario.loop.techniques import READERS
 from tests.reference import techniques as reference
 
 FORMS: list[Form] = ["recursive", "straightforward"]
-ADAPTIVE = ["AWF-B", "AWF-C", "AWF-D", "AWF-E", "AF"]
+ADAPTIVE = ["AWF-B", "AWF-C", "AWF-D", "AWF-E", "AF", "mAF"]
 SIZED = [technique.value for technique in Technique if technique.value not in ADAPTIVE]
 TOLD = ParametersConfig(sigma=1.0, mu=2.0, overhead=0.5)
 

@@ -70,7 +70,7 @@ def test_chunks_by_the_step_follow_each_other(technique: str) -> None:
     for n, p in ((0, 1), (1, 3), (1000, 4), (5000, 40)):
         choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
         if needs_lock(choice) or not StraightforwardRule(choice, n, p, np.ones(p), 0).ordered:
-            assert technique[:2] in ("WF", "AF", "AW")
+            assert technique[:2] in ("WF", "AF", "AW", "mA")
             return
         expected = sequence(technique, n, p, "straightforward")
         starts = np.cumsum([0, *expected]).tolist()
@@ -112,7 +112,7 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     np.testing.assert_allclose(our_sums, their_sums)
 
 
-@pytest.mark.parametrize("technique", ["AF", "AWF-B", "AWF-E"])
+@pytest.mark.parametrize("technique", ["AF", "mAF", "AWF-B", "AWF-E"])
 def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(technique: str) -> None:
     n, p = 1000, 3
     choice = chosen(LoopOptions(n=n, technique=technique), p)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -83,6 +83,15 @@ def random_records(seed: int, *, jobs: int = 12, exclusive: bool = False, loops:
     for job in range(jobs):
         now = _start(run, rng, job, now, exclusive=exclusive, loops=loops)
     return _tables(run, rng)
+
+
+def with_requests(records: Records, seed: int) -> Records:
+    """Make up what rows of PEs tell of their requests; some have no answer."""
+    rng, pes = np.random.default_rng(seed), records.pes
+    latency = np.where(pes.pe > 0, rng.choice([0.0, 1e-6, 1e-3, 0.1], len(pes.pe)), 0.0)
+    last = pes.told - rng.choice([0.0, 1e-3, 0.25], len(pes.pe))
+    last[(rng.random(len(last)) < 0.2) | (pes.pe == 0)] = np.nan
+    return replace(records, pes=replace(pes, latency=latency, last_request=last))
 
 
 def _free(run: Run, node: int, begin: float, end: float) -> int:

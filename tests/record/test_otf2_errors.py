@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlsim.errors import MlsimError, OutputError
-from mlsim.record import Records
+from mlsim.record import PEs, Records, empty
 from mlsim.record.otf2 import Level, write_otf2
 from tests.record.builders import random_records
 from tests.record.traces import read_trace
@@ -144,7 +144,7 @@ def test_pes_may_use_some_of_the_cores_of_a_node(tmp_path: Path) -> None:
         records.chunks, **{n: getattr(records.chunks, n)[first] for n in records.chunks.__slots__}
     )
     moved = replace(chunk, pe=np.array([len(nodes) - 1], np.int32))
-    pes = replace(records.pes, **{n: getattr(records.pes, n)[:0] for n in records.pes.__slots__})
+    pes = empty(PEs)
     write(tmp_path, replace(records, chunks=moved, pes=pes), pes_per_node=1)
     (span,) = read_trace(tmp_path).nested("chunk")
     before = int(records.nodes.cores[: nodes[-1]].sum())

@@ -15,7 +15,7 @@ import pytest
 from otf2 import events as kinds
 
 from mlsim.record import Records
-from mlsim.record.otf2 import Level, Selection, TraceInfo, write_otf2
+from mlsim.record.otf2 import Level, Selection, Service, TraceInfo, write_otf2
 
 EVERYTHING = Selection()
 
@@ -47,6 +47,7 @@ class Message:
     tag: int
     length: int
     attributes: dict[str, Any]
+    communicator: str = ""
 
 
 @dataclass
@@ -89,6 +90,7 @@ def read_trace(directory: Path) -> Trace:
 def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
     """Put one event into the trace."""
     attributes = {attribute.name: value for attribute, value in (event.attributes or {}).items()}
+    comm = event.communicator.name if isinstance(event, (kinds.MpiSend, kinds.MpiRecv)) else ""
     if isinstance(event, kinds.Enter):
         outer = stack[-1].region if stack else ""
         region = event.region.canonical_name
@@ -100,11 +102,11 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
         trace.spans.append(span)
     elif isinstance(event, kinds.MpiSend):
         trace.sends.append(
-            Message(where, event.time, event.receiver, event.msg_tag, event.msg_length, attributes)
+            Message(where, event.time, event.receiver, event.msg_tag, event.msg_length, attributes, comm)
         )
     elif isinstance(event, kinds.MpiRecv):
         trace.receives.append(
-            Message(where, event.time, event.sender, event.msg_tag, event.msg_length, attributes)
+            Message(where, event.time, event.sender, event.msg_tag, event.msg_length, attributes, comm)
         )
     else:
         assert isinstance(event, kinds.Metric)
@@ -132,11 +134,11 @@ def written(
     exclusive: bool = False,
     details: bool = True,
     selection: Selection = EVERYTHING,
+    service: Service = Service(),  # noqa: B008 - cannot be changed
 ) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
-    return write_otf2(
-        directory, records, level, exclusive_nodes=exclusive, details=details, selection=selection, **names
-    )
+    more = {"details": details, "selection": selection, "service": service}
+    return write_otf2(directory, records, level, exclusive_nodes=exclusive, **more, **names)
 
 
 def traced(records: Records, level: Level, *, exclusive: bool = False) -> Trace:

@@ -68,7 +68,7 @@ class Rule:
     def needs_remaining(self) -> bool:
         if self.name == "USER":
             return self.parameters.user_reads_remaining
-        return self.library is not None or self.name == "AF" or self.name.startswith("AWF-")
+        return self.library is not None or self.name in ("AF", "mAF") or self.name.startswith("AWF-")
 
     def learn(
         self, pe: int, times: Sequence[Fraction], spent: Fraction, elapsed: Fraction | None = None
@@ -77,7 +77,8 @@ class Rule:
             assert elapsed is not None
             self.library.learn(pe, times, elapsed)
             return
-        self.adaptive.times[pe] += times
+        waited = (spent - sum(times, Fraction(0))) / len(times) if self.name == "mAF" else 0
+        self.adaptive.times[pe] += [time + waited for time in times]
         self.learned.add(
             pe, len(times), spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
         )
@@ -87,7 +88,7 @@ class Rule:
         name, p = self.name, self.p
         if self.library is not None:
             return self.library.size(left, pe)
-        if name == "AF":
+        if name in ("AF", "mAF"):
             return self.adaptive.size(pe, left)
         if name == "USER":
             return self._user(i, left, pe)

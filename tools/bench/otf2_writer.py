@@ -90,6 +90,14 @@ def with_chunks(records: Records, per_pe: int) -> Records:
     return replace(records, chunks=chunks, pes=last, loops=replace(empty(Loops), job=np.arange(jobs)))
 
 
+def with_requests(records: Records) -> Records:
+    """Add what rows of PEs tell of their requests."""
+    pes = records.pes
+    return replace(
+        records, pes=replace(pes, latency=np.full(len(pes.pe), 1e-6), last_request=pes.told - 1e-3)
+    )
+
+
 def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
     """Wrap a function so that the time spent in it is added to a list."""
 
@@ -122,7 +130,7 @@ def measure(name: str, directory: Path, records: Records, level: Level, *, exclu
     writer.write_rows = compiled
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
     print(
-        f"{name:<28}{info.locations:>10}{info.events:>11}{info.events / spent[0] / 1e6:>9.1f}"
+        f"{name:<28}{info.locations:>10}{info.events:>11}{info.events / sum(spent) / 1e6:>9.1f}"
         f"{info.events / total / 1e6:>7.1f}{info.bytes / info.events:>9.1f}{total:>9.2f}{grown:>8.0f}"
     )
 
@@ -132,7 +140,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None) as where:
         root = Path(where)
         small = with_chunks(full_machine(4, 8), 3)
-        levels: tuple[Level, ...] = ("jobs", "nodes", "chunks")
+        small = with_requests(small)
+        levels: tuple[Level, ...] = ("jobs", "nodes", "chunks", "messages")
         for level in levels:  # compiles the kernels, or loads them
             names = {"scenario_name": "s", "technique": "GSS", "workload_name": "w"}
             write_otf2(root / f"small-{level}", small, level, exclusive_nodes=False, **names)
@@ -143,6 +152,8 @@ def main() -> None:
         measure("enters and leaves", root / "plain", plain, "jobs", exclusive=False)
         loops = with_chunks(full_machine(256, events // (CORES * 100)), 48)
         measure("chunks, 48 a PE", root / "chunks", loops, "chunks", exclusive=False)
+        asked = with_requests(loops)
+        measure("the same, with messages", root / "messages", asked, "messages", exclusive=False)
         measure("the same, jobs and idle", root / "nodes", loops, "nodes", exclusive=False)
         many = full_machine(5000, 20000)
         measure("80,000 cores", root / "cores", many, "jobs", exclusive=False)

@@ -16,7 +16,15 @@ from mlsim._arrays import Floats
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.application.techniques.fixed import ceil_div
 
-__all__ = ["adaptive_size", "learn_iterations", "learn_pieces", "new_measurements", "put", "variance"]
+__all__ = [
+    "adaptive_size",
+    "learn_iterations",
+    "learn_pieces",
+    "learn_waiting",
+    "new_measurements",
+    "put",
+    "variance",
+]
 
 
 COUNT, MEAN, SPREAD = 0, 1, 2
@@ -97,13 +105,28 @@ def learn_iterations(
     measured: Floats, sums: Floats, pe: int, prefix: Floats, speed: float, first: int, size: int
 ) -> None:
     """Add the iteration times of one executed chunk (size >= 1) to a PE's statistics."""
+    learn_waiting(measured, sums, pe, prefix, speed, first, size, 0.0)
+
+
+@kernel
+def learn_waiting(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    waited: float,
+) -> None:
+    """Add the iteration times of one executed chunk, and what the PE ``waited`` for it, shared equally."""
     mean = (prefix[first + size] - prefix[first]) / size
     spread = 0.0
     for k in range(first, first + size):
         deviation = (prefix[k + 1] - prefix[k]) - mean
         spread += deviation * deviation
     had_none = measured[MEAN, pe] == 0.0
-    _merge(measured, pe, size, mean / speed, spread / (speed * speed))
+    _merge(measured, pe, size, mean / speed + waited / size, spread / (speed * speed))
     _add_to_sums(measured, sums, pe, had_none)
 
 

@@ -37,7 +37,7 @@ from mlsim.application.settings import (
     USER,
     USER_OBJECT,
 )
-from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations
+from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations, learn_waiting
 from mlsim.application.techniques.factoring import (
     factoring_each_size,
     factoring_recursive_size,
@@ -90,6 +90,7 @@ from mlsim.application.techniques.weighting import SECONDS, learn_chunk, learn_w
 __all__ = [
     "AF",
     "LIBRARY_AF",
+    "MAF",
     "RULE_NUMBERS",
     "SIZE",
     "STATIC",
@@ -128,6 +129,7 @@ AWF_C = TECHNIQUES["AWF-C"].code
 AWF_D = TECHNIQUES["AWF-D"].code
 AWF_E = TECHNIQUES["AWF-E"].code
 AF = TECHNIQUES["AF"].code
+MAF = TECHNIQUES["mAF"].code
 
 # As LB4MPI sizes them.
 _LIBRARY_WF = LB4MPI + WF
@@ -250,7 +252,7 @@ def reset_rule(
         rule[LEFT] = n - rule[SIZE] * p if rule[SIZE] <= n // p else 0
     elif code in (AWF_C, AWF_E):
         rule[SLOPE] = 0 if parameters[OF_BATCH] != 0.0 else 1
-    elif code == AF:
+    elif code in (AF, MAF):
         rule[SIZE] = share_size(n, p, int(parameters[FIRST_NUMERATOR]), int(parameters[FIRST_DENOMINATOR]))
     elif code in OF_USER:
         rule[USERS] = int(parameters[ADDRESS])
@@ -309,10 +311,13 @@ def learn(
     prefix, speed
         Costs and relative speed, for AF, which measures every iteration.
     seconds
-        Time the chunk took, for AWF; from asking to its end where the technique counts overhead.
+        Time the chunk took, for AWF and mAF; from asking to its end where the technique counts overhead.
     """
     if code == AF:
         learn_iterations(measured, sums, pe, prefix, speed, first, size)
+    elif code == MAF:
+        waited = seconds - (prefix[first + size] - prefix[first]) / speed
+        learn_waiting(measured, sums, pe, prefix, speed, first, size, waited)
     elif code == LIBRARY_AF:
         if prefix[first + size] > prefix[first]:  # one that took no time counts as none
             forget_chunks(measured, pe)
@@ -400,7 +405,7 @@ def recursive_size(
             size = weighted_size(size, _weight(rule, weights, measured, sums, i, pe), n)
     elif code == PLS:
         size = int(rule[SIZE]) if i < p else guided_recursive_size(remaining, p)
-    elif code == AF:
+    elif code in (AF, MAF):
         size = adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
     elif _is_library(code):
         size = _library_size(rule, weights, measured, sums, remaining, pe)

@@ -17,6 +17,7 @@ from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
 from mlsim.application.techniques.rules import (
     AF,
     LIBRARY_AF,
+    MAF,
     MEMORY,
     RULE_NUMBERS,
     USERS,
@@ -130,8 +131,8 @@ def learn_done(
     size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
         return
-    if code in (AF, LIBRARY_AF):
-        mean = seconds / size
+    if code in (AF, MAF, LIBRARY_AF):
+        mean = (seconds + (waited if code == MAF else 0.0)) / size
         between = spread_of(done)
         if code == LIBRARY_AF:
             if seconds <= 0.0:

@@ -159,9 +159,8 @@ class _Loops(Subject):
 
     def simulate(self, scenario: Scenario, chunks: bool, /) -> Simulated:
         from mlsim.experiment.loops import run_loop
-        from mlsim.scenario import TraceLevel
 
-        return _Loop(run_loop(scenario, chunks=chunks or scenario.output.trace is TraceLevel.CHUNKS))
+        return _Loop(run_loop(scenario, chunks=chunks or scenario.output.trace.shows_chunks))
 
 
 _LOOP_METRICS = (

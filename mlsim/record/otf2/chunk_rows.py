@@ -25,18 +25,22 @@ _ROWS_AT_ONCE = 1 << 18
 """So many chunks are written before the memory that they took is released."""
 
 
-def chunks_by_interval(records: Records, places: PePlaces, part: Part, intervals: int) -> ChunkColumns:
+def chunks_by_interval(
+    records: Records, places: PePlaces, part: Part, intervals: int, *, asked: bool = False
+) -> ChunkColumns:
     """Arrange the chunks by interval, and inside of one in order of the records, which is that of time.
 
-    Of jobs of which nothing is shown they are left out.
+    Of jobs of which nothing is shown they are left out. ``asked``: with when they were asked for.
     """
     first = np.zeros(intervals + 1, np.int64)
     for _, stay in _found(records, places, part):
         _count(stay, first)
     first = np.cumsum(first)
-    rows = column((int(first[-1]), len(CHUNK_FIELDS)), np.int64)
+    rows = column((int(first[-1]), len(CHUNK_FIELDS) + asked), np.int64)
     place = first[:-1].copy()
     for block, stay in _found(records, places, part):
+        if asked:
+            _put_asked(stay, place, block.requested, rows)
         _put(stay, place, block.start, block.end, block.first, block.size, block.step, rows)
         let_go(rows)
     return ChunkColumns(first, rows)
@@ -67,6 +71,16 @@ def _put(
         place[stay[row]] += 1
         rows[to, 0], rows[to, 1] = int(np.rint(start[row] * 1e9)), int(np.rint(end[row] * 1e9))
         rows[to, 2], rows[to, 3], rows[to, 4] = first[row], size[row], step[row]
+
+
+@kernel
+def _put_asked(stay: Ints, place: Ints, requested: Floats, rows: Ints) -> None:
+    """Write when chunks were asked for into the next places of their intervals, in ns."""
+    following = place.copy()
+    for row in range(len(stay)):
+        to = following[stay[row]]
+        following[stay[row]] += 1
+        rows[to, 5] = int(np.rint(requested[row] * 1e9))
 
 
 def row_ranges(row_first: Ints, chunks: ChunkColumns) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,15 @@ from mlsim._arrays import Floats, Ints
 from mlsim.record.otf2.message_events import MessageEvents
 from mlsim.record.otf2.selection import Part
 
-__all__ = ["CHUNK_FIELDS", "ChunkColumns", "Content", "Intervals", "JobColumns"]
+__all__ = [
+    "CHUNK_FIELDS",
+    "ChunkColumns",
+    "Content",
+    "Intervals",
+    "JobColumns",
+    "NoRequests",
+    "Requests",
+]
 
 
 class Intervals(NamedTuple):
@@ -37,7 +45,7 @@ class JobColumns(NamedTuple):
 
 
 CHUNK_FIELDS = ("start", "end", "first iteration", "iterations", "step")
-"""What there is of a chunk; times in ns."""
+"""What there is of a chunk; times in ns. Where requests are shown, also when it was asked for."""
 
 
 class ChunkColumns(NamedTuple):
@@ -48,6 +56,40 @@ class ChunkColumns(NamedTuple):
 
     first: Ints
     rows: Ints
+
+
+class Requests(NamedTuple):
+    """Requests for chunks and replies to them; times in ns.
+
+    Attributes
+    ----------
+    message_bytes
+        Their length.
+    master
+        By interval: the row of the trace that its PE sends its requests to; -1 if it sends none.
+    serving
+        By interval: what its PE, a master, spends on a chunk; -1 if it is none.
+    refused
+        By interval: when its PE sent the request to which it was told that no work is left, and when that
+        was; -1 where there is none.
+    first, last, served
+        The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
+        replies: when it took it, when it sent the reply, and the row of the PE.
+    """
+
+    message_bytes: int
+    master: Ints
+    serving: Ints
+    refused: Ints
+    first: Ints
+    last: Ints
+    served: Ints
+
+
+class NoRequests(NamedTuple):
+    """Stands for requests where the trace shows none."""
+
+    shown: bool = False
 
 
 class Content(NamedTuple):
@@ -66,3 +108,4 @@ class Content(NamedTuple):
     idle_region: int
     chunks: ChunkColumns
     messages: MessageEvents
+    requests: Requests | NoRequests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import _otf2
 import numpy as np
@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from mlsim.record.codes import JobState
 from mlsim.record.otf2.layout import Layout
 from mlsim.record.otf2.library import function
-from mlsim.record.otf2.message_events import BATCH_RANK
 from mlsim.record.otf2.metrics import Metric, metrics_of
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
-    COMMUNICATOR,
     FIRST_ITERATION,
     FIRST_ROW,
     FOR_JOB,
     ITERATIONS,
     JOB_ID,
+    LOOP_COMMUNICATOR,
     MESSAGE,
     METRIC_CLASS,
     METRIC_LOCATION,
@@ -180,12 +179,10 @@ def write_definitions(
     _write_jobs(writer, records.jobs, job_region, names.workload)
     if ranks is None:
         _write_metrics(writer, metrics_of(records))
-    if level != "jobs" and ranks is None:
-        members = [BATCH_LOCATION, *(FIRST_ROW + layout.node_first[:-1]).tolist()]
-        _write_communicator(writer, "coordination", "batch system and nodes", members)
-    elif ranks is not None:
-        members = (FIRST_ROW + np.argsort(ranks.numbers)).tolist()
-        _write_communicator(writer, "MPI_COMM_WORLD", "ranks", members)
+    if ranks is not None:
+        _write_communicators(writer, [_world(ranks)])
+    elif level != "jobs":
+        _write_communicators(writer, _communicators(layout, level))
     if level != "jobs":
         _write_attributes(writer, size_bits)
     _write_job_groups(writer, records, job_region, names.technique)
@@ -260,6 +257,7 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
     kinds = {
         "chunk": (f"iterations of a loop{by}", _otf2.REGION_ROLE_LOOP),
         "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
+        "chunk calculation": (f"a master calculates and assigns a chunk{of}", _otf2.REGION_ROLE_FUNCTION),
     }
     for region, name in enumerate(NESTED_REGIONS[level]):
         about, role = kinds[name]
@@ -334,16 +332,44 @@ def _write_metrics(writer: _Writer, metrics: Sequence[Metric]) -> None:
     _otf2.GlobalDefWriter_WriteMetricClassRecorder(handle, METRIC_CLASS, METRIC_LOCATION)
 
 
-def _write_communicator(writer: _Writer, label: str, name: str, members: Sequence[int]) -> None:
-    """Write a communicator of locations, in order of ranks, and their group's name.
+class _Communicator(NamedTuple):
+    """A communicator: its name, that of its members, and these, locations in order of ranks."""
 
-    Of a simulated run rank 0 is the dispatcher, and rank 1 + n the first row of node n.
+    label: str
+    name: str
+    members: list[int]
+
+
+def _world(ranks: Ranks) -> _Communicator:
+    """Return the communicator of the ranks of a real run."""
+    return _Communicator("MPI_COMM_WORLD", "ranks", (FIRST_ROW + np.argsort(ranks.numbers)).tolist())
+
+
+def _communicators(layout: Layout, level: Level) -> list[_Communicator]:
+    """Return the communicators of a simulated run, in order of their numbers.
+
+    In that of coordination rank 0 is the dispatcher, and rank 1 + n the first row of node n; in that of loops
+    rank r is row r.
     """
+    nodes = [BATCH_LOCATION, *(FIRST_ROW + layout.node_first[:-1]).tolist()]
+    found = [_Communicator("coordination", "batch system and nodes", nodes)]
+    if level == "messages":
+        rows = range(FIRST_ROW, FIRST_ROW + int(layout.node_first[-1]))
+        found.insert(LOOP_COMMUNICATOR, _Communicator("chunk requests", "PEs", list(rows)))
+    return found
+
+
+def _write_communicators(writer: _Writer, communicators: Sequence[_Communicator]) -> None:
+    """Write communicators, and their members as places in one list of all, of which a trace has one."""
     handle, text = writer.handle, writer.text
     mpi = _otf2.PARADIGM_MPI
     _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
-    writer.group(name, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
-    ranks = range(BATCH_RANK, BATCH_RANK + len(members))
-    group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, ranks)
+    everyone = communicators[0].members
+    if len(communicators) > 1:
+        everyone = sorted({member for of in communicators for member in of.members})
+    writer.group(communicators[0].name, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, everyone)
+    place = {member: number for number, member in enumerate(everyone)}
     undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
-    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text(label), group, undefined, flag)
+    for number, (label, name, members) in enumerate(communicators):
+        group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, [place[member] for member in members])
+        _otf2.GlobalDefWriter_WriteComm(handle, number, text(label), group, undefined, flag)

@@ -10,17 +10,12 @@ every column at every call would take several times as long as writing the event
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mlsim._arrays import Ints
 from mlsim._jit import kernel
-from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.calls import (
     Api,
-    add_double,
-    add_int,
     add_string,
     add_uint,
     add_uint8,
@@ -29,33 +24,34 @@ from mlsim.record.otf2.calls import (
     close_writer,
     enter,
     get_writer,
-    leave,
-    message,
     metric,
 )
 from mlsim.record.otf2.content import Content
 from mlsim.record.otf2.message_events import MessageEvents
 from mlsim.record.otf2.metrics import Samples
+from mlsim.record.otf2.progress import (
+    Progress,
+    Target,
+    close_region,
+    messages_until,
+    open_region,
+    write_message,
+    wrote,
+)
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     CHUNK_REGION,
-    COMMUNICATOR,
     FIRST_ITERATION,
     FIRST_ROW,
-    FOR_JOB,
     ITERATIONS,
     JOB_ID,
-    KIND_STRING,
-    MESSAGE,
     METRIC_CLASS,
     METRIC_LOCATION,
-    NODES,
-    REMAINING_ITERATIONS,
-    REMAINING_WORK,
     STEP,
     TECHNIQUE,
     TECHNIQUE_STRING,
 )
+from mlsim.record.otf2.request_events import before_chunk, begin_requests, serve_until, write_refusal
 
 __all__ = ["write_batch", "write_metrics", "write_rows"]
 
@@ -64,30 +60,6 @@ _END_OF_TIME = int(np.iinfo(np.int64).max)
 # Sums of floats may put a chunk's bounds outside of its job's by a rounding error, which is cut off;
 # at more than this, in ns, the records are wrong.
 _TOLERANCE = 1000
-_RELEASE_REQUEST, _LAST_WITH_REMAINS = int(MessageKind.RELEASE_REQUEST), int(MessageKind.JOB_COMPLETED)
-
-
-class _Target(NamedTuple):
-    """Where to write: the library's functions, an event writer and an attribute list."""
-
-    api: Api
-    writer: int
-    attributes: int
-
-
-class _Progress(NamedTuple):
-    """Where a location is: time of the last event, next and last message event, events written.
-
-    ``time`` is that of the whole run, of which a part may be shown.
-    ``failed`` is not 0 after a failed call, and ``misplaced`` a chunk that lies outside of its job, or -1.
-    """
-
-    time: int
-    item: int
-    last_item: int
-    events: int
-    failed: int
-    misplaced: int
 
 
 @kernel(_nrt=False)
@@ -114,7 +86,7 @@ def write_rows(
     """
     for row in range(low, high):
         location = FIRST_ROW + row
-        to = _Target(api, _open_location(api, archive, location), attributes)
+        to = Target(api, _open_location(api, archive, location), attributes)
         if to.writer == 0:
             return 1, -1
         at = _write_row(to, content, row, location)
@@ -138,21 +110,15 @@ def _open_location(api: Api, archive: int, location: int) -> int:
 
 
 @kernel(_nrt=False)
-def _write_row(to: _Target, content: Content, row: int, location: int) -> _Progress:
+def _write_row(to: Target, content: Content, row: int, location: int) -> Progress:
     """Write one location's events."""
     intervals, messages = content.intervals, content.messages
-    at = _Progress(0, messages.first[location], messages.first[location + 1], 0, 0, -1)
+    at = Progress(0, messages.first[location], messages.first[location + 1], 0, 0, -1, 0)
     for interval in range(intervals.first[row], intervals.first[row + 1]):
         at = _write_job(to, content, interval, at)
         if at.failed != 0 or at.misplaced >= 0:
             break
-    return _messages_until(to, content.messages, _END_OF_TIME, at)
-
-
-@kernel(_nrt=False)
-def _wrote(at: _Progress, time: int, failed: int) -> _Progress:
-    """Advance past an event at ``time``."""
-    return _Progress(time, at.item, at.last_item, at.events + 1, at.failed | failed, at.misplaced)
+    return messages_until(to, content.messages, _END_OF_TIME, at)
 
 
 @kernel(_nrt=False)
@@ -162,49 +128,35 @@ def _ticks(seconds: float) -> int:
 
 
 @kernel(_nrt=False)
-def _write_job(to: _Target, content: Content, interval: int, at: _Progress) -> _Progress:
+def _write_job(to: Target, content: Content, interval: int, at: Progress) -> Progress:
     """Write one job's time on one location with what is nested in it."""
-    intervals, chunks, part = content.intervals, content.chunks, content.part
+    intervals, chunks, part, requests = content.intervals, content.chunks, content.part, content.requests
     row = intervals.occupancy_row[interval]
     job, begin, end = intervals.job[row], _ticks(intervals.start[row]), _ticks(intervals.end[row])
     if not part.shown[job] or end < part.first or begin > part.last:
-        return _messages_until(to, content.messages, end + 1, at)
-    at, seen = _open(to, content, begin, at)
-    at = _wrote(at, begin, _enter_job(to, content, job, seen))
+        return messages_until(to, content.messages, end + 1, at)
+    at, seen = open_region(to, content, begin, at)
+    at = wrote(at, begin, _enter_job(to, content, job, seen))
+    at = begin_requests(at, interval, requests)
     if len(chunks.rows) > 0:
         for index in range(chunks.first[interval], chunks.first[interval + 1]):
-            at = _write_chunk(to, content, index, end, at)
+            at = _write_chunk(to, content, interval, index, end, at)
+    at = write_refusal(to, content, interval, at, requests)
     if len(intervals.told) > 0 and intervals.told[interval] < intervals.end[row]:
         idle = max(at.time, _ticks(intervals.told[interval]))
         if idle < end and idle <= part.last:
-            at, seen = _open(to, content, idle, at)
-            at = _wrote(at, idle, enter(to.api.enter, to.writer, 0, seen, content.idle_region))
-            at = _close(to, content, end, content.idle_region, at)
-    at = _messages_until(to, content.messages, min(end, part.last) + 1, at)
-    return _close(to, content, end, content.jobs.region[job], at)
+            at = serve_until(to, content, interval, idle, True, at, requests)
+            at, seen = open_region(to, content, idle, at)
+            at = wrote(at, idle, enter(to.api.enter, to.writer, 0, seen, content.idle_region))
+            at = serve_until(to, content, interval, end, True, at, requests)
+            at = close_region(to, content, end, content.idle_region, at)
+    at = serve_until(to, content, interval, end, True, at, requests)
+    at = messages_until(to, content.messages, min(end, part.last) + 1, at)
+    return close_region(to, content, end, content.jobs.region[job], at)
 
 
 @kernel(_nrt=False)
-def _open(to: _Target, content: Content, time: int, at: _Progress) -> tuple[_Progress, int]:
-    """Write the messages before a region that is entered; return also when the trace shows it entered.
-
-    Where the part that is shown begins later, that is its beginning.
-    """
-    seen = max(time, content.part.first)
-    return _messages_until(to, content.messages, seen, at), seen
-
-
-@kernel(_nrt=False)
-def _close(to: _Target, content: Content, time: int, region: int, at: _Progress) -> _Progress:
-    """Leave a region, at the end of the part that is shown if it lasts longer, after the messages in it."""
-    last = content.part.last
-    seen = min(time, last)
-    at = _messages_until(to, content.messages, seen + (last < time), at)
-    return _wrote(at, time, leave(to.api.leave, to.writer, 0, seen, region))
-
-
-@kernel(_nrt=False)
-def _enter_job(to: _Target, content: Content, job: int, time: int) -> int:
+def _enter_job(to: Target, content: Content, job: int, time: int) -> int:
     """Write that a job begins."""
     region = content.jobs.region[job]
     if not content.describe:
@@ -216,7 +168,9 @@ def _enter_job(to: _Target, content: Content, job: int, time: int) -> int:
 
 
 @kernel(_nrt=False)
-def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Progress) -> _Progress:
+def _write_chunk(
+    to: Target, content: Content, interval: int, chunk: int, limit: int, at: Progress
+) -> Progress:
     """Write one chunk, between the time reached and ``limit``, if the part that is shown has some of it."""
     rows, part = content.chunks.rows, content.part
     start, end = rows[chunk, 0], rows[chunk, 1]
@@ -224,20 +178,24 @@ def _write_chunk(to: _Target, content: Content, chunk: int, limit: int, at: _Pro
     begin = max(at.time, min(start, limit))
     stop = max(begin, min(end, limit))
     if abs(begin - start) > _TOLERANCE or abs(stop - end) > _TOLERANCE:
-        return _Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk)
+        return Progress(at.time, at.item, at.last_item, at.events, at.failed, chunk, at.service)
+    at = before_chunk(to, content, interval, chunk, begin, at, content.requests)
     if stop < part.first or begin > part.last:
-        return _Progress(stop, at.item, at.last_item, at.events, at.failed, -1)
-    at, seen = _open(to, content, begin, at)
+        at = serve_until(to, content, interval, stop, False, at, content.requests)
+        return Progress(stop, at.item, at.last_item, at.events, at.failed, -1, at.service)
+    at, seen = open_region(to, content, begin, at)
     failed = _add_iterations(to, content.size_bits, size)
     if content.details:
         failed |= add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, first)
         failed |= add_uint(to.api.add_uint64, to.attributes, STEP, step)
     failed |= enter(to.api.enter, to.writer, to.attributes, seen, CHUNK_REGION)
-    return _close(to, content, stop, CHUNK_REGION, _wrote(at, begin, failed))
+    at = wrote(at, begin, failed)
+    at = serve_until(to, content, interval, stop, False, at, content.requests)
+    return close_region(to, content, stop, CHUNK_REGION, at)
 
 
 @kernel(_nrt=False)
-def _add_iterations(to: _Target, bits: int, size: int) -> int:
+def _add_iterations(to: Target, bits: int, size: int) -> int:
     """Add the iterations of a chunk to the attributes of the next event."""
     if bits == 8:
         return add_uint8(to.api.add_uint8, to.attributes, ITERATIONS, size)
@@ -249,47 +207,18 @@ def _add_iterations(to: _Target, bits: int, size: int) -> int:
 
 
 @kernel(_nrt=False)
-def _messages_until(to: _Target, messages: MessageEvents, limit: int, at: _Progress) -> _Progress:
-    """Write the sends and receives of messages before ``limit``."""
-    failed = at.failed
-    item = at.item
-    while item < at.last_item and messages.time[item] < limit:
-        failed |= _write_message(to, messages, item)
-        item += 1
-    return _Progress(at.time, item, at.last_item, at.events + item - at.item, failed, at.misplaced)
-
-
-@kernel(_nrt=False)
-def _write_message(to: _Target, messages: MessageEvents, item: int) -> int:
-    """Write one side of a message."""
-    kind = messages.kind[item]
-    failed = add_string(to.api.add_string, to.attributes, MESSAGE, KIND_STRING + kind)
-    failed |= add_uint(to.api.add_uint64, to.attributes, JOB_ID, messages.job_id[item])
-    if kind <= _LAST_WITH_REMAINS:
-        iterations, work = messages.remaining_iterations[item], messages.remaining_work[item]
-        failed |= add_int(to.api.add_int64, to.attributes, REMAINING_ITERATIONS, iterations)
-        failed |= add_double(to.api.add_double, to.attributes, REMAINING_WORK, work)
-    if kind == _RELEASE_REQUEST:
-        failed |= add_uint(to.api.add_uint64, to.attributes, NODES, messages.nodes[item])
-        failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
-    side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
-    time, peer, length = messages.time[item], messages.peer[item], messages.length[item]
-    return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, length)
-
-
-@kernel(_nrt=False)
 def write_batch(api: Api, archive: int, attributes: int, messages: MessageEvents) -> tuple[int, int]:
     """Write the dispatcher's location: its sides of messages.
 
     Returns a status, not 0 if the library failed, and the number of events.
     """
-    to = _Target(api, _open_location(api, archive, BATCH_LOCATION), attributes)
+    to = Target(api, _open_location(api, archive, BATCH_LOCATION), attributes)
     if to.writer == 0:
         return 1, 0
     failed = 0
     begin, end = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
     for item in range(begin, end):
-        failed |= _write_message(to, messages, item)
+        failed |= write_message(to, messages, item)
     return failed | close_writer(api.close_evt_writer, archive, to.writer), end - begin
 
 

@@ -11,6 +11,7 @@ from mlsim.record.codes import MessageKind
 
 __all__ = [
     "BATCH_LOCATION",
+    "CALCULATION_REGION",
     "CHUNK_REGION",
     "CHUNK_REPLY",
     "CHUNK_REQUEST",
@@ -22,6 +23,7 @@ __all__ = [
     "ITERATIONS",
     "JOB_ID",
     "KIND_STRING",
+    "LOOP_COMMUNICATOR",
     "MESSAGE",
     "METRIC_CLASS",
     "METRIC_LOCATION",
@@ -42,15 +44,22 @@ BATCH_LOCATION = 0
 METRIC_LOCATION = 1
 FIRST_ROW = 2
 
-Level = Literal["jobs", "nodes", "chunks"]
+Level = Literal["jobs", "nodes", "chunks", "messages"]
 
 # Regions: those that a level nests in jobs, then one for each job that started. Numbers have no gaps,
 # which readers would complain of.
-NESTED_REGIONS: dict[Level, tuple[str, ...]] = {"jobs": (), "nodes": ("idle",), "chunks": ("chunk", "idle")}
+NESTED_REGIONS: dict[Level, tuple[str, ...]] = {
+    "jobs": (),
+    "nodes": ("idle",),
+    "chunks": ("chunk", "idle"),
+    "messages": ("chunk", "idle", "chunk calculation"),
+}
 CHUNK_REGION = NESTED_REGIONS["chunks"].index("chunk")
+CALCULATION_REGION = NESTED_REGIONS["messages"].index("chunk calculation")
 
 METRIC_CLASS = 0
 COMMUNICATOR = 0
+LOOP_COMMUNICATOR = 1
 
 # Attributes of events.
 ITERATIONS = 0
@@ -67,7 +76,7 @@ FOR_JOB = 9
 # Strings that events refer to; string 0 is empty, as the format advises.
 TECHNIQUE_STRING = 1
 KIND_STRING = 2
-# Messages of real runs between ranks come after the kinds of coordination messages.
+# Messages inside of loops come after the kinds of coordination messages.
 CHUNK_REQUEST = len(MessageKind)
 CHUNK_REPLY = CHUNK_REQUEST + 1
 _KINDS = (*(kind.name.lower().replace("_", " ") for kind in MessageKind), "chunk request", "chunk reply")

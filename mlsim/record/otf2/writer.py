@@ -17,7 +17,15 @@ from mlsim.record.columns import empty
 from mlsim.record.growing import let_go
 from mlsim.record.otf2.calls import find_api
 from mlsim.record.otf2.chunk_rows import chunks_by_interval, nth_chunk, row_ranges
-from mlsim.record.otf2.content import CHUNK_FIELDS, ChunkColumns, Content, Intervals, JobColumns
+from mlsim.record.otf2.content import (
+    CHUNK_FIELDS,
+    ChunkColumns,
+    Content,
+    Intervals,
+    JobColumns,
+    NoRequests,
+    Requests,
+)
 from mlsim.record.otf2.definitions import SIZE_TYPES, Names, metric_type, write_definitions
 from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
@@ -33,13 +41,15 @@ from mlsim.record.otf2.references import (
     NESTED_REGIONS,
     Level,
 )
+from mlsim.record.otf2.requests import Service, requests_of
 from mlsim.record.otf2.selection import Part, Selection, part_of, select_messages, select_samples
 from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
-__all__ = ["Level", "Selection", "TraceInfo", "write_otf2"]
+__all__ = ["Level", "Selection", "Service", "TraceInfo", "write_otf2"]
 
 _EVERYTHING = Selection()
+_AT_ONCE = Service()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ def write_otf2(
     details: bool = False,
     ranks: Ranks | None = None,
     selection: Selection = _EVERYTHING,
+    service: Service = _AT_ONCE,
 ) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it.
 
@@ -78,7 +89,8 @@ def write_otf2(
     level
         ``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of
         cores whose job has no more work for them, and coordination messages. ``chunks``: also every
-        chunk.
+        chunk. ``messages``: also the requests for chunks and the replies, of PEs whose records have their
+        latency, and when their master calculates.
     scenario_name, technique, workload_name
         Names to appear in the trace; the workload stands as the jobs' source file.
     exclusive_nodes
@@ -94,6 +106,8 @@ def write_otf2(
         a simulated one.
     selection
         The part of the run to show: what is open at the ends of its span is entered and left there.
+    service
+        What masters spend on a chunk, and the length of messages; for the level ``messages``.
 
     Raises
     ------
@@ -106,13 +120,13 @@ def write_otf2(
     if (directory / f"{TRACE_NAME}.otf2").exists():
         raise OutputError(f"{directory} has a trace in it already; remove it or name another directory")
     shown = _at_level(records, level)
-    per_node = exclusive_nodes and level != "chunks"
+    per_node = exclusive_nodes and not _shows_chunks(level)
     layout = lay_out(records.nodes, records.jobs, records.occupancy, per_node=per_node)
     has_pes = n_rows(shown.pes) or n_rows(shown.chunks)
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
     part = part_of(selection, records.jobs)
-    content = _content(shown, layout, level, places, messages, details, part)
+    content = _content(shown, layout, level, places, messages, details, part, service)
     samples = sample_metrics(records) if ranks is None else None
     end = _end(content, samples)
     if end < part.first:
@@ -123,8 +137,9 @@ def write_otf2(
     content = content._replace(messages=select_messages(messages, part, records.jobs))
     if samples is not None:
         samples = select_samples(samples, part)
-    # The largest definition lists a location for every node.
-    opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
+    # The largest definition lists a location for every node, or row.
+    listed = int(layout.node_first[-1]) if level == "messages" else len(records.nodes.name)
+    opened = open_archive(directory, scenario_name, largest_definition=10 * listed + 100)
     with failures(directory), opened as archive:
         events = _write_events(archive, shown, content, samples, places)
         write_definitions(
@@ -145,9 +160,13 @@ def write_otf2(
     return TraceInfo(int(events.sum()), locations, _size(directory))
 
 
+def _shows_chunks(level: Level) -> bool:
+    return level in ("chunks", "messages")
+
+
 def _at_level(records: Records, level: Level) -> Records:
     """Keep the tables that the level shows."""
-    if level == "chunks":
+    if _shows_chunks(level):
         return records
     kept = replace(records, chunks=empty(Chunks))
     return kept if level == "nodes" else replace(kept, pes=empty(PEs), messages=empty(Messages))
@@ -161,21 +180,23 @@ def _content(
     messages: MessageEvents,
     details: bool,
     part: Part,
+    service: Service,
 ) -> Content:
     """Arrange the records by location and time."""
-    told, chunks = _inside_jobs(records, layout, places, part)
+    told, chunks, requests = _inside_jobs(records, layout, level, places, part, service)
     largest = (size_range(records.chunks) or (0, 0))[1]
-    held, nested = records.occupancy, len(NESTED_REGIONS[level])
+    held, nested = records.occupancy, NESTED_REGIONS[level]
     return Content(
         Intervals(layout.first, layout.occupancy_row, told, held.job, held.start, held.end),
-        _job_columns(records, first_region=nested),
-        level == "chunks",
+        _job_columns(records, first_region=len(nested)),
+        _shows_chunks(level),
         details,
         min(bits for bits in SIZE_TYPES if largest < 1 << bits),
         part,
-        nested - 1,
+        nested.index("idle") if nested else -1,
         chunks,
         messages,
+        requests,
     )
 
 
@@ -192,15 +213,19 @@ def _end(content: Content, samples: Samples | None) -> int:
 
 
 def _inside_jobs(
-    records: Records, layout: Layout, places: PePlaces | None, part: Part
-) -> tuple[NDArray[np.float64], ChunkColumns]:
-    """Arrange what happens inside of jobs: when PEs were told to stop, and chunks."""
+    records: Records, layout: Layout, level: Level, places: PePlaces | None, part: Part, service: Service
+) -> tuple[NDArray[np.float64], ChunkColumns, Requests | NoRequests]:
+    """Arrange what happens inside of jobs: when PEs were told to stop, chunks, and requests for them."""
     chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
+    requests: Requests | NoRequests = NoRequests()
+    asked = level == "messages"
     if places is None:
-        return np.empty(0, np.float64), chunks
+        return np.empty(0, np.float64), chunks, requests
     if n_rows(records.chunks):
-        chunks = chunks_by_interval(records, places, part, len(layout.entry))
-    return told_times(records, layout, places), chunks
+        chunks = chunks_by_interval(records, places, part, len(layout.entry), asked=asked)
+    if asked:
+        requests = requests_of(records, layout, places, part, chunks, service)
+    return told_times(records, layout, places), chunks, requests
 
 
 def _job_columns(records: Records, *, first_region: int) -> JobColumns:
@@ -226,6 +251,8 @@ def _write_events(
         for low, high in row_ranges(content.intervals.first, content.chunks):
             failed, misplaced = write_rows(*library, content, events, low, high)
             let_go(content.chunks.rows)
+            if isinstance(content.requests, Requests):
+                let_go(content.requests.served)
             if misplaced >= 0 and places is not None:
                 chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
                 raise MlsimError(_misplaced(records.jobs, chunk))

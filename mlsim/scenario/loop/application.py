@@ -107,7 +107,7 @@ class ExecutionConfig(Section):
     nowait: Switch = False
     """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
     first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = 0.1
-    """First chunk of each PE, as a share of iterations / PEs. For technique AF."""
+    """First chunk of each PE, as a share of iterations / PEs. For techniques AF and mAF."""
 
 
 def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:

@@ -20,7 +20,14 @@ SCHEDULES = {Technique.STATIC: "static", Technique.SS: "dynamic,1", Technique.GS
 """What OpenMP can do inside a node, and its name there (Eleliemy 2021, Table 5.1)."""
 
 _LB4MPI_MODELS = (ExecutionModel.CCA, ExecutionModel.DCA)
-_LEARNING = (Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E, Technique.AF)
+_LEARNING = (
+    Technique.AWF_B,
+    Technique.AWF_C,
+    Technique.AWF_D,
+    Technique.AWF_E,
+    Technique.AF,
+    Technique.MAF,
+)
 
 
 def properties_of(model: str) -> ModelProperties | None:

@@ -20,12 +20,14 @@ class OutputConfig(Section):
     """What is written."""
 
     trace: OneOf[TraceLevel] = TraceLevel.NONE
-    """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does) or chunks (also
-    every chunk of every PE).
+    """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does), chunks (also
+    every chunk of every PE) or messages (also the requests and replies that hand out chunks, of loops under
+    cca).
     """
     trace_details: Switch = False
     """Whether each chunk in the trace also has its first iteration and its scheduling step, which follow from
-    the iterations of the chunks before it and make the trace a third larger. For chunks.
+    the iterations of the chunks before it and make the trace a third larger. For chunks
+    and messages.
     """
     trace_window: TimeWindow | None = Field(None, examples=[["1 h", "2 h"]])
     """Span of time that the trace shows, from the scenario's start; what is open at its ends is entered and
@@ -50,7 +52,7 @@ class OutputConfig(Section):
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check what a trace shows."""
-        if self.trace_details and self.trace is not TraceLevel.CHUNKS:
+        if self.trace_details and not self.trace.shows_chunks:
             message = "tells more of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
             yield Violation("trace_details", message, ("trace",))
         for key in ("trace_window", "trace_jobs"):

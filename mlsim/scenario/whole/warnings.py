@@ -103,9 +103,12 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
             why = "application.time_steps is 1"
             lines.append(_line("application.selection", "loops of several time steps", why))
         lines += _of_methods(application.selects)
-    told = Technique.AF in chosen and application.parameters.compat is Compat.NONE
+    reads = {Technique.AF, Technique.MAF} & set(chosen)
+    told = reads and application.parameters.compat is Compat.NONE
     if not told and _is_set(application.execution, "first_chunk"):
-        lines.append(_line("application.execution.first_chunk", "technique AF and compat: none", reason))
+        lines.append(
+            _line("application.execution.first_chunk", "techniques AF, mAF and compat: none", reason)
+        )
     for key, readers in READERS.items():
         if _is_set(application.parameters, key) and not set(readers) & set(chosen):
             words = "techniques" if len(readers) > 1 else "technique"

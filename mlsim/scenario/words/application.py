@@ -81,6 +81,7 @@ class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
     AWF_D = "AWF-D"
     AWF_E = "AWF-E"
     AF = "AF"
+    MAF = "mAF"
 
 
 class Statistics(Choice):

@@ -14,3 +14,9 @@ class TraceLevel(Choice):
     JOBS = "jobs"
     NODES = "nodes"
     CHUNKS = "chunks"
+    MESSAGES = "messages"
+
+    @property
+    def shows_chunks(self) -> bool:
+        """Whether it needs every chunk."""
+        return self in (TraceLevel.CHUNKS, TraceLevel.MESSAGES)
