@@ -289,6 +289,7 @@ def test_only_here_files_are_opened_for_reading() -> None:
         "_memory.py": "/proc",
         "experiment/owner.py": "/proc",
         "slurm/cluster.py": "/proc",
+        "mpi/transport/alarm.py": "/proc",
         "analysis/page/whole.py": "its own sources",
         "mpi/validation/native.py": "what its parent has just written",
         "mpi/validation/validate.py": "what its child has just written",

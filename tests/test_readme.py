@@ -61,7 +61,7 @@ def as_words(command: str) -> list[str]:
 
 def makers_of_runs(command: str, workplace: Path) -> list[str]:
     """The commands that make the runs which this one reads, where they have not been executed here."""
-    if command.split()[1] not in ("metrics", "compare"):
+    if command.split()[1] not in ("metrics", "compare", "report"):
         return []
     read = [word for word in shlex.split(command, comments=True)[2:] if word.startswith("runs/")]
     missing = [run for run in read if not (workplace / run).exists()]

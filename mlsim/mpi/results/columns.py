@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +40,10 @@ class RealLoop:
 def write_loop(path: Path, records: Records, began: float) -> None:
     """Write the loop of a real run, which began at a time in s since 1970."""
     columns = {
-        f"{name}.{column.name}": getattr(getattr(records, name), column.name)
+        f"{name}.{column.name}": values
         for name, table in _TABLES.items()
         for column in fields(table)
+        if (values := getattr(getattr(records, name), column.name)) is not None
     }
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("wb") as file:
@@ -61,7 +62,13 @@ def read_loop(path: Path) -> RealLoop:
     columns = read_npz(path, "columns of a loop")
     try:
         tables = {
-            name: table(**{column.name: columns[f"{name}.{column.name}"] for column in fields(table)})
+            name: table(
+                **{
+                    column.name: columns[f"{name}.{column.name}"]
+                    for column in fields(table)
+                    if column.default is MISSING  # others are known of simulated loops alone
+                }
+            )
             for name, table in _TABLES.items()
         }
         return RealLoop(float(columns["began"]), columns["nodes"].tolist(), **tables)

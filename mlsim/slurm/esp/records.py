@@ -7,7 +7,7 @@ seconds from the first submission.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -215,6 +215,7 @@ def _joined(table: type[Table], loops: Sequence[RealLoop], order: Sequence[int],
     columns = {
         column.name: np.concatenate([getattr(part, column.name) for part in parts])
         for column in fields(table)
+        if column.default is MISSING
     }
     columns["job"] = np.repeat(np.array(order, np.int64), lengths)
     for name in _TIMES[table]:
