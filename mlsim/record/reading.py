@@ -83,8 +83,9 @@ def read_rows_of_jobs(path: Path, table: type[Table], jobs: Jobs, wanted: Ints) 
     InputError
         As of :func:`read_tables`.
     """
-    columns = stored_columns(table)
-    missing = [stored.name for stored in columns if stored.name not in _schema(path)]
+    here = _schema(path)
+    columns = [stored for stored in stored_columns(table) if stored.name in here or not stored.optional]
+    missing = [stored.name for stored in columns if stored.name not in here]
     if missing:
         raise InputError(f"{path}: there is no column {missing[0]!r}; run the scenario again")
     names = [stored.name for stored in columns]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.analysis.page.packing import packed_columns
 from mlsim.record import Chunks, Loops, PEs, Records, empty
+from mlsim.record.blocks import rows_of
 
 __all__ = ["PageLoops", "loop_data", "wanted_jobs"]
-
-
-Table = TypeVar("Table", Chunks, PEs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,8 @@ def wanted_jobs(loops: Loops, most_chunks: int) -> Ints:
 def loop_data(records: Records, some: PageLoops) -> dict[str, Any]:
     """Return ``loops``, ``chunks`` and ``pes`` as the page reads them; times from the job's start."""
     loops, jobs = records.loops, records.jobs
-    chunks = _sorted(some.chunks, np.lexsort((some.chunks.start, some.chunks.job)))
-    pes = _sorted(some.pes, np.lexsort((some.pes.pe, some.pes.job)))
+    chunks = rows_of(some.chunks, np.lexsort((some.chunks.start, some.chunks.job)))
+    pes = rows_of(some.pes, np.lexsort((some.pes.pe, some.pes.job)))
     first, count = _ranges(loops.job, chunks.job)
     first_pe, _ = _ranges(loops.job, pes.job)
     spread, mean, last = loops.std_finish, loops.mean_finish, loops.max_finish
@@ -113,7 +110,3 @@ def _ranges(wanted: Ints, job: Ints) -> tuple[Ints, Ints]:
     first = np.full(len(wanted), -1, np.int64)
     first[count > 0] = order[at[count > 0]]
     return first, count
-
-
-def _sorted(table: Table, order: NDArray[np.int64]) -> Table:
-    return type(table)(**{each.name: getattr(table, each.name)[order] for each in fields(table)})
