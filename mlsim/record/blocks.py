@@ -40,6 +40,7 @@ LONG_ROWS = 250_000
 LARGE_ROWS = 50_000
 """Up to here a run takes little more memory than the libraries it uses."""
 
+AnyTable = TypeVar("AnyTable")
 Table = TypeVar("Table", Jobs, Occupancy, Passes, Attempts)
 Long = Jobs | Occupancy | Passes | Attempts | Chunks
 
@@ -67,13 +68,13 @@ def n_rows(table: Any) -> int:
     return len(getattr(table, fields(table)[0].name))
 
 
-def rows_of(table: Table, rows: slice | NDArray[Any]) -> Table:
+def rows_of(table: AnyTable, rows: slice | NDArray[Any]) -> AnyTable:
     """Return some rows of a table, as a table."""
     columns = _columns(table)
     return type(table)(**{name: column[rows] for name, column in columns.items()})
 
 
-def _columns(table: Long) -> dict[str, NDArray[Any]]:
+def _columns(table: Any) -> dict[str, NDArray[Any]]:
     """Return the columns that a table has, by name."""
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
     return {name: column for name, column in columns.items() if column is not None}

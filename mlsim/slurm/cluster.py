@@ -26,6 +26,7 @@ __all__ = ["Cluster", "start"]
 
 _STATE = "cluster.json"
 _MOST_NODES = 64
+_LONGEST_SOCKET, _MOST_LETTERS = "spool/{node}/{node}_4294967295.4294967295", 107
 _UP_SECONDS, _DOWN_SECONDS = 30.0, 15.0
 _PORTS = range(20000, 31000, 100)
 
@@ -254,6 +255,12 @@ def start(
         (place / _STATE).unlink()
     programs = {name: find_program(name) for name in ("slurmctld", "slurmd", "srun", "sbatch", "scontrol")}
     installed_version()
+    longest = len(str(place / _LONGEST_SOCKET.format(node=f"node{nodes}")))
+    if longest > _MOST_LETTERS:
+        raise InputError(
+            f"--dir {place}: {longest - _MOST_LETTERS} letters too long: slurmd makes sockets in it, whose "
+            f"names may have {_MOST_LETTERS} letters in all; choose a directory nearer to the root"
+        )
     library = build_plugin(say=say) if plugin else None
     port = _free_ports(nodes + 2)
     _write_files(place, nodes, port, library, ask, munge)

@@ -99,3 +99,10 @@ def test_scontrol_keeps_the_other_nodes(no_programs: Path, capsys: pytest.Captur
     give_back("17", "n2")
     assert (no_programs / "asked").read_text().strip() == "update JobId=17 NodeList=n1,n3"
     assert "job 17 keeps 2" in capsys.readouterr().out
+
+
+def test_directories_whose_sockets_would_have_too_long_names_are_refused(tmp_path: Path) -> None:
+    place = tmp_path / ("x" * 120)
+    with pytest.raises(InputError, match=r"letters too long: slurmd makes sockets in it"):
+        up(2, place)
+    assert not place.exists()

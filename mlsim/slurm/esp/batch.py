@@ -99,8 +99,13 @@ def execute(
             script.write_text(_script(plan, job, technique, limits[job.category], place))
             numbers[job.number] = _submit(cluster, job, script, environment), submitted
             _refuse_failures(jobs, work)
-        while cluster.call("squeue", "--noheader", "--format", "%i").strip():
+        while waiting := cluster.call("squeue", "--noheader", "--format", "%j: %r").splitlines():
             _refuse_failures(jobs, work)
+            held = [line for line in waiting if "held" in line.casefold()]
+            if held:
+                raise MlsimError(
+                    f"Slurm has put a job on hold, {held[0]}; its logs are in {cluster.place}/log"
+                )
             time.sleep(_LOOK_EVERY)
         _refuse_failures(jobs, work)
     except BaseException:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = ["Trial", "run_trial"]
 
 Say = Callable[[str], None]
 _IDLE_SECONDS = 60.0
+_SIMULATED = ("simulated", "simulated-with-launches")
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
     ]
     missing = [run for run in runs if not is_file(_directory(out, *run) / "summary.json")]
     if missing:
-        with _cluster(out, plan.nodes, say) as cluster:
+        with _cluster(plan.nodes, say) as cluster:
             say("one job on all nodes, by which kernels are compiled")
             _warm_up(cluster, plan, out)
             for done, run in enumerate(missing, 1):
@@ -94,6 +96,8 @@ def run_trial(plan: Plan, out: Path, say: Say = lambda _: None) -> Trial:
                 _execute(cluster, plan, limits, out, *run)
     found = {run: read_json(_directory(out, *run) / "summary.json", "summary") for run in runs}
     launch = _launch_of([summary for (_, rca, _), summary in found.items() if not rca])
+    for name in _SIMULATED:  # of earlier calls, which may have seen fewer runs
+        shutil.rmtree(out / name, ignore_errors=True)
     rows = []
     for technique in plan.techniques:
         for rca in (False, True):
@@ -127,14 +131,15 @@ def _directory(out: Path, technique: Technique, rca: bool, number: int) -> Path:
 
 
 @contextmanager
-def _cluster(out: Path, nodes: int, say: Say) -> Iterator[Cluster]:
-    place = out / "cluster"
+def _cluster(nodes: int, say: Say) -> Iterator[Cluster]:
+    """Start a cluster for the block; its directory, with the logs, stays if something went wrong."""
+    place = Path(mkdtemp(prefix="mlsim-esp-"))  # a short name, as names of sockets have to be
     cluster = start(place, nodes, say=say)
     try:
         yield cluster
     finally:
         cluster.down()
-    shutil.rmtree(place)  # its logs stay if something went wrong
+    shutil.rmtree(place)
 
 
 def _warm_up(cluster: Cluster, plan: Plan, out: Path) -> None:
@@ -194,7 +199,7 @@ def _row(
 ) -> Row:
     bare, launched = (
         float(simulate(plan, technique, rca, limits, seconds, out / name).summary["makespan"])
-        for seconds, name in ((0.0, "simulated"), (launch.seconds, "simulated-with-launches"))
+        for seconds, name in zip((0.0, launch.seconds), _SIMULATED, strict=True)
     )
     return Row(
         str(technique),
