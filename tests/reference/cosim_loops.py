@@ -86,7 +86,7 @@ class _LiveCca(cca._Loop):
             step, first, size = chunk
             yield self.env.timeout(self.case.elapsed(rank, first, size, start))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.spent[rank] = self.env.now - requested
+            self.spent[rank], self.elapsed[rank] = self.env.now - requested, self.env.now - start
             self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
 
 
