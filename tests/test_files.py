@@ -183,6 +183,24 @@ def test_npz_files_that_are_cut_are_refused(tmp_path: Path) -> None:
             read_npz(path)
 
 
+@pytest.mark.parametrize(
+    ("places", "value", "words"),
+    [((6, 8), 1, "encrypted"), ((8, 10), 99, "compression method")],
+)
+def test_npz_files_that_are_encrypted_or_packed_in_another_way_are_refused(
+    tmp_path: Path, places: tuple[int, int], value: int, words: str
+) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.arange(3))
+    whole = bytearray(path.read_bytes())
+    # The same field in the head of the array's entry, and in the archive's list of entries.
+    for head, place in zip((b"PK\x03\x04", b"PK\x01\x02"), places, strict=True):
+        whole[whole.index(head) + place] = value
+    path.write_bytes(whole)
+    with pytest.raises(InputError, match=f"not a NumPy file of columns: .*{words}"):
+        read_npz(path)
+
+
 def test_npz_files_that_would_fill_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

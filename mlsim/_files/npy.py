@@ -24,6 +24,8 @@ _UNREADABLE = (
     *(ValueError, TypeError, SyntaxError, OverflowError, RecursionError, MemoryError),
     tokenize.TokenError,
 )
+# zipfile raises RuntimeError where a password is asked for, or a kind of compression is not known.
+_NO_ARCHIVE = (*_UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -70,7 +72,7 @@ def read_npz(path: Path, what: str = "columns") -> dict[str, NDArray[Any]]:
                 )
                 for name in content.namelist()
             }
-    except (*_UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except _NO_ARCHIVE as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{named(path)}: not a NumPy file of {what}: {first[:200]}") from error
 

@@ -18,6 +18,7 @@ from mlsim.record import Records
 from mlsim.record.otf2 import Level, Selection, Service, TraceInfo, write_otf2
 
 EVERYTHING = Selection()
+AT_ONCE = Service()
 
 needs_otf2_print = pytest.mark.skipif(
     shutil.which("otf2-print") is None, reason="otf2-print is not installed"
@@ -134,7 +135,7 @@ def written(
     exclusive: bool = False,
     details: bool = True,
     selection: Selection = EVERYTHING,
-    service: Service = Service(),  # noqa: B008 - cannot be changed
+    service: Service = AT_ONCE,
 ) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
     more = {"details": details, "selection": selection, "service": service}

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import warnings
+from typing import Any
 
 from mpi4py import MPI
 
@@ -31,7 +32,7 @@ def go_on(message: object, *_: object) -> None:
 
 
 warnings.showwarning = go_on
-options = {"n": 60, "technique": "SS", "model": sys.argv[1], "wait": "sleep"}
+options: dict[str, Any] = {"n": 60, "technique": "SS", "model": sys.argv[1], "wait": "sleep"}
 
 
 def executed(loop: LoopScheduler, *, stops: bool = False) -> int:
@@ -46,24 +47,24 @@ def executed(loop: LoopScheduler, *, stops: bool = False) -> int:
 
 if comm.rank == 1:
     comm.recv(source=0, tag=77)
-with LoopScheduler(comm, name="late", warn_after=0.2, **options) as loop:  # type: ignore[arg-type]
+with LoopScheduler(comm, name="late", warn_after=0.2, **options) as loop:
     done = executed(loop)
 assert comm.allreduce(done) == 60
-loop = LoopScheduler(comm, name="outside", warn_after=0.2, **options)  # type: ignore[arg-type]
+loop = LoopScheduler(comm, name="outside", warn_after=0.2, **options)
 if comm.rank == 1:
     comm.recv(source=0, tag=77)
 with loop:
     done = executed(loop)
 assert comm.allreduce(done) == 60
 options["technique"] = "STATIC"  # every rank has a chunk
-with LoopScheduler(comm, warn_after=0.2, **options) as loop:  # type: ignore[arg-type]
+with LoopScheduler(comm, warn_after=0.2, **options) as loop:
     done = executed(loop, stops=True)
 assert comm.allreduce(done) == 60
 if comm.rank == 0:
     print("\n".join(said), flush=True)
 
 problems = []
-loop = LoopScheduler(comm, **options)  # type: ignore[arg-type]
+loop = LoopScheduler(comm, **options)
 try:
     executed(loop)
 except InputError as error:
@@ -73,7 +74,7 @@ with loop:
 half = comm.Split(comm.rank % 2)
 both = half.Create_intercomm(0, comm, 1 - comm.rank % 2)
 try:
-    LoopScheduler(both, **options)  # type: ignore[arg-type]
+    LoopScheduler(both, **options)
 except InputError as error:
     problems.append(str(error))
 if comm.rank == 0:

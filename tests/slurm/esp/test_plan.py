@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,12 +78,13 @@ def test_the_table_says_what_the_jobs_do() -> None:
         ({"jobs": 231}, "--jobs 231; allowed: 1 to 230"),
         ({"repetitions": 0}, "--repetitions 0; allowed: 1 or more"),
         ({"size": 4}, "--size 4; allowed: 8 to 1024"),
+        ({"half_width": 3.0}, "--half-width 3.0; allowed: 0.1 to 2"),
         ({"techniques": ()}, "--techniques none; allowed: one or more"),
     ],
 )
-def test_plans_that_make_no_sense_are_refused(changes: dict[str, object], words: str) -> None:
+def test_plans_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Plan(**{"nodes": 8, "scale": 0.01, "jobs": 60, "techniques": (Technique.GSS,), **changes}).checked()  # type: ignore[arg-type]  # values of several types
+        replace(PLAN, **changes).checked()
 
 
 def test_an_image_too_small_for_long_jobs_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import mlsim
 from mlsim.errors import InputError, MlsimError
-from mlsim.scenario.words import Technique
+from mlsim.scenario.words import ExecutionModel, Technique
 from mlsim.slurm.esp import Plan, Work, run_trial
 from mlsim.slurm.esp import batch as executing
 from mlsim.traces import anchor_of, opened, problems_of
@@ -77,5 +77,5 @@ def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is there, and holds no trial"):
         run_trial(PLAN, tmp_path)
     with pytest.raises(InputError, match="model"):
-        run_trial(Plan(3, 0.004, 5, (Technique.STATIC,), model="steal"), tmp_path / "new")  # type: ignore[arg-type]  # a word that is refused
+        run_trial(Plan(3, 0.004, 5, (Technique.STATIC,), model=ExecutionModel.STEAL), tmp_path / "new")
     assert Work("sleep") is Work.SLEEP
