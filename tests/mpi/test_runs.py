@@ -147,8 +147,8 @@ def _mlsim(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _application(launcher: Launcher, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [*launcher.words, "-n", "2", sys.executable, "-m", *words]
+def _application(launcher: Launcher, ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*launcher.words, "-n", str(ranks), sys.executable, "-m", *words]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment, check=False)
 
@@ -158,7 +158,7 @@ def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, t
     np.save(costs, np.full(40, 0.002))
     words = ["mlsim.mpi.apps.synthetic", "--costs", str(costs)]
     before = time.time()
-    done = _application(any_launcher, *words, "--check", "--columns", str(columns))
+    done = _application(any_launcher, 2, *words, "--check", "--columns", str(columns))
     after = time.time()
     assert done.returncode == 0, done.stderr
     loop = read_loop(columns)
@@ -172,7 +172,7 @@ def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, t
         (["--repetitions", "2", "--columns", str(columns)], "--columns: has one loop"),
         (["--columns", str(tmp_path / "none" / "x.npz")], "cannot be written: No such file"),
     ):
-        done = _application(any_launcher, *words, *more)
+        done = _application(any_launcher, 1, *words, *more)  # of several, the end may overtake the words
         assert done.returncode != 0
         assert reason in done.stderr
 

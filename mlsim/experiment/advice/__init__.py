@@ -4,13 +4,13 @@
 table and picture.
 """
 
-from mlsim.experiment.advice.advising import Advice, Choice, advise
+from mlsim.experiment.advice.advising import Advice, Candidate, advise
 from mlsim.experiment.advice.recorded import RecordedLoop, maker_of, recorded_loop
 from mlsim.experiment.advice.writing import facts_of, write_advice
 
 __all__ = [
     "Advice",
-    "Choice",
+    "Candidate",
     "RecordedLoop",
     "advise",
     "facts_of",

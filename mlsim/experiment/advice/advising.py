@@ -13,7 +13,7 @@ from mlsim.errors import InputError
 from mlsim.experiment.loops import run_loop
 from mlsim.scenario import Scenario
 
-__all__ = ["Advice", "Choice", "Variation", "advise"]
+__all__ = ["Advice", "Candidate", "Variation", "advise"]
 
 NEARLY = 0.01
 """A choice is as good as the best one if it takes at most this share more."""
@@ -33,7 +33,7 @@ class Variation:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """A technique under an execution model.
 
     Attributes
@@ -83,14 +83,14 @@ class Advice:
         Techniques, and why they were not simulated.
     """
 
-    choices: list[Choice]
-    now: Choice
-    static: Choice
+    choices: list[Candidate]
+    now: Candidate
+    static: Candidate
     variations: list[Variation]
     left_out: Mapping[str, str]
 
     @property
-    def best(self) -> Choice:
+    def best(self) -> Candidate:
         """The one to take: today's, if it is as good as the best in the mean."""
         first = self.choices[0]
         return self.now if self.now.mean <= first.mean * (1.0 + NEARLY) else first
@@ -156,7 +156,9 @@ def advise(
     tell(len(pairs), len(pairs))
     least = np.array(list(times.values())).min(axis=0)
     choices = [
-        Choice(*pair, tuple(values), chunks[pair], float(np.mean(np.array(values) <= least * (1.0 + NEARLY))))
+        Candidate(
+            *pair, tuple(values), chunks[pair], float(np.mean(np.array(values) <= least * (1.0 + NEARLY)))
+        )
         for pair, values in times.items()
     ]
     by_pair = dict(zip(times, choices, strict=True))

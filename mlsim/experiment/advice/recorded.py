@@ -18,6 +18,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._files import is_file, read_json
+from mlsim.application.selection.overhead import charge_of
 from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
@@ -25,12 +26,10 @@ from mlsim.experiment.stored import read_scenario
 from mlsim.record import Chunks, Records
 from mlsim.record.reading import read_rows_of_jobs, read_tables
 from mlsim.scenario import Scenario
-from mlsim.scenario.words import ExecutionModel
 
 __all__ = ["RecordedLoop", "maker_of", "recorded_loop"]
 
 _TABLES_OF_LOOPS = ("chunks", "pes")
-_MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
 _NETWORK = ("bandwidth", "latency", "intra_node_latency")
 
 
@@ -179,7 +178,8 @@ def _content(
     else:  # some nodes of a larger network: its topology would have other nodes
         platform["network"] = {key: network[key] for key in _NETWORK if network.get(key) is not None}
     if overhead is not None:
-        application["execution"] = {**application["execution"], **_handing_out(application, overhead)}
+        charged, seconds = charge_of(application["execution"]["model"], overhead)
+        application["execution"] = {**application["execution"], charged: f"{seconds!r} s"}
     return {
         "name": scenario["name"],
         "seed": scenario["seed"],
@@ -191,13 +191,6 @@ def _content(
 
 _OF_THE_RUN = ("costs", "iterations", "time_steps", "selection", "pes_per_node")
 """What the record says instead."""
-
-
-def _handing_out(application: Mapping[str, Any], overhead: float) -> dict[str, str]:
-    """Charge what a request took: the master, or the two atomics of a chunk."""
-    if application["execution"]["model"] in _MASTERS:
-        return {"chunk_assignment": f"{overhead!r} s"}
-    return {"atomic_service": f"{overhead / 2.0!r} s"}
 
 
 def _groups(cores: Ints, speed: Floats) -> list[dict[str, Any]]:

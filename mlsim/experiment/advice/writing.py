@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlsim import _matplotlib
-from mlsim.experiment.advice.advising import Advice, Choice
+from mlsim.experiment.advice.advising import Advice, Candidate
 from mlsim.experiment.advice.recorded import RecordedLoop
 from mlsim.experiment.directories import Place
 from mlsim.experiment.manifest import write_summary
@@ -38,7 +38,7 @@ def facts_of(advice: Advice, record: RecordedLoop | None) -> dict[str, Any]:
     return facts
 
 
-def _facts(choice: Choice, advice: Advice) -> dict[str, Any]:
+def _facts(choice: Candidate, advice: Advice) -> dict[str, Any]:
     return {
         "technique": choice.technique,
         "model": choice.model,
@@ -74,7 +74,7 @@ def write_advice(place: Place, advice: Advice, record: RecordedLoop | None, titl
         write_picture(bars([panel], title, "parallel loop time (s)"), path)
 
 
-def _shown(advice: Advice) -> list[Choice]:
+def _shown(advice: Advice) -> list[Candidate]:
     """Return the best ones, with today's choice and STATIC wherever they stand."""
     first = advice.choices[:_MOST_SHOWN]
     return [*first, *(choice for choice in (advice.now, advice.static) if choice not in first)]

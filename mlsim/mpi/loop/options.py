@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlsim.application.choice import Choice, canonical, choose
+from mlsim.application.selection.overhead import has_masters
 from mlsim.errors import InputError
 from mlsim.mpi.transport.waiting import WaitStyle
 from mlsim.scenario import (
@@ -34,12 +35,9 @@ from mlsim.scenario.words import (
     WeighedSize,
 )
 
-__all__ = ["MASTERS", "MODELS", "WARN_AFTER", "LoopOptions", "chosen", "parameters_of"]
+__all__ = ["MODELS", "WARN_AFTER", "LoopOptions", "chosen", "parameters_of"]
 
 WARN_AFTER = 10.0
-MASTERS = (ExecutionModel.CCA, ExecutionModel.HMW)
-"""Models in which ranks ask a master for chunks."""
-
 MODELS = {
     "cca": ExecutionModel.CCA,
     "dca": ExecutionModel.DCA,
@@ -191,7 +189,7 @@ class LoopOptions:
     @property
     def has_master(self) -> bool:
         """Whether ranks ask a master for chunks."""
-        return self.model in MASTERS
+        return has_masters(self.model)
 
     @property
     def dedicated(self) -> bool:

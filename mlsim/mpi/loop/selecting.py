@@ -17,6 +17,7 @@ from mlsim.application import trial_by
 from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
+from mlsim.application.selection.overhead import charge_of
 from mlsim.application.selection.selector import Selector
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
@@ -87,15 +88,14 @@ class Selecting:
     def _simulate(self, name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
         """Simulate a loop, each request of which takes what requests have taken."""
         options, p = self._options, len(self._node_of_pe)
-        charge = "chunk_assignment" if options.has_master else "atomic_service"
-        share = 1.0 if options.has_master else 0.5  # a chunk has two atomics
+        charged, seconds = charge_of(options.model, self._overhead)
         execution = ExecutionConfig(
             model=options.model,
             master=options.master,
             global_p=options.global_p,
             first_chunk=options.first_chunk,
             injected_delay=options.injected_delay,
-            **{charge: self._overhead * share},
+            **{charged: seconds},
         )
         parameters = parameters_of(options)
         trial = trial_by(

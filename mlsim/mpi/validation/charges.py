@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlsim._files import read_json
+from mlsim.application.selection.overhead import has_masters
 from mlsim.errors import InputError
 from mlsim.mpi.loop.breaks import typical_break_after
 from mlsim.mpi.loop.chunk_rules import is_ordered
-from mlsim.mpi.loop.options import MASTERS, LoopOptions, chosen
+from mlsim.mpi.loop.options import LoopOptions, chosen
 from mlsim.scenario import ExecutionModel
 
 __all__ = ["Charges", "charges_of", "keys_of", "read_machine"]
@@ -44,7 +45,7 @@ def charges_of(machine: Mapping[str, Any], model: str, ordered: bool) -> Charges
     flush takes ``atomic`` altogether, which is charged as the window's service; no latency comes on top.
     Where one atomic is enough, each of the simulator's two is charged half of it.
     """
-    if model in MASTERS:
+    if has_masters(model):
         return Charges((machine["message"] + machine["noticed"]) / 2.0, machine["recursive"], 0.0)
     one_atomic = model == ExecutionModel.DCA and ordered
     return Charges(0.0, machine["straightforward"], machine["atomic"] / (2.0 if one_atomic else 1.0))
@@ -67,7 +68,7 @@ def keys_of(machine: Mapping[str, Any], technique: str, model: str, mean: float)
         "platform.network.latency": f"{charges.latency!r} s",
         "platform.network.intra_node_latency": f"{charges.latency!r} s",
     }
-    if options.model in MASTERS:
+    if options.has_master:
         keys["application.execution.break_after"] = typical_break_after(mean)
         keys["application.execution.break_time"] = f"{machine['break']!r} s"
     return keys

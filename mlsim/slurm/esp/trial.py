@@ -134,7 +134,11 @@ def _directory(out: Path, technique: Technique, rca: bool, number: int) -> Path:
 def _cluster(nodes: int, say: Say) -> Iterator[Cluster]:
     """Start a cluster for the block; its directory, with the logs, stays if something went wrong."""
     place = Path(mkdtemp(prefix="mlsim-esp-"))  # a short name, as names of sockets have to be
-    cluster = start(place, nodes, say=say)
+    try:
+        cluster = start(place, nodes, say=say)
+    except InputError:  # nothing has been started, and there are no logs
+        shutil.rmtree(place)
+        raise
     try:
         yield cluster
     finally:
