@@ -1,4 +1,4 @@
-"""What is wrong with a trace: times that go back, enters, leaves and messages that do not match."""
+"""What is wrong with a trace: times that go back, enters, leaves, messages, operations that do not match."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ __all__ = ["problems_of"]
 
 _SENDS = ("MpiSend", "MpiIsend")
 _RECEIVES = ("MpiRecv", "MpiIrecv")
+_OPERATIONS = ("RmaAtomic", "RmaGet", "RmaPut")
+_COMPLETIONS = ("RmaOpCompleteBlocking", "RmaOpCompleteNonBlocking", "RmaOpCompleteRemote")
 
 _Key = tuple[str, int, int, int]
 """Communicator, ranks of sender and receiver, tag."""
@@ -28,6 +30,8 @@ class _Row:
     events: int = 0
     stack: list[tuple[str, int]] = field(default_factory=list)
     """Names of open regions, and since when."""
+    operations: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Times of operations on windows that are not complete, by name of the window and number."""
 
 
 class _Messages:
@@ -86,10 +90,14 @@ def problems_of(trace: Any) -> Iterator[str]:
         yield from _of_clock(trace, location, row, event.time)
         yield from _of_regions(trace, location, row, event)
         yield from _of_messages(trace, messages, location, event)
+        yield from _of_operations(trace, location, row, event)
     for location in trace.definitions.locations:
         read = rows.get(location._ref, _Row(clock.global_offset))
         for name, since in read.stack:
             yield f"{_at(trace, location, since)}: {name!r} is entered and never left"
+        for (window, _), times in read.operations.items():
+            for time in times:
+                yield f"{_at(trace, location, time)}: an operation on {window!r} is never complete"
         if location.number_of_events != read.events:
             yield (
                 f"{_name(location)}: has {read.events} events, where its definition says "
@@ -143,6 +151,19 @@ def _of_messages(trace: Any, messages: _Messages, location: Any, event: Any) -> 
             f"{_at(trace, location, event.time)}: a message from rank {key[1]} to rank {key[2]} is received "
             f"before it is sent, by {seconds_of(trace, sent) - seconds_of(trace, received):.9f} s"
         )
+
+
+def _of_operations(trace: Any, location: Any, row: _Row, event: Any) -> Iterator[str]:
+    kind = type(event).__name__
+    if kind not in (*_OPERATIONS, *_COMPLETIONS):
+        return
+    begun = row.operations[event.win.name, event.matching_id]
+    if kind in _OPERATIONS:
+        begun.append(event.time)
+    elif begun:
+        begun.pop(0)
+    else:
+        yield f"{_at(trace, location, event.time)}: an operation on {event.win.name!r} ends, none was begun"
 
 
 def _name(location: Any) -> str:

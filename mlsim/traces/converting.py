@@ -97,6 +97,16 @@ def _events(trace: Any) -> Iterator[dict[str, Any]]:
             yield {"ph": "i", "s": "t", "name": f"{kind} {name}", "ts": time, **where, "args": said}
             flow = {"cat": "message", "name": name, "id": flows.number(event, location, peer, sent=sent)}
             yield flow | {"ph": "s" if sent else "f", "bp": "e", "ts": time} | where
+        elif kind == "RmaAtomic":
+            said = {"owner": event.remote, "bytes": event.bytes_sent}
+            yield {
+                "ph": "i",
+                "s": "t",
+                "name": f"atomic on {event.win.name}",
+                "ts": time,
+                **where,
+                "args": said,
+            }
 
 
 class _Flows:
@@ -141,7 +151,7 @@ def _rows(trace: Any) -> Iterator[tuple[Any, ...]]:
     for location, event in trace.events:
         kind = type(event).__name__
         region = event.region.name if kind in ("Enter", "Leave") else None
-        peer = getattr(event, "receiver", getattr(event, "sender", None))
+        peer = getattr(event, "receiver", getattr(event, "sender", getattr(event, "remote", None)))
         said = _said(event)
         if kind == "Metric":
             said |= dict(zip((member.name for member in event.metric.members), event.values, strict=True))
@@ -154,7 +164,7 @@ def _rows(trace: Any) -> Iterator[tuple[Any, ...]]:
             region,
             peer,
             getattr(event, "msg_tag", None),
-            getattr(event, "msg_length", None),
+            getattr(event, "msg_length", getattr(event, "bytes_sent", None)),
             json.dumps(said) if said else None,
         )
 

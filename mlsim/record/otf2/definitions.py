@@ -17,6 +17,8 @@ from mlsim.record.otf2.library import function
 from mlsim.record.otf2.metrics import Metric, metrics_of
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
+    CHUNK_WINDOW,
+    COMMUNICATOR,
     FIRST_ITERATION,
     FIRST_ROW,
     FOR_JOB,
@@ -183,6 +185,8 @@ def write_definitions(
         _write_communicators(writer, [_world(ranks)])
     elif level != "jobs":
         _write_communicators(writer, _communicators(layout, level))
+    if level == "messages":
+        _write_window(writer, COMMUNICATOR if ranks is not None else LOOP_COMMUNICATOR)
     if level != "jobs":
         _write_attributes(writer, size_bits)
     _write_job_groups(writer, records, job_region, names.technique)
@@ -257,7 +261,9 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
     kinds = {
         "chunk": (f"iterations of a loop{by}", _otf2.REGION_ROLE_LOOP),
         "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
-        "chunk calculation": (f"a master calculates and assigns a chunk{of}", _otf2.REGION_ROLE_FUNCTION),
+        "chunk calculation": (f"a chunk{of} is calculated, and assigned", _otf2.REGION_ROLE_FUNCTION),
+        "request": ("a PE asks for a chunk until it begins it", _otf2.REGION_ROLE_POINT2POINT),
+        "wait": ("a request, or a thread, waits for others", _otf2.REGION_ROLE_ARTIFICIAL),
     }
     for region, name in enumerate(NESTED_REGIONS[level]):
         about, role = kinds[name]
@@ -357,6 +363,12 @@ def _communicators(layout: Layout, level: Level) -> list[_Communicator]:
         rows = range(FIRST_ROW, FIRST_ROW + int(layout.node_first[-1]))
         found.insert(LOOP_COMMUNICATOR, _Communicator("chunk requests", "PEs", list(rows)))
     return found
+
+
+def _write_window(writer: _Writer, communicator: int) -> None:
+    """Write the window of loops, of which each member of a communicator has a part."""
+    name, flag = writer.text("chunk window"), _otf2.RMA_WIN_FLAG_NONE
+    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, CHUNK_WINDOW, name, communicator, flag)
 
 
 def _write_communicators(writer: _Writer, communicators: Sequence[_Communicator]) -> None:

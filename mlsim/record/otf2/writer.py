@@ -41,8 +41,9 @@ from mlsim.record.otf2.references import (
     NESTED_REGIONS,
     Level,
 )
-from mlsim.record.otf2.requests import Service, requests_of
+from mlsim.record.otf2.requests import requests_of
 from mlsim.record.otf2.selection import Part, Selection, part_of, select_messages, select_samples
+from mlsim.record.otf2.service import Service
 from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
@@ -89,8 +90,8 @@ def write_otf2(
     level
         ``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of
         cores whose job has no more work for them, and coordination messages. ``chunks``: also every
-        chunk. ``messages``: also the requests for chunks and the replies, of PEs whose records have their
-        latency, and when their master calculates.
+        chunk. ``messages``: also how PEs ask for chunks: with requests to masters and replies, or atomics on
+        windows, and when sizes are calculated.
     scenario_name, technique, workload_name
         Names to appear in the trace; the workload stands as the jobs' source file.
     exclusive_nodes
@@ -107,7 +108,7 @@ def write_otf2(
     selection
         The part of the run to show: what is open at the ends of its span is entered and left there.
     service
-        What masters spend on a chunk, and the length of messages; for the level ``messages``.
+        Whom PEs ask, what is spent on a chunk, and the length of messages; for the level ``messages``.
 
     Raises
     ------
@@ -127,6 +128,8 @@ def write_otf2(
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
     part = part_of(selection, records.jobs)
     content = _content(shown, layout, level, places, messages, details, part, service)
+    if ranks is not None and isinstance(content.requests, Requests):
+        content = content._replace(requests=_by_rank(content.requests, ranks))
     samples = sample_metrics(records) if ranks is None else None
     end = _end(content, samples)
     if end < part.first:
@@ -158,6 +161,12 @@ def write_otf2(
         fix_trace_id(directory)
     locations = len(events) - (0 if ranks is None else FIRST_ROW)
     return TraceInfo(int(events.sum()), locations, _size(directory))
+
+
+def _by_rank(requests: Requests, ranks: Ranks) -> Requests:
+    """Name whom ranks ask by their ranks: rows are in order of nodes."""
+    known = requests.other >= 0
+    return requests._replace(other=np.where(known, ranks.numbers[requests.other], -1))
 
 
 def _shows_chunks(level: Level) -> bool:

@@ -26,7 +26,6 @@ from mlsim.scenario.words import (
     Dispatcher,
     EasyRule,
     Engine,
-    ExecutionModel,
     FailureRule,
     Mapping,
     MemorySource,
@@ -160,12 +159,6 @@ class Scenario(Section):
         if self.output.trace is TraceLevel.MESSAGES and self.application.model is ApplicationModel.RIGID:
             message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
             yield Violation("output.trace", message, ("application.model",))
-        elif self.output.trace is TraceLevel.MESSAGES and model is not ExecutionModel.CCA:
-            message = (
-                f"messages, but those of execution model {model} are not recorded, only requests to the one "
-                "master of cca, and its replies; write application.execution.model: cca, or trace: chunks"
-            )
-            yield Violation("output.trace", message, ("application.execution.model",))
         yield from self._broken_cap()
         yield from self._broken_drains()
         pes = self.application.pes_per_node

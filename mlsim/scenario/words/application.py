@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from mlsim.scenario.words.choice import Choice
 
@@ -143,6 +143,9 @@ class WeightSource(Choice):
     EQUAL = "equal"
 
 
+Asking = Literal["master", "node master", "window", "node window", "own part", "threads", "unknown"]
+
+
 class ModelProperties(NamedTuple):
     """What others need to know of an execution model."""
 
@@ -159,6 +162,10 @@ class ModelProperties(NamedTuple):
     reads: tuple[str, ...] = ()
     """Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of each
     node, is a master, which may be dedicated.
+    """
+    asking: Asking = "unknown"
+    """Whom a PE asks for chunks: PE 0 (master, window), or its node's first PE (node master, node window), as
+    a master or as the owner of a window; nobody, as it has its own part of the loop; or other threads.
     """
 
     @property
@@ -194,15 +201,23 @@ class ExecutionModel(
         member.properties = properties
         return member
 
-    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
-    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
-    HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_MASTER, *_GLOBAL))
-    HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL))
+    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, asking="master", reads=_MASTER)
+    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, asking="window", reads=_LOCK)
+    HMW = (
+        "hmw",
+        ModelProperties(
+            levels=2, nodes=True, releases=True, asking="node master", reads=(*_MASTER, *_GLOBAL)
+        ),
+    )
+    HDCA = (
+        "hdca",
+        ModelProperties(levels=2, nodes=True, releases=True, asking="node window", reads=(*_LOCK, *_GLOBAL)),
+    )
     MPI_OPENMP = (
         "mpi+openmp",
-        ModelProperties(2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL, "nowait")),
+        ModelProperties(2, nodes=True, releases=True, asking="threads", reads=(*_LOCK, *_GLOBAL, "nowait")),
     )
-    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, reads=("atomic_service",))
+    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, asking="own part", reads=("atomic_service",))
 
 
 class GlobalP(Choice):
