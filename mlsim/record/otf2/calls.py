@@ -37,8 +37,6 @@ class Api(NamedTuple):
 
     get_evt_writer: int
     close_evt_writer: int
-    get_def_writer: int
-    close_def_writer: int
     enter: int
     leave: int
     metric: int
@@ -60,8 +58,6 @@ def find_api() -> Api:
     return Api(
         address("Archive_GetEvtWriter"),
         address("Archive_CloseEvtWriter"),
-        address("Archive_GetDefWriter"),
-        address("Archive_CloseDefWriter"),
         address("EvtWriter_Enter"),
         address("EvtWriter_Leave"),
         address("EvtWriter_Metric"),

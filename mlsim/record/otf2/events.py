@@ -86,7 +86,7 @@ def write_rows(
     """
     for row in range(low, high):
         location = FIRST_ROW + row
-        to = Target(api, _open_location(api, archive, location), attributes)
+        to = Target(api, get_writer(api.get_evt_writer, archive, location), attributes)
         if to.writer == 0:
             return 1, -1
         at = _write_row(to, content, row, location)
@@ -95,18 +95,6 @@ def write_rows(
             return failed, at.misplaced
         events[location] = at.events
     return 0, -1
-
-
-@kernel(_nrt=False)
-def _open_location(api: Api, archive: int, location: int) -> int:
-    """Open the event file of a location, and write its (empty) file of local definitions.
-
-    Readers look for both at every location. Returns the event writer's handle, 0 if that failed.
-    """
-    definitions = get_writer(api.get_def_writer, archive, location)
-    if definitions == 0 or close_writer(api.close_def_writer, archive, definitions) != 0:
-        return 0
-    return get_writer(api.get_evt_writer, archive, location)
 
 
 @kernel(_nrt=False)
@@ -212,7 +200,7 @@ def write_batch(api: Api, archive: int, attributes: int, messages: MessageEvents
 
     Returns a status, not 0 if the library failed, and the number of events.
     """
-    to = Target(api, _open_location(api, archive, BATCH_LOCATION), attributes)
+    to = Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes)
     if to.writer == 0:
         return 1, 0
     failed = 0
@@ -231,7 +219,7 @@ def write_metrics(
     ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
     ``samples.values``. Returns as :func:`write_batch`.
     """
-    writer = _open_location(api, archive, METRIC_LOCATION)
+    writer = get_writer(api.get_evt_writer, archive, METRIC_LOCATION)
     if writer == 0:
         return 1, 0
     failed, members = 0, samples.values.shape[1]

@@ -102,7 +102,8 @@ def requests_of(
     speed = records.nodes.speed[layout.held.node[layout.entry]]
     working = nanoseconds(service.calculation / speed + service.delay)
     rows = np.repeat(np.arange(len(layout.first) - 1), np.diff(layout.first))
-    kept = _Served(np.full(intervals, -1), *np.zeros((2, intervals), np.int64), np.zeros((0, 3), np.int64))
+    none = np.zeros(intervals, np.int64)
+    kept = _Served(np.full(intervals, -1), none, none, np.zeros((0, 3), np.int64))
     if service.by_messages:
         working = nanoseconds(service.calculation / speed + service.delay + service.assignment)
         kept = _serve(records, layout, way, asked, is_master, chunks, refused, working, rows)

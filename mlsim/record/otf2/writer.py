@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,17 @@ from mlsim.record.otf2.content import (
 from mlsim.record.otf2.definitions import SIZE_TYPES, Names, metric_type, write_definitions
 from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
-from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
+from mlsim.record.otf2.library import (
+    ROWS_AN_ARCHIVE,
+    TRACE_NAME,
+    CallFailed,
+    address,
+    apart,
+    failures,
+    fix_trace_id,
+    open_archive,
+    write_local_definitions,
+)
 from mlsim.record.otf2.message_events import MessageEvents, deliver
 from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
@@ -144,7 +156,7 @@ def write_otf2(
     listed = int(layout.node_first[-1]) if level == "messages" else len(records.nodes.name)
     opened = open_archive(directory, scenario_name, largest_definition=10 * listed + 100)
     with failures(directory), opened as archive:
-        events = _write_events(archive, shown, content, samples, places)
+        events = _write_events(archive, directory, shown, content, samples, places)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -247,39 +259,86 @@ def _job_columns(records: Records, *, first_region: int) -> JobColumns:
 
 
 def _write_events(
-    archive: Any, records: Records, content: Content, samples: Samples | None, places: PePlaces | None
+    archive: Any,
+    directory: Path,
+    records: Records,
+    content: Content,
+    samples: Samples | None,
+    places: PePlaces | None,
 ) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location."""
-    events = np.zeros(FIRST_ROW + len(content.intervals.first) - 1, np.int64)
+    rows = len(content.intervals.first) - 1
+    events = np.zeros(FIRST_ROW + rows, np.int64)
     _otf2.Archive_OpenDefFiles(archive)
-    _otf2.Archive_OpenEvtFiles(archive)
+    first = FIRST_ROW if samples is None else 0
+    write_local_definitions(archive, directory, range(first, FIRST_ROW + rows))
+    _otf2.Archive_CloseDefFiles(archive)
+    with _attributes() as attributes:
+        if rows > ROWS_AN_ARCHIVE:
+            for low in range(0, rows, ROWS_AN_ARCHIVE):
+                with apart(directory) as part:
+                    high = min(low + ROWS_AN_ARCHIVE, rows)
+                    _write_rows(part, attributes, records, content, places, events, low, high)
+        _otf2.Archive_OpenEvtFiles(archive)
+        if rows <= ROWS_AN_ARCHIVE:
+            _write_rows(archive, attributes, records, content, places, events, 0, rows)
+        if samples is not None:
+            _write_batch_system(archive, attributes, records, content, samples, events)
+    _otf2.Archive_CloseEvtFiles(archive)
+    return events
+
+
+@contextmanager
+def _attributes() -> Iterator[Any]:
+    """Make an attribute list."""
     attributes = _otf2.AttributeList_New()
-    library = find_api(), address(archive), address(attributes)
     try:
-        failed = 0
-        for low, high in row_ranges(content.intervals.first, content.chunks):
-            failed, misplaced = write_rows(*library, content, events, low, high)
-            let_go(content.chunks.rows)
-            if isinstance(content.requests, Requests):
-                let_go(content.requests.served)
-            if misplaced >= 0 and places is not None:
-                chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
-                raise MlsimError(_misplaced(records.jobs, chunk))
-            if failed:
-                break
-        if not failed and samples is not None:
-            failed, events[BATCH_LOCATION] = write_batch(*library, content.messages)
-        if not failed and samples is not None:
-            types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
-            pointers = types.ctypes.data, samples.values.ctypes.data
-            failed, events[METRIC_LOCATION] = write_metrics(*library[:2], samples, *pointers)
+        yield attributes
     finally:
         _otf2.AttributeList_Delete(attributes)
+
+
+def _write_rows(
+    archive: Any,
+    attributes: Any,
+    records: Records,
+    content: Content,
+    places: PePlaces | None,
+    events: NDArray[np.int64],
+    low: int,
+    high: int,
+) -> None:
+    """Write the rows from ``low`` to before ``high``, and count their events."""
+    library = find_api(), address(archive), address(attributes)
+    for begin, end in row_ranges(content.intervals.first[low : high + 1], content.chunks):
+        failed, misplaced = write_rows(*library, content, events, low + begin, low + end)
+        let_go(content.chunks.rows)
+        if isinstance(content.requests, Requests):
+            let_go(content.requests.served)
+        if misplaced >= 0 and places is not None:
+            chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
+            raise MlsimError(_misplaced(records.jobs, chunk))
+        if failed:
+            raise CallFailed
+
+
+def _write_batch_system(
+    archive: Any,
+    attributes: Any,
+    records: Records,
+    content: Content,
+    samples: Samples,
+    events: NDArray[np.int64],
+) -> None:
+    """Write the locations of the dispatcher and of metrics, and count their events."""
+    library = find_api(), address(archive)
+    failed, events[BATCH_LOCATION] = write_batch(*library, address(attributes), content.messages)
+    if not failed:
+        types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
+        pointers = types.ctypes.data, samples.values.ctypes.data
+        failed, events[METRIC_LOCATION] = write_metrics(*library, samples, *pointers)
     if failed:
         raise CallFailed
-    _otf2.Archive_CloseEvtFiles(archive)
-    _otf2.Archive_CloseDefFiles(archive)
-    return events
 
 
 def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
@@ -292,7 +351,13 @@ def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
 
 
 def _size(directory: Path) -> int:
-    """Sum up the bytes of a trace's files."""
+    """Sum up the bytes of a trace's files; those of local definitions are all alike."""
     files = [directory / f"{TRACE_NAME}.otf2", directory / f"{TRACE_NAME}.def"]
+    local, size = 0, 0
     with os.scandir(directory / TRACE_NAME) as entries:
-        return sum(file.stat().st_size for file in files) + sum(entry.stat().st_size for entry in entries)
+        for entry in entries:
+            if entry.name.endswith(".evt"):
+                size += entry.stat().st_size
+            else:
+                local, last = local + 1, entry
+    return size + local * last.stat().st_size + sum(file.stat().st_size for file in files)
