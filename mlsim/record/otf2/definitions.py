@@ -11,9 +11,9 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.codes import JobState
+from mlsim.record.otf2.job_regions import write_job_regions
 from mlsim.record.otf2.layout import Layout
-from mlsim.record.otf2.library import function
+from mlsim.record.otf2.library import address, function
 from mlsim.record.otf2.metrics import Metric, metrics_of
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
@@ -38,7 +38,7 @@ from mlsim.record.otf2.references import (
     fixed_strings,
 )
 from mlsim.record.ranks import Ranks
-from mlsim.record.tables import Jobs, Nodes, Records
+from mlsim.record.tables import Nodes, Records
 
 __all__ = ["SIZE_TYPES", "Names", "metric_type", "write_definitions"]
 
@@ -112,6 +112,12 @@ class _Writer:
             known = self._known[text] = self.new_text(text)
         return known
 
+    def texts(self, texts: list[str], more: int) -> tuple[NDArray[np.int64], int]:
+        """Get the references of strings, and the first of so many ``more`` that others define."""
+        found = np.array([self.text(text) for text in texts], np.int64)
+        free, self._strings = self._strings, self._strings + more
+        return found, free
+
     def location(self, location: int, name: str, events: int, group: int, kind: Any = _THREAD) -> None:
         """Define a location of a location group."""
         _write_location(self.pointer, location, self.text(name), kind.value, events, group)
@@ -178,7 +184,8 @@ def write_definitions(
     else:
         _write_ranks(writer, records.nodes, layout, ranks.numbers, events)
     _write_nested_regions(writer, names.technique, level)
-    _write_jobs(writer, records.jobs, job_region, names.workload)
+    source = writer.text(names.workload)
+    write_job_regions(address(writer.handle), records.jobs, job_region, source, writer.texts)
     if ranks is None:
         _write_metrics(writer, metrics_of(records))
     if ranks is not None:
@@ -270,21 +277,6 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
         own = writer.text(name)
         writer.region(region, own, own, writer.text(about), role.value, writer.text(""))
         writer.group(f"chunks{of}" if name == "chunk" else name, *_REGIONS, [region])
-
-
-def _write_jobs(writer: _Writer, jobs: Jobs, job_region: NDArray[np.int64], workload: str) -> None:
-    """Write a region for every job that started."""
-    role, source = _otf2.REGION_ROLE_FUNCTION.value, writer.text(workload)
-    ends = {state.value: state.name.lower() for state in JobState}
-    asked = jobs.executable, jobs.user, jobs.processors
-    columns = (job_region, jobs.job_id, *asked, jobs.state, jobs.backfilled)
-    started = np.flatnonzero(job_region >= 0)
-    rows = zip(*(column[started].tolist() for column in columns), strict=True)
-    for region, job, executable, user, processors, state, backfilled in rows:
-        name = writer.new_text(f"J{job} executable {executable}" if executable >= 0 else f"J{job}")
-        owner, how = f"user {user}, " if user >= 0 else "", ", backfilled" if backfilled else ""
-        about = writer.text(f"{owner}{processors} processors, {ends[state]}{how}")
-        writer.region(region, name, writer.new_text(str(job)), about, role, source)
 
 
 def _write_job_groups(
