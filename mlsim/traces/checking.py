@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlsim.traces.ranks import RankTable
 from mlsim.traces.reading import seconds_of
 
 __all__ = ["problems_of"]
@@ -38,18 +39,9 @@ class _Messages:
     """Sides of messages that wait for the other one, by communicator, sender, receiver and tag."""
 
     def __init__(self) -> None:
-        self._ranks: dict[int, dict[int, int]] = {}
+        self.ranks = RankTable()
         self._sent: _Sides = defaultdict(deque)
         self._received: _Sides = defaultdict(deque)
-
-    def rank(self, communicator: Any, location: Any) -> int:
-        """Return the rank of a location in a communicator; -1 if it is not in it."""
-        ranks = self._ranks.get(communicator._ref)
-        if ranks is None:
-            members = enumerate(communicator.group.members)
-            ranks = {getattr(member, "_ref", member): rank for rank, member in members}
-            self._ranks[communicator._ref] = ranks
-        return ranks.get(location._ref, -1)
 
     def sent(self, key: _Key, time: int) -> int | None:
         """Note a send; return when it was received, if that has been read before."""
@@ -139,7 +131,7 @@ def _of_messages(trace: Any, messages: _Messages, location: Any, event: Any) -> 
     kind = type(event).__name__
     if kind not in (*_SENDS, *_RECEIVES):
         return
-    own = messages.rank(event.communicator, location)
+    own = messages.ranks.of(event.communicator, location)
     if kind in _SENDS:
         key = (event.communicator.name, own, event.receiver, event.msg_tag)
         sent, received = event.time, messages.sent(key, event.time)
@@ -163,7 +155,7 @@ def _of_operations(trace: Any, location: Any, row: _Row, event: Any) -> Iterator
     elif begun:
         begun.pop(0)
     else:
-        yield f"{_at(trace, location, event.time)}: an operation on {event.win.name!r} ends, none was begun"
+        yield f"{_at(trace, location, event.time)}: an operation on {event.win.name!r} is complete, none was begun"
 
 
 def _name(location: Any) -> str:

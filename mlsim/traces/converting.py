@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mlsim.errors import InputError
+from mlsim.traces.ranks import RankTable
 from mlsim.traces.reading import seconds_of, word_of
 
 __all__ = ["FORMATS", "convert"]
@@ -99,29 +100,23 @@ def _events(trace: Any) -> Iterator[dict[str, Any]]:
             yield flow | {"ph": "s" if sent else "f", "bp": "e", "ts": time} | where
         elif kind == "RmaAtomic":
             said = {"owner": event.remote, "bytes": event.bytes_sent}
-            yield {
-                "ph": "i",
-                "s": "t",
-                "name": f"atomic on {event.win.name}",
-                "ts": time,
-                **where,
-                "args": said,
-            }
+            about = {"ph": "i", "s": "t", "name": f"atomic on {event.win.name}"}
+            yield about | {"ts": time, **where, "args": said}
 
 
 class _Flows:
     """Numbers of messages, the same for both sides: the n-th send goes with the n-th receive."""
 
     def __init__(self) -> None:
+        self._ranks = RankTable()
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sides: dict[tuple[Any, ...], Iterator[int]] = {}
 
     def number(self, event: Any, location: Any, peer: int, *, sent: bool) -> int:
         """Return the number of the message that an event is a side of."""
-        members = list(event.communicator.group.members)
-        other = getattr(members[peer], "_ref", members[peer]) if peer < len(members) else -1
-        ends = (location._ref, other) if sent else (other, location._ref)
-        key = (*ends, event.msg_tag)
+        own = self._ranks.of(event.communicator, location)
+        ends = (own, peer) if sent else (peer, own)
+        key = (event.communicator._ref, *ends, event.msg_tag)
         nth = next(self._sides.setdefault((sent, *key), count()))
         return self._numbers.setdefault((*key, nth), len(self._numbers) + 1)
 

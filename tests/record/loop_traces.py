@@ -16,6 +16,7 @@ from mlsim.application.alone import records_alone
 from mlsim.application.recorder import LoopRecorder, PERequests
 from mlsim.record import ChunkStore
 from mlsim.record.otf2 import Service
+from mlsim.record.otf2.references import CHUNK_REQUEST
 from mlsim.traces import anchor_of, opened, problems_of
 from tests.application.test_reference import run
 from tests.record.traces import Message, Trace, read_trace, written
@@ -23,7 +24,6 @@ from tests.reference.loops import Case
 
 FIRST = 2
 """Location of PE 0 of a loop alone."""
-LOOPS = "chunk requests"
 INFINITY = float("inf")
 HOW: dict[str, dict[str, bool]] = {
     "cca": {},
@@ -73,19 +73,24 @@ def traced(case: Case, model: str, until: float = INFINITY) -> Trace:
 
 
 def paired(trace: Trace) -> list[tuple[int, ...]]:
-    """Pair sends and receives of loops as readers do: (sender, receiver, sent, received, tag)."""
+    """Pair sends and receives of loops as readers do: (sender, receiver, sent, received, 6 or 7)."""
+    (communicator,) = trace.definitions.comms
+    ranks = {member.group: rank for rank, member in enumerate(communicator.group.members)}
+    rank = {location._ref: ranks[location.group] for location in trace.definitions.locations}
     waiting: dict[tuple[int, int, int], list[Message]] = defaultdict(list)
     for send in of_loops(trace.sends):
-        waiting[send.location - FIRST, send.peer, send.tag].append(send)
+        waiting[rank[send.location], send.peer, send.tag].append(send)
     pairs = []
     for receive in of_loops(trace.receives):
-        ends = receive.peer, receive.location - FIRST
-        send = waiting[*ends, receive.tag].pop(0)
+        send = waiting[receive.peer, rank[receive.location], receive.tag].pop(0)
         assert (send.length, send.attributes) == (16, {}) == (receive.length, receive.attributes)
-        pairs.append((*ends, send.time, receive.time, send.tag))
+        pairs.append(
+            (send.location - FIRST, receive.location - FIRST, send.time, receive.time, 6 + send.tag % 2)
+        )
     assert not any(waiting.values())
     return sorted(pairs)
 
 
 def of_loops(messages: Iterable[Message]) -> list[Message]:
-    return [message for message in messages if message.communicator == LOOPS]
+    """Choose those that are not of coordination."""
+    return [message for message in messages if message.tag >= CHUNK_REQUEST]

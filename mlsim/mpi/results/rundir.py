@@ -157,7 +157,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
                     **{key: value for key, value in given.items() if value is not None},
                 },
             },
-            "output": {"trace": "chunks"},
+            "output": {"trace": "messages"},
         },
         name,
     )

@@ -73,9 +73,12 @@ class Requests(NamedTuple):
         Whether it is known when masters calculate chunks of their own.
     message_bytes
         Length of a request, and of a reply.
+    rank, tag
+        By interval: the rank of its row, and the tag of its PE's requests, which is even; replies have the
+        next one.
     other
-        By interval: the row of the trace that its PE sends its requests to, or in which the window is that it
-        takes chunks from; -1 if there is none.
+        By interval: the rank that its PE sends its requests to, or which has the window that it takes chunks
+        from; -1 if there is none.
     way
         By interval: how long a message of its PE takes.
     working
@@ -89,7 +92,7 @@ class Requests(NamedTuple):
         By interval: what its PE, a master, spends on a chunk; -1 if it is none.
     first, last, served
         The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
-        replies: when it took it, when it sent the reply, and the row of the PE.
+        replies: when it took it, when it sent the reply, and the interval of the PE.
     """
 
     by_messages: bool
@@ -98,6 +101,8 @@ class Requests(NamedTuple):
     waits: bool
     own: bool
     message_bytes: int
+    rank: Ints
+    tag: Ints
     other: Ints
     way: Ints
     working: Ints

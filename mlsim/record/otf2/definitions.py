@@ -24,7 +24,6 @@ from mlsim.record.otf2.references import (
     FOR_JOB,
     ITERATIONS,
     JOB_ID,
-    LOOP_COMMUNICATOR,
     MESSAGE,
     METRIC_CLASS,
     METRIC_LOCATION,
@@ -189,11 +188,11 @@ def write_definitions(
     if ranks is None:
         _write_metrics(writer, metrics_of(records))
     if ranks is not None:
-        _write_communicators(writer, [_world(ranks)])
+        _write_communicator(writer, _world(ranks))
     elif level != "jobs":
-        _write_communicators(writer, _communicators(layout, level))
+        _write_communicator(writer, _coordination(layout))
     if level == "messages":
-        _write_window(writer, COMMUNICATOR if ranks is not None else LOOP_COMMUNICATOR)
+        _write_window(writer)
     if level != "jobs":
         _write_attributes(writer, size_bits)
     _write_job_groups(writer, records, job_region, names.technique)
@@ -343,37 +342,25 @@ def _world(ranks: Ranks) -> _Communicator:
     return _Communicator("MPI_COMM_WORLD", "ranks", (FIRST_ROW + np.argsort(ranks.numbers)).tolist())
 
 
-def _communicators(layout: Layout, level: Level) -> list[_Communicator]:
-    """Return the communicators of a simulated run, in order of their numbers.
-
-    In that of coordination rank 0 is the dispatcher, and rank 1 + n the first row of node n; in that of loops
-    rank r is row r.
-    """
+def _coordination(layout: Layout) -> _Communicator:
+    """Return the communicator of a simulated run, whose ranks are processes: the batch system, then nodes."""
     nodes = [BATCH_LOCATION, *(FIRST_ROW + layout.node_first[:-1]).tolist()]
-    found = [_Communicator("coordination", "batch system and nodes", nodes)]
-    if level == "messages":
-        rows = range(FIRST_ROW, FIRST_ROW + int(layout.node_first[-1]))
-        found.insert(LOOP_COMMUNICATOR, _Communicator("chunk requests", "PEs", list(rows)))
-    return found
+    return _Communicator("coordination", "batch system and nodes", nodes)
 
 
-def _write_window(writer: _Writer, communicator: int) -> None:
-    """Write the window of loops, of which each member of a communicator has a part."""
+def _write_window(writer: _Writer) -> None:
+    """Write the window of loops, of which each rank has a part."""
     name, flag = writer.text("chunk window"), _otf2.RMA_WIN_FLAG_NONE
-    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, CHUNK_WINDOW, name, communicator, flag)
+    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, CHUNK_WINDOW, name, COMMUNICATOR, flag)
 
 
-def _write_communicators(writer: _Writer, communicators: Sequence[_Communicator]) -> None:
-    """Write communicators, and their members as places in one list of all, of which a trace has one."""
+def _write_communicator(writer: _Writer, communicator: _Communicator) -> None:
+    """Write the communicator, and its members as places in the list of all, of which a trace has one."""
     handle, text = writer.handle, writer.text
+    label, name, members = communicator
     mpi = _otf2.PARADIGM_MPI
     _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
-    everyone = communicators[0].members
-    if len(communicators) > 1:
-        everyone = sorted({member for of in communicators for member in of.members})
-    writer.group(communicators[0].name, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, everyone)
-    place = {member: number for number, member in enumerate(everyone)}
+    writer.group(label, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
+    group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, range(len(members)))
     undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
-    for number, (label, name, members) in enumerate(communicators):
-        group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, [place[member] for member in members])
-        _otf2.GlobalDefWriter_WriteComm(handle, number, text(label), group, undefined, flag)
+    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text(label), group, undefined, flag)

@@ -108,7 +108,7 @@ def write_job_regions(
 
 
 def _in_memory(texts: pl.Series) -> tuple[Ints, bytes]:
-    """Put texts into memory as C expects them; return the address of each, and what must be kept meanwhile."""
+    """Put texts into memory as C expects them; return their addresses, and what must be kept meanwhile."""
     content = "\0".join(texts.to_list()).encode() + b"\0"
     lengths = texts.str.len_bytes().to_numpy().astype(np.int64) + 1
     base = np.frombuffer(content, np.uint8).ctypes.data

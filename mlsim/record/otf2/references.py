@@ -26,7 +26,6 @@ __all__ = [
     "ITERATIONS",
     "JOB_ID",
     "KIND_STRING",
-    "LOOP_COMMUNICATOR",
     "MESSAGE",
     "METRIC_CLASS",
     "METRIC_LOCATION",
@@ -66,7 +65,6 @@ WAIT_REGION = NESTED_REGIONS["messages"].index("wait")
 
 METRIC_CLASS = 0
 COMMUNICATOR = 0
-LOOP_COMMUNICATOR = 1
 CHUNK_WINDOW = 0
 # What atomics do, in OTF2's numbers.
 FETCH_AND_ADD = 5

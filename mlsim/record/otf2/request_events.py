@@ -22,12 +22,10 @@ from mlsim.record.otf2.progress import (
 )
 from mlsim.record.otf2.references import (
     CALCULATION_REGION,
-    CHUNK_REPLY,
-    CHUNK_REQUEST,
     CHUNK_WINDOW,
+    COMMUNICATOR,
     FETCH_AND_ADD,
     FETCH_AND_INCREMENT,
-    LOOP_COMMUNICATOR,
     REQUEST_REGION,
     WAIT_REGION,
 )
@@ -176,10 +174,11 @@ def _ask(
     if requests.by_messages:
         arrived = asked + requests.way[interval]
         taken = begin - requests.way[interval] - (requests.working[interval] if gets else 0)
-        at = _say(to, content, requests, asked, other, True, CHUNK_REQUEST, at)
+        tag = requests.tag[interval]
+        at = _say(to, content, requests, asked, other, True, tag, at)
         if taken - arrived > _ROUNDING:
             at = _span(to, content, WAIT_REGION, arrived, taken, at)
-        at = _say(to, content, requests, begin, other, False, CHUNK_REPLY, at)
+        at = _say(to, content, requests, begin, other, False, tag + 1, at)
     elif requests.calculates and gets:
         at = _serve_oneself(to, content, requests, interval, asked, begin, at)
     else:
@@ -268,7 +267,7 @@ def _say(
     time: int,
     peer: int,
     is_sent: bool,
-    kind: int,
+    tag: int,
     at: Progress,
 ) -> Progress:
     """Write one side of a request or reply, if it is in the part that is shown."""
@@ -277,7 +276,7 @@ def _say(
     at = messages_until(to, content.messages, time, at)
     side = to.api.mpi_send if is_sent else to.api.mpi_recv
     length = requests.message_bytes
-    return wrote(at, at.time, message(side, to.writer, 0, time, peer, LOOP_COMMUNICATOR, kind, length))
+    return wrote(at, at.time, message(side, to.writer, 0, time, peer, COMMUNICATOR, tag, length))
 
 
 @kernel(_nrt=False)
@@ -322,8 +321,8 @@ def _serve(to: Target, content: Content, requests: Requests, limit: int, at: Pro
     served = requests.served
     taken = max(at.time, served[at.service, 0])
     sent = min(max(taken, served[at.service, 1]), limit)
-    worker = served[at.service, 2]
-    at = _say(to, content, requests, taken, worker, False, CHUNK_REQUEST, _with_service(at, at.service + 1))
+    worker, tag = requests.rank[served[at.service, 2]], requests.tag[served[at.service, 2]]
+    at = _say(to, content, requests, taken, worker, False, tag, _with_service(at, at.service + 1))
     at = _span(to, content, CALCULATION_REGION, taken, sent, at)
-    at = _say(to, content, requests, sent, worker, True, CHUNK_REPLY, at)
+    at = _say(to, content, requests, sent, worker, True, tag + 1, at)
     return Progress(sent, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)

@@ -20,6 +20,7 @@ from mlsim.record.otf2.content import ChunkColumns, NoRequests, Requests
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, nanoseconds
 from mlsim.record.otf2.places import PePlaces
+from mlsim.record.otf2.references import CHUNK_REQUEST
 from mlsim.record.otf2.selection import Part
 from mlsim.record.otf2.service import Service
 from mlsim.record.tables import PEs, Records
@@ -30,8 +31,8 @@ __all__ = ["requests_of"]
 class _Workers(NamedTuple):
     """Intervals of PEs that ask masters, by master: those of the k-th are ``of[first[k]:first[k + 1]]``.
 
-    ``master``: the interval of each master. By interval: when it begins and ends, how long a message of its
-    PE takes, and its row; times in ns.
+    ``master``: the interval of each master. By interval: when it begins and ends, and how long a message of
+    its PE takes; times in ns.
     """
 
     master: Ints
@@ -40,7 +41,6 @@ class _Workers(NamedTuple):
     begin: Ints
     end: Ints
     way: Ints
-    row: Ints
 
 
 class _Cursors(NamedTuple):
@@ -66,7 +66,13 @@ class _Served(NamedTuple):
 
 
 def requests_of(
-    records: Records, layout: Layout, places: PePlaces, part: Part, chunks: ChunkColumns, service: Service
+    records: Records,
+    layout: Layout,
+    places: PePlaces,
+    part: Part,
+    chunks: ChunkColumns,
+    service: Service,
+    ranks: Ints,
 ) -> Requests | NoRequests:
     """Find how PEs got their chunks, and put what masters served in order of the replies.
 
@@ -81,6 +87,8 @@ def requests_of(
         By interval, with the times at which they were asked for.
     service
         Whom PEs ask, and what is spent on a chunk.
+    ranks
+        Of each row in the communicator. Where several rows have one, tags tell which PE asks.
     """
     pes, intervals = records.pes, len(layout.entry)
     if not len(pes.pe):
@@ -106,7 +114,7 @@ def requests_of(
     kept = _Served(np.full(intervals, -1), none, none, np.zeros((0, 3), np.int64))
     if service.by_messages:
         working = nanoseconds(service.calculation / speed + service.delay + service.assignment)
-        kept = _serve(records, layout, way, asked, is_master, chunks, refused, working, rows)
+        kept = _serve(records, layout, way, asked, is_master, chunks, refused, working)
         working = np.where(asked >= 0, working[asked], 0)
     after = round(1e9 * (service.assignment + service.access * service.by_atomics))
     return Requests(
@@ -116,7 +124,9 @@ def requests_of(
         service.waits,
         not service.on_node,
         service.message_bytes,
-        np.where(asked >= 0, rows[asked], -1),
+        ranks[rows],
+        CHUNK_REQUEST + 2 * (rows - layout.node_first[layout.held.node[layout.entry]]),
+        np.where(asked >= 0, ranks[rows[asked]], -1),
         way,
         working,
         after + 2 * way * service.by_atomics,
@@ -155,7 +165,6 @@ def _serve(
     chunks: ChunkColumns,
     refused: Ints,
     spent: Ints,
-    rows: Ints,
 ) -> _Served:
     """Put what masters served in order of the replies; ``spent`` (ns) is what each PE would on a chunk."""
     held, intervals = records.occupancy, len(asked)
@@ -165,7 +174,7 @@ def _serve(
     serving[masters] = spent[masters]
     by_master, order = group(np.searchsorted(masters, asked[asks]), len(masters))
     begin, end = (nanoseconds(times[layout.occupancy_row]) for times in (held.start, held.end))
-    workers = _Workers(masters, by_master, asks[order], begin, end, way, rows)
+    workers = _Workers(masters, by_master, asks[order], begin, end, way)
     given = chunks.first if len(chunks.rows) else np.zeros(intervals + 1, np.int64)
     first, last = np.zeros(intervals + 1, np.int64), np.zeros(intervals, np.int64)
     np.add.at(first, asked[asks] + 1, (np.diff(given) + (refused[:, 1] >= 0))[asks])
@@ -232,7 +241,7 @@ def _put_in_order(
         while heap[0] > 0:
             interval = heap[1]
             served[to, 0], served[to, 1] = cursors.taken[interval], cursors.sent[interval]
-            served[to, 2] = workers.row[interval]
+            served[to, 2] = interval
             if to > first[home]:  # by rounding, the work for it may have begun before
                 served[to - 1, 1] = min(served[to - 1, 1], served[to, 1])
             to += 1

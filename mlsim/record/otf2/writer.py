@@ -13,6 +13,7 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.blocks import n_rows, size_range
 from mlsim.record.columns import empty
@@ -42,7 +43,7 @@ from mlsim.record.otf2.library import (
     open_archive,
     write_local_definitions,
 )
-from mlsim.record.otf2.message_events import MessageEvents, deliver
+from mlsim.record.otf2.message_events import BATCH_RANK, MessageEvents, deliver
 from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
 from mlsim.record.otf2.ranks import rank_messages
@@ -139,9 +140,8 @@ def write_otf2(
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
     part = part_of(selection, records.jobs)
-    content = _content(shown, layout, level, places, messages, details, part, service)
-    if ranks is not None and isinstance(content.requests, Requests):
-        content = content._replace(requests=_by_rank(content.requests, ranks))
+    row_ranks = _ranks_of_rows(layout, ranks)
+    content = _content(shown, layout, level, places, messages, details, part, service, row_ranks)
     samples = sample_metrics(records) if ranks is None else None
     end = _end(content, samples)
     if end < part.first:
@@ -152,9 +152,8 @@ def write_otf2(
     content = content._replace(messages=select_messages(messages, part, records.jobs))
     if samples is not None:
         samples = select_samples(samples, part)
-    # The largest definition lists a location for every node, or row.
-    listed = int(layout.node_first[-1]) if level == "messages" else len(records.nodes.name)
-    opened = open_archive(directory, scenario_name, largest_definition=10 * listed + 100)
+    # The largest definition lists a location for every node.
+    opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
     with failures(directory), opened as archive:
         events = _write_events(archive, directory, shown, content, samples, places)
         write_definitions(
@@ -175,10 +174,11 @@ def write_otf2(
     return TraceInfo(int(events.sum()), locations, _size(directory))
 
 
-def _by_rank(requests: Requests, ranks: Ranks) -> Requests:
-    """Name whom ranks ask by their ranks: rows are in order of nodes."""
-    known = requests.other >= 0
-    return requests._replace(other=np.where(known, ranks.numbers[requests.other], -1))
+def _ranks_of_rows(layout: Layout, ranks: Ranks | None) -> Ints:
+    """Return the rank of each row: that of the run, or of the row's node behind the batch system."""
+    if ranks is not None:
+        return ranks.numbers
+    return BATCH_RANK + 1 + np.repeat(np.arange(len(layout.node_first) - 1), np.diff(layout.node_first))
 
 
 def _shows_chunks(level: Level) -> bool:
@@ -202,9 +202,10 @@ def _content(
     details: bool,
     part: Part,
     service: Service,
+    ranks: Ints,
 ) -> Content:
     """Arrange the records by location and time."""
-    told, chunks, requests = _inside_jobs(records, layout, level, places, part, service)
+    told, chunks, requests = _inside_jobs(records, layout, level, places, part, service, ranks)
     largest = (size_range(records.chunks) or (0, 0))[1]
     held, nested = records.occupancy, NESTED_REGIONS[level]
     return Content(
@@ -234,7 +235,13 @@ def _end(content: Content, samples: Samples | None) -> int:
 
 
 def _inside_jobs(
-    records: Records, layout: Layout, level: Level, places: PePlaces | None, part: Part, service: Service
+    records: Records,
+    layout: Layout,
+    level: Level,
+    places: PePlaces | None,
+    part: Part,
+    service: Service,
+    ranks: Ints,
 ) -> tuple[NDArray[np.float64], ChunkColumns, Requests | NoRequests]:
     """Arrange what happens inside of jobs: when PEs were told to stop, chunks, and requests for them."""
     chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
@@ -245,7 +252,7 @@ def _inside_jobs(
     if n_rows(records.chunks):
         chunks = chunks_by_interval(records, places, part, len(layout.entry), asked=asked)
     if asked:
-        requests = requests_of(records, layout, places, part, chunks, service)
+        requests = requests_of(records, layout, places, part, chunks, service, ranks)
     return told_times(records, layout, places), chunks, requests
 
 
