@@ -155,7 +155,7 @@ def _of_operations(trace: Any, location: Any, row: _Row, event: Any) -> Iterator
     elif begun:
         begun.pop(0)
     else:
-        yield f"{_at(trace, location, event.time)}: an operation on {event.win.name!r} is complete, none was begun"
+        yield f"{_at(trace, location, event.time)}: an operation on {event.win.name!r} is complete, not begun"
 
 
 def _name(location: Any) -> str:

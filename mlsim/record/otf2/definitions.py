@@ -269,6 +269,7 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
         "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
         "chunk calculation": (f"a chunk{of} is calculated, and assigned", _otf2.REGION_ROLE_FUNCTION),
         "request": ("a PE asks for a chunk until it begins it", _otf2.REGION_ROLE_POINT2POINT),
+        "dispatcher": ("the batch system, from the first to the last event", _otf2.REGION_ROLE_FUNCTION),
         "wait": ("a request, or a thread, waits for others", _otf2.REGION_ROLE_ARTIFICIAL),
     }
     for region, name in enumerate(NESTED_REGIONS[level]):

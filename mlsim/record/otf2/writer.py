@@ -155,7 +155,11 @@ def write_otf2(
     # The largest definition lists a location for every node.
     opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
     with failures(directory), opened as archive:
-        events = _write_events(archive, directory, shown, content, samples, places)
+        last = min(part.last, end)
+        # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
+        shows_dispatcher = level == "messages" and part.shown.all()
+        span = (part.first, last if shows_dispatcher else -1)
+        events = _write_events(archive, directory, shown, content, samples, places, span)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -163,7 +167,7 @@ def write_otf2(
             layout=layout,
             job_region=content.jobs.region,
             events=events,
-            span=(part.first, min(part.last, end)),
+            span=(part.first, last),
             level=level,
             size_bits=content.size_bits,
             ranks=ranks,
@@ -272,8 +276,12 @@ def _write_events(
     content: Content,
     samples: Samples | None,
     places: PePlaces | None,
+    span: tuple[int, int],
 ) -> NDArray[np.int64]:
-    """Write all event files; return the number of events of each location."""
+    """Write all event files; return the number of events of each location.
+
+    The dispatcher has a region of this span, in ns, unless it ends at -1.
+    """
     rows = len(content.intervals.first) - 1
     events = np.zeros(FIRST_ROW + rows, np.int64)
     _otf2.Archive_OpenDefFiles(archive)
@@ -290,7 +298,7 @@ def _write_events(
         if rows <= ROWS_AN_ARCHIVE:
             _write_rows(archive, attributes, records, content, places, events, 0, rows)
         if samples is not None:
-            _write_batch_system(archive, attributes, records, content, samples, events)
+            _write_batch_system(archive, attributes, records, content, samples, span, events)
     _otf2.Archive_CloseEvtFiles(archive)
     return events
 
@@ -335,11 +343,12 @@ def _write_batch_system(
     records: Records,
     content: Content,
     samples: Samples,
+    span: tuple[int, int],
     events: NDArray[np.int64],
 ) -> None:
     """Write the locations of the dispatcher and of metrics, and count their events."""
     library = find_api(), address(archive)
-    failed, events[BATCH_LOCATION] = write_batch(*library, address(attributes), content.messages)
+    failed, events[BATCH_LOCATION] = write_batch(*library, address(attributes), content.messages, *span)
     if not failed:
         types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
         pointers = types.ctypes.data, samples.values.ctypes.data
