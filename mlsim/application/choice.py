@@ -230,7 +230,7 @@ def _ratio(share: float) -> tuple[int, int]:
 
 def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tuple[float, float]:
     """Return σ and μ of the iteration times [s]."""
-    if name not in (Technique.FSC, Technique.TAP, Technique.FAC):
+    if name not in (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD):
         return 0.0, 0.0
     if parameters.compat is Compat.LB4MPI and name == Technique.FAC:
         return 0.0, 0.0  # it is FAC2 there

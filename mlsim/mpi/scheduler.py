@@ -147,13 +147,22 @@ class LoopScheduler:
         self._patience = context.patience(options.wait, options.warn_after)
         self._choices = choices
         outer, inner = choices
+        self._clock = Clock(self._layout)
         self._model = _make(
-            Setting(options, context, context.next_tag(), outer, inner, self._patience, bool(self._record))
+            Setting(
+                options,
+                context,
+                self._clock,
+                context.next_tag(),
+                outer,
+                inner,
+                self._patience,
+                bool(self._record),
+            )
         )
         yields = options.model == ExecutionModel.DCA
         self._rca = Reporter(context, self.name, reports_idle, self._last, yields)
         self._claim = self._rca.claiming(self._model, options.n)
-        self._clock = Clock(self._layout)
         self._times = RankTimes(_now(), self._keeps_rows)
         self._closed = False
 

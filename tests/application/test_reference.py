@@ -35,7 +35,7 @@ POSSIBLE = [
     (model, technique)
     for model in REFERENCES
     for technique in TECHNIQUES
-    if model != "steal" or technique not in LEARNING
+    if model != "steal" or technique not in (*LEARNING, "BOLD")
 ]
 """Models and techniques that fit together."""
 

@@ -141,7 +141,7 @@ class _Loop:
         elif left == 0:
             return None
         else:
-            size = self.rule.recursive(self.step, left, who)
+            size = self.rule.recursive(self.step, left, who, self.env.now)
             chunk = (self.step, self.begin, min(max(size, least), left))
         self.step, self.begin = self.step + 1, self.begin + chunk[2]
         self.last[rank] = chunk[1:]

@@ -130,7 +130,8 @@ def take(s: State, q: Queue, pe: int) -> int:
     size = min(q.constant, q.end - q.first)
     if size == 0:
         weights = t.weights[q.weights : q.weights + q.members - q.masters]
-        size = size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, pe - q.first_pe - q.masters)
+        who = pe - q.first_pe - q.masters
+        size = size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, who, q.clock)
         if size < 1:
             note_bad_size(t, q.step, pe, size)
             return -1

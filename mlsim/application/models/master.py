@@ -95,7 +95,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
         return 0
     size = min(q.constant, q.end - q.first)
     if size == 0:
-        size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who)
+        size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who, q.clock)
         if size < 1:
             note_bad_size(t, q.step, named, size)
             return -1

@@ -154,8 +154,8 @@ class Queue:
     chunk. ``tree``, ``width``, ``seats``: where its events and seats begin. ``first_pe``, ``members``: who
     comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
     nothing comes any more. ``holder``: PE that refills. ``free``: when its lock is. ``waiting``, ``draws``,
-    ``invited``, ``key``: of a polled lock. ``clock``: the master's. ``own_...``: what is left of its own
-    chunk. ``awaiting``: it has asked for a chunk of the node; ``reply_first``, ``got``: the answer.
+    ``invited``, ``key``: of a polled lock. ``clock``: the master's, or when a size is
+    calculated under the lock. ``own_...``: what is left of the master's own chunk. ``awaiting``: it has asked for a chunk of the node; ``reply_first``, ``got``: the answer.
     """
 
     number: int

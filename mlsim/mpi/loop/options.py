@@ -69,7 +69,7 @@ class LoopOptions:
         One number a rank, of any sum, for WF and AWF and its variants; None: all equal.
     mu, sigma, h
         Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP,
-        FAC.
+        FAC, BOLD.
     alpha, swr, batches, growth, awf_chunk, first_chunk
         Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
     random_from, random_to

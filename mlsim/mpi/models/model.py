@@ -15,6 +15,7 @@ from mlsim.mpi.loop.chunk_rules import NOTHING, Chunk
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.loop.requests import RequestLog
+from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience
 from mlsim.scenario.words import GlobalP
@@ -28,6 +29,7 @@ class Setting:
 
     options: LoopOptions
     context: Context
+    clock: Clock
     tag: int
     outer: Choice
     inner: Choice

@@ -84,6 +84,14 @@ def wrong_levels(
         )
     elif learning and not known.adaptive:
         yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
+    if Technique.BOLD in levels and not known.adaptive:
+        why = "it is not declared adaptive"
+        if model is ExecutionModel.STEAL:
+            why = "each PE has a queue of its own"
+        yield (
+            f"BOLD follows by the clock what all PEs of a queue execute, and under model {model} {why}; "
+            "take FAC2"
+        )
     if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *adaptive):
         reason = (
             "has a chunk for each node" if outside == Technique.STATIC else "learns from nodes, not from PEs"

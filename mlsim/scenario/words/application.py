@@ -82,6 +82,7 @@ class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
     AWF_E = "AWF-E"
     AF = "AF"
     MAF = "mAF"
+    BOLD = "BOLD"
 
 
 class Statistics(Choice):

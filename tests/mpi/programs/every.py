@@ -24,6 +24,7 @@ NEEDED = {
     "FSC": {"sigma": 0.1, "h": 0.01},
     "TAP": {"sigma": 0.1, "mu": 0.1},
     "FAC": {"sigma": 0.1, "mu": 0.1},
+    "BOLD": {"sigma": 1e-6, "mu": 1e-6, "h": 1e-5},
 }
 MODELS = (
     ("cca", {}),
@@ -102,6 +103,8 @@ def options_count():
     once(WORLD, 100, "AF", "cca", break_after=3, pieces=4, wait="spin" if WORLD.size < 3 else "sleep")
     once(WORLD, 60, "SS", "dca", injected_delay=1e-4, break_after=1, min_chunk=3)
     once(WORLD, 60, "AWF-C", "dca", injected_delay=1e-4)
+    once(WORLD, 60, "BOLD", "dca", lock="polling", **NEEDED["BOLD"])
+    once(WORLD, 60, "BOLD", "dca", injected_delay=1e-4, **NEEDED["BOLD"])
     once(WORLD, 60, "GSS", "hmw", injected_delay=1e-4, ranks_per_node=2)
 
 
