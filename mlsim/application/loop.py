@@ -234,6 +234,7 @@ def _check_levels(
         execution.global_p,
         learners,
         parameters.compat,
+        execution.request_ahead,
     ):
         raise InputError(f"technique: {message}")
 

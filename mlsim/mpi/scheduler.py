@@ -202,6 +202,8 @@ class LoopScheduler:
         self._iterated = True
         if self._model.piece > 0:
             return self._chunks_with_breaks()
+        if self._model.ahead > 0:
+            return self._chunks_asked_ahead()
         return self._timed_pieces() if self._times_iterations() else self._whole_chunks()
 
     # The next two add up in local variables: a call for each chunk would be a tenth of what it costs.
@@ -314,6 +316,39 @@ class LoopScheduler:
             requested = end
         self._end_work(requested)
 
+    def _chunks_asked_ahead(self) -> Iterator[tuple[int, int]]:
+        """Yield the pieces of every chunk, for a rank that asks for the next one before the last of them."""
+        model, times, claim, now = self._model, self._times, self._claim, _now
+        pieces = self.options.pieces if self._times_iterations() else 1
+        requested = ended = times.begin = now()
+        while (chunk := claim()) is not None:
+            start = begun = end = now()
+            position, size, step = chunk
+            timed = -(-size // pieces) if pieces else 1
+            stop = position + size
+            asks, asked = max(stop - model.ahead, position), start
+            squares, parts = 0.0, 0
+            while position < stop:
+                if position == asks:
+                    asked = now()
+                    model.ask()
+                part = min(timed, (asks if position < asks else stop) - position)
+                try:
+                    yield position, part
+                except GeneratorExit:
+                    self._leave_early(chunk, requested, start)
+                    raise
+                end = now()
+                squares += (end - begun) * (end - begun) / part
+                parts += 1
+                position += part
+                begun = end
+            times.add(chunk, requested, start, end, end - start)
+            if model.learns:
+                model.done = size, end - start, start - ended, squares, parts, step
+            requested, ended = asked, end
+        self._end_work(ended)
+
     def _times_iterations(self) -> bool:
         return self._model.learns and any(choice.times_iterations for choice in self._choices)
 
@@ -343,8 +378,11 @@ class LoopScheduler:
             return
         if not np.isfinite(self._model.told):
             self._serve_while_waiting()
-            self._model.leave()
-            self._end_work(_now())
+            chunk = self._model.leave()
+            left = _now()
+            if chunk is not None:
+                self._times.add(chunk, left, left, left, 0.0)
+            self._end_work(left)
             stop_serving(self._model.serve)
         self._close()
 

@@ -50,6 +50,7 @@ def execution_of(case: Case, model: str) -> ExecutionConfig:
         break_after=case.break_after,
         break_time=case.break_time,
         service_order=case.service_order,
+        request_ahead=case.ahead,
         master="dedicated" if case.dedicated else "non-dedicated",
         lock="polling" if case.polling else "fifo",
         lock_retry=case.retry,

@@ -43,8 +43,8 @@ class _Master(cca._Loop):
         super().__init__(case)
         self.taken: dict[int, list[tuple[Fraction, bool]]] = defaultdict(list)
 
-    def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
-        chunk = super().next_chunk(rank)
+    def next_chunk(self, rank: int, done: tuple[Any, ...] | None) -> tuple[int, int, int] | None:
+        chunk = super().next_chunk(rank, done)
         self.taken[rank].append((self.env.now, chunk is not None))
         return chunk
 
@@ -256,6 +256,7 @@ def test_messages_of_loops_are_printed(tmp_path: Path) -> None:
         ),
         ({"application.execution.model": "./mine.py:run"}, r"model ./mine.py:run are not recorded"),
         ({"application.model": "rigid"}, "messages, but a rigid job sends none"),
+        ({"application.execution.request_ahead": 2}, "records do not tell when the master replied"),
     ],
 )
 def test_the_level_is_for_loops_with_one_master(changes: dict[str, Any], words: str) -> None:

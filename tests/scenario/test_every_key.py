@@ -411,6 +411,7 @@ CASES: dict[str, Case] = {
     "application.execution.service_order": Case(
         CCA | {"application.execution.chunk_assignment": "1 s", "application.technique": "SS"}, "lowest-rank"
     ),
+    "application.execution.request_ahead": Case(CCA | {"application.technique": "SS"}, 1),
     "application.execution.lock": Case(
         ADAPTIVE
         | {"application.execution.atomic_service": "0.3 s", "application.execution.lock_retry": "1 s"},

@@ -17,7 +17,7 @@ from mlsim.application import trial_by
 from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.overhead import charge_of
+from mlsim.application.selection.overhead import charge_of, typical_wait
 from mlsim.application.selection.selector import Selector
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
@@ -95,6 +95,7 @@ class Selecting:
             global_p=options.global_p,
             first_chunk=options.first_chunk,
             injected_delay=options.injected_delay,
+            request_ahead=options.request_ahead,
             **{charged: seconds},
         )
         parameters = parameters_of(options)
@@ -109,7 +110,7 @@ class Selecting:
         chunks = None
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
-            self._overhead = float(np.median(rows.start - rows.requested))
+            self._overhead = typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
         spent = self._selector.spent
         begin = time.perf_counter() - self._begin - t_loop
         self.selected.append(Selected(self._name, begin, t_loop, imbalance, spent))

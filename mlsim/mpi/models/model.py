@@ -62,6 +62,8 @@ class Model(ABC):
         Whether what its technique learns a chunk took includes the breaks in it.
     only_serves
         Whether the rank executes no chunks.
+    ahead
+        Iterations before the end of its chunk at which the rank is to call :meth:`ask`; 0: it need not.
     answers
         Whether the rank replies to requests of others.
     serving
@@ -75,6 +77,7 @@ class Model(ABC):
     paces = False
     counts_breaks = False
     only_serves = False
+    ahead = 0
     answers = False
     serving = 0.0
     request_log: RequestLog | None = None
@@ -92,8 +95,12 @@ class Model(ABC):
     def serve(self) -> object:  # noqa: B027 - most ranks serve no others
         """Serve requests of others at a break, without waiting."""
 
-    def leave(self) -> None:  # noqa: B027 - models without masters need no notice
-        """Leave the loop early: claim no more chunks, though iterations may remain."""
+    def ask(self) -> None:  # noqa: B027 - most ranks ask when they claim
+        """Ask for the chunk that will be claimed next."""
+
+    def leave(self) -> Chunk | None:
+        """Leave the loop early, though iterations may remain; return a chunk that was asked for ahead."""
+        return None
 
     @abstractmethod
     def free(self) -> None:

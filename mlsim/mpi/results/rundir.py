@@ -125,6 +125,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
             "master": options.master,
             "break_after": options.break_after or typical_break_after(busy / max(options.n, 1)),
             "service_order": options.service_order,
+            "request_ahead": options.request_ahead,
         }
     given = {
         "sigma": options.sigma,

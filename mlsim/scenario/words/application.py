@@ -195,7 +195,7 @@ class ExecutionModel(
         member.properties = properties
         return member
 
-    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
+    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=(*_MASTER, "request_ahead"))
     DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
     HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_MASTER, *_GLOBAL))
     HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL))
