@@ -287,9 +287,15 @@ def scaled(weights: Floats) -> Floats:
     return result
 
 
-def is_adaptive_over_steps(choice: Choice) -> bool:
-    """Whether a technique learns its weights from one time step to the next."""
-    return choice.name == Technique.AWF
+def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
+    """Whether a technique takes over weights learned in time steps before.
+
+    AWF does, and its variants where each time step has another technique (``selected``): what they learn
+    within a time step would be lost otherwise.
+    """
+    if choice.name == Technique.AWF:
+        return True
+    return selected and choice.name in WEIGHTED and choice.name != Technique.WF and not choice.of_lb4mpi
 
 
 def _read_only(values: Floats) -> Floats:

@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from mlsim.application.choice import Choice
 from mlsim.application.selection.facts import Selected
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.breaks import next_length
 from mlsim.mpi.loop.context import Context, allgather
@@ -33,7 +34,7 @@ from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
 from mlsim.scenario import SelectionConfig
-from mlsim.scenario.words import ExecutionModel, Technique
+from mlsim.scenario.words import ExecutionModel
 
 __all__ = ["LoopScheduler"]
 
@@ -136,13 +137,12 @@ class LoopScheduler:
         context = self._context = Context.of(comm, options.ranks_per_node)
         if config is not None:
             self._selecting = _selecting(config, options, context.layout, after)
+        before = StepHistory(comm.size) if after is None else after._history
+        self._history: StepHistory = before.in_order(np.arange(comm.size))
+        self._history.selected = config is not None
         options, choices = candidates[self._choose(context)]
         self.options = options
-        self._history: _History = _History(comm.size) if after is None else after._history.copy()
-        if options.technique == Technique.AWF:
-            choices = tuple(
-                choice._replace(weights=self._history.weights(choice.weights)) for choice in choices
-            )
+        choices = tuple(map(self._history.weigh, choices))
         self._layout = context.layout
         self._patience = context.patience(options.wait, options.warn_after)
         self._choices = choices
@@ -176,7 +176,11 @@ class LoopScheduler:
         if self._selecting is None:
             return 0
         comm = context.layout.comm
-        mine = np.array([self._selecting.choose() if comm.rank == 0 else 0])
+        mine = np.zeros(1, np.int64)
+        if comm.rank == 0:
+            from mlsim.mpi.results.recording import ranks_of_pes
+
+            mine[0] = self._selecting.choose(self._history.in_order(ranks_of_pes(context.layout)))
         return int(allgather(comm, Patience("auto", comm.size), mine)[0, 0])
 
     def __enter__(self) -> LoopScheduler:
@@ -417,7 +421,7 @@ class LoopScheduler:
         layout = self._layout
         gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
         self._report = gathered.report
-        self._history.add(gathered)
+        self._history.add(gathered.executed, gathered.busy, self._choices[0].of_lb4mpi)
         self._note_choice(gathered)
         if self._record:
             from mlsim.mpi.results.recording import gather_records, gather_requests
@@ -550,33 +554,6 @@ class LoopScheduler:
             raise InputError(_NOTHING_TO_WRITE)
         ranks = ranks_of_pes(self._layout)
         write_run(Path(directory), self._records, self._requests, ranks, self.options, self.name)
-
-
-class _History:
-    """Measurements of earlier time steps for AWF: Σ s·n_s and Σ s·t_s of every rank."""
-
-    def __init__(self, p: int) -> None:
-        self.steps = 0
-        self.iterations, self.seconds = np.zeros(p), np.zeros(p)
-
-    def copy(self) -> _History:
-        """Return a copy that can be added to."""
-        other = _History(len(self.seconds))
-        other.steps = self.steps
-        other.iterations, other.seconds = self.iterations.copy(), self.seconds.copy()
-        return other
-
-    def add(self, gathered: Gathered) -> None:
-        """Add a time step."""
-        self.steps += 1
-        self.iterations += self.steps * gathered.executed
-        self.seconds += self.steps * gathered.busy
-
-    def weights(self, first: Any) -> Any:
-        """Return the weights for the next time step; ``first`` where no times are known."""
-        from mlsim.application.timesteps import learned_weights
-
-        return learned_weights(first, self.seconds, self.iterations)
 
 
 def _check_launcher() -> None:

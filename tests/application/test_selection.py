@@ -10,15 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.application import LoopOutcome, simulate
+from mlsim.application import LoopOutcome, simulate, trial_by
+from mlsim.application.costs import prefix_sums
 from mlsim.application.perturbation import Perturbation
 from mlsim.application.selection.estimate import estimate
 from mlsim.application.selection.expert import Expert, rungs
 from mlsim.application.selection.facts import ExecutedChunks, StepFacts, percent_imbalance
 from mlsim.application.selection.learning import Learner
 from mlsim.application.selection.selector import ByTrial, RandomSelector
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, SelectionConfig, SelectionGoal, TemporalDifference
+from mlsim.scenario import (
+    ExecutionConfig,
+    ParametersConfig,
+    SelectionConfig,
+    SelectionGoal,
+    TemporalDifference,
+)
 
 T_LOOP, IMBALANCE = SelectionGoal.T_LOOP, SelectionGoal.IMBALANCE
 METHODS = ("expert", "exhaustive", "random", "rl", "simulation")
@@ -234,6 +242,38 @@ def test_awf_goes_on_learning_where_it_is_chosen() -> None:
     late = [step for step in found.selected[2:] if step.technique == "AWF"]
     assert late
     assert min(step.t_loop for step in late) < alone.t_loop / 6 * 1.05
+
+
+@pytest.mark.parametrize("technique", ["AWF", "AWF-B", "AWF-C", "AWF-D", "AWF-E"])
+@pytest.mark.parametrize("model", ["dca", "cca"])
+def test_a_trial_begins_with_the_weights_that_the_time_step_begins_with(technique: str, model: str) -> None:
+    """What is tried for the next time step is what it then takes; and not what it takes with equal weights."""
+    costs, speeds, latency = COSTS["short"], SPEEDS["unequal"], np.zeros(P)
+    execution, prefix = ExecutionConfig(model=model), prefix_sums(costs)
+    empty, known = StepHistory(P, selected=True), StepHistory(P, selected=True)
+    known.add(np.full(P, 500), 500 * 2e-6 / speeds, forgets=False)
+
+    def tried(history: StepHistory) -> float:
+        told = execution, ParametersConfig(), 1, 0, latency, np.zeros(P, np.int64), 0.0, history
+        return trial_by(*told)(technique, costs, speeds, 1e9)[0]
+
+    step = simulate(prefix, speeds, latency, technique, execution, history=known)
+    assert tried(known) == step.t_loop != tried(empty)
+    if technique == "AWF":
+        assert tried(known) < 0.7 * tried(empty)
+
+
+def test_variants_of_awf_that_are_chosen_begin_with_learned_weights() -> None:
+    """A fast PE's first chunk is 250·w iterations: w = 1 at first, later 2/1.3."""
+    found = run(
+        COSTS["short"], SPEEDS["unequal"], 4, record=True,
+        selection={"method": "random", "portfolio": ("AWF-B", "AWF-D")},
+    )  # fmt: skip
+    rows = found.rows
+    assert rows is not None
+    biggest = [rows.size[rows.first // 4000 == step].max() for step in range(4)]
+    assert biggest[0] == 250
+    assert all(abs(size - 250 * 2 / 1.3) < 25 for size in biggest[1:])
 
 
 def test_ended_early_it_keeps_what_was_before() -> None:

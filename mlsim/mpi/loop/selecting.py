@@ -19,6 +19,7 @@ from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFact
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.overhead import charge_of, typical_wait
 from mlsim.application.selection.selector import Selector
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
 from mlsim.scenario import AUTO, ExecutionConfig, SelectionConfig, SelectionMethod
@@ -71,12 +72,17 @@ class Selecting:
         self.selected: list[Selected] = []
         self._options, self._node_of_pe = options, node_of_pe
         self._overhead = 0.0
+        self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
         self._name = ""
         self._selector: Selector | None = None
 
-    def choose(self) -> int:
-        """Return the number in the portfolio of the technique of the next loop; on rank 0."""
+    def choose(self, history: StepHistory) -> int:
+        """Return the number in the portfolio of the technique of the next loop; on rank 0.
+
+        ``history``: what PEs have executed in the loops before.
+        """
+        self._history = history
         if self._selector is None:
             p = len(self._node_of_pe)
             self._selector = make_selector(
@@ -100,7 +106,8 @@ class Selecting:
         )
         parameters = parameters_of(options)
         trial = trial_by(
-            execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0
+            *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
+            self._history,
         )
         return trial(name, costs, speeds, until)
 
