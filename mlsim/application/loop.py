@@ -196,7 +196,8 @@ def _plan(
     if technique.casefold() != AUTO:
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
-    selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
+    costs = np.diff(prefix)
+    selector = make_selector(config, len(costs), len(speed), problem.seed, trial, profile=costs)
     return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mlsim._arrays import Floats
 from mlsim.application.choice import Choice
 from mlsim.application.selection.facts import Selected
 from mlsim.application.timesteps import StepHistory
@@ -33,7 +34,7 @@ from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
-from mlsim.scenario import SelectionConfig
+from mlsim.scenario import KnownCosts, SelectionConfig
 from mlsim.scenario.words import ExecutionModel
 
 __all__ = ["LoopScheduler"]
@@ -71,6 +72,9 @@ class LoopScheduler:
     selection
         For ``technique="auto"``: method, portfolio and their options, as the scenario's section
         ``application.selection``; loops that are a chain by ``after`` are the time steps.
+    profile
+        float64[N]: what each iteration costs, in s up to a factor, as an earlier run has stored it; with
+        ``selection={"costs": "profile"}``, on rank 0.
     **options
         Other fields of :class:`LoopOptions`.
 
@@ -103,11 +107,12 @@ class LoopScheduler:
         after: LoopScheduler | None = None,
         last: bool = False,
         selection: Mapping[str, Any] | SelectionConfig | None = None,
+        profile: Floats | None = None,
         **options: Any,
     ) -> None:
         self.name = name
         self._selecting: Selecting | None = None
-        self._selection = selection
+        self._selection, self._profile = selection, profile
         self._record = record
         self._report: LoopReport | None = None
         self._records: Records | None = None
@@ -126,6 +131,8 @@ class LoopScheduler:
         try:
             _check_launcher()
             config = _selection(given, self._selection)
+            if comm.rank == 0:
+                _check_profile(config, self._profile, given["n"])
             names = [given["technique"]] if config is None else config.portfolio
             for name in names:
                 options = _options({**given, "technique": name})
@@ -136,7 +143,7 @@ class LoopScheduler:
         assert options is not None, "all ranks agreed that there is no problem"
         context = self._context = Context.of(comm, options.ranks_per_node)
         if config is not None:
-            self._selecting = _selecting(config, options, context.layout, after)
+            self._selecting = _selecting(config, options, context.layout, after, self._profile)
         before = StepHistory(comm.size) if after is None else after._history
         self._history: StepHistory = before.in_order(np.arange(comm.size))
         self._history.selected = config is not None
@@ -580,14 +587,34 @@ def _selection(
     return selection_of(selection)
 
 
+def _check_profile(config: SelectionConfig | None, profile: Floats | None, n: int) -> None:
+    """Check that a profile is given where techniques are chosen by one, and fits the loop."""
+    wanted = config is not None and config.costs is KnownCosts.PROFILE
+    if wanted and profile is None:
+        raise InputError(
+            "LoopScheduler: selection.costs: profile, and there is none; give profile=, or measured"
+        )
+    if profile is None:
+        return
+    if not wanted:
+        raise InputError("LoopScheduler: profile= goes with technique='auto' and selection.costs: profile")
+    column = np.asarray(profile)
+    if column.shape != (n,) or not np.isfinite(column).all() or (column < 0.0).any():
+        raise InputError(f"LoopScheduler: profile: allowed: {n} finite numbers, 0 or more, one an iteration")
+
+
 def _selecting(
-    config: SelectionConfig, options: LoopOptions, layout: Layout, after: LoopScheduler | None
+    config: SelectionConfig,
+    options: LoopOptions,
+    layout: Layout,
+    after: LoopScheduler | None,
+    profile: Floats | None,
 ) -> Selecting:
     """Return what chooses: that of the loop before, if it is the same loop and the choice the same."""
     before = None if after is None else after._selecting
     if before is not None and before.config == config and before.n == options.n:
         return before
-    return Selecting(config, options, np.sort(layout.nodes))
+    return Selecting(config, options, np.sort(layout.nodes), profile)
 
 
 def _options(given: dict[str, Any]) -> LoopOptions:

@@ -63,14 +63,18 @@ class Selecting:
         Of the loop, under any technique of the portfolio.
     node_of_pe
         int64[P]: the node of each PE.
+    profile
+        float64[N]: what iterations cost, in s up to a factor, if that is known.
     """
 
-    def __init__(self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints) -> None:
+    def __init__(
+        self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints, profile: Floats | None
+    ) -> None:
         self.config = config
         self.n = options.n
         self.needs_chunks = config.method is SelectionMethod.SIMULATION
         self.selected: list[Selected] = []
-        self._options, self._node_of_pe = options, node_of_pe
+        self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
         self._overhead = 0.0
         self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
@@ -86,7 +90,9 @@ class Selecting:
         if self._selector is None:
             p = len(self._node_of_pe)
             self._selector = make_selector(
-                self.config, self.n, p, self._options.seed, self._simulate, measured=True
+                *(self.config, self.n, p, self._options.seed, self._simulate),
+                measured=True,
+                profile=self._profile,
             )
         self._name = self._selector.choose()
         return self.config.portfolio.index(self._name)

@@ -130,6 +130,13 @@ class SelectionGoal(Choice):
     IMBALANCE = "imbalance"
 
 
+class KnownCosts(Choice):
+    """What a choice by simulation takes for the costs of the iterations."""
+
+    MEASURED = "measured"
+    PROFILE = "profile"
+
+
 class TemporalDifference(Choice):
     """How reinforcement learning updates what an action is worth."""
 
