@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.outcome import ChunkRows
 from mlsim.application.techniques import sequence
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
 from mlsim.application.techniques.rules import AF
@@ -21,11 +22,13 @@ from mlsim.application.techniques.travelling import (
     take_shared,
     take_travelling,
 )
+from mlsim.application.timesteps import StepHistory
 from mlsim.mpi.loop.breaks import BREAK_EVERY, next_length, typical_break_after
 from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, StraightforwardRule, needs_lock
 from mlsim.mpi.loop.options import LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import iterations_begun
+from mlsim.mpi.loop.selecting import Selecting, selection_of
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.scenario.loop.techniques import NEEDS
 from mlsim.scenario.words import Technique
@@ -190,3 +193,20 @@ def test_who_waits_lets_masters_serve() -> None:
     assert served == [0, 1, 2]
     Patience("spin", 1).until(lambda: True)
     assert len(served) == 3
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [([9.0] * 4 + [1.0] * 4, "SS"), ([90.0] * 4 + [10.0] * 4, "SS"), ([5.0] * 8, "STATIC")],
+)
+def test_a_stored_profile_stands_in_for_what_was_measured(profile: list[float], expected: str) -> None:
+    """Both PEs took 20 s; whether that was for equal iterations, for which STATIC does, the profile says."""
+    names = ("STATIC", "SS")
+    config = selection_of({"method": "simulation", "portfolio": names, "share": 1.0, "costs": "profile"})
+    options = LoopOptions(n=8).checked()
+    selecting = Selecting(config, options, np.zeros(2, np.int64), np.array(profile))
+    assert names[selecting.choose(StepHistory(2))] == "SS"
+    pe, first, size = np.array([0, 1, 0, 1], np.int32), np.array([0, 2, 4, 6]), np.full(4, 2)
+    start, end = np.array([0.0, 0.0, 18.0, 18.0]), np.array([18.0, 18.0, 20.0, 20.0])
+    selecting.note(1e6, 0.0, ChunkRows(pe, np.arange(4), first, size, start, start, end))
+    assert names[selecting.choose(StepHistory(2))] == expected

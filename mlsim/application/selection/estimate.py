@@ -120,7 +120,7 @@ def _speeds(
     step: ExecutedChunks, row: np.ndarray, place: np.ndarray, overlap: Floats, mean: Floats, p: int
 ) -> Floats:
     """Return the speed of each PE in a time step; one that executed nothing is as fast as the median."""
-    expected = np.bincount(row, overlap * mean[place], len(step.size))
+    expected: Floats = np.bincount(row, overlap * mean[place], len(step.size)).astype(np.float64)
     return _speeds_of(step, expected, p)
 
 

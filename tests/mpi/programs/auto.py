@@ -61,13 +61,11 @@ if method == "simulation":
             for first, size in loop:
                 time.sleep(sum(0.008 if i < 8 else 0.0005 for i in range(first, first + size)))
         before = loop
-    assert comm.bcast(loop.options.technique) == loop.options.technique == "SS"
-    for wrong in (
-        {"selection": {**selection, "costs": "profile"}},
-        {"selection": selection, "profile": [1.0]},
-    ):
+    assert comm.bcast(loop.options.technique) == loop.options.technique
+    for costs, given in (("profile", None), ("profile", [1.0]), ("measured", [1.0] * 24)):
+        chosen = {**selection, "costs": costs}
         with pytest.raises(InputError, match="profile"):
-            LoopScheduler(comm, n=24, technique="auto", **wrong)
+            LoopScheduler(comm, n=24, technique="auto", selection=chosen, profile=given)
 try:
     LoopScheduler(comm, n=24, technique="GSS", selection=selection)
 except InputError as error:
