@@ -21,7 +21,7 @@ from mlsim.application.selection.by_simulation import Simulate
 from mlsim.application.selection.facts import percent_imbalance
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.plan import FixedPlan, Plan, SelectedPlan
-from mlsim.application.timesteps import in_time_steps
+from mlsim.application.timesteps import StepHistory, in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
 from mlsim.scenario import (
@@ -67,6 +67,7 @@ def simulate(
     pe_unavailability: Unavailability | None = None,
     chunks: LoopChunks | None = None,
     selection: SelectionConfig | None = None,
+    history: StepHistory | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -118,6 +119,9 @@ def simulate(
         learns over time steps, and execution models of the user's own. None: they are not kept.
     selection
         How a technique is chosen for each time step, where ``technique`` is auto.
+    history
+        What was measured in time steps before this loop, for the weights of AWF; None: nothing. With several
+        time steps they are added to it.
 
     Raises
     ------
@@ -137,7 +141,8 @@ def simulate(
     given = ParametersConfig() if parameters is None else parameters
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
 
-    plan = _plan(technique, selection, problem, execution, given, min_chunk)
+    before = history or StepHistory(len(speed), technique.casefold() == AUTO)
+    plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
     # What learns over time steps does so from all rows.
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)
 
@@ -155,7 +160,7 @@ def simulate(
         _hand_over(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
-    outcome = in_time_steps(plan, time_steps, one_loop, record, until, chunks)
+    outcome = in_time_steps(plan, time_steps, one_loop, record, until, before, chunks)
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
@@ -168,6 +173,7 @@ def _plan(
     execution: ExecutionConfig,
     parameters: ParametersConfig,
     min_chunk: int,
+    history: StepHistory,
 ) -> Plan:
     """Return which techniques the time steps have."""
     prefix, speed = problem.prefix, problem.speed
@@ -185,11 +191,13 @@ def _plan(
         problem.latency,
         problem.node_of_pe,
         problem.intra_latency,
+        history,
     )
     if technique.casefold() != AUTO:
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
-    selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
+    costs = np.diff(prefix)
+    selector = make_selector(config, len(costs), len(speed), problem.seed, trial, profile=costs)
     return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
 
 
@@ -201,8 +209,12 @@ def trial_by(
     latency: Floats,
     node_of_pe: Ints,
     intra_latency: float,
+    history: StepHistory,
 ) -> Simulate:
-    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`."""
+    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`.
+
+    Each time it follows those that ``history`` then has: AWF begins with the weights learned by then.
+    """
 
     def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
         until *= _SLACK
@@ -212,6 +224,7 @@ def trial_by(
             seed=seed,
             node_of_pe=node_of_pe,
             intra_latency=intra_latency,
+            history=history,
         )
         t_loop = until if found.notified_at.max() >= until else found.t_loop
         return t_loop, percent_imbalance(found.finish), found.steps
@@ -234,6 +247,7 @@ def _check_levels(
         execution.global_p,
         learners,
         parameters.compat,
+        execution.request_ahead,
     ):
         raise InputError(f"technique: {message}")
 

@@ -418,8 +418,9 @@ class LoopApplication:
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        handed_out = properties_of_model(self._config.execution.model).hands_out_first
-        handed_out = handed_out and not self._departures
+        execution = self._config.execution
+        handed_out = properties_of_model(execution.model).hands_out_first
+        handed_out = handed_out and not self._departures and execution.request_ahead == 0
         if not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])

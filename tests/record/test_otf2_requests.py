@@ -38,8 +38,8 @@ class _Master(cca._Loop):
         super().__init__(case)
         self.taken: dict[int, list[tuple[Fraction, bool]]] = defaultdict(list)
 
-    def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
-        chunk = super().next_chunk(rank)
+    def next_chunk(self, rank: int, done: tuple[Any, ...] | None) -> tuple[int, int, int] | None:
+        chunk = super().next_chunk(rank, done)
         self.taken[rank].append((self.env.now, chunk is not None))
         return chunk
 
@@ -209,6 +209,13 @@ def test_every_model_has_the_level(model: str, tmp_path: Path) -> None:
     assert len(asked) >= len(trace.nested("chunk")) / (3 if model == "hmw" else 1) > 0
 
 
-def test_rigid_jobs_have_no_such_level() -> None:
-    with pytest.raises(InputError, match="messages, but a rigid job sends none"):
-        from_mapping(SCENARIO, overrides={"application.model": "rigid"})
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"application.model": "rigid"}, "messages, but a rigid job sends none"),
+        ({"application.execution.request_ahead": 2}, "records do not tell when the master replied"),
+    ],
+)
+def test_the_level_is_for_loops_whose_replies_are_known(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        from_mapping(SCENARIO, overrides=changes)

@@ -14,6 +14,7 @@ from tests.reference.loops import LAST, Case, Log, Ranked
 class _Request(NamedTuple):
     rank: int
     arrived: Fraction
+    done: tuple[Any, ...] | None  # what the PE has executed and not yet told of
     reply: simpy.Event
 
 
@@ -28,13 +29,11 @@ class _Loop:
         self.rule = case.rule(self.base)
         self.answered = Fraction(0)
         self.last: dict[int, tuple[int, int]] = {}
-        self.spent: dict[int, Fraction] = {}
-        self.elapsed: dict[int, Fraction] = {}
-        self.times: dict[int, list[Fraction]] = {}
+        self.done: dict[int, tuple[Any, ...]] = {}
 
-    def request(self, rank: int) -> simpy.Event:
+    def request(self, rank: int, done: tuple[Any, ...] | None) -> simpy.Event:
         reply = self.env.event()
-        self.mailbox.append(_Request(rank, self.env.now, reply))
+        self.mailbox.append(_Request(rank, self.env.now, done, reply))
         if not self.bell.triggered:
             self.bell.succeed()
         return reply
@@ -43,9 +42,9 @@ class _Loop:
         latency = Fraction(self.case.latency[rank])
         while True:
             requested = self.env.now
-            pushed = self.case.parameters.lb4mpi and rank not in self.spent
+            pushed = self.case.parameters.lb4mpi and rank not in self.last
             yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
-            chunk = yield self.request(rank)
+            chunk = yield self.request(rank, self.done.pop(rank, None))
             yield self.env.timeout(latency)
             start = self.env.now
             self.log.waits[rank].append((requested, start))
@@ -56,8 +55,41 @@ class _Loop:
             yield self.env.timeout(self.case.elapsed(rank, first, size, start))
             self.log.work[rank].append((start, self.env.now))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.spent[rank], self.elapsed[rank] = self.env.now - requested, self.env.now - start
-            self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
+            self.finish(rank, first, size, requested, start)
+
+    def finish(self, rank: int, first: int, size: int, waited_from: Fraction, start: Fraction) -> None:
+        now = self.env.now
+        self.done[rank] = self.case.times(rank, first, size, now - start), now - waited_from, now - start
+
+    def ask(self, rank: int, done: tuple[Any, ...] | None) -> Iterator[Any]:
+        """Get the answer to one request."""
+        latency = Fraction(self.case.latency[rank])
+        pushed = self.case.parameters.lb4mpi and rank not in self.last
+        yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
+        chunk = yield self.request(rank, done)
+        yield self.env.timeout(latency)
+        return chunk
+
+    def worker_that_asks_ahead(self, rank: int) -> Iterator[Any]:
+        env, log, case = self.env, self.log, self.case
+        requested, answer = env.now, env.process(self.ask(rank, None))
+        while True:
+            waits_from = env.now
+            chunk = yield answer
+            start = env.now
+            log.waits[rank].append((waits_from, start))
+            if chunk is None:
+                log.told[rank] = start
+                return
+            step, first, size = chunk
+            if size > case.ahead:
+                yield env.timeout(case.elapsed(rank, first, size - case.ahead, start))
+            asked, answer = env.now, env.process(self.ask(rank, self.done.pop(rank, None)))
+            yield env.timeout(case.elapsed(rank, first, size, start) - (asked - start))
+            log.work[rank].append((start, env.now))
+            log.rows.append((rank, step, first, size, requested, start, env.now))
+            self.finish(rank, first, size, waits_from, start)
+            requested = asked
 
     def dedicated_master(self) -> Iterator[Any]:
         """Serve whenever a request comes; the time of serving is its overhead, the rest it is idle."""
@@ -70,7 +102,7 @@ class _Loop:
 
     def master(self) -> Iterator[Any]:
         env, log = self.env, self.log
-        requested, answer = env.now, self.request(0)
+        requested, answer = env.now, self.request(0, None)
         while True:
             yield from self.serve_all()
             if not answer.triggered:
@@ -88,9 +120,8 @@ class _Loop:
                 log.waits[0].append((requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((0, step, first, size, requested, start, env.now))
-                self.spent[0], self.elapsed[0] = env.now - requested, env.now - start
-                self.times[0] = self.case.times(0, first, size, self.executed)
-                requested, answer = env.now, self.request(0)
+                done = self.case.times(0, first, size, self.executed), env.now - requested, env.now - start
+                requested, answer = env.now, self.request(0, done)
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         """Execute a chunk of the master's own, with breaks, but for the one at its end."""
@@ -116,7 +147,7 @@ class _Loop:
             fifo = self.case.service_order == "fifo"
             request = min(self.mailbox, key=lambda r: (r.arrived, r.rank) if fifo else (r.rank,))
             self.mailbox.remove(request)
-            chunk = self.next_chunk(request.rank)
+            chunk = self.next_chunk(request.rank, request.done)
             if chunk is not None:
                 begin = self.env.now
                 yield self.env.timeout(self.case.thinking(0) + Fraction(self.case.assignment))
@@ -127,11 +158,10 @@ class _Loop:
             request.reply.succeed(chunk)
             yield Ranked(self.env, Fraction(0), LAST)
 
-    def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
+    def next_chunk(self, rank: int, done: tuple[Any, ...] | None) -> tuple[int, int, int] | None:
         case, left = self.case, self.case.n - self.begin
-        if rank in self.last:
-            spent, elapsed = self.spent[rank], self.elapsed[rank]
-            self.rule.learn(rank - self.base, self.times[rank], spent, elapsed)
+        if done is not None:
+            self.rule.learn(rank - self.base, *done)
         who, least = rank - self.base, self.rule.at_least(case.min_chunk)
         if case.technique == "STATIC":
             size = max(self.rule.recursive(0, case.n, who), least)
@@ -141,7 +171,7 @@ class _Loop:
         elif left == 0:
             return None
         else:
-            size = self.rule.recursive(self.step, left, who)
+            size = self.rule.recursive(self.step, left, who, self.env.now)
             chunk = (self.step, self.begin, min(max(size, least), left))
         self.step, self.begin = self.step + 1, self.begin + chunk[2]
         self.last[rank] = chunk[1:]
@@ -150,7 +180,8 @@ class _Loop:
     def run(self) -> Log:
         self.env.process(self.dedicated_master() if self.base else self.master())
         for rank in range(1, self.case.p):
-            self.env.process(self.worker(rank))
+            asks_ahead = self.case.ahead > 0
+            self.env.process(self.worker_that_asks_ahead(rank) if asks_ahead else self.worker(rank))
         self.env.run()
         if self.base:
             self.log.idle_otherwise(0)

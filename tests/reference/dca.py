@@ -76,11 +76,11 @@ class _Loop:
         if rank in self.last:
             self.rule.learn(rank, self.times[rank], self.spent[rank], self.elapsed[rank])
         yield env.timeout(Fraction(case.atomic))
-        left, chunk = case.n - self.begin, None
+        left, chunk, read = case.n - self.begin, None, env.now
         if left > 0:
             yield self.answer(rank)
             yield env.timeout(case.thinking(rank))
-            size = min(max(self.rule.recursive(self.step, left, rank), self.least), left)
+            size = min(max(self.rule.recursive(self.step, left, rank, read), self.least), left)
             yield self.answer(rank)
             yield env.timeout(Fraction(case.atomic) + Fraction(case.assignment))
             chunk = self.step, self.begin, size

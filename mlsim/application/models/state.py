@@ -30,7 +30,8 @@ class Costs(NamedTuple):
     ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
     ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
     lock. ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes
-    for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``seed_low``: the seed's
+    for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``ahead``: so many
+    iterations before its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's
     lower 32 bits.
     """
 
@@ -47,6 +48,7 @@ class Costs(NamedTuple):
     nowait: bool
     global_p: int
     pushed: bool
+    ahead: int
     seed_low: int
     seed_high: int
 
@@ -108,8 +110,8 @@ class PE:
     ``asked``: when it asked for its chunk. ``since``: from when waiting for it is counted. ``pace``: speed
     at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
     its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
-    ``last_step``: the scheduling step of its last chunk; ``unreported``: whether its queue does not yet know
-    of that chunk.
+    ``last_step``: the scheduling step of its last chunk; ``unreported``: 1 if its queue
+    does not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
     """
 
     speed: float
@@ -154,8 +156,9 @@ class Queue:
     chunk. ``tree``, ``width``, ``seats``: where its events and seats begin. ``first_pe``, ``members``: who
     comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
     nothing comes any more. ``holder``: PE that refills. ``free``: when its lock is. ``waiting``, ``draws``,
-    ``invited``, ``key``: of a polled lock. ``clock``: the master's. ``own_...``: what is left of its own
-    chunk. ``awaiting``: it has asked for a chunk of the node; ``reply_first``, ``got``: the answer.
+    ``invited``, ``key``: of a polled lock. ``clock``: the master's, or when a size is
+    calculated under the lock. ``own_...``: what is left of the master's own chunk. ``awaiting``: it has asked
+    for a chunk of the node; ``reply_first``, ``got``: the answer.
     """
 
     number: int
@@ -209,6 +212,8 @@ class State(NamedTuple):
     rows: Rows
     written: Ints
     """How many rows in all, and how many since there was no room the last time."""
+    before: Records[PE]
+    """Of each PE the chunk before its last one, where PEs ask ahead and techniques learn."""
     learns: bool
 
 
@@ -247,6 +252,7 @@ def open_state(inputs: Inputs) -> State:
         inputs.until,
         inputs.rows,
         zeros(2, np.int64),
+        zeros(p if costs.ahead > 0 and outer.learns else 1, PE_RECORD),
         outer.learns or inner.learns,
     )
 

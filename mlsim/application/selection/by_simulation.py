@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application.selection.estimate import estimate
+from mlsim.application.selection.estimate import estimate, speeds_by_profile
 from mlsim.application.selection.facts import ExecutedChunks, StepFacts
 from mlsim.application.selection.selector import Selector, generator
 from mlsim.scenario import SelectionGoal, Technique
@@ -51,6 +51,8 @@ class BySimulation(Selector):
         Of the loop's time, as above.
     chunk_time
         Seconds that simulating a chunk takes; None: as measured.
+    profile
+        float64[N]: costs of the iterations, in s at speed 1, where they are known; None: they are measured.
 
     Attributes
     ----------
@@ -71,10 +73,12 @@ class BySimulation(Selector):
         samples: int,
         share: float,
         chunk_time: float | None,
+        profile: Floats | None = None,
     ) -> None:
         super().__init__(portfolio, goal)
         self._n, self._p = n, p
         self._simulate, self._samples = simulate, samples
+        self._profile = profile
         self._random = generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
@@ -97,8 +101,7 @@ class BySimulation(Selector):
 
     def _best(self) -> str:
         begin = time.perf_counter()
-        known = estimate(tuple(self._steps), self._n, self._p)
-        costs = [known.costs(self._n, self._random) for _ in range(self._samples)]
+        costs, speed = self._known()
         if self._chunk_time is None:
             self.spent = time.perf_counter() - begin
         values: dict[str, float] = {}
@@ -109,7 +112,7 @@ class BySimulation(Selector):
             if self._own + self.spent + expected > self._share * self._elapsed:
                 left_out[name] = expected
                 continue
-            values[name] = self._value_of(name, costs, known.speed, min(values.values(), default=np.inf))
+            values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf))
         for name, expected in left_out.items():
             if name in self._seconds:
                 self._seconds[name] = expected * (1.0 - self._share)  # it has its turn some time
@@ -117,6 +120,13 @@ class BySimulation(Selector):
             return self._current
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
+
+    def _known(self) -> tuple[list[Floats], Floats]:
+        """Return costs of the iterations, known or drawn for each sample, and speeds of the PEs."""
+        if self._profile is not None:
+            return [self._profile], speeds_by_profile(self._profile, self._steps[-1], self._p)
+        estimated = estimate(tuple(self._steps), self._n, self._p)
+        return [estimated.costs(self._n, self._random) for _ in range(self._samples)], estimated.speed
 
     def _value_of(self, name: str, costs: Sequence[Floats], speed: Floats, best: float) -> float:
         """Return the mean value of a technique; above ``best`` if it is worse, which is all that counts."""

@@ -16,7 +16,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.application.selection.facts import ExecutedChunks
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate", "speeds_by_profile"]
 
 _BINS, _CHUNKS_A_BIN = 512, 4
 _ROUNDS = 12
@@ -45,6 +45,15 @@ class Estimate(NamedTuple):
             self.deviation**2, mean, out=np.zeros(n), where=mean > 0.0
         )
         return np.where(shape > 1e-3, drawn, mean)
+
+
+def speeds_by_profile(costs: Floats, step: ExecutedChunks, p: int) -> Floats:
+    """Return the speed of each PE that the chunks of a time step tell where costs are known.
+
+    Speeds take up what all costs are too high or too low by.
+    """
+    prefix = np.concatenate([[0.0], np.cumsum(costs)])
+    return _speeds_of(step, prefix[step.first + step.size] - prefix[step.first], p)
 
 
 def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
@@ -111,7 +120,12 @@ def _speeds(
     step: ExecutedChunks, row: np.ndarray, place: np.ndarray, overlap: Floats, mean: Floats, p: int
 ) -> Floats:
     """Return the speed of each PE in a time step; one that executed nothing is as fast as the median."""
-    expected = np.bincount(row, overlap * mean[place], len(step.size))
+    expected: Floats = np.bincount(row, overlap * mean[place], len(step.size)).astype(np.float64)
+    return _speeds_of(step, expected, p)
+
+
+def _speeds_of(step: ExecutedChunks, expected: Floats, p: int) -> Floats:
+    """Return the speed of each PE, by what its chunks cost at speed 1; others are as fast as the median."""
     work = np.bincount(step.pe, expected, p)
     seconds = np.bincount(step.pe, step.seconds, p)
     known = (seconds > 0.0) & (work > 0.0)

@@ -17,8 +17,9 @@ from mlsim.application import trial_by
 from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.overhead import charge_of
+from mlsim.application.selection.overhead import charge_of, typical_wait
 from mlsim.application.selection.selector import Selector
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
 from mlsim.scenario import AUTO, ExecutionConfig, SelectionConfig, SelectionMethod
@@ -62,25 +63,36 @@ class Selecting:
         Of the loop, under any technique of the portfolio.
     node_of_pe
         int64[P]: the node of each PE.
+    profile
+        float64[N]: what iterations cost, in s up to a factor, if that is known.
     """
 
-    def __init__(self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints) -> None:
+    def __init__(
+        self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints, profile: Floats | None
+    ) -> None:
         self.config = config
         self.n = options.n
         self.needs_chunks = config.method is SelectionMethod.SIMULATION
         self.selected: list[Selected] = []
-        self._options, self._node_of_pe = options, node_of_pe
+        self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
         self._overhead = 0.0
+        self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
         self._name = ""
         self._selector: Selector | None = None
 
-    def choose(self) -> int:
-        """Return the number in the portfolio of the technique of the next loop; on rank 0."""
+    def choose(self, history: StepHistory) -> int:
+        """Return the number in the portfolio of the technique of the next loop; on rank 0.
+
+        ``history``: what PEs have executed in the loops before.
+        """
+        self._history = history
         if self._selector is None:
             p = len(self._node_of_pe)
             self._selector = make_selector(
-                self.config, self.n, p, self._options.seed, self._simulate, measured=True
+                *(self.config, self.n, p, self._options.seed, self._simulate),
+                measured=True,
+                profile=self._profile,
             )
         self._name = self._selector.choose()
         return self.config.portfolio.index(self._name)
@@ -95,11 +107,13 @@ class Selecting:
             global_p=options.global_p,
             first_chunk=options.first_chunk,
             injected_delay=options.injected_delay,
+            request_ahead=options.request_ahead,
             **{charged: seconds},
         )
         parameters = parameters_of(options)
         trial = trial_by(
-            execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0
+            *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
+            self._history,
         )
         return trial(name, costs, speeds, until)
 
@@ -109,7 +123,7 @@ class Selecting:
         chunks = None
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
-            self._overhead = float(np.median(rows.start - rows.requested))
+            self._overhead = typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
         spent = self._selector.spent
         begin = time.perf_counter() - self._begin - t_loop
         self.selected.append(Selected(self._name, begin, t_loop, imbalance, spent))

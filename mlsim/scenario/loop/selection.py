@@ -10,7 +10,7 @@ from mlsim.scenario.values.amounts import Seconds
 from mlsim.scenario.values.field_types import FieldType, Number, OneOf, Whole
 from mlsim.scenario.values.hints import shown
 from mlsim.scenario.values.section import Section
-from mlsim.scenario.words import SelectionGoal, SelectionMethod, Technique, TemporalDifference
+from mlsim.scenario.words import KnownCosts, SelectionGoal, SelectionMethod, Technique, TemporalDifference
 
 __all__ = ["READS", "SelectionConfig"]
 
@@ -57,6 +57,7 @@ READS = {
     "chunk_time": SelectionMethod.SIMULATION,
     "share": SelectionMethod.SIMULATION,
     "samples": SelectionMethod.SIMULATION,
+    "costs": SelectionMethod.SIMULATION,
 }
 """Keys that one method alone reads -> that method."""
 
@@ -98,4 +99,9 @@ class SelectionConfig(Section):
     samples: Annotated[int, Whole(1, 1000)] = 1
     """How many loops with different random costs are simulated of each technique; the mean decides. For
     method simulation.
+    """
+    costs: OneOf[KnownCosts] = KnownCosts.MEASURED
+    """What is taken for the costs of the iterations: those measured so far, or the loop's own profile
+    (application.costs), as if it had been stored by an earlier run; speeds of PEs are measured in either
+    case. For method simulation.
     """

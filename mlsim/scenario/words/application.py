@@ -82,6 +82,7 @@ class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
     AWF_E = "AWF-E"
     AF = "AF"
     MAF = "mAF"
+    BOLD = "BOLD"
 
 
 class Statistics(Choice):
@@ -127,6 +128,13 @@ class SelectionGoal(Choice):
 
     T_LOOP = "t_loop"
     IMBALANCE = "imbalance"
+
+
+class KnownCosts(Choice):
+    """What a choice by simulation takes for the costs of the iterations."""
+
+    MEASURED = "measured"
+    PROFILE = "profile"
 
 
 class TemporalDifference(Choice):
@@ -201,7 +209,12 @@ class ExecutionModel(
         member.properties = properties
         return member
 
-    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, asking="master", reads=_MASTER)
+    CCA = (
+        "cca",
+        ModelProperties(
+            releases=True, hands_out_first=True, asking="master", reads=(*_MASTER, "request_ahead")
+        ),
+    )
     DCA = "dca", ModelProperties(releases=True, hands_out_first=True, asking="window", reads=_LOCK)
     HMW = (
         "hmw",
