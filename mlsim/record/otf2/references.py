@@ -53,29 +53,6 @@ Level = Literal["jobs", "nodes", "chunks", "messages"]
 
 # Regions: those that a level nests in jobs, and that of the batch system, then one for each job that started.
 # Numbers have no gaps, which readers would complain of.
-NESTED_REGIONS",
-    "NODES",
-    "REMAINING_ITERATIONS",
-    "REMAINING_WORK",
-    "REQUEST_REGION",
-    "STEP",
-    "TECHNIQUE",
-    "TECHNIQUE_STRING",
-    "WAIT_REGION",
-    "Level",
-    "fixed_strings",
-]
-
-# Locations: the dispatcher, the metrics of the batch system, then the rows of the nodes in order. Readers
-# expect that metrics which stand alone are on a location that is for nothing else.
-BATCH_LOCATION = 0
-METRIC_LOCATION = 1
-FIRST_ROW = 2
-
-Level = Literal["jobs", "nodes", "chunks", "messages"]
-
-# Regions: those that a level nests in jobs (``dispatcher``: that of the batch system), then one for each job that started. Numbers have no gaps,
-# which readers would complain of.
 NESTED_REGIONS: dict[Level, tuple[str, ...]] = {
     "jobs": (),
     "nodes": ("idle",),
