@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mlsim.plugins import Family
 
-__all__ = ["Listing", "list_"]
+__all__ = ["Listing", "list_", "rows_of"]
 
 
 class Listing(StrEnum):
@@ -48,7 +48,7 @@ def list_(
 
 
 def _table(what: Listing) -> Table:
-    titles, rows = _rows(what)
+    titles, rows = rows_of(what)
     from rich import box
     from rich.table import Table
 
@@ -92,7 +92,8 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
     ]
 
 
-def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the titles of a list's columns, and its rows."""
     from mlsim.application import catalogue as application
     from mlsim.batch import catalogue as batch
     from mlsim.scenario import options
