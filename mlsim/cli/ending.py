@@ -85,8 +85,9 @@ def _may_end_at_once() -> bool:
 
 def _on_signals(handler: Any) -> None:
     """Handle what asks a command to stop; under nohup, a closed terminal does not."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+    closed = getattr(signal, "SIGHUP", None)  # Windows has none
+    for number in filter(None, (signal.SIGINT, signal.SIGTERM, closed)):
+        if number is closed and signal.getsignal(number) is signal.SIG_IGN:
             continue
         signal.signal(number, handler)
 
