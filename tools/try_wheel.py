@@ -19,14 +19,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 MOST_MB = 400
 TOUR = (
     ("init",),
-    ("check", "quickstart.yaml", "--set", "output.trace=none"),
-    ("run", "quickstart.yaml", "--set", "output.trace=none", "--out", "runs/one"),
-    ("run", "quickstart.yaml", "--set", "output.trace=none", "--set", "coordination.rca=off", "--out", "runs/two"),
+    ("check", "quickstart.yaml"),
+    ("run", "quickstart.yaml", "--out", "runs/one"),
+    ("run", "quickstart.yaml", "--set", "coordination.rca=off", "--out", "runs/two"),
     ("report", "runs/one", "runs/two", "-o", "report.html"),
     ("plot", "gantt", "runs/one", "-o", "gantt.pdf"),
     ("init", "policy", "-o", "policy"),
     ("run", "policy/policy.yaml", "--out", "runs/policy"),
-    ("loop", "--profile", "gaussian", "--mean", "1ms", "--std", "100us", "--iterations", "1000", "--pes", "4"),
+    ("loop", "--profile", "gaussian", "--mean", "1ms", "--iterations", "1000", "--pes", "4"),
     ("list", "techniques"),
     ("schema",),
     ("doctor",),
@@ -63,7 +63,8 @@ def _try(place: Path, python: str, constraint: str) -> int:
         _do([str(inside / "mlsim"), *words], tour)
         print(f"mlsim {' '.join(words)}: done", flush=True)
     refused = subprocess.run(
-        [str(inside / "mlsim"), "run", "quickstart.yaml", "--set", "batch.dispatcher=hcp19"],
+        [str(inside / "mlsim"), "run", "quickstart.yaml", "--set", "batch.dispatcher=hcp19"]
+        + ["--set", "batch.backfill=", "--set", "batch.policy="],
         cwd=tour,
         env=_environment(tour),
         capture_output=True,

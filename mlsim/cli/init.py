@@ -106,12 +106,17 @@ def init(
 def _texts(template: Template) -> Iterator[tuple[str, str]]:
     """Yield each file's name and text; workloads lie beside the scenario here, unlike in the repository."""
     import json
+    from importlib.util import find_spec
 
     from mlsim._files import read_text
     from mlsim.experiment.schemas import schema_of
 
     for name, kind in template.yaml:
         text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
+        if find_spec("otf2") is None:
+            text = text.replace(
+                "trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n"
+            )
         yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}"
     for name in template.others:
         yield name, read_text(_HOME / name, "template")

@@ -66,8 +66,8 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
     asks = name is not Dispatcher.CP or config.solve_jobs > 0
     if asks and find_spec("ortools") is None:
         raise InputError(
-            f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; pip install 'mlsim[cp]'. "
-            "Without it there are cp (with batch.cp.solve_jobs: 0, the default), prb and queue"
+            f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; "
+            "pip install 'mlsim[cp]'. Without it there are queue, prb, and cp with its default solve_jobs: 0"
         )
     from mlsim.batch.cp.planners.early import Hcp1, Hcp2, Pcp1, Pcp2
     from mlsim.batch.cp.planners.hcp19 import Hcp19
