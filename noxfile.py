@@ -7,19 +7,10 @@ import nox
 PYTHONS = ["3.11", "3.12", "3.13"]
 CONSTRAINED = "3.11"
 """The Python whose exact versions are in constraints.txt."""
-_WITHOUT_TRACES_AND_MPI = [
-    "pytest",
-    "pytest-xdist",
-    "hypothesis",
-    "jsonschema",
-    "pint",
-    "pandas",
-    "pyarrow",
-    "scipy",
-    "scikit-learn",
-    "cmaes",
-    "ortools",
-]
+_WITHOUT_TRACES_AND_MPI = (
+    *("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pint", "pandas", "pyarrow"),
+    *("scipy", "scikit-learn", "cmaes", "ortools"),
+)
 
 nox.options.sessions = ["lint", "tests"]
 nox.options.error_on_missing_interpreters = False
