@@ -189,7 +189,7 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
                 if kernels["compiled"]
                 else [("no", "NUMBA_DISABLE_JIT is set: kernels run as Python, slowly")]
             )
-            + (kept or [("no", "none are kept yet; the first run compiles, for up to a minute")]),
+            + (kept or [("no", "none are kept yet; the first run compiles, for a minute or two")]),
         ),
         ("Tools of others", tools),
         (
