@@ -172,6 +172,14 @@ def test_a_run_needs_no_module_of_unix_alone_and_no_extra(small: Path) -> None:
     assert (small / "run" / "summary.json").is_file()
 
 
+def test_the_version_is_told_alike() -> None:
+    citation = (REPOSITORY / "CITATION.cff").read_text()
+    assert f"\nversion: {package.__version__}\n" in citation
+    for field in ("cff-version: 1.2.0", "message:", "title:", "authors:", "type: software", "license: MIT"):
+        assert f"\n{field}" in f"\n{citation}"
+    assert f"version = {{{package.__version__}}}" in (REPOSITORY / "docs" / "support.md").read_text()
+
+
 def test_completion_knows_the_commands() -> None:
     environment = {
         **os.environ,
