@@ -27,7 +27,7 @@ TOUR = (
     ("plot", "gantt", "runs/one", "-o", "gantt.pdf"),
     ("init", "policy", "-o", "policy"),
     ("run", "policy/policy.yaml", "--out", "runs/policy"),
-    ("loop", "--profile", "gaussian", "--mean", "1ms", "--iterations", "1000", "--pes", "4"),
+    ("loop", "--profile", "constant", "--mean", "1ms", "--iterations", "1000", "--pes", "4"),
     ("list", "techniques"),
     ("schema",),
     ("doctor",),
