@@ -56,6 +56,7 @@ def write_trace(
         exclusive_nodes=exclusive_nodes,
         pes_per_node=scenario.application.pes_per_node,
         details=output.trace_details,
+        apart=output.trace_apart,
         ranks=ranks,
         selection=Selection(begin, end, output.trace_jobs or ()),
         service=service_of(scenario),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from mlsim.record import MessageKind
 from mlsim.record.otf2 import Level
 from mlsim.record.otf2.message_events import application_nodes
-from tests.record.builders import random_records
+from mlsim.traces import anchor_of, opened
+from tests.record.builders import random_records, with_requests
 from tests.record.pipit_like import profile_of
 from tests.record.traces import ns, read_trace, written
 
@@ -44,3 +45,37 @@ def test_a_reader_like_pipit_finds_times_and_messages_of_the_records(seed: int, 
             ends = "batch system", records.nodes.name[node]
             matrix[ends if MessageKind(kind).from_batch else ends[::-1]] += 1
     assert found.messages == matrix
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), level=st.sampled_from(["jobs", "nodes", "chunks", "messages"]))
+def test_events_of_a_row_are_apart_where_readers_need_that(seed: int, level: Level) -> None:
+    """The order of events is that of their times; these are moved by 1 ns for each event in between."""
+    records = with_requests(random_records(seed), seed)
+    found = []
+    with tempfile.TemporaryDirectory() as directory:
+        for apart in (False, True):
+            place = Path(directory) / str(apart)
+            written(place, records, level, apart=apart)
+            found.append(events_of(place))
+    exact, moved = found
+    assert exact.keys() == moved.keys()
+    for location, events in exact.items():
+        kinds, times = zip(*events, strict=True)
+        assert [kind for kind, _ in moved[location]] == list(kinds)
+        latest, expected = -1, []
+        for time in times:
+            latest = max(time, latest + 1)
+            expected.append(latest)
+        assert [time for _, time in moved[location]] == expected
+
+
+def events_of(place: Path) -> dict[int, list[tuple[str, int]]]:
+    """Return kind and time of the events of each row; fail where one is beyond the trace's end."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    with opened(anchor_of(place)) as trace:
+        end = trace.definitions.clock_properties.trace_length
+        for location, event in trace.events:
+            assert event.time <= end
+            found.setdefault(location._ref, []).append((type(event).__name__, event.time))
+    return found

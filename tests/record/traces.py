@@ -156,9 +156,10 @@ def written(
     details: bool = True,
     selection: Selection = EVERYTHING,
     service: Service = AT_ONCE,
+    apart: bool = False,
 ) -> TraceInfo:
     names = {"scenario_name": "demo", "technique": "GSS", "workload_name": "demo.swf"}
-    more = {"details": details, "selection": selection, "service": service}
+    more = {"details": details, "selection": selection, "service": service, "apart": apart}
     return write_otf2(directory, records, level, exclusive_nodes=exclusive, **more, **names)
 
 

@@ -435,6 +435,7 @@ CASES: dict[str, Case] = {
     "coordination.released_nodes": Case(RCA, "short-first"),
     "output.trace": files(PLAIN, "jobs"),
     "output.trace_details": files(PLAIN | LOOP, True),
+    "output.trace_apart": files(PLAIN | LOOP, True),
     "output.trace_window": files(PLAIN | LOOP, ["1 s", "5 s"]),
     "output.trace_jobs": files(PLAIN | LOOP, [2]),
     "output.pictures": files({}, False),

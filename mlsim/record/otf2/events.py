@@ -31,11 +31,13 @@ from mlsim.record.otf2.content import Content
 from mlsim.record.otf2.message_events import MessageEvents
 from mlsim.record.otf2.metrics import Samples
 from mlsim.record.otf2.progress import (
+    TIES_STAY,
     Progress,
     Target,
     close_region,
     messages_until,
     open_region,
+    stamp,
     write_message,
     wrote,
 )
@@ -66,7 +68,7 @@ _TOLERANCE = 1000
 
 @kernel(_nrt=False)
 def write_rows(
-    api: Api, archive: int, attributes: int, content: Content, events: Ints, low: int, high: int
+    api: Api, archive: int, attributes: int, clock: Ints, content: Content, events: Ints, low: int, high: int
 ) -> tuple[int, int]:
     """Write some locations of cores or nodes; stop at the first failure.
 
@@ -74,6 +76,8 @@ def write_rows(
     ----------
     api, archive, attributes
         The library's functions, and the handles of the archive and of an attribute list.
+    clock
+        See :func:`mlsim.record.otf2.progress.stamp`.
     content
         What to write.
     events
@@ -88,7 +92,8 @@ def write_rows(
     """
     for row in range(low, high):
         location = FIRST_ROW + row
-        to = Target(api, get_writer(api.get_evt_writer, archive, location), attributes)
+        to = Target(api, get_writer(api.get_evt_writer, archive, location), attributes, clock)
+        _begin_location(to)
         if to.writer == 0:
             return 1, -1
         at = _write_row(to, content, row, location)
@@ -97,6 +102,13 @@ def write_rows(
             return failed, at.misplaced
         events[location] = at.events
     return 0, -1
+
+
+@kernel(_nrt=False)
+def _begin_location(to: Target) -> None:
+    """Forget the last event of the location before."""
+    if to.clock[0] != TIES_STAY:
+        to.clock[0] = -1
 
 
 @kernel(_nrt=False)
@@ -137,7 +149,7 @@ def _write_job(to: Target, content: Content, interval: int, at: Progress) -> Pro
         if idle < end and idle <= part.last:
             at = serve_until(to, content, interval, idle, True, at, requests)
             at, seen = open_region(to, content, idle, at)
-            at = wrote(at, idle, enter(to.api.enter, to.writer, 0, seen, content.idle_region))
+            at = wrote(at, idle, enter(to.api.enter, to.writer, 0, stamp(to, seen), content.idle_region))
             at = serve_until(to, content, interval, end, True, at, requests)
             at = close_region(to, content, end, content.idle_region, at)
     at = serve_until(to, content, interval, end, True, at, requests)
@@ -150,11 +162,11 @@ def _enter_job(to: Target, content: Content, job: int, time: int) -> int:
     """Write that a job begins."""
     region = content.jobs.region[job]
     if not content.describe:
-        return enter(to.api.enter, to.writer, 0, time, region)
+        return enter(to.api.enter, to.writer, 0, stamp(to, time), region)
     failed = add_uint(to.api.add_uint64, to.attributes, JOB_ID, content.jobs.job_id[job])
     if content.jobs.has_loop[job]:
         failed |= add_string(to.api.add_string, to.attributes, TECHNIQUE, TECHNIQUE_STRING)
-    return failed | enter(to.api.enter, to.writer, to.attributes, time, region)
+    return failed | enter(to.api.enter, to.writer, to.attributes, stamp(to, time), region)
 
 
 @kernel(_nrt=False)
@@ -178,7 +190,7 @@ def _write_chunk(
     if content.details:
         failed |= add_uint(to.api.add_uint64, to.attributes, FIRST_ITERATION, first)
         failed |= add_uint(to.api.add_uint64, to.attributes, STEP, step)
-    failed |= enter(to.api.enter, to.writer, to.attributes, seen, CHUNK_REGION)
+    failed |= enter(to.api.enter, to.writer, to.attributes, stamp(to, seen), CHUNK_REGION)
     at = wrote(at, begin, failed)
     at = serve_until(to, content, interval, stop, False, at, content.requests)
     return close_region(to, content, stop, CHUNK_REGION, at)
@@ -198,24 +210,25 @@ def _add_iterations(to: Target, bits: int, size: int) -> int:
 
 @kernel(_nrt=False)
 def write_batch(
-    api: Api, archive: int, attributes: int, messages: MessageEvents, begin: int, end: int
+    api: Api, archive: int, attributes: int, clock: Ints, messages: MessageEvents, begin: int, end: int
 ) -> tuple[int, int]:
     """Write the dispatcher's location: its sides of messages, in its region if that has an ``end``.
 
     Readers such as Pipit number processes by those that have events: this one has, then.
     Returns a status, not 0 if the library failed, and the number of events.
     """
-    to = Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes)
+    to = Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes, clock)
+    _begin_location(to)
     if to.writer == 0:
         return 1, 0
     failed = 0
     if end >= 0:
-        failed |= enter(api.enter, to.writer, 0, begin, DISPATCHER_REGION)
+        failed |= enter(api.enter, to.writer, 0, stamp(to, begin), DISPATCHER_REGION)
     first, last = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
     for item in range(first, last):
         failed |= write_message(to, messages, item)
     if end >= 0:
-        failed |= leave(api.leave, to.writer, 0, end, DISPATCHER_REGION)
+        failed |= leave(api.leave, to.writer, 0, stamp(to, end), DISPATCHER_REGION)
     return failed | close_writer(api.close_evt_writer, archive, to.writer), last - first + 2 * (end >= 0)
 
 

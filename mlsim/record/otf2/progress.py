@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from mlsim._arrays import Ints
 from mlsim._jit import kernel
 from mlsim.record.codes import MessageKind
 from mlsim.record.otf2.calls import Api, add_double, add_int, add_string, add_uint, leave, message
@@ -25,11 +28,13 @@ from mlsim.record.otf2.references import (
 )
 
 __all__ = [
+    "TIES_STAY",
     "Progress",
     "Target",
     "close_region",
     "messages_until",
     "open_region",
+    "stamp",
     "write_message",
     "wrote",
 ]
@@ -38,11 +43,32 @@ _RELEASE_REQUEST, _LAST_WITH_REMAINS = int(MessageKind.RELEASE_REQUEST), int(Mes
 
 
 class Target(NamedTuple):
-    """Where to write: the library's functions, an event writer and an attribute list."""
+    """Where to write: the library's functions, an event writer and an attribute list.
+
+    ``clock``: of this location, see :func:`stamp`.
+    """
 
     api: Api
     writer: int
     attributes: int
+    clock: Ints
+
+
+TIES_STAY = np.iinfo(np.int64).min
+"""In place of the time of a location's last event: events at the same time stay so."""
+
+
+@kernel(_nrt=False)
+def stamp(to: Target, time: int) -> int:
+    """Return the time, in ns, that an event is written with: later than the last one if ties are resolved.
+
+    ``to.clock``: the time of the last event, and the latest of all locations.
+    """
+    if to.clock[0] == TIES_STAY:
+        return time
+    to.clock[0] = max(time, to.clock[0] + 1)
+    to.clock[1] = max(to.clock[0], to.clock[1])
+    return to.clock[0]
 
 
 class Progress(NamedTuple):
@@ -84,7 +110,7 @@ def close_region(to: Target, content: Content, time: int, region: int, at: Progr
     last = content.part.last
     seen = min(time, last)
     at = messages_until(to, content.messages, seen + (last < time), at)
-    return wrote(at, time, leave(to.api.leave, to.writer, 0, seen, region))
+    return wrote(at, time, leave(to.api.leave, to.writer, 0, stamp(to, seen), region))
 
 
 @kernel(_nrt=False)
@@ -113,5 +139,5 @@ def write_message(to: Target, messages: MessageEvents, item: int) -> int:
         failed |= add_uint(to.api.add_uint64, to.attributes, NODES, messages.nodes[item])
         failed |= add_uint(to.api.add_uint64, to.attributes, FOR_JOB, messages.for_job[item])
     side = to.api.mpi_send if messages.is_sent[item] else to.api.mpi_recv
-    time, peer, length = messages.time[item], messages.peer[item], messages.length[item]
+    time, peer, length = stamp(to, messages.time[item]), messages.peer[item], messages.length[item]
     return failed | message(side, to.writer, to.attributes, time, peer, COMMUNICATOR, kind, length)

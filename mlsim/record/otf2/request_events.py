@@ -18,6 +18,7 @@ from mlsim.record.otf2.progress import (
     close_region,
     messages_until,
     open_region,
+    stamp,
     wrote,
 )
 from mlsim.record.otf2.references import (
@@ -228,11 +229,13 @@ def _access(
     if part.first <= begin <= part.last:
         at = messages_until(to, content.messages, begin, at)
         sizes = NUMBER_BYTES, NUMBER_BYTES
-        failed = atomic(to.api.rma_atomic, to.writer, 0, begin, CHUNK_WINDOW, owner, what, *sizes, 0)
+        failed = atomic(
+            to.api.rma_atomic, to.writer, 0, stamp(to, begin), CHUNK_WINDOW, owner, what, *sizes, 0
+        )
         at = wrote(at, begin, failed)
     if part.first <= end <= part.last:
         at = messages_until(to, content.messages, end, at)
-        at = wrote(at, end, completed(to.api.rma_completed, to.writer, 0, end, CHUNK_WINDOW, 0))
+        at = wrote(at, end, completed(to.api.rma_completed, to.writer, 0, stamp(to, end), CHUNK_WINDOW, 0))
     return at
 
 
@@ -246,7 +249,7 @@ def _is_seen(content: Content, begin: int, end: int) -> bool:
 def _enter(to: Target, content: Content, time: int, region: int, at: Progress) -> Progress:
     """Enter a region without attributes."""
     at, seen = open_region(to, content, time, at)
-    return wrote(at, time, enter(to.api.enter, to.writer, 0, seen, region))
+    return wrote(at, time, enter(to.api.enter, to.writer, 0, stamp(to, seen), region))
 
 
 @kernel(_nrt=False)
@@ -276,7 +279,7 @@ def _say(
     at = messages_until(to, content.messages, time, at)
     side = to.api.mpi_send if is_sent else to.api.mpi_recv
     length = requests.message_bytes
-    return wrote(at, at.time, message(side, to.writer, 0, time, peer, COMMUNICATOR, tag, length))
+    return wrote(at, at.time, message(side, to.writer, 0, stamp(to, time), peer, COMMUNICATOR, tag, length))
 
 
 @kernel(_nrt=False)

@@ -46,6 +46,7 @@ from mlsim.record.otf2.library import (
 from mlsim.record.otf2.message_events import BATCH_RANK, MessageEvents, deliver
 from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
+from mlsim.record.otf2.progress import TIES_STAY
 from mlsim.record.otf2.ranks import rank_messages
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
@@ -89,6 +90,7 @@ def write_otf2(
     ranks: Ranks | None = None,
     selection: Selection = _EVERYTHING,
     service: Service = _AT_ONCE,
+    apart: bool = False,
 ) -> TraceInfo:
     """Write ``directory/traces.otf2`` and the files that belong to it.
 
@@ -122,6 +124,8 @@ def write_otf2(
         The part of the run to show: what is open at the ends of its span is entered and left there.
     service
         Whom PEs ask, what is spent on a chunk, and the length of messages; for the level ``messages``.
+    apart
+        Whether events of a location at the same time are moved apart, by 1 ns each.
 
     Raises
     ------
@@ -159,7 +163,8 @@ def write_otf2(
         # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
         shows_dispatcher = level == "messages" and part.shown.all()
         span = (part.first, last if shows_dispatcher else -1)
-        events = _write_events(archive, directory, shown, content, samples, places, span)
+        clock = np.array([-1 if apart else TIES_STAY, 0])
+        events = _write_events(archive, directory, shown, content, samples, places, span, clock)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -167,7 +172,7 @@ def write_otf2(
             layout=layout,
             job_region=content.jobs.region,
             events=events,
-            span=(part.first, last),
+            span=(part.first, max(last, int(clock[1]))),
             level=level,
             size_bits=content.size_bits,
             ranks=ranks,
@@ -277,10 +282,11 @@ def _write_events(
     samples: Samples | None,
     places: PePlaces | None,
     span: tuple[int, int],
+    clock: Ints,
 ) -> NDArray[np.int64]:
     """Write all event files; return the number of events of each location.
 
-    The dispatcher has a region of this span, in ns, unless it ends at -1.
+    The dispatcher has a region of this span, in ns, unless it ends at -1. ``clock``: see ``progress.stamp``.
     """
     rows = len(content.intervals.first) - 1
     events = np.zeros(FIRST_ROW + rows, np.int64)
@@ -293,12 +299,12 @@ def _write_events(
             for low in range(0, rows, ROWS_AN_ARCHIVE):
                 with apart(directory) as part:
                     high = min(low + ROWS_AN_ARCHIVE, rows)
-                    _write_rows(part, attributes, records, content, places, events, low, high)
+                    _write_rows(part, attributes, clock, records, content, places, events, low, high)
         _otf2.Archive_OpenEvtFiles(archive)
         if rows <= ROWS_AN_ARCHIVE:
-            _write_rows(archive, attributes, records, content, places, events, 0, rows)
+            _write_rows(archive, attributes, clock, records, content, places, events, 0, rows)
         if samples is not None:
-            _write_batch_system(archive, attributes, records, content, samples, span, events)
+            _write_batch_system(archive, attributes, clock, records, content, samples, span, events)
     _otf2.Archive_CloseEvtFiles(archive)
     return events
 
@@ -316,6 +322,7 @@ def _attributes() -> Iterator[Any]:
 def _write_rows(
     archive: Any,
     attributes: Any,
+    clock: Ints,
     records: Records,
     content: Content,
     places: PePlaces | None,
@@ -324,7 +331,7 @@ def _write_rows(
     high: int,
 ) -> None:
     """Write the rows from ``low`` to before ``high``, and count their events."""
-    library = find_api(), address(archive), address(attributes)
+    library = find_api(), address(archive), address(attributes), clock
     for begin, end in row_ranges(content.intervals.first[low : high + 1], content.chunks):
         failed, misplaced = write_rows(*library, content, events, low + begin, low + end)
         let_go(content.chunks.rows)
@@ -340,6 +347,7 @@ def _write_rows(
 def _write_batch_system(
     archive: Any,
     attributes: Any,
+    clock: Ints,
     records: Records,
     content: Content,
     samples: Samples,
@@ -348,7 +356,9 @@ def _write_batch_system(
 ) -> None:
     """Write the locations of the dispatcher and of metrics, and count their events."""
     library = find_api(), address(archive)
-    failed, events[BATCH_LOCATION] = write_batch(*library, address(attributes), content.messages, *span)
+    failed, events[BATCH_LOCATION] = write_batch(
+        *library, address(attributes), clock, content.messages, *span
+    )
     if not failed:
         types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
         pointers = types.ctypes.data, samples.values.ctypes.data

@@ -28,6 +28,10 @@ class OutputConfig(Section):
     the iterations of the chunks before it and make the trace a third larger. For chunks
     and messages.
     """
+    trace_apart: Switch = False
+    """Whether events of a row of the trace at the same time are moved apart, by 1 ns each, for readers that
+    sort events by their times alone, as Pipit does for exclusive times and its time profile.
+    """
     trace_window: TimeWindow | None = Field(None, examples=[["1 h", "2 h"]])
     """Span of time that the trace shows, from the scenario's start; what is open at its ends is entered and
     left there. Default: all of the run.
@@ -54,6 +58,9 @@ class OutputConfig(Section):
         if self.trace_details and not self.trace.shows_chunks:
             message = "tells more of chunks, and needs trace: chunks; try trace: chunks, or leave it out"
             yield Violation("trace_details", message, ("trace",))
+        if self.trace_apart and self.trace is TraceLevel.NONE:
+            message = "is about a trace, and needs one; try trace: jobs, or leave it out"
+            yield Violation("trace_apart", message, ("trace",))
         for key in ("trace_window", "trace_jobs"):
             if getattr(self, key) is not None and self.trace is TraceLevel.NONE:
                 message = "chooses a part of a trace, and needs one; try trace: jobs, or leave it out"
