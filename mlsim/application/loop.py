@@ -17,10 +17,10 @@ from mlsim.application.choice import Choice, choose
 from mlsim.application.costs import prefix_sums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
-from mlsim.application.selection.by_simulation import Simulate
-from mlsim.application.selection.facts import percent_imbalance
+from mlsim.application.selection.by_simulation import BySimulation, Simulate
+from mlsim.application.selection.facts import Rest, percent_imbalance
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.plan import FixedPlan, Plan, SelectedPlan
+from mlsim.application.selection.plan import ChooseWithin, FixedPlan, Plan, SelectedPlan
 from mlsim.application.timesteps import in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
@@ -30,6 +30,8 @@ from mlsim.scenario import (
     ExecutionModel,
     ParametersConfig,
     SelectionConfig,
+    cannot_stop,
+    learner_amid_loop,
     wrong_levels,
 )
 
@@ -67,6 +69,7 @@ def simulate(
     pe_unavailability: Unavailability | None = None,
     chunks: LoopChunks | None = None,
     selection: SelectionConfig | None = None,
+    asks: Floats | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -118,6 +121,9 @@ def simulate(
         learns over time steps, and execution models of the user's own. None: they are not kept.
     selection
         How a technique is chosen for each time step, where ``technique`` is auto.
+    asks
+        float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
+        time step, with rows kept for at most as many chunks as there are iterations. None: at 0.
 
     Raises
     ------
@@ -137,6 +143,12 @@ def simulate(
     given = ParametersConfig() if parameters is None else parameters
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
 
+    amid = selection is not None and technique.casefold() == AUTO and selection.chooses_within
+    if amid or asks is not None:
+        _check_stops(execution, given)
+    choose_after = math.ceil((selection.every or 0.0) * (len(prefix) - 1)) if selection and amid else 0
+    first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
+
     plan = _plan(technique, selection, problem, execution, given, min_chunk)
     # What learns over time steps does so from all rows.
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)
@@ -146,13 +158,18 @@ def simulate(
 
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
         since = -math.inf if learns else rows_since - begin
-        bound = bind(problem, choices, execution, begin)
-        if chunks is None:
+        bound = bind(problem, choices, execution, begin, choose_after)
+        if amid or asks is not None:
+            within = plan.chooses_within()
+            outcome = _simulate_with_stops(bound, keep, until - begin, first_requests, within)
+        elif chunks is None:
             return _simulate_once(bound, keep, until - begin, since)
-        if in_blocks and not keep:
+        elif in_blocks and not keep:
             return _simulate_in_blocks(bound, until - begin, chunks)
-        outcome = _simulate_once(bound, True, until - begin, -math.inf)
-        _hand_over(outcome, chunks)
+        else:
+            outcome = _simulate_once(bound, True, until - begin, -math.inf)
+        if chunks is not None:
+            _hand_over(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
     outcome = in_time_steps(plan, time_steps, one_loop, record, until, chunks)
@@ -190,7 +207,12 @@ def _plan(
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
     selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
-    return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
+    within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
+    portfolio = {name: chosen(name) for name in config.portfolio}
+    for name, choices in portfolio.items():
+        if within is not None and choices[0].is_object:
+            raise InputError(f"application.selection.every: {learner_amid_loop(name)}")
+    return SelectedPlan(selector, portfolio, within)
 
 
 def trial_by(
@@ -204,7 +226,9 @@ def trial_by(
 ) -> Simulate:
     """Return what simulates a time step for a selector; arguments are those of :func:`simulate`."""
 
-    def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
+    def trial(
+        name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
         until *= _SLACK
         found = simulate(
             *(prefix_sums(costs), speeds, latency, name, execution, min_chunk, False, until),
@@ -212,9 +236,11 @@ def trial_by(
             seed=seed,
             node_of_pe=node_of_pe,
             intra_latency=intra_latency,
+            asks=None if rest is None else rest.free,
         )
-        t_loop = until if found.notified_at.max() >= until else found.t_loop
-        return t_loop, percent_imbalance(found.finish), found.steps
+        finish = found.finish if rest is None else np.maximum(found.finish, rest.free)
+        t_loop = until if found.notified_at.max() >= until else float(finish.max())
+        return t_loop, percent_imbalance(finish + (0.0 if rest is None else rest.elapsed)), found.steps
 
     return trial
 
@@ -249,6 +275,21 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
         filled = new_rows(n_rows, rows_since)
         bound.run(until, _new_stats(bound.p), filled)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _simulate_with_stops(
+    bound: Bound, record: bool, until: float, asks: Floats, choose_within: ChooseWithin | None
+) -> LoopOutcome:
+    """Simulate one time step that stops for choices, or whose PEs come later; choices need all rows."""
+    stats = _new_stats(bound.p)
+    filled = new_rows(bound.n if record else 0, -math.inf)
+    n_rows = bound.go(until, stats, filled, asks, choose_within)
+    return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
+    for message in cannot_stop(execution.model, execution.lock, parameters.compat):
+        raise InputError(f"application.selection.every: {message}")
 
 
 def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:

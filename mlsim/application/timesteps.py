@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,12 +70,12 @@ def in_time_steps(
     now = waited = 0.0
     seconds = iterations = np.zeros(1)
     for step in range(1, time_steps + 1):
+        if plan.learns and done:
+            plan.prepare(partial(_learned, seconds=seconds, iterations=iterations))
         choices, spent = plan.choose()
         if now + spent >= until and done:
             break
         now, waited = now + spent, waited + spent
-        if plan.learns and done:
-            choices = tuple(_learned(choice, seconds, iterations) for choice in choices)
         _begin_step(chunks, now, done)
         outcome = one_loop(choices, now, record or plan.learns or plan.needs_rows)
         plan.note(now, outcome)

@@ -68,7 +68,7 @@ def selection_metrics(selections: Selections) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``selected``: technique -> time steps, the most frequent first; ``selection_time``: seconds that the
+        ``selected``: technique -> how often it was chosen, the most frequent first; ``selection_time``: seconds that the
         choices took, summed.
     """
     counts = Counter(selections.technique)

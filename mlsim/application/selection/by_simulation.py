@@ -9,17 +9,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application.selection.estimate import estimate
-from mlsim.application.selection.facts import ExecutedChunks, StepFacts
+from mlsim.application.selection.estimate import estimate, when_free
+from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, StepFacts
 from mlsim.application.selection.selector import Selector, generator
 from mlsim.scenario import SelectionGoal, Technique
 
 __all__ = ["BySimulation", "Simulate"]
 
-Simulate = Callable[[str, Floats, Floats, float], tuple[float, float, int]]
+Simulate = Callable[[str, Floats, Floats, float, Rest | None], tuple[float, float, int]]
 """Simulates a loop by a technique, with iteration costs (s at speed 1) and speeds of the PEs, up to a time
-(s) after which it is of no use; returns the loop's time (s; at least that one, if it takes longer), its
-percent imbalance and the chunks simulated."""
+(s) after which it is of no use, from its begin or, of a rest, from when PEs come free; returns the loop's
+time (s; at least that one, if it takes longer; of a rest from now), its percent imbalance and the chunks
+simulated."""
 
 _KEPT = 3
 
@@ -30,6 +31,10 @@ class BySimulation(Selector):
     Before the first time step nothing is known: it takes FAC2, if that is in the portfolio, whose chunks of
     many sizes tell most; else the first one but STATIC, of whose chunks one cannot tell dear iterations from
     slow PEs.
+
+    Amid a time step it does the same with what is left: each technique begins anew with it, on PEs that come
+    free when the chunks that they execute should have ended. STATIC, after which nothing is left to be
+    chosen, is left out there in the first time step, when nobody has executed the iterations that are left.
 
     All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
@@ -78,9 +83,10 @@ class BySimulation(Selector):
         self._random = generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
-        self._seconds: dict[str, float] = {}  # what simulating each took the last time
+        self._seconds: dict[str, float] = {}  # what simulating each took the last time, for a whole loop
         self._elapsed = self._own = 0.0
         self._current = self._first()
+        self._speed: Floats | None = None  # as known at the last choice
         self.spent = 0.0
 
     def _first(self) -> str:
@@ -99,17 +105,44 @@ class BySimulation(Selector):
         begin = time.perf_counter()
         known = estimate(tuple(self._steps), self._n, self._p)
         costs = [known.costs(self._n, self._random) for _ in range(self._samples)]
+        self._speed = known.speed
         if self._chunk_time is None:
             self.spent = time.perf_counter() - begin
+        return self._best_of(costs, known.speed, None, self._elapsed)
+
+    def choose_within(self, progress: Progress) -> str:
+        """Choose for the rest of a time step, amid it; chunks of this one count as a step of its own."""
+        self.spent = 0.0
+        executed = progress.executed
+        if len(executed.pe):
+            begin = time.perf_counter()
+            known = estimate((*self._steps, executed), self._n, self._p)
+            if self._speed is not None:
+                seen = np.bincount(executed.pe, minlength=self._p) > 0
+                known = known.with_speeds_of(self._speed, seen)
+            free, speed = when_free(known, progress.running, self._p)
+            costs = [known.costs(self._n, self._random)[progress.position :] for _ in range(self._samples)]
+            if self._chunk_time is None:
+                self.spent = time.perf_counter() - begin
+            rest = Rest(free, progress.now)
+            self._current = self._best_of(costs, speed, rest, self._elapsed + progress.now)
+            self._own += self.spent
+        return self._current
+
+    def _best_of(self, costs: Sequence[Floats], speed: Floats, rest: Rest | None, elapsed: float) -> str:
+        """Simulate as many techniques as there is time for, and return the best."""
         values: dict[str, float] = {}
         left_out: dict[str, float] = {}
+        part = len(costs[0]) / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
+            if rest is not None and name == Technique.STATIC and not self._steps:
+                continue
             expected = self._seconds.get(name, 0.0)
-            if self._own + self.spent + expected > self._share * self._elapsed:
+            if self._own + self.spent + expected * part > self._share * elapsed:
                 left_out[name] = expected
                 continue
-            values[name] = self._value_of(name, costs, known.speed, min(values.values(), default=np.inf))
+            values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf), rest)
         for name, expected in left_out.items():
             if name in self._seconds:
                 self._seconds[name] = expected * (1.0 - self._share)  # it has its turn some time
@@ -118,20 +151,23 @@ class BySimulation(Selector):
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
 
-    def _value_of(self, name: str, costs: Sequence[Floats], speed: Floats, best: float) -> float:
+    def _value_of(
+        self, name: str, costs: Sequence[Floats], speed: Floats, best: float, rest: Rest | None
+    ) -> float:
         """Return the mean value of a technique; above ``best`` if it is worse, which is all that counts."""
         begin = time.perf_counter()
         until = np.inf if self._by_imbalance else best * len(costs)
         total, chunks = 0.0, 0
         for drawn in costs:
-            t_loop, imbalance, simulated = self._simulate(name, drawn, speed, until - total)
+            t_loop, imbalance, simulated = self._simulate(name, drawn, speed, until - total, rest)
             total += self.value(t_loop, imbalance)
             chunks += simulated
             if total > until:
                 break
         measured = time.perf_counter() - begin
-        self._seconds[name] = measured if self._chunk_time is None else chunks * self._chunk_time
-        self.spent += self._seconds[name]
+        took = measured if self._chunk_time is None else chunks * self._chunk_time
+        self._seconds[name] = took * self._n / len(costs[0])
+        self.spent += took
         return total / len(costs)
 
     def note(self, step: StepFacts) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.outcome import ChunkRows
-from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts
+from mlsim.application.selection.facts import ExecutedChunks, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.overhead import charge_of
 from mlsim.application.selection.selector import Selector
@@ -85,8 +85,10 @@ class Selecting:
         self._name = self._selector.choose()
         return self.config.portfolio.index(self._name)
 
-    def _simulate(self, name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
-        """Simulate a loop, each request of which takes what requests have taken."""
+    def _simulate(
+        self, name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
         options, p = self._options, len(self._node_of_pe)
         charged, seconds = charge_of(options.model, self._overhead)
         execution = ExecutionConfig(
@@ -101,7 +103,7 @@ class Selecting:
         trial = trial_by(
             execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0
         )
-        return trial(name, costs, speeds, until)
+        return trial(name, costs, speeds, until, rest)
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,9 +11,17 @@ from mlsim.scenario.values.amounts import Seconds
 from mlsim.scenario.values.field_types import FieldType, Number, OneOf, Whole
 from mlsim.scenario.values.hints import shown
 from mlsim.scenario.values.section import Section
-from mlsim.scenario.words import SelectionGoal, SelectionMethod, Technique, TemporalDifference
+from mlsim.scenario.words import (
+    Compat,
+    ExecutionModel,
+    LockOrder,
+    SelectionGoal,
+    SelectionMethod,
+    Technique,
+    TemporalDifference,
+)
 
-__all__ = ["READS", "SelectionConfig"]
+__all__ = ["READS", "SelectionConfig", "cannot_stop", "learner_amid_loop"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ READS = {
     "learning_rate": SelectionMethod.RL,
     "discount": SelectionMethod.RL,
     "exploration": SelectionMethod.RL,
+    "every": SelectionMethod.SIMULATION,
     "chunk_time": SelectionMethod.SIMULATION,
     "share": SelectionMethod.SIMULATION,
     "samples": SelectionMethod.SIMULATION,
@@ -87,8 +97,12 @@ class SelectionConfig(Section):
     """What the next time step counts, as a share of this one. For method rl. Default: our choice."""
     exploration: Annotated[float, Number(0, 1)] = 0.1
     """Probability of a random technique, once each has been tried. For method rl. Default: our choice."""
+    every: Annotated[float, Number(0, 1, low_belongs=False)] | None = None
+    """Share of a loop's iterations to be executed between two choices amid the loop, for what is left of it;
+    models cca and dca. For method simulation. Default: choices are made before time steps only.
+    """
     chunk_time: Seconds = 1e-7
-    """Time that simulating one chunk takes (s), which the loop waits for before each time step. For method
+    """Time that simulating one chunk takes (s), which the loop waits for at each choice. For method
     simulation. Default: 10 million chunks a second, what one core does.
     """
     share: Annotated[float, Number(0, 1)] = 0.01
@@ -99,3 +113,37 @@ class SelectionConfig(Section):
     """How many loops with different random costs are simulated of each technique; the mean decides. For
     method simulation.
     """
+
+    @property
+    def chooses_within(self) -> bool:
+        """Whether techniques are chosen amid loops as well."""
+        return self.every is not None and self.method is SelectionMethod.SIMULATION
+
+
+def cannot_stop(model: str, lock: str, compat: str) -> Iterator[str]:
+    """Yield why a loop cannot stop for a choice amid it.
+
+    Parameters
+    ----------
+    model, lock
+        As in a scenario's ``application.execution``.
+    compat
+        As in its ``application.parameters``.
+    """
+    if model not in _STOPPING:
+        yield (
+            f"model {model} has several queues, or is your own, and only the rest of one can have another "
+            f"technique; allowed: models {', '.join(_STOPPING)}, or choices between time steps, without every"
+        )
+    elif model is ExecutionModel.DCA and lock == LockOrder.POLLING:
+        yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"
+    if compat == Compat.LB4MPI:
+        yield "LB4MPI has one technique for a loop; allowed: parameters.compat: none"
+
+
+def learner_amid_loop(technique: str) -> str:
+    """Return why a class of the user cannot be chosen amid a loop."""
+    return f"{technique} is a class, which remembers its loop from the begin; allowed: functions and names"
+
+
+_STOPPING = (ExecutionModel.CCA, ExecutionModel.DCA)
