@@ -36,6 +36,11 @@ class Progress(NamedTuple):
     running: ExecutedChunks
     """The last chunk of each PE that is not known to have ended; ``seconds`` are those since its begin."""
 
+    def with_pes(self, pe_of: Ints) -> Progress:
+        """Return the same with other numbers of the PEs: each one's place in ``pe_of`` has its new one."""
+        executed = self.executed._replace(pe=pe_of[self.executed.pe])
+        return self._replace(executed=executed, running=self.running._replace(pe=pe_of[self.running.pe]))
+
 
 class Rest(NamedTuple):
     """What is left of a loop, as a loop of its own; times in s from now."""

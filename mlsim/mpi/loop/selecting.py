@@ -7,23 +7,34 @@ The selectors are those of simulated loops (:mod:`mlsim.application.selection`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
+from mlsim.application.choice import Choice
 from mlsim.application.outcome import ChunkRows
-from mlsim.application.selection.facts import ExecutedChunks, Rest, Selected, StepFacts
+from mlsim.application.selection.by_simulation import BySimulation
+from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.overhead import charge_of
+from mlsim.application.selection.plan import rows_of_step
 from mlsim.application.selection.selector import Selector
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
-from mlsim.scenario import AUTO, ExecutionConfig, SelectionConfig, SelectionMethod
+from mlsim.scenario import (
+    AUTO,
+    ExecutionConfig,
+    ExecutionModel,
+    SelectionConfig,
+    SelectionMethod,
+    cannot_stop,
+    learner_amid_loop,
+)
 
-__all__ = ["Selecting", "is_auto", "selection_of"]
+__all__ = ["Selecting", "check_amid", "is_auto", "selection_of"]
 
 
 def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> SelectionConfig:
@@ -44,6 +55,31 @@ def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> Selection
         first = error.errors()[0]
         place = ".".join(("selection", *map(str, first["loc"])))
         raise InputError(f"LoopScheduler: {place}: {first['msg']}") from error
+
+
+def check_amid(
+    config: SelectionConfig, options: LoopOptions, portfolio: Iterable[tuple[Choice, ...]]
+) -> None:
+    """Check that techniques can be chosen amid a loop, where they are to be.
+
+    Raises
+    ------
+    InputError
+        Under another model than cca: nobody else has all requests, and knows what was measured.
+    """
+    if not config.chooses_within:
+        return
+    if options.model != ExecutionModel.CCA:
+        raise InputError(
+            f"LoopScheduler: selection.every: {config.every} with model={options.model!r}: in a real run the "
+            "master chooses amid a loop, who has all requests; allowed: model='cca', or no every, and "
+            "choices between loops that are a chain by after"
+        )
+    for message in cannot_stop(options.model, options.lock, options.compat):
+        raise InputError(f"LoopScheduler: selection.every: {message}")
+    for choices in portfolio:
+        if choices[0].is_object:
+            raise InputError(f"LoopScheduler: selection.every: {learner_amid_loop(choices[0].name)}")
 
 
 def is_auto(technique: object) -> bool:
@@ -72,7 +108,7 @@ class Selecting:
         self._options, self._node_of_pe = options, node_of_pe
         self._overhead = 0.0
         self._begin = time.perf_counter()
-        self._name = ""
+        self._made: list[Selected] = []  # in this loop, with times from its begin
         self._selector: Selector | None = None
 
     def choose(self) -> int:
@@ -82,8 +118,19 @@ class Selecting:
             self._selector = make_selector(
                 self.config, self.n, p, self._options.seed, self._simulate, measured=True
             )
-        self._name = self._selector.choose()
-        return self.config.portfolio.index(self._name)
+        name = self._selector.choose()
+        self._made = [Selected(name, 0.0, 0.0, 0.0, self._selector.spent)]
+        return self.config.portfolio.index(name)
+
+    def choose_within(self, progress: Progress, wait: float) -> int:
+        """Return the number of the technique of the rest of the loop; ``wait``: what a request took [s]."""
+        selector = self._selector
+        assert isinstance(selector, BySimulation), "checked: method simulation"
+        self._overhead = wait
+        name = selector.choose_within(progress)
+        begin = progress.now + selector.spent
+        self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
+        return self.config.portfolio.index(name)
 
     def _simulate(
         self, name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
@@ -112,7 +159,6 @@ class Selecting:
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
             self._overhead = float(np.median(rows.start - rows.requested))
-        spent = self._selector.spent
         begin = time.perf_counter() - self._begin - t_loop
-        self.selected.append(Selected(self._name, begin, t_loop, imbalance, spent))
-        self._selector.note(StepFacts(self._name, t_loop, imbalance, chunks))
+        self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
+        self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))
