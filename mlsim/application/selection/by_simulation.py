@@ -114,7 +114,8 @@ class BySimulation(Selector):
         """Choose for the rest of a time step, amid it; chunks of this one count as a step of its own."""
         self.spent = 0.0
         executed = progress.executed
-        if len(executed.pe):
+        part, elapsed = 1.0 - progress.position / self._n, self._elapsed + progress.now
+        if len(executed.pe) and self._has_turn(self._current, part, elapsed):
             begin = time.perf_counter()
             known = estimate((*self._steps, executed), self._n, self._p)
             if self._speed is not None:
@@ -125,29 +126,35 @@ class BySimulation(Selector):
             if self._chunk_time is None:
                 self.spent = time.perf_counter() - begin
             rest = Rest(free, progress.now)
-            self._current = self._best_of(costs, speed, rest, self._elapsed + progress.now)
+            self._current = self._best_of(costs, speed, rest, elapsed)
             self._own += self.spent
         return self._current
+
+    def _has_turn(self, name: str, part: float, elapsed: float) -> bool:
+        """Whether there is time to simulate a technique for a part of the loop.
+
+        If not, less is expected the next time, so that it has its turn some time.
+        """
+        expected = self._seconds.get(name, 0.0)
+        if self._own + self.spent + expected * part <= self._share * elapsed:
+            return True
+        if name in self._seconds:
+            self._seconds[name] = expected * (1.0 - self._share)
+        return False
 
     def _best_of(self, costs: Sequence[Floats], speed: Floats, rest: Rest | None, elapsed: float) -> str:
         """Simulate as many techniques as there is time for, and return the best."""
         values: dict[str, float] = {}
-        left_out: dict[str, float] = {}
         part = len(costs[0]) / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
             if rest is not None and name == Technique.STATIC and not self._steps:
                 continue
-            expected = self._seconds.get(name, 0.0)
-            if self._own + self.spent + expected * part > self._share * elapsed:
-                left_out[name] = expected
+            if not self._has_turn(name, part, elapsed):
+                if name == self._current:
+                    return name  # with which the others cannot be compared
                 continue
             values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf), rest)
-        for name, expected in left_out.items():
-            if name in self._seconds:
-                self._seconds[name] = expected * (1.0 - self._share)  # it has its turn some time
-        if self._current not in values:
-            return self._current
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
 
