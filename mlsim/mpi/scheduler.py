@@ -427,6 +427,11 @@ class LoopScheduler:
         """What was chosen in this loop and those before it, with ``technique="auto"``; on rank 0."""
         return [] if self._selecting is None else list(self._selecting.selected)
 
+    @property
+    def selection_time(self) -> float:
+        """What choosing the techniques of this loop took, in s, with ``technique="auto"``; on rank 0."""
+        return 0.0 if self._selecting is None else self._selecting.time_of_last
+
     def _write_on_rank_0(self) -> str:
         if self._records is None:
             return ""

@@ -132,6 +132,11 @@ class Selecting:
         self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
         return self.config.portfolio.index(name)
 
+    @property
+    def time_of_last(self) -> float:
+        """What the choices of the last loop took, in s."""
+        return sum(choice.spent for choice in self._made)
+
     def _simulate(
         self, name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:

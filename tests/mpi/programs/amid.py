@@ -42,6 +42,7 @@ selected = loop.selected
 if comm.rank == 0:
     starts = [row for row, one in enumerate(selected) if one.iterations == 0]
     assert len(starts) == 2
+    assert loop.selection_time == sum(one.spent for one in selected[starts[1] :])
     assert all(one.technique in portfolio for one in selected)
     assert [one.begin for one in selected] == sorted(one.begin for one in selected)
     for row, one in enumerate(selected[1:], 1):
