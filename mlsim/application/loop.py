@@ -123,7 +123,7 @@ def simulate(
         How a technique is chosen for each time step, where ``technique`` is auto.
     asks
         float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
-        time step, with rows kept for at most as many chunks as there are iterations. None: at 0.
+        time step. None: at 0.
 
     Raises
     ------
@@ -133,43 +133,35 @@ def simulate(
     prefix, speed, latency = _column(prefix), _column(pe_speed), _column(pe_latency)
     _check_costs(prefix, len(speed))
     _check_pes(speed, latency)
-    if not until >= 0.0:
-        raise InputError(f"until: {until!r} s; allowed: 0 or more")
-    if min_chunk < 1:
-        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 or more")
-    if time_steps < 1:
-        raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
+    _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
     given = ParametersConfig() if parameters is None else parameters
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
 
-    amid = selection is not None and technique.casefold() == AUTO and selection.chooses_within
-    if amid or asks is not None:
+    choose_after = _choose_after(selection if technique.casefold() == AUTO else None, len(prefix) - 1)
+    stops = choose_after > 0 or asks is not None
+    if stops:
         _check_stops(execution, given)
-    choose_after = math.ceil((selection.every or 0.0) * (len(prefix) - 1)) if selection and amid else 0
-    first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
 
     plan = _plan(technique, selection, problem, execution, given, min_chunk)
     # What learns over time steps does so from all rows.
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)
 
-    # Only our own models hand blocks over; those of the user are given room for all rows.
+    # Our own models hand blocks over; those of the user have room for all rows.
     in_blocks = isinstance(execution.model, ExecutionModel)
 
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
         since = -math.inf if learns else rows_since - begin
         bound = bind(problem, choices, execution, begin, choose_after)
-        if amid or asks is not None:
-            within = plan.chooses_within()
-            outcome = _simulate_with_stops(bound, keep, until - begin, first_requests, within)
+        if stops:
+            outcome = _simulate_with_stops(bound, keep, until - begin, asks, plan.chooses_within())
         elif chunks is None:
             return _simulate_once(bound, keep, until - begin, since)
         elif in_blocks and not keep:
             return _simulate_in_blocks(bound, until - begin, chunks)
         else:
             outcome = _simulate_once(bound, True, until - begin, -math.inf)
-        if chunks is not None:
-            _hand_over(outcome, chunks)
+        _hand_over(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
     outcome = in_time_steps(plan, time_steps, one_loop, record, until, chunks)
@@ -278,13 +270,30 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
 
 
 def _simulate_with_stops(
-    bound: Bound, record: bool, until: float, asks: Floats, choose_within: ChooseWithin | None
+    bound: Bound, record: bool, until: float, asks: Floats | None, choose_within: ChooseWithin | None
 ) -> LoopOutcome:
     """Simulate one time step that stops for choices, or whose PEs come later; choices need all rows."""
     stats = _new_stats(bound.p)
     filled = new_rows(bound.n if record else 0, -math.inf)
-    n_rows = bound.go(until, stats, filled, asks, choose_within)
+    first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
+    n_rows = bound.go(until, stats, filled, first_requests, choose_within)
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:
+    if not until >= 0.0:
+        raise InputError(f"until: {until!r} s; allowed: 0 or more")
+    if min_chunk < 1:
+        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 or more")
+    if time_steps < 1:
+        raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
+
+
+def _choose_after(selection: SelectionConfig | None, n: int) -> int:
+    """Return the iterations executed between two choices amid a loop of ``n``; 0: none is made."""
+    if selection is None or not selection.chooses_within:
+        return 0
+    return math.ceil((selection.every or 0.0) * n)
 
 
 def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
@@ -300,8 +309,10 @@ def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopO
     return _outcome(bound, stats, None)
 
 
-def _hand_over(outcome: LoopOutcome, chunks: LoopChunks) -> None:
+def _hand_over(outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
     rows = outcome.rows
+    if chunks is None:
+        return
     assert rows is not None, "rows are handed over of loops simulated with them"
     chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
 
