@@ -14,6 +14,7 @@ import growth
 import numpy as np
 import peers
 import pytest
+import selection
 import synthetic
 from children import Cost
 
@@ -212,3 +213,23 @@ def test_the_tools_say_what_they_do() -> None:
         done = subprocess.run([sys.executable, file, "--help"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert "Usage" in done.stdout
+
+
+def test_a_round_counts_where_the_chosen_are_near_the_best_of_it() -> None:
+    """Rounds take turns; in the second one another technique is the best, and auto misses it by a tenth."""
+    asked: list[str] = []
+
+    def loops(_application: str, technique: str) -> list[float]:
+        asked.append(technique)
+        second = asked.count(technique) == 2
+        if technique == selection.AUTO:
+            return [1.0, 1.04] if not second else [1.1, 1.1]
+        return [1.0, 1.0] if technique == ("GSS" if second else "SS") else [2.0, 1.0]
+
+    found = selection.compare("psia", loops, 2, 0.05)
+    assert asked == [*selection.PORTFOLIO, selection.AUTO] * 2
+    assert (found.near, found.best) == (1, ["SS", "GSS"])
+    assert found.ratios == pytest.approx([1.02, 1.1])
+    assert selection.line(found).startswith(
+        "psia: near the best in 1 of 2 rounds; 1.020 1.100; best: GSS, SS"
+    )

@@ -29,12 +29,14 @@ from mlsim.scenario import (
 if TYPE_CHECKING:
     from mlsim.application.models.state import Costs, Inputs, PEStats, Rows
     from mlsim.application.perturbation import Perturbation
+    from mlsim.application.selection.plan import ChooseWithin
     from mlsim.application.settings import RuleSettings
     from mlsim.application.unavailability import Unavailability
 
 __all__ = ["Bound", "Problem", "bind", "module_of"]
 
 _Run = Callable[[float, "PEStats", "Rows"], int]
+_Go = Callable[[float, "PEStats", "Rows", Floats, "ChooseWithin | None"], int]
 
 _MODULES = {
     ExecutionModel.CCA: "cca",
@@ -71,14 +73,24 @@ class Bound(NamedTuple):
         Iterations and PEs.
     run
         Takes when the loop is ended (s), and the results and rows to fill; returns the number of chunks.
+    go
+        As ``run``, for a loop that stops for choices, or whose PEs first ask at other times than 0; takes
+        those times too (float64[P] in s, or none), and what chooses.
     """
 
     n: int
     p: int
     run: _Run
+    go: _Go
 
 
-def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConfig, begin: float) -> Bound:
+def bind(
+    problem: Problem,
+    choices: tuple[Choice, ...],
+    execution: ExecutionConfig,
+    begin: float,
+    choose_after: int = 0,
+) -> Bound:
     """Choose the event loop.
 
     Parameters
@@ -91,6 +103,8 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
         Model and costs.
     begin
         When the loop begins on the clock of the perturbation, in s.
+    choose_after
+        Iterations executed between two choices of a technique amid the loop; 0: none is made.
     """
     from mlsim.application.models.state import Inputs
 
@@ -98,7 +112,7 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
     properties, kernel = _model(execution.model)
     outside, inside = choices[0], choices[-1]
     pushed = outside.of_lb4mpi and execution.model is ExecutionModel.CCA
-    costs = _costs(execution, properties, n, p, problem.seed, pushed)
+    costs = _costs(execution, properties, n, p, problem.seed, pushed, choose_after)
     if problem.pe_unavailability is not None and not properties.releases:
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
@@ -108,12 +122,12 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
         outer, inner = _settings(outside, inside, first, idle_masters)
     else:
         first, near = _ONE_LEVEL, problem.latency
-        outer = inner = outside.settings(outside.weights[1:] if costs.dedicated else None)
+        outer = inner = _settings_of_one(outside, costs)
     comers = costs.global_p or (len(first) - 1 if properties.nodes else p)
     perturbation, pe_unavailability = _perturbation(problem, begin), _unavailability(problem, begin)
 
-    def run(until: float, stats: PEStats, rows: Rows) -> int:
-        inputs = Inputs(
+    def inputs_of(until: float, stats: PEStats, rows: Rows) -> Inputs:
+        return Inputs(
             problem.prefix,
             problem.speed,
             problem.latency,
@@ -128,14 +142,28 @@ def bind(problem: Problem, choices: tuple[Choice, ...], execution: ExecutionConf
             stats,
             rows,
         )
-        steps = int(kernel(inputs))
+
+    def run(until: float, stats: PEStats, rows: Rows) -> int:
+        steps = int(kernel(inputs_of(until, stats, rows)))
         if steps == _WRONG_BETWEEN or (steps < 0 and not properties.nodes):
             raise outside.wrong_size(outer, n, comers)
         if steps < 0:
             raise inside.wrong_size(inner, n, p)
         return steps
 
-    return Bound(n, p, run)
+    def go(until: float, stats: PEStats, rows: Rows, asks: Floats, choose_within: ChooseWithin | None) -> int:
+        from mlsim.application.stepwise import follow
+
+        assert isinstance(execution.model, ExecutionModel), "checked: one of those that can stop"
+        module = import_module(f"mlsim.application.models.{module_of(execution.model)}")
+        steps, last, rule = follow(
+            inputs_of(until, stats, rows), module, properties.masters, outside, asks, choose_within
+        )
+        if steps < 0:
+            raise last.wrong_size(rule, n, p)
+        return steps
+
+    return Bound(n, p, run, go)
 
 
 def module_of(model: ExecutionModel) -> str:
@@ -199,8 +227,19 @@ def _settings(
     return outside.settings(between), inside.settings()._replace(weights=_read_only(within))
 
 
+def _settings_of_one(choice: Choice, costs: Costs) -> RuleSettings:
+    """Return the technique of a model with one queue; a dedicated master has no weight."""
+    return choice.settings(choice.weights[1:] if costs.dedicated else None)
+
+
 def _costs(
-    execution: ExecutionConfig, properties: ModelProperties, n: int, p: int, seed: int, pushed: bool
+    execution: ExecutionConfig,
+    properties: ModelProperties,
+    n: int,
+    p: int,
+    seed: int,
+    pushed: bool,
+    choose_after: int,
 ) -> Costs:
     from mlsim.application.models.state import Costs
 
@@ -219,6 +258,7 @@ def _costs(
         nowait=bool(execution.nowait),
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
         pushed=pushed,
+        choose_after=choose_after,
         ahead=min(execution.request_ahead, n + 1) if "request_ahead" in properties.reads else 0,
         seed_low=seed % (1 << _SEED_BITS),
         seed_high=seed >> _SEED_BITS,

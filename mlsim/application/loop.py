@@ -17,10 +17,10 @@ from mlsim.application.choice import Choice, choose
 from mlsim.application.costs import prefix_sums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
-from mlsim.application.selection.by_simulation import Simulate
-from mlsim.application.selection.facts import percent_imbalance
+from mlsim.application.selection.by_simulation import BySimulation, Simulate
+from mlsim.application.selection.facts import Rest, percent_imbalance
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.plan import FixedPlan, Plan, SelectedPlan
+from mlsim.application.selection.plan import ChooseWithin, FixedPlan, Plan, SelectedPlan
 from mlsim.application.timesteps import StepHistory, in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
@@ -30,6 +30,8 @@ from mlsim.scenario import (
     ExecutionModel,
     ParametersConfig,
     SelectionConfig,
+    cannot_stop,
+    learner_amid_loop,
     wrong_levels,
 )
 
@@ -67,6 +69,7 @@ def simulate(
     pe_unavailability: Unavailability | None = None,
     chunks: LoopChunks | None = None,
     selection: SelectionConfig | None = None,
+    asks: Floats | None = None,
     history: StepHistory | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
@@ -119,9 +122,11 @@ def simulate(
         learns over time steps, and execution models of the user's own. None: they are not kept.
     selection
         How a technique is chosen for each time step, where ``technique`` is auto.
+    asks
+        float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
+        time step. None: at 0.
     history
-        What was measured in time steps before this loop, for the weights of AWF; None: nothing. With several
-        time steps they are added to it.
+        What was measured in time steps before, for the weights of AWF; None: nothing. Several are added.
 
     Raises
     ------
@@ -131,32 +136,33 @@ def simulate(
     prefix, speed, latency = _column(prefix), _column(pe_speed), _column(pe_latency)
     _check_costs(prefix, len(speed))
     _check_pes(speed, latency)
-    if not until >= 0.0:
-        raise InputError(f"until: {until!r} s; allowed: 0 or more")
-    if min_chunk < 1:
-        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 or more")
-    if time_steps < 1:
-        raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
+    _check_numbers(until, min_chunk, time_steps)
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
     given = ParametersConfig() if parameters is None else parameters
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
+    choose_after = _choose_after(selection if technique.casefold() == AUTO else None, len(prefix) - 1)
+    if stops := choose_after > 0 or asks is not None:
+        _check_stops(execution, given)
 
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)
     plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
     # What learns over time steps does so from all rows.
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)
 
-    # Only our own models hand blocks over; those of the user are given room for all rows.
+    # Our own models hand blocks over; those of the user have room for all rows.
     in_blocks = isinstance(execution.model, ExecutionModel)
 
     def one_loop(choices: tuple[Choice, ...], begin: float, keep: bool) -> LoopOutcome:
         since = -math.inf if learns else rows_since - begin
-        bound = bind(problem, choices, execution, begin)
-        if chunks is None:
+        bound = bind(problem, choices, execution, begin, choose_after)
+        if stops:
+            outcome = _simulate_with_stops(bound, keep, until - begin, asks, plan.chooses_within())
+        elif chunks is None:
             return _simulate_once(bound, keep, until - begin, since)
-        if in_blocks and not keep:
+        elif in_blocks and not keep:
             return _simulate_in_blocks(bound, until - begin, chunks)
-        outcome = _simulate_once(bound, True, until - begin, -math.inf)
+        else:
+            outcome = _simulate_once(bound, True, until - begin, -math.inf)
         _hand_over(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
@@ -198,7 +204,12 @@ def _plan(
     config = selection or SelectionConfig()
     costs = np.diff(prefix)
     selector = make_selector(config, len(costs), len(speed), problem.seed, trial, profile=costs)
-    return SelectedPlan(selector, {name: chosen(name) for name in config.portfolio})
+    within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
+    portfolio = {name: chosen(name) for name in config.portfolio}
+    for name, choices in portfolio.items():
+        if within is not None and choices[0].is_object:
+            raise InputError(f"application.selection.every: {learner_amid_loop(name)}")
+    return SelectedPlan(selector, portfolio, within)
 
 
 def trial_by(
@@ -216,7 +227,9 @@ def trial_by(
     Each time it follows those that ``history`` then has: AWF begins with the weights learned by then.
     """
 
-    def trial(name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
+    def trial(
+        name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
         until *= _SLACK
         found = simulate(
             *(prefix_sums(costs), speeds, latency, name, execution, min_chunk, False, until),
@@ -224,10 +237,12 @@ def trial_by(
             seed=seed,
             node_of_pe=node_of_pe,
             intra_latency=intra_latency,
+            asks=None if rest is None else rest.free,
             history=history,
         )
-        t_loop = until if found.notified_at.max() >= until else found.t_loop
-        return t_loop, percent_imbalance(found.finish), found.steps
+        finish = found.finish if rest is None else np.maximum(found.finish, rest.free)
+        t_loop = until if found.notified_at.max() >= until else float(finish.max())
+        return t_loop, percent_imbalance(finish + (0.0 if rest is None else rest.elapsed)), found.steps
 
     return trial
 
@@ -265,6 +280,38 @@ def _simulate_once(bound: Bound, record: bool, until: float, rows_since: float) 
     return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
 
 
+def _simulate_with_stops(
+    bound: Bound, record: bool, until: float, asks: Floats | None, choose_within: ChooseWithin | None
+) -> LoopOutcome:
+    """Simulate one time step that stops for choices, or whose PEs come later; choices need all rows."""
+    stats = _new_stats(bound.p)
+    filled = new_rows(bound.n if record else 0, -math.inf)
+    first_requests = np.empty(0) if asks is None else np.ascontiguousarray(asks, np.float64)
+    n_rows = bound.go(until, stats, filled, first_requests, choose_within)
+    return _outcome(bound, stats, in_order(filled, n_rows) if record else None)
+
+
+def _check_numbers(until: float, min_chunk: int, time_steps: int) -> None:
+    if not until >= 0.0:
+        raise InputError(f"until: {until!r} s; allowed: 0 or more")
+    if min_chunk < 1:
+        raise InputError(f"min_chunk: {min_chunk}; allowed: 1 or more")
+    if time_steps < 1:
+        raise InputError(f"time_steps: {time_steps}; allowed: 1 or more")
+
+
+def _choose_after(selection: SelectionConfig | None, n: int) -> int:
+    """Return the iterations executed between two choices amid a loop of ``n``; 0: none is made."""
+    if selection is None or not selection.chooses_within:
+        return 0
+    return math.ceil((selection.every or 0.0) * n)
+
+
+def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
+    for message in cannot_stop(execution.model, execution.lock, parameters.compat, execution.request_ahead):
+        raise InputError(f"application.selection.every: {message}")
+
+
 def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopOutcome:
     """Simulate one time step, from 0, and hand its chunks over."""
     stats = _new_stats(bound.p)
@@ -273,8 +320,10 @@ def _simulate_in_blocks(bound: Bound, until: float, chunks: LoopChunks) -> LoopO
     return _outcome(bound, stats, None)
 
 
-def _hand_over(outcome: LoopOutcome, chunks: LoopChunks) -> None:
+def _hand_over(outcome: LoopOutcome, chunks: LoopChunks | None) -> None:
     rows = outcome.rows
+    if chunks is None:
+        return
     assert rows is not None, "rows are handed over of loops simulated with them"
     chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -116,7 +117,7 @@ class LoopRecorder:
         return _joined(PEs, self._pes)
 
     def selections(self) -> Selections:
-        """Return one row a time step whose technique was chosen, by job in order of arrival, then in time."""
+        """Return one row a choice of a technique, by job in order of arrival, then in time."""
         return _selections(self._selected)
 
     def chunks(self) -> Chunks:
@@ -128,13 +129,29 @@ def _selections(jobs: list[tuple[int, float, tuple[Selected, ...]]]) -> Selectio
     rows = [
         (job, step, *chosen._replace(begin=began + chosen.begin))
         for job, began, selected in sorted(jobs)
-        for step, chosen in enumerate(selected, 1)
+        for step, chosen in _with_steps(selected)
     ]
     if not rows:
         return empty(Selections)
-    job, step, technique, *times = zip(*rows, strict=True)
-    numbers = (np.array(column, np.float64) for column in times)
-    return Selections(np.array(job), np.array(step), list(map(str, technique)), *numbers)
+    job, step, technique, begin, t_loop, imbalance, spent, iterations = zip(*rows, strict=True)
+    return Selections(
+        np.array(job),
+        np.array(step),
+        list(map(str, technique)),
+        np.array(begin, np.float64),
+        np.array(t_loop, np.float64),
+        np.array(imbalance, np.float64),
+        np.array(spent, np.float64),
+        np.array(iterations),
+    )
+
+
+def _with_steps(selected: Iterable[Selected]) -> Iterator[tuple[int, Selected]]:
+    """Yield choices with the numbers of their time steps, from 1: the first of each is for all of it."""
+    step = 0
+    for chosen in selected:
+        step += chosen.iterations == 0
+        yield step, chosen
 
 
 def _loop_row(job: int, outcome: LoopOutcome) -> tuple[float, ...]:

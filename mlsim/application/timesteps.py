@@ -107,9 +107,9 @@ def in_time_steps(
         Of all together: iterations and scheduling steps go on from one time step to the next, and the
         last chunk of each PE is one of the last time step, iterations counted within it.
     """
+    plan.prepare(history.weigh)
     if time_steps == 1:
         choices, _ = plan.choose()
-        choices = tuple(map(history.weigh, choices))
         _begin_step(chunks, 0.0, [])
         outcome = one_loop(choices, 0.0, record or plan.needs_rows)
         plan.note(0.0, outcome)
@@ -122,7 +122,6 @@ def in_time_steps(
         if now + spent >= until and done:
             break
         now, waited = now + spent, waited + spent
-        choices = tuple(map(history.weigh, choices))
         _begin_step(chunks, now, done)
         outcome = one_loop(choices, now, record or plan.learns or plan.needs_rows)
         plan.note(now, outcome)

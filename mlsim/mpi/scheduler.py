@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +17,7 @@ from mpi4py import MPI
 
 from mlsim._arrays import Floats
 from mlsim.application.choice import Choice
-from mlsim.application.selection.facts import Selected
+from mlsim.application.selection.facts import Progress, Selected
 from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.breaks import next_length
@@ -24,8 +25,8 @@ from mlsim.mpi.loop.context import Context, allgather
 from mlsim.mpi.loop.options import WARN_AFTER, LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import Requests
-from mlsim.mpi.loop.selecting import Selecting, is_auto, selection_of
-from mlsim.mpi.models.model import Model, Setting
+from mlsim.mpi.loop.selecting import Selecting, check_amid, is_auto, selection_of
+from mlsim.mpi.models.model import Amid, Model, Setting
 from mlsim.mpi.rca.reporter import Reporter
 from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.results.report import Gathered, LoopReport, gather
@@ -137,6 +138,8 @@ class LoopScheduler:
             for name in names:
                 options = _options({**given, "technique": name})
                 candidates.append((options, chosen(options, comm.size)))
+            if config is not None and options is not None:
+                check_amid(config, options, [choices for _, choices in candidates])
         except MlsimError as error:
             problem = str(error)
         reports_idle = _agree(comm, options, problem, bool(self._record), self._last, self.name, config)
@@ -152,26 +155,36 @@ class LoopScheduler:
         choices = tuple(map(self._history.weigh, choices))
         self._layout = context.layout
         self._patience = context.patience(options.wait, options.warn_after)
-        self._choices = choices
         outer, inner = choices
+        amid = self._amid([choice for _, (choice, _) in candidates])
+        self._choices = choices if amid is None else tuple(choice for _, (choice, _) in candidates)
         self._clock = Clock(self._layout)
+        tag, record = context.next_tag(), bool(self._record)
         self._model = _make(
-            Setting(
-                options,
-                context,
-                self._clock,
-                context.next_tag(),
-                outer,
-                inner,
-                self._patience,
-                bool(self._record),
-            )
+            Setting(options, context, self._clock, tag, outer, inner, self._patience, record, amid)
         )
         yields = options.model == ExecutionModel.DCA
         self._rca = Reporter(context, self.name, reports_idle, self._last, yields)
         self._claim = self._rca.claiming(self._model, options.n)
         self._times = RankTimes(_now(), self._keeps_rows)
         self._closed = False
+
+    def _amid(self, portfolio: Sequence[Choice]) -> Amid | None:
+        """Return how techniques are chosen amid the loop; None: they are not."""
+        selecting = self._selecting
+        if selecting is None or not selecting.config.chooses_within:
+            return None
+        from mlsim.mpi.results.recording import ranks_of_pes
+
+        learned = [self._history.weigh(choice) for choice in portfolio]
+        every = math.ceil((selecting.config.every or 1.0) * self.options.n)
+
+        pe_of_rank = np.argsort(ranks_of_pes(self._layout))
+
+        def choose(progress: Progress, wait: float) -> Choice:
+            return learned[selecting.choose_within(progress.with_pes(pe_of_rank), wait)]
+
+        return Amid(every, choose)
 
     @property
     def _keeps_rows(self) -> bool:
@@ -461,6 +474,11 @@ class LoopScheduler:
     def selected(self) -> list[Selected]:
         """What was chosen in this loop and those before it, with ``technique="auto"``; on rank 0."""
         return [] if self._selecting is None else list(self._selecting.selected)
+
+    @property
+    def selection_time(self) -> float:
+        """What choosing the techniques of this loop took, in s, with ``technique="auto"``; on rank 0."""
+        return 0.0 if self._selecting is None else self._selecting.time_of_last
 
     def _write_on_rank_0(self) -> str:
         if self._records is None:

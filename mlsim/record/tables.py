@@ -373,15 +373,22 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Selections:
-    """One row a time step of a loop whose techniques were chosen (``technique: auto``); by job, then time."""
+    """One row a technique chosen for a time step, or for the rest of one (``technique: auto``); by job."""
 
     job: Annotated[Ints, _OF_JOB]
     time_step: Annotated[Ints, Column("the time step, from 1")]
-    technique: Annotated[list[str], Column("technique that was chosen for it")]
-    start: Annotated[Floats, Column("when it began", "s", _START)]
-    t_loop: Annotated[Floats, Column("its parallel loop time", "s")]
-    imbalance: Annotated[Floats, Column("percent imbalance of its PEs' finish times", "%")]
+    technique: Annotated[list[str], Column("technique that was chosen")]
+    start: Annotated[Floats, Column("when the time step, or its rest, began with it", "s", _START)]
+    t_loop: Annotated[
+        Floats, Column("parallel loop time until the next choice in the time step, or its end", "s")
+    ]
+    imbalance: Annotated[
+        Floats, Column("percent imbalance of the PEs' finish times, of the whole time step", "%")
+    ]
     spent: Annotated[Floats, Column("time that the choice took, before it began", "s")]
+    iterations: Annotated[
+        Ints, Column("iterations of the time step assigned before; 0: chosen for all of it")
+    ]
 
 
 @dataclass(frozen=True, slots=True)

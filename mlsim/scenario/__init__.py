@@ -33,7 +33,7 @@ from mlsim.scenario.jobs.workload import (
 from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig, IterationsConfig
 from mlsim.scenario.loop.costs import CostsConfig, ImageWindow
 from mlsim.scenario.loop.levels import RELEASING, TWO_LEVELS, properties_of, wrong_levels
-from mlsim.scenario.loop.selection import SelectionConfig
+from mlsim.scenario.loop.selection import SelectionConfig, cannot_stop, learner_amid_loop
 from mlsim.scenario.loop.techniques import (
     AUTO,
     ParametersConfig,
@@ -214,6 +214,7 @@ __all__ = [
     "WorkloadConfig",
     "WorkloadFormat",
     "WorkloadModel",
+    "cannot_stop",
     "check_code",
     "dotted_keys",
     "dump",
@@ -221,6 +222,7 @@ __all__ = [
     "installed_names",
     "json_schema",
     "lacking_parameters",
+    "learner_amid_loop",
     "load",
     "loads",
     "located_format",

@@ -139,6 +139,17 @@ def test_techniques_are_chosen_for_each_loop_of_a_chain(
     assert "selection.method: 'guess' is not known; allowed: expert, exhaustive," in unknown
 
 
+@pytest.mark.parametrize("master", ["non-dedicated", "dedicated"])
+@pytest.mark.parametrize("portfolio", ["GSS,AF,SS,AWF-C", "FAC2,SS,STATIC,TSS"])
+def test_techniques_are_chosen_amid_a_loop(any_launcher: Launcher, master: str, portfolio: str) -> None:
+    done = execute(any_launcher, 3, "amid.py", master, portfolio)
+    assert done.code == 0, done.err
+    chosen, dca, library = done.out.splitlines()
+    assert len(chosen.split()) > 4
+    assert "selection.every: 0.1 with model='dca': in a real run the master chooses amid a loop" in dca
+    assert "LB4MPI has one technique for a loop" in library
+
+
 def test_a_technique_that_gives_nonsense_is_an_error(any_launcher: Launcher, techniques: Path) -> None:
     done = execute(any_launcher, 2, "ends.py", "technique", "cca", "0", f"{techniques}:broken")
     assert done.code != 0

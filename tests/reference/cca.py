@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import simpy
 
-from tests.reference.loops import LAST, Case, Log, Ranked
+from tests.reference.loops import LAST, Case, Choosing, Log, Ranked
 
 
 class _Request(NamedTuple):
@@ -30,6 +30,8 @@ class _Loop:
         self.answered = Fraction(0)
         self.last: dict[int, tuple[int, int]] = {}
         self.done: dict[int, tuple[Any, ...]] = {}
+        self.reported: set[simpy.Event] = set()
+        self.choosing = Choosing(case)
 
     def request(self, rank: int, done: tuple[Any, ...] | None) -> simpy.Event:
         reply = self.env.event()
@@ -146,8 +148,15 @@ class _Loop:
         while self.mailbox:
             fifo = self.case.service_order == "fifo"
             request = min(self.mailbox, key=lambda r: (r.arrived, r.rank) if fifo else (r.rank,))
+            if self.report(request):
+                begin = self.env.now
+                yield self.env.timeout(self.choose())
+                if self.base:
+                    self.log.waits[0].append((begin, self.env.now))
+                yield Ranked(self.env, Fraction(0), LAST)
+                continue  # who is served first is decided anew
             self.mailbox.remove(request)
-            chunk = self.next_chunk(request.rank, request.done)
+            chunk = self.next_chunk(request.rank)
             if chunk is not None:
                 begin = self.env.now
                 yield self.env.timeout(self.case.thinking(0) + Fraction(self.case.assignment))
@@ -158,21 +167,36 @@ class _Loop:
             request.reply.succeed(chunk)
             yield Ranked(self.env, Fraction(0), LAST)
 
-    def next_chunk(self, rank: int, done: tuple[Any, ...] | None) -> tuple[int, int, int] | None:
-        case, left = self.case, self.case.n - self.begin
-        if done is not None:
-            self.rule.learn(rank - self.base, *done)
+    def report(self, request: _Request) -> bool:
+        """Learn from what a request tells, once; return whether a choice is due."""
+        if request.done is None or request.reply in self.reported:
+            return False
+        self.reported.add(request.reply)
+        self.rule.learn(request.rank - self.base, *request.done)
+        return self.choosing.counts(len(request.done[0]), self.case.n - self.begin)
+
+    def choose(self) -> Fraction:
+        name, spent = self.choosing.choose(self.env.now, self.begin, self.step)
+        if name:
+            self.step = 0
+            self.rule = self.case.rule(self.base, name, self.case.n - self.begin)
+        return spent
+
+    def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
+        case, left, choosing = self.case, self.case.n - self.begin, self.choosing
         who, least = rank - self.base, self.rule.at_least(case.min_chunk)
-        if case.technique == "STATIC":
-            size = max(self.rule.recursive(0, case.n, who), least)
-            chunk = (who, who * size, min(size, case.n - who * size))
-            if rank in self.last or chunk[1] >= case.n:
+        if choosing.technique == "STATIC":
+            size = max(self.rule.recursive(0, case.n - choosing.begun, who), least)
+            first = choosing.begun + who * size
+            chunk = (choosing.earlier + who, first, min(size, case.n - first))
+            if rank in choosing.taken or chunk[1] >= case.n:
                 return None
+            choosing.taken.add(rank)
         elif left == 0:
             return None
         else:
             size = self.rule.recursive(self.step, left, who, self.env.now)
-            chunk = (self.step, self.begin, min(max(size, least), left))
+            chunk = (choosing.earlier + self.step, self.begin, min(max(size, least), left))
         self.step, self.begin = self.step + 1, self.begin + chunk[2]
         self.last[rank] = chunk[1:]
         return chunk

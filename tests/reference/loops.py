@@ -41,12 +41,15 @@ class Case:
     away: tuple[tuple[tuple[float, float], ...], ...] = ()  # of each node: (from when, until when)
     slow: tuple[tuple[tuple[float, float], ...], ...] = ()  # of each PE: (from when, factor)
     parameters: Parameters = field(default_factory=Parameters)
+    every: int = 0  # iterations executed between two choices amid the loop
+    choices: tuple[tuple[str, float], ...] = ()  # techniques in order, and what choosing each takes
 
-    def rule(self, base: int = 0) -> Rule:
-        """Give the rule for the PEs from ``base`` on."""
+    def rule(self, base: int = 0, technique: str = "", n: int = -1) -> Rule:
+        """Give the rule for the PEs from ``base`` on, for all iterations or what is left of them."""
         weights = self.parameters.weights
         told = replace(self.parameters, weights=weights and weights[base:])
-        return Rule(self.technique, self.n, self.p - base, self.speed[base:], told, self.min_chunk)
+        name, left = technique or self.technique, self.n if n < 0 else n
+        return Rule(name, left, self.p - base, self.speed[base:], told, self.min_chunk)
 
     @property
     def n(self) -> int:
@@ -80,6 +83,37 @@ class Case:
 
     def thinking(self, pe: int) -> Fraction:
         return Fraction(self.calculation) / Fraction(self.speed[pe]) + Fraction(self.delay)
+
+
+class Choosing:
+    """The choices amid a loop: when one is due, and what the technique of now began with."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.technique = case, case.technique
+        self.executed, self.at, self.made = 0, case.every, 0
+        self.begun = self.earlier = 0
+        self.taken: set[int] = set()
+        self.log: list[tuple[Fraction, str]] = []
+
+    def counts(self, size: int, left: int) -> bool:
+        """Count executed iterations; return whether a choice is due."""
+        if self.case.every == 0 or self.technique == "STATIC":
+            return False
+        self.executed += size
+        return self.executed >= self.at and left > 0
+
+    def choose(self, now: Fraction, position: int, steps: int) -> tuple[str, Fraction]:
+        """Return the next technique, empty where it stays, and what choosing takes."""
+        self.at = self.executed + self.case.every
+        name, spent = self.case.choices[self.made % len(self.case.choices)]
+        self.made += 1
+        self.log.append((now, name))
+        if name == self.technique:
+            return "", Fraction(spent)
+        self.technique, self.begun = name, position
+        self.earlier += steps
+        self.taken = set()
+        return name, Fraction(spent)
 
 
 @dataclass

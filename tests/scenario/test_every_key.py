@@ -381,6 +381,7 @@ CASES: dict[str, Case] = {
     "application.selection.learning_rate": Case(LEARNED, 0.01),
     "application.selection.discount": Case(LEARNED, 0.0),
     "application.selection.exploration": Case(LEARNED, 1.0),
+    "application.selection.every": Case(chosen("simulation"), 0.1),
     "application.selection.chunk_time": Case(chosen("simulation"), "1 ms"),
     "application.selection.share": Case(chosen("simulation"), 0.0),
     "application.selection.samples": Case(chosen("simulation"), 5),

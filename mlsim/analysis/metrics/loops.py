@@ -68,8 +68,8 @@ def selection_metrics(selections: Selections) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``selected``: technique -> time steps, the most frequent first; ``selection_time``: seconds that the
-        choices took, summed.
+        ``selected``: technique -> how often it was chosen, the most frequent first; ``selection_time``: what
+        the choices took, summed (s).
     """
     counts = Counter(selections.technique)
     if not counts:

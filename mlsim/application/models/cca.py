@@ -6,10 +6,10 @@ import numpy as np
 
 from mlsim._jit import kernel, shared
 from mlsim.application.models.levels import ask_first
-from mlsim.application.models.master import BAD_SIZE, attend, end_master
-from mlsim.application.models.state import Inputs, close_state, open_state
+from mlsim.application.models.master import BAD_SIZE, DONE, attend, end_master
+from mlsim.application.models.state import Inputs, State, close_state, open_state
 
-__all__ = ["run"]
+__all__ = ["resume", "run"]
 
 
 @kernel
@@ -22,3 +22,13 @@ def run(inputs: Inputs) -> int:
         return -1
     end_master(s, s.queues[0], False)
     return close_state(owned.pes, owned.written, inputs.until, inputs.stats)
+
+
+@kernel
+def resume(owned: State) -> int:
+    """Simulate until a technique is to be chosen, ``CHOOSE``, or to the end, ``DONE`` or ``BAD_SIZE``."""
+    s = shared(owned)
+    doing = attend(s, s.queues[0], np.inf)
+    if doing == DONE:
+        end_master(s, s.queues[0], False)
+    return doing

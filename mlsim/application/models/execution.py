@@ -8,7 +8,7 @@ from mlsim._jit import c_function, inner_kernel, leaf_kernel
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
 from mlsim.application.techniques.at_work import learn_chunk
-from mlsim.application.techniques.rules import counts_breaks
+from mlsim.application.techniques.rules import STATIC, counts_breaks
 
 __all__ = ["FAR", "NEAR", "WRONG", "execute", "keep_row", "message", "notify", "report", "slowed"]
 
@@ -87,14 +87,18 @@ def notify(s: State, me: PE, at: float) -> None:
 
 
 @leaf_kernel
-def report(s: State, q: Queue, me: PE, who: int) -> None:
-    """Learn from the last chunk of a PE that comes to a queue, for its technique, and the loop's."""
+def report(s: State, q: Queue, me: PE, who: int) -> bool:
+    """Learn from the last chunk of a PE that comes to a queue, for its technique, and the loop's.
+
+    Return whether a technique is to be chosen for the rest of the loop, before the PE is served.
+    """
     if s.learns and me.unreported != 0:
-        _learn(s, q, me, who)
+        return _learn(s, q, me, who)
+    return False
 
 
 @inner_kernel
-def _learn(s: State, q: Queue, me: PE, who: int) -> None:
+def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
     me.unreported = 0
     outer, inner = s.outer, s.inner
     measured, sums, share = outer.measured[0], outer.sums[0], 1.0
@@ -114,3 +118,7 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> None:
     if outer.learns:
         gathers = q.number > 0
         learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, share, seconds, 0, gathers)
+    if s.costs.choose_after == 0 or outer.code == STATIC:  # whose chunks are all assigned
+        return False
+    q.executed += me.last_size
+    return bool(q.executed >= q.choose_at and q.position < q.end)

@@ -16,15 +16,28 @@ from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
 from mlsim.application.techniques.rules import STATIC
 
-__all__ = ["ATTENTION", "BAD_SIZE", "DONE", "REFILL", "assign", "attend", "end_master", "spend_serving"]
+__all__ = [
+    "ATTENTION",
+    "BAD_SIZE",
+    "CHOOSE",
+    "DONE",
+    "REFILL",
+    "assign",
+    "attend",
+    "end_master",
+    "spend_serving",
+]
 
-GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE = 0, 1, 2, 3, 4
+GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE, CHOOSE = 0, 1, 2, 3, 4, 5
 _EXECUTING = 2
 
 
 @inner_kernel
 def attend(s: State, m: Queue, attention: float) -> int:
-    """Follow a master until it needs another: its queue is empty, or a reply comes at ``attention`` (s)."""
+    """Follow a master until it needs another: its queue is empty, or a reply comes at ``attention`` (s).
+
+    Or until a technique is to be chosen: the request that led to it is served when it goes on.
+    """
     while True:
         due = np.inf if m.awaiting != 0 else s.matches[m.tree + 1].time
         if m.clock >= s.until:
@@ -51,11 +64,12 @@ def _serve(s: State, m: Queue) -> int:
         rank = due_lowest_rank(s.matches, m.tree, m.width, m.clock)
     pe = m.first_pe + rank
     me = s.pes[pe]
-    _report(s, m, me, pe)
-    step, size, back = m.step, 0, np.inf
+    if _report(s, m, me, pe):
+        return CHOOSE
+    step, size, back = m.earlier + m.step, 0, np.inf
     if m.number == 0:
         size = assign(s, m, rank, pe)
-        step = rank - m.masters if s.outer.code == STATIC else step
+        step = m.earlier + (rank - m.masters) if s.outer.code == STATIC else step
     elif m.position < m.end:
         size = take(s, m, pe)
     else:
@@ -89,14 +103,17 @@ def _serve(s: State, m: Queue) -> int:
 
 
 @leaf_kernel
-def _report(s: State, m: Queue, me: PE, pe: int) -> None:
-    """Learn from the chunks that a PE had executed when it asked."""
+def _report(s: State, m: Queue, me: PE, pe: int) -> bool:
+    """Learn from the chunks that a PE had executed when it asked; return whether a choice is due.
+
+    Loops whose PEs ask ahead do not stop for choices.
+    """
     who = pe - m.first_pe - m.masters
     if s.costs.ahead > 0 and s.learns:
         report(s, m, s.before[pe], who)
         if me.unreported == _EXECUTING:
-            return
-    report(s, m, me, who)
+            return False
+    return bool(report(s, m, me, who))
 
 
 @leaf_kernel
@@ -134,7 +151,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
     t, seat, who = s.outer, s.seats[rank], rank - q.masters
     q.first = q.position
     if t.code == STATIC:
-        q.first = who * q.constant if seat.taken == 0 else q.end
+        q.first = q.begun + who * q.constant if seat.taken == 0 else q.end
     seat.taken += 1
     if q.first >= q.end:
         return 0

@@ -30,7 +30,8 @@ class Costs(NamedTuple):
     ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
     ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
     lock. ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes
-    for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``ahead``: so many
+    for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``:
+    iterations executed between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many
     iterations before its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's
     lower 32 bits.
     """
@@ -48,6 +49,7 @@ class Costs(NamedTuple):
     nowait: bool
     global_p: int
     pushed: bool
+    choose_after: int
     ahead: int
     seed_low: int
     seed_high: int
@@ -159,6 +161,8 @@ class Queue:
     ``invited``, ``key``: of a polled lock. ``clock``: the master's, or when a size is
     calculated under the lock. ``own_...``: what is left of the master's own chunk. ``awaiting``: it has asked
     for a chunk of the node; ``reply_first``, ``got``: the answer.
+    ``begun``, ``earlier``: first iteration of the technique at work, and scheduling steps of those before.
+    ``executed``, ``choose_at``: iterations known to be executed, and how many make the next choice due.
     """
 
     number: int
@@ -190,6 +194,10 @@ class Queue:
     awaiting: int
     reply_first: int
     got: int
+    begun: int
+    earlier: int
+    executed: int
+    choose_at: int
 
 
 PE_RECORD, SEAT, QUEUE = dtype_of(PE), dtype_of(Seat), dtype_of(Queue)
@@ -236,6 +244,8 @@ def open_state(inputs: Inputs) -> State:
             queues[1 + v].constant = inputs.inner.min_chunk if inner.code == SS else 0
     loop.end = n
     loop.constant = constant_size(outer.rules[0])
+    loop.choose_at = costs.choose_after
+    learns = outer.learns or inner.learns or costs.choose_after > 0
     pes = zeros(p, PE_RECORD)
     _introduce(pes, inputs)
     return State(
@@ -252,8 +262,8 @@ def open_state(inputs: Inputs) -> State:
         inputs.until,
         inputs.rows,
         zeros(2, np.int64),
-        zeros(p if costs.ahead > 0 and outer.learns else 1, PE_RECORD),
-        outer.learns or inner.learns,
+        zeros(p if costs.ahead > 0 and learns else 1, PE_RECORD),
+        learns,
     )
 
 

@@ -65,7 +65,7 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
                 note_bad_size(t, q.step, who, size)
                 return BAD
             q.free += thinking + s.costs.atomic + s.costs.assignment
-            seat.step = q.step
+            seat.step = q.earlier + q.step
             q.step += 1
     elif seat.claim == 0:
         size = q.constant
@@ -75,13 +75,13 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
                 note_bad_size(t, q.step, who, size)
                 return BAD
         seat.claim = max(size, 1)
-        seat.step = who if t.code == STATIC else q.step
+        seat.step = q.earlier + (who if t.code == STATIC else q.step)
         q.step += 1
         return CALCULATES
     else:
         q.free += s.costs.assignment
         if t.code == STATIC:
-            q.first = who * seat.claim if seat.taken == 0 else q.end
+            q.first = q.begun + who * seat.claim if seat.taken == 0 else q.end
         size = max(min(seat.claim, q.end - q.first), 0)
         seat.claim = 0
     q.position = q.first + size

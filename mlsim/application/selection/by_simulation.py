@@ -9,17 +9,25 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application.selection.estimate import estimate, speeds_by_profile
-from mlsim.application.selection.facts import ExecutedChunks, StepFacts
+from mlsim.application.selection.estimate import (
+    ByProfile,
+    Estimate,
+    by_profile,
+    estimate,
+    speeds_with,
+    when_free,
+)
+from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, StepFacts
 from mlsim.application.selection.selector import Selector, generator
 from mlsim.scenario import SelectionGoal, Technique
 
 __all__ = ["BySimulation", "Simulate"]
 
-Simulate = Callable[[str, Floats, Floats, float], tuple[float, float, int]]
+Simulate = Callable[[str, Floats, Floats, float, Rest | None], tuple[float, float, int]]
 """Simulates a loop by a technique, with iteration costs (s at speed 1) and speeds of the PEs, up to a time
-(s) after which it is of no use; returns the loop's time (s; at least that one, if it takes longer), its
-percent imbalance and the chunks simulated."""
+(s) after which it is of no use, from its begin or, of a rest, from when PEs come free; returns the loop's
+time (s; at least that one, if it takes longer; of a rest from now), its percent imbalance and the chunks
+simulated."""
 
 _KEPT = 3
 
@@ -30,6 +38,11 @@ class BySimulation(Selector):
     Before the first time step nothing is known: it takes FAC2, if that is in the portfolio, whose chunks of
     many sizes tell most; else the first one but STATIC, of whose chunks one cannot tell dear iterations from
     slow PEs.
+
+    Amid a time step it does the same with what is left: each technique begins anew with it, on PEs that come
+    free when the chunks that they execute should have ended. STATIC, after which nothing is left to be
+    chosen, is left out there in the first time step, when nobody has executed the iterations that are left,
+    unless their costs are known.
 
     All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
@@ -82,9 +95,10 @@ class BySimulation(Selector):
         self._random = generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
-        self._seconds: dict[str, float] = {}  # what simulating each took the last time
+        self._seconds: dict[str, float] = {}  # what simulating each took the last time, for a whole loop
         self._elapsed = self._own = 0.0
         self._current = self._first()
+        self._speed: Floats | None = None  # as known at the last choice
         self.spent = 0.0
 
     def _first(self) -> str:
@@ -101,47 +115,90 @@ class BySimulation(Selector):
 
     def _best(self) -> str:
         begin = time.perf_counter()
-        costs, speed = self._known()
+        known = self._known(tuple(self._steps))
+        costs = self._drawn(known)
+        self._speed = known.speed
         if self._chunk_time is None:
             self.spent = time.perf_counter() - begin
+        return self._best_of(costs, known.speed, None, self._elapsed)
+
+    def choose_within(self, progress: Progress) -> str:
+        """Choose for the rest of a time step, amid it; chunks of this one count as a step of its own."""
+        self.spent = 0.0
+        executed = progress.executed
+        part, elapsed = 1.0 - progress.position / self._n, self._elapsed + progress.now
+        if len(executed.pe) and self._has_turn(self._current, part, elapsed):
+            begin = time.perf_counter()
+            known = self._known((*self._steps, executed))
+            if self._speed is not None:
+                seen = np.bincount(executed.pe, minlength=self._p) > 0
+                known = known._replace(speed=speeds_with(known.speed, self._speed, seen))
+            free, speed = when_free(known, progress.running, self._p)
+            costs = [whole[progress.position :] for whole in self._drawn(known)]
+            if self._chunk_time is None:
+                self.spent = time.perf_counter() - begin
+            rest = Rest(free, progress.now)
+            self._current = self._best_of(costs, speed, rest, elapsed)
+            self._own += self.spent
+        return self._current
+
+    def _has_turn(self, name: str, part: float, elapsed: float) -> bool:
+        """Whether there is time to simulate a technique for a part of the loop.
+
+        If not, less is expected the next time, so that it has its turn some time.
+        """
+        expected = self._seconds.get(name, 0.0)
+        if self._own + self.spent + expected * part <= self._share * elapsed:
+            return True
+        if name in self._seconds:
+            self._seconds[name] = expected * (1.0 - self._share)
+        return False
+
+    def _best_of(self, costs: Sequence[Floats], speed: Floats, rest: Rest | None, elapsed: float) -> str:
+        """Simulate as many techniques as there is time for, and return the best."""
         values: dict[str, float] = {}
-        left_out: dict[str, float] = {}
+        part = len(costs[0]) / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
-            expected = self._seconds.get(name, 0.0)
-            if self._own + self.spent + expected > self._share * self._elapsed:
-                left_out[name] = expected
+            if rest is not None and name == Technique.STATIC and not self._steps and self._profile is None:
                 continue
-            values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf))
-        for name, expected in left_out.items():
-            if name in self._seconds:
-                self._seconds[name] = expected * (1.0 - self._share)  # it has its turn some time
-        if self._current not in values:
-            return self._current
+            if not self._has_turn(name, part, elapsed):
+                if name == self._current:
+                    return name  # with which the others cannot be compared
+                continue
+            values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf), rest)
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
 
-    def _known(self) -> tuple[list[Floats], Floats]:
-        """Return costs of the iterations, known or drawn for each sample, and speeds of the PEs."""
+    def _known(self, steps: Sequence[ExecutedChunks]) -> Estimate | ByProfile:
+        """Return costs of the iterations, known or estimated, and speeds of the PEs in the last step."""
         if self._profile is not None:
-            return [self._profile], speeds_by_profile(self._profile, self._steps[-1], self._p)
-        estimated = estimate(tuple(self._steps), self._n, self._p)
-        return [estimated.costs(self._n, self._random) for _ in range(self._samples)], estimated.speed
+            return by_profile(self._profile, steps[-1], self._p)
+        return estimate(steps, self._n, self._p)
 
-    def _value_of(self, name: str, costs: Sequence[Floats], speed: Floats, best: float) -> float:
+    def _drawn(self, known: Estimate | ByProfile) -> list[Floats]:
+        """Return the costs that techniques are tried with: a sample each time, unless they are known."""
+        if isinstance(known, ByProfile):
+            return [known.profile]
+        return [known.costs(self._n, self._random) for _ in range(self._samples)]
+
+    def _value_of(
+        self, name: str, costs: Sequence[Floats], speed: Floats, best: float, rest: Rest | None
+    ) -> float:
         """Return the mean value of a technique; above ``best`` if it is worse, which is all that counts."""
         begin = time.perf_counter()
         until = np.inf if self._by_imbalance else best * len(costs)
         total, chunks = 0.0, 0
         for drawn in costs:
-            t_loop, imbalance, simulated = self._simulate(name, drawn, speed, until - total)
+            t_loop, imbalance, simulated = self._simulate(name, drawn, speed, until - total, rest)
             total += self.value(t_loop, imbalance)
             chunks += simulated
             if total > until:
                 break
         measured = time.perf_counter() - begin
-        self._seconds[name] = measured if self._chunk_time is None else chunks * self._chunk_time
-        self.spent += self._seconds[name]
+        took = measured if self._chunk_time is None else chunks * self._chunk_time
+        self._seconds[name] = took * self._n / len(costs[0])
+        self.spent += took
         return total / len(costs)
 
     def note(self, step: StepFacts) -> None:

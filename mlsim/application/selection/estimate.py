@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._arrays import Floats, Mask
+from mlsim.application.costs import prefix_sums
 from mlsim.application.selection.facts import ExecutedChunks
 
-__all__ = ["Estimate", "estimate", "speeds_by_profile"]
+__all__ = ["ByProfile", "Estimate", "by_profile", "estimate", "speeds_by_profile", "speeds_with", "when_free"]
 
 _BINS, _CHUNKS_A_BIN = 512, 4
 _ROUNDS = 12
+_NEAR = 1.0 / 8.0
+"""Share of the loop over which what is known of its costs comes to count less by a factor of e elsewhere."""
 
 
 class Estimate(NamedTuple):
@@ -46,14 +49,79 @@ class Estimate(NamedTuple):
         )
         return np.where(shape > 1e-3, drawn, mean)
 
+    def work(self, chunks: ExecutedChunks) -> Floats:
+        """Return what each chunk should take at speed 1, in s."""
+        row, place, overlap = _by_bins(chunks, self.bounds)
+        return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
+
+
+class ByProfile(NamedTuple):
+    """Known costs, and speeds of the PEs, which take up what all costs are too high or too low by."""
+
+    profile: Floats
+    """float64[N]: costs of the iterations, in s at speed 1."""
+    speed: Floats
+    """float64[P]: speeds in the last time step."""
+
+    def work(self, chunks: ExecutedChunks) -> Floats:
+        """Return what each chunk should take at speed 1, in s."""
+        return _work_by_profile(self.profile, chunks)
+
+
+def speeds_with(speed: Floats, before: Floats, seen: Mask) -> Floats:
+    """Return speeds where PEs that were not ``seen`` in the last step are as fast as ``before``.
+
+    That is, in proportion to the others: the whole may have become faster or slower.
+    """
+    if not seen.any() or seen.all():
+        return speed
+    scale = float(np.median(speed[seen] / before[seen]))
+    return np.where(seen, speed, before * scale)
+
+
+def when_free(known: Estimate | ByProfile, running: ExecutedChunks, p: int) -> tuple[Floats, Floats]:
+    """Return from now when each PE comes free, in s, and its speed.
+
+    A chunk takes what its iterations cost at the PE's speed. One that has taken longer already is expected to
+    take as long again as it is late by now, and its PE to be as slow as that tells.
+
+    Parameters
+    ----------
+    known
+        Costs and speeds.
+    running
+        The chunks that PEs execute, one a PE at most; ``seconds`` since the begin of each.
+    p
+        PEs; those without a chunk are free now.
+    """
+    free, speed = np.zeros(p), known.speed.copy()
+    work = known.work(running)
+    length = work / speed[running.pe]
+    late = running.seconds - length
+    length = np.where(late > 0.0, running.seconds + late, length)
+    free[running.pe] = length - running.seconds
+    overdue = (late > 0.0) & (work > 0.0)
+    speed[running.pe[overdue]] = work[overdue] / length[overdue]
+    return free, speed
+
 
 def speeds_by_profile(costs: Floats, step: ExecutedChunks, p: int) -> Floats:
     """Return the speed of each PE that the chunks of a time step tell where costs are known.
 
     Speeds take up what all costs are too high or too low by.
     """
-    prefix = np.concatenate([[0.0], np.cumsum(costs)])
-    return _speeds_of(step, prefix[step.first + step.size] - prefix[step.first], p)
+    return _speeds_of(step, _work_by_profile(costs, step), p)
+
+
+def by_profile(costs: Floats, step: ExecutedChunks, p: int) -> ByProfile:
+    """Return what is known where the costs of the iterations are, and the chunks of a time step."""
+    return ByProfile(costs, speeds_by_profile(costs, step, p))
+
+
+def _work_by_profile(costs: Floats, chunks: ExecutedChunks) -> Floats:
+    prefix = prefix_sums(costs)
+    work: Floats = prefix[chunks.first + chunks.size] - prefix[chunks.first]
+    return work
 
 
 def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
@@ -72,7 +140,7 @@ def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
     speeds = [np.ones(p) for _ in steps]
     mean = np.zeros(len(bounds) - 1)
     for _ in range(_ROUNDS):
-        mean = _costs(steps, chunks, speeds)
+        mean = _costs(steps, chunks, speeds, len(bounds) - 1)
         speeds = [_speeds(step, *parts, mean, p) for step, parts in zip(steps, chunks, strict=True)]
         scale = speeds[-1].mean()
         speeds = [speed / scale for speed in speeds]
@@ -102,17 +170,25 @@ def _costs(
     steps: Sequence[ExecutedChunks],
     chunks: Sequence[tuple[np.ndarray, np.ndarray, Floats]],
     speeds: Sequence[Floats],
+    bins: int,
 ) -> Floats:
-    """Return the mean cost in each bin; a small chunk, which tells more of its place, counts for more."""
-    bins = 1 + max(int(place.max(initial=0)) for _, place, _ in chunks)
+    """Return the mean cost in each bin; a small chunk, which tells more of its place, counts for more.
+
+    A bin of which nothing is known has the mean of all others, of which near ones count for more.
+    """
     work, weight = np.zeros(bins), np.zeros(bins)
     for step, (row, place, overlap), speed in zip(steps, chunks, speeds, strict=True):
         cost = step.seconds * speed[step.pe] / step.size
         share = overlap / step.size[row]
         work += np.bincount(place, share * cost[row], bins)
         weight += np.bincount(place, share, bins)
-    overall = work.sum() / max(weight.sum(), 1e-300)
-    mean: Floats = np.where(weight > 0.0, work / np.where(weight > 0.0, weight, 1.0), overall)
+    known = weight > 0.0
+    mean: Floats = np.divide(work, weight, out=np.zeros(bins), where=known)
+    if not known.all() and known.any():
+        unknown, here = np.flatnonzero(~known), np.flatnonzero(known)
+        away = np.abs(unknown[:, None] - here[None, :]) - 1.0
+        counts = weight[here] * np.exp(-away / (_NEAR * bins))
+        mean[unknown] = counts @ mean[here] / counts.sum(axis=1)
     return mean
 
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from mlsim.application.choice import Choice, is_adaptive_over_steps
 from mlsim.application.outcome import LoopOutcome
-from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts, percent_imbalance
+from mlsim.application.selection.by_simulation import BySimulation
+from mlsim.application.selection.facts import (
+    ExecutedChunks,
+    Progress,
+    Selected,
+    StepFacts,
+    percent_imbalance,
+)
 from mlsim.application.selection.selector import Selector
 
-__all__ = ["FixedPlan", "Plan", "SelectedPlan"]
+__all__ = ["ChooseWithin", "FixedPlan", "Plan", "SelectedPlan", "rows_of_step"]
 
 Choices = tuple[Choice, ...]
+ChooseWithin = Callable[[Progress], tuple[Choice, float]]
+"""Chooses a technique for the rest of a loop; returns it and how long that takes, in s."""
 
 
 class Plan(Protocol):
@@ -35,8 +45,18 @@ class Plan(Protocol):
     def choose(self) -> tuple[Choices, float]:
         """Return the techniques of the next time step, and how long choosing takes, in s."""
 
+    def chooses_within(self) -> ChooseWithin | None:
+        """Return what chooses for the rest of the time step amid it; None: nobody does."""
+
+    def prepare(self, prepared: Callable[[Choice], Choice]) -> None:
+        """Have techniques changed in this way from the next time step on, such as by what they learned."""
+
     def note(self, begin: float, outcome: LoopOutcome) -> None:
         """Learn from a time step that has ended."""
+
+
+def _unchanged(choice: Choice) -> Choice:
+    return choice
 
 
 class FixedPlan:
@@ -47,6 +67,7 @@ class FixedPlan:
 
     def __init__(self, choices: Choices) -> None:
         self._choices = choices
+        self._prepared: Callable[[Choice], Choice] = _unchanged
 
     @property
     def learns(self) -> bool:
@@ -55,7 +76,14 @@ class FixedPlan:
 
     def choose(self) -> tuple[Choices, float]:
         """Return them; it takes no time."""
-        return self._choices, 0.0
+        return tuple(map(self._prepared, self._choices)), 0.0
+
+    def chooses_within(self) -> None:
+        """Choose nothing amid a time step."""
+
+    def prepare(self, prepared: Callable[[Choice], Choice]) -> None:
+        """Keep how techniques are changed."""
+        self._prepared = prepared
 
     def note(self, begin: float, outcome: LoopOutcome) -> None:
         """Learn nothing."""
@@ -70,12 +98,17 @@ class SelectedPlan:
         Chooses.
     portfolio
         The choices that each of its names stands for.
+    within
+        The selector again, where it chooses amid a time step, too.
     """
 
-    def __init__(self, selector: Selector, portfolio: Mapping[str, Choices]) -> None:
-        self._selector, self._portfolio = selector, portfolio
+    def __init__(
+        self, selector: Selector, portfolio: Mapping[str, Choices], within: BySimulation | None = None
+    ) -> None:
+        self._selector, self._portfolio, self._within = selector, portfolio, within
         self._selected: list[Selected] = []
-        self._name = ""
+        self._made: list[Selected] = []  # in this time step, with times from its begin
+        self._prepared: Callable[[Choice], Choice] = _unchanged
 
     @property
     def learns(self) -> bool:
@@ -95,15 +128,47 @@ class SelectedPlan:
 
     def choose(self) -> tuple[Choices, float]:
         """Choose the next one."""
-        self._name = self._selector.choose()
-        return self._portfolio[self._name], self._selector.spent
+        name, spent = self._selector.choose(), self._selector.spent
+        self._made = [Selected(name, 0.0, 0.0, 0.0, spent)]
+        return tuple(map(self._prepared, self._portfolio[name])), spent
+
+    def chooses_within(self) -> ChooseWithin | None:
+        """Return what chooses amid the time step."""
+        selector = self._within
+        return None if selector is None else partial(self._choose_within, selector)
+
+    def _choose_within(self, selector: BySimulation, progress: Progress) -> tuple[Choice, float]:
+        name, spent = selector.choose_within(progress), selector.spent
+        self._made.append(Selected(name, progress.now + spent, 0.0, 0.0, spent, progress.position))
+        return self._prepared(self._portfolio[name][0]), spent
+
+    def prepare(self, prepared: Callable[[Choice], Choice]) -> None:
+        """Keep how techniques are changed."""
+        self._prepared = prepared
 
     def note(self, begin: float, outcome: LoopOutcome) -> None:
         """Tell the selector what became of it."""
         imbalance = percent_imbalance(outcome.finish)
         chunks = _executed(outcome) if self.needs_rows else None
-        self._selected.append(Selected(self._name, begin, outcome.t_loop, imbalance, self._selector.spent))
-        self._selector.note(StepFacts(self._name, outcome.t_loop, imbalance, chunks))
+        self._selected += rows_of_step(self._made, begin, outcome.t_loop, imbalance)
+        self._selector.note(StepFacts(self._made[-1].technique, outcome.t_loop, imbalance, chunks))
+
+
+def rows_of_step(made: Sequence[Selected], begin: float, t_loop: float, imbalance: float) -> list[Selected]:
+    """Return the choices made in a time step, once it has ended.
+
+    Parameters
+    ----------
+    made
+        With times from its begin, in order.
+    begin, t_loop, imbalance
+        Of the time step.
+    """
+    ends = [*(choice.begin - choice.spent for choice in made[1:]), t_loop]
+    return [
+        choice._replace(begin=begin + choice.begin, t_loop=max(end - choice.begin, 0.0), imbalance=imbalance)
+        for choice, end in zip(made, ends, strict=True)
+    ]
 
 
 def _executed(outcome: LoopOutcome) -> ExecutedChunks:

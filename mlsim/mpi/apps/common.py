@@ -200,7 +200,8 @@ def _print_report(
     if arguments.check and result != application.expected():
         return f"{application.name}: the result differs from that of a serial execution"
     if arguments.json:
-        print(json.dumps(facts(report.loop) | {"sha256": digest}), flush=True)
+        chosen = {"selection_time": loop.selection_time} if loop.selected else {}
+        print(json.dumps(facts(report.loop) | chosen | {"sha256": digest}), flush=True)
     else:
         checked = ", the same as executed serially" if arguments.check else ""
         print(f"{report}\nresult {digest[:16]}{checked}", flush=True)

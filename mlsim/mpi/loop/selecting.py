@@ -7,24 +7,35 @@ The selectors are those of simulated loops (:mod:`mlsim.application.selection`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
+from mlsim.application.choice import Choice
 from mlsim.application.outcome import ChunkRows
-from mlsim.application.selection.facts import ExecutedChunks, Selected, StepFacts
+from mlsim.application.selection.by_simulation import BySimulation
+from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.overhead import charge_of, typical_wait
+from mlsim.application.selection.plan import rows_of_step
 from mlsim.application.selection.selector import Selector
 from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
-from mlsim.scenario import AUTO, ExecutionConfig, SelectionConfig, SelectionMethod
+from mlsim.scenario import (
+    AUTO,
+    ExecutionConfig,
+    ExecutionModel,
+    SelectionConfig,
+    SelectionMethod,
+    cannot_stop,
+    learner_amid_loop,
+)
 
-__all__ = ["Selecting", "is_auto", "selection_of"]
+__all__ = ["Selecting", "check_amid", "is_auto", "selection_of"]
 
 
 def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> SelectionConfig:
@@ -45,6 +56,31 @@ def selection_of(given: Mapping[str, Any] | SelectionConfig | None) -> Selection
         first = error.errors()[0]
         place = ".".join(("selection", *map(str, first["loc"])))
         raise InputError(f"LoopScheduler: {place}: {first['msg']}") from error
+
+
+def check_amid(
+    config: SelectionConfig, options: LoopOptions, portfolio: Iterable[tuple[Choice, ...]]
+) -> None:
+    """Check that techniques can be chosen amid a loop, where they are to be.
+
+    Raises
+    ------
+    InputError
+        Under another model than cca: nobody else has all requests, and knows what was measured.
+    """
+    if not config.chooses_within:
+        return
+    if options.model != ExecutionModel.CCA:
+        raise InputError(
+            f"LoopScheduler: selection.every: {config.every} with model={options.model!r}: in a real run the "
+            "master chooses amid a loop, who has all requests; allowed: model='cca', or no every, and "
+            "choices between loops that are a chain by after"
+        )
+    for message in cannot_stop(options.model, options.lock, options.compat, options.request_ahead):
+        raise InputError(f"LoopScheduler: selection.every: {message}")
+    for choices in portfolio:
+        if choices[0].is_object:
+            raise InputError(f"LoopScheduler: selection.every: {learner_amid_loop(choices[0].name)}")
 
 
 def is_auto(technique: object) -> bool:
@@ -78,7 +114,7 @@ class Selecting:
         self._overhead = 0.0
         self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
-        self._name = ""
+        self._made: list[Selected] = []  # in this loop, with times from its begin
         self._selector: Selector | None = None
 
     def choose(self, history: StepHistory) -> int:
@@ -94,11 +130,29 @@ class Selecting:
                 measured=True,
                 profile=self._profile,
             )
-        self._name = self._selector.choose()
-        return self.config.portfolio.index(self._name)
+        name = self._selector.choose()
+        self._made = [Selected(name, 0.0, 0.0, 0.0, self._selector.spent)]
+        return self.config.portfolio.index(name)
 
-    def _simulate(self, name: str, costs: Floats, speeds: Floats, until: float) -> tuple[float, float, int]:
-        """Simulate a loop, each request of which takes what requests have taken."""
+    def choose_within(self, progress: Progress, wait: float) -> int:
+        """Return the number of the technique of the rest of the loop; ``wait``: what a request took [s]."""
+        selector = self._selector
+        assert isinstance(selector, BySimulation), "checked: method simulation"
+        self._overhead = wait
+        name = selector.choose_within(progress)
+        begin = progress.now + selector.spent
+        self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
+        return self.config.portfolio.index(name)
+
+    @property
+    def time_of_last(self) -> float:
+        """What the choices of the last loop took, in s."""
+        return sum(choice.spent for choice in self._made)
+
+    def _simulate(
+        self, name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
         options, p = self._options, len(self._node_of_pe)
         charged, seconds = charge_of(options.model, self._overhead)
         execution = ExecutionConfig(
@@ -115,7 +169,7 @@ class Selecting:
             *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
             self._history,
         )
-        return trial(name, costs, speeds, until)
+        return trial(name, costs, speeds, until, rest)
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""
@@ -124,7 +178,6 @@ class Selecting:
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
             self._overhead = typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
-        spent = self._selector.spent
         begin = time.perf_counter() - self._begin - t_loop
-        self.selected.append(Selected(self._name, begin, t_loop, imbalance, spent))
-        self._selector.note(StepFacts(self._name, t_loop, imbalance, chunks))
+        self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
+        self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))

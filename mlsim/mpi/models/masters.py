@@ -14,6 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mlsim._arrays import Floats
+from mlsim.application.choice import Choice
 from mlsim.mpi.loop.chunk_rules import (
     DONE,
     RecursiveRule,
@@ -24,6 +25,7 @@ from mlsim.mpi.loop.chunk_rules import (
     learns_from_breaks,
 )
 from mlsim.mpi.loop.requests import RequestLog
+from mlsim.mpi.loop.watching import Watch
 from mlsim.mpi.models.model import Chunk, Model, Setting
 
 __all__ = ["CentralizedModel", "Desk", "MasterQueue", "Worker"]
@@ -161,18 +163,33 @@ class MasterQueue:
     """
 
     def __init__(self, setting: Setting, p: int, weights: Floats) -> None:
-        choice, self._n = setting.outer, setting.options.n
+        self._n, self._p = setting.options.n, p
         self._delay = setting.options.injected_delay
-        self.state = RuleState(np.zeros(RuleState.words(choice, p), np.int64), choice, p)
-        self.rule = RecursiveRule(choice, self.state, self._n, p)
-        self.rule.begin(self._n, p, weights)
-        self._position = self._step = 0
-        self._share = -1
-        if is_static(choice):
-            self._share = self.rule.size(0, self._n, 0) if self._n else 0
-        self._had_one: set[int] = set()
-        self._p, self._keeps_first = p, choice.of_lb4mpi and self._share < 0
+        self.position = self._earlier = self._step = 0
+        self._set_to_work(setting.outer, weights)
+        self._keeps_first = setting.outer.of_lb4mpi and self._share < 0
         self._firsts: list[Chunk | None] = []
+
+    def _set_to_work(self, choice: Choice, weights: Floats) -> None:
+        """Begin a technique with what is left."""
+        left, p = self._n - self.position, self._p
+        self.state = RuleState(np.zeros(RuleState.words(choice, p), np.int64), choice, p)
+        self.rule = RecursiveRule(choice, self.state, left, p)
+        self.rule.begin(left, p, weights)
+        self._begun, self._share = self.position, -1
+        if is_static(choice):
+            self._share = self.rule.size(0, left, 0) if left else 0
+        self._had_one: set[int] = set()
+
+    def switch(self, choice: Choice, weights: Floats) -> None:
+        """Have another technique size what is left, as a loop of its own; steps go on counting."""
+        self._earlier, self._step = self._earlier + self._step, 0
+        self._set_to_work(choice, weights)
+
+    @property
+    def can_choose(self) -> bool:
+        """Whether there is something left for another technique: STATIC has assigned all."""
+        return self._share < 0 and self.position < self._n
 
     def assign(self, pe: int) -> Chunk | None:
         """Size and assign a chunk; None if nothing is left."""
@@ -185,9 +202,9 @@ class MasterQueue:
         return self._next(pe)
 
     def _next(self, pe: int) -> Chunk | None:
-        first, step = self._position, self._step
+        first, step = self.position, self._step
         if self._share >= 0:
-            first, step = (self._n if pe in self._had_one else pe * self._share), pe
+            first, step = (self._n if pe in self._had_one else self._begun + pe * self._share), pe
             self._had_one.add(pe)
         if first >= self._n:
             return None
@@ -196,8 +213,8 @@ class MasterQueue:
             size = self.rule.size(step, self._n - first, pe)
         if self._delay:
             delay(self._delay)
-        self._position, self._step = first + size, self._step + 1
-        return first, size, step
+        self.position, self._step = first + size, self._step + 1
+        return first, size, self._earlier + step
 
 
 class CentralizedModel(Model):
@@ -207,7 +224,11 @@ class CentralizedModel(Model):
         super().__init__(setting)
         comm, options = setting.layout.comm, setting.options
         self._rank = comm.rank
-        self.learns, self.counts_breaks = learns(setting.outer), learns_from_breaks(setting.outer)
+        self._choice, self._amid = setting.outer, setting.amid
+        # A master that chooses needs to be told of all chunks.
+        self.learns = learns(setting.outer) or setting.amid is not None
+        self.counts_breaks = learns_from_breaks(setting.outer)
+        self._watch = None if setting.amid is None else Watch(setting.amid.every)
         dedicated = options.dedicated and comm.size > 1
         self.only_serves = self._rank == 0 and dedicated
         self._worker: Worker | None = None
@@ -269,9 +290,13 @@ class CentralizedModel(Model):
 
     def _serve_one(self, rank: int, done: Floats) -> None:
         pe = rank - self._base
-        if self.learns:
+        if learns(self._choice):
             self._queue.rule.update(pe, done)
+        if self._watch is not None and self._watch.ended(rank, done):
+            self._choose(self._watch)
         chunk = self._queue.assign(pe)
+        if self._watch is not None:
+            self._watch.assigned(rank, chunk)
         if rank == 0:
             self._own, self._own_answered = chunk, True
             if chunk is None:
@@ -282,6 +307,15 @@ class CentralizedModel(Model):
             self.request_log.answered(rank)
         if chunk is None:
             self._to_notify.discard(rank)
+
+    def _choose(self, watch: Watch) -> None:
+        """Choose the technique of what is left."""
+        if self._amid is None or not self._queue.can_choose:
+            return
+        choice = self._amid.choose(watch.progress(self._queue.position), watch.wait)
+        if choice.name != self._choice.name:
+            self._choice, self.counts_breaks = choice, learns_from_breaks(choice)
+            self._queue.switch(choice, choice.weights[self._base :])
 
     def leave(self) -> Chunk | None:
         """Notify the master; the master serves until all workers are notified."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats
 from mlsim.application.choice import Choice, scaled
+from mlsim.application.selection.facts import Progress
 from mlsim.mpi.loop.chunk_rules import NOTHING, Chunk
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.loop.options import LoopOptions
@@ -20,7 +22,24 @@ from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience
 from mlsim.scenario.words import GlobalP
 
-__all__ = ["Chunk", "Model", "Setting", "two_level_weights"]
+__all__ = ["Amid", "Chunk", "Model", "Setting", "two_level_weights"]
+
+
+@dataclass(frozen=True)
+class Amid:
+    """How techniques are chosen amid the loop, by the master.
+
+    Attributes
+    ----------
+    every
+        Iterations executed between two choices.
+    choose
+        Returns the technique of the rest, from what is known of the loop and what a request was seen to take
+        [s]; called on rank 0 alone.
+    """
+
+    every: int
+    choose: Callable[[Progress, float], Choice]
 
 
 @dataclass(frozen=True)
@@ -35,6 +54,8 @@ class Setting:
     inner: Choice
     patience: Patience
     record: bool
+    amid: Amid | None = None
+    """None: no technique is chosen amid the loop."""
 
     @property
     def layout(self) -> Layout:

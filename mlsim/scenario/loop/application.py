@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mlsim.scenario.loop.costs import OWN_LENGTH, CostsConfig
 from mlsim.scenario.loop.levels import wrong_levels
-from mlsim.scenario.loop.selection import SelectionConfig
+from mlsim.scenario.loop.selection import SelectionConfig, cannot_stop
 from mlsim.scenario.loop.techniques import AUTO, ParametersConfig, TechniqueName, broken_parameters
 from mlsim.scenario.values.amounts import Duration, Seconds, Size
 from mlsim.scenario.values.field_types import Count, Number, OneOf, Switch, Whole
@@ -119,6 +119,8 @@ def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
     return None if costs.profile in OWN_LENGTH else IterationsConfig(per_pe=1)
 
 
+_STOPS = ("execution.model", "execution.lock", "execution.request_ahead", "parameters.compat")
+"""What decides whether a loop can stop for a choice amid it."""
 _OF_LEVELS = (
     "execution.model",
     "execution.nowait",
@@ -191,6 +193,11 @@ class ApplicationConfig(Section):
     def _wrong_techniques(self) -> Iterator[Violation]:
         """Check what techniques need, and that the model can run them."""
         execution = self.execution
+        if self.selects is not None and self.selects.chooses_within:
+            for message in cannot_stop(
+                execution.model, execution.lock, self.parameters.compat, execution.request_ahead
+            ):
+                yield Violation("selection.every", message, _STOPS)
         key = "selection.portfolio" if self.technique == AUTO else "technique"
         for technique in self.techniques:
             yield from broken_parameters(technique, self.parameters, key)

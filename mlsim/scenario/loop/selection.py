@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,9 +11,18 @@ from mlsim.scenario.values.amounts import Seconds
 from mlsim.scenario.values.field_types import FieldType, Number, OneOf, Whole
 from mlsim.scenario.values.hints import shown
 from mlsim.scenario.values.section import Section
-from mlsim.scenario.words import KnownCosts, SelectionGoal, SelectionMethod, Technique, TemporalDifference
+from mlsim.scenario.words import (
+    Compat,
+    ExecutionModel,
+    KnownCosts,
+    LockOrder,
+    SelectionGoal,
+    SelectionMethod,
+    Technique,
+    TemporalDifference,
+)
 
-__all__ = ["READS", "SelectionConfig"]
+__all__ = ["READS", "SelectionConfig", "cannot_stop", "learner_amid_loop"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ READS = {
     "learning_rate": SelectionMethod.RL,
     "discount": SelectionMethod.RL,
     "exploration": SelectionMethod.RL,
+    "every": SelectionMethod.SIMULATION,
     "chunk_time": SelectionMethod.SIMULATION,
     "share": SelectionMethod.SIMULATION,
     "samples": SelectionMethod.SIMULATION,
@@ -88,8 +99,12 @@ class SelectionConfig(Section):
     """What the next time step counts, as a share of this one. For method rl. Default: our choice."""
     exploration: Annotated[float, Number(0, 1)] = 0.1
     """Probability of a random technique, once each has been tried. For method rl. Default: our choice."""
+    every: Annotated[float, Number(0, 1, low_belongs=False)] | None = None
+    """Share of a loop's iterations to be executed between two choices amid the loop, for what is left of it;
+    models cca and dca. For method simulation. Default: choices are made before time steps only.
+    """
     chunk_time: Seconds = 1e-7
-    """Time that simulating one chunk takes (s), which the loop waits for before each time step. For method
+    """Time that simulating one chunk takes (s), which the loop waits for at each choice. For method
     simulation. Default: 10 million chunks a second, what one core does.
     """
     share: Annotated[float, Number(0, 1)] = 0.01
@@ -105,3 +120,42 @@ class SelectionConfig(Section):
     (application.costs), as if it had been stored by an earlier run; speeds of PEs are measured in either
     case. For method simulation.
     """
+
+    @property
+    def chooses_within(self) -> bool:
+        """Whether techniques are chosen amid loops as well."""
+        return self.every is not None and self.method is SelectionMethod.SIMULATION
+
+
+def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
+    """Yield why a loop cannot stop for a choice amid it.
+
+    Parameters
+    ----------
+    model, lock, request_ahead
+        As in a scenario's ``application.execution``.
+    compat
+        As in its ``application.parameters``.
+    """
+    if model not in _STOPPING:
+        yield (
+            f"model {model} has several queues, or is your own, and only the rest of one can have another "
+            f"technique; allowed: models {', '.join(_STOPPING)}, or choices between time steps, without every"
+        )
+    elif model is ExecutionModel.DCA and lock == LockOrder.POLLING:
+        yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"
+    if model is ExecutionModel.CCA and request_ahead > 0:
+        yield (
+            "a worker that asks ahead has its next chunk while it executes another, and the master does not "
+            "know which; allowed: request_ahead: 0"
+        )
+    if compat == Compat.LB4MPI:
+        yield "LB4MPI has one technique for a loop; allowed: parameters.compat: none"
+
+
+def learner_amid_loop(technique: str) -> str:
+    """Return why a class of the user cannot be chosen amid a loop."""
+    return f"{technique} is a class, which remembers its loop from the begin; allowed: functions and names"
+
+
+_STOPPING = (ExecutionModel.CCA, ExecutionModel.DCA)

@@ -100,7 +100,7 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
         lines.append(_line("application.selection", f"technique {AUTO}", reason))
     if application.selects is not None:
         reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
-        if application.time_steps == 1:
+        if application.time_steps == 1 and not application.selects.chooses_within:
             why = "application.time_steps is 1"
             lines.append(_line("application.selection", "loops of several time steps", why))
         lines += _of_methods(application.selects)

@@ -41,6 +41,7 @@ selected = loop.selected
 if comm.rank == 0:
     assert [one.technique for one in selected] == names
     assert all(one.t_loop > 0.0 for one in selected)
+    assert loop.selection_time == selected[-1].spent
     print(*names, flush=True)
 else:
     assert not selected
