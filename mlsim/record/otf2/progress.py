@@ -66,9 +66,9 @@ def stamp(to: Target, time: int) -> int:
     """
     if to.clock[0] == TIES_STAY:
         return time
-    to.clock[0] = max(time, to.clock[0] + 1)
-    to.clock[1] = max(to.clock[0], to.clock[1])
-    return to.clock[0]
+    moved = max(time, int(to.clock[0]) + 1)
+    to.clock[0], to.clock[1] = moved, max(moved, to.clock[1])
+    return moved
 
 
 class Progress(NamedTuple):
