@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs docs-full clean
 
 demo: $(VENV)/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/mlsim run scenarios/quickstart.yaml
@@ -18,6 +18,14 @@ test: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The site, into build/site: warnings are errors.
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Every block of the site that this machine can run, the costly ones as well: for the night.
+docs-full: docs
+	MLSIM_DOCS_FULL=1 $(BIN)/pytest -n 0 -q tests/test_docs.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python tools/bench/startup.py --apart

@@ -1,4 +1,4 @@
-"""Write the tables of columns into mlsim/record/README.md, as they are declared.
+"""Write the tables of columns and of metrics into the rooms' pages, as they are declared.
 
 Usage: python tools/column_pages.py
 """
@@ -8,15 +8,28 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from mlsim.analysis.definitions import LOOP, SUMMARY, table
 from mlsim.record.files import columns_of
 
-PAGE = Path(__file__).resolve().parents[1] / "mlsim" / "record" / "README.md"
+_ROOMS = Path(__file__).resolve().parents[1] / "mlsim"
+PAGE = _ROOMS / "record" / "README.md"
+METRICS_PAGE = _ROOMS / "analysis" / "README.md"
 _TABLE = re.compile(r"<!-- columns of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+_METRICS = re.compile(r"<!-- metrics of (run|loop) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def with_columns(page: str) -> str:
     """Return a page with every table of columns as it is declared now."""
     return _TABLE.sub(lambda found: _table(found[1]), page)
+
+
+def with_metrics(page: str) -> str:
+    """Return a page with every table of metrics as they are defined now."""
+    kinds = {"run": SUMMARY, "loop": LOOP}
+    return _METRICS.sub(
+        lambda found: "\n".join([f"<!-- metrics of {found[1]} -->", *table(kinds[found[1]]), "<!-- end -->"]),
+        page,
+    )
 
 
 def _table(file: str) -> str:
@@ -30,3 +43,4 @@ def _table(file: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(with_columns(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    METRICS_PAGE.write_text(with_metrics(METRICS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -38,11 +37,15 @@ def _allowed() -> int:
 def _physical() -> Iterator[int]:
     try:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
+    except (AttributeError, ValueError, OSError):
         return  # this system does not say
 
 
 def _address_space() -> Iterator[int]:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         yield soft

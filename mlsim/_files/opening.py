@@ -28,6 +28,9 @@ __all__ = [
 _LONGEST_NAME = 300
 _HELD_SHARE = 8
 """A file that is held as a whole may take this part of the memory: parsed, it takes several times as much."""
+# Windows has O_BINARY in place of the others.
+_READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_AT_ONCE: int = getattr(os, "O_NONBLOCK", 0)
 _OWN = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -124,7 +127,7 @@ def open_file(path: Path, what: str = "file", *, stream: bool = False) -> Buffer
         own = stream and _OWN.fullmatch(str(path)) is not None
         if not own:
             _check_kind(path, os.stat(path).st_mode, what)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if own else os.O_NONBLOCK))
+        descriptor = os.open(path, _READING | (0 if own else _AT_ONCE))
         _check_kind(path, os.fstat(descriptor).st_mode, what, stream=own)
         return os.fdopen(descriptor, "rb")
     except (OSError, ValueError) as error:

@@ -25,6 +25,7 @@ __all__ = [
     "digest_of",
     "fingerprint",
     "is_shared",
+    "kept_kernels",
     "made_of",
     "room_of",
     "write_whole",
@@ -202,8 +203,20 @@ def _own_directory() -> Path:
 @cache
 def cache_directory(room: str) -> str:
     """Return the first writable one of NUMBA_CACHE_DIR, a directory beside the package, the user's cache."""
-    name = f"kernels-{room}-{_fingerprints().of(room)}"
-    return str(_made_writable(name) or _own_directory())
+    return str(_made_writable(_name_of(room)) or _own_directory())
+
+
+def kept_kernels() -> dict[Path, int]:
+    """Return how many compiled kernels of the sources as they are now each directory keeps."""
+    rooms = ["", *(path.parent.name for path in _PACKAGE.glob("*/__init__.py"))]
+    return {
+        place: sum(1 for room in rooms for _ in (place / _name_of(room)).rglob("*.nbi"))
+        for place in _places()
+    }
+
+
+def _name_of(room: str) -> str:
+    return f"kernels-{room}-{_fingerprints().of(room)}"
 
 
 def is_shared(room: str) -> bool:

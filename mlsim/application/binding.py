@@ -259,6 +259,7 @@ def _costs(
         global_p=p if "global_p" in properties.reads and execution.global_p is GlobalP.PES else 0,
         pushed=pushed,
         choose_after=choose_after,
+        ahead=min(execution.request_ahead, n + 1) if "request_ahead" in properties.reads else 0,
         seed_low=seed % (1 << _SEED_BITS),
         seed_high=seed >> _SEED_BITS,
     )

@@ -230,7 +230,7 @@ def _ratio(share: float) -> tuple[int, int]:
 
 def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tuple[float, float]:
     """Return σ and μ of the iteration times [s]."""
-    if name not in (Technique.FSC, Technique.TAP, Technique.FAC):
+    if name not in (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD):
         return 0.0, 0.0
     if parameters.compat is Compat.LB4MPI and name == Technique.FAC:
         return 0.0, 0.0  # it is FAC2 there
@@ -287,9 +287,15 @@ def scaled(weights: Floats) -> Floats:
     return result
 
 
-def is_adaptive_over_steps(choice: Choice) -> bool:
-    """Whether a technique learns its weights from one time step to the next."""
-    return choice.name == Technique.AWF
+def is_adaptive_over_steps(choice: Choice, selected: bool = False) -> bool:
+    """Whether a technique takes over weights learned in time steps before.
+
+    AWF does, and its variants where each time step has another technique (``selected``): what they learn
+    within a time step would be lost otherwise.
+    """
+    if choice.name == Technique.AWF:
+        return True
+    return selected and choice.name in WEIGHTED and choice.name != Technique.WF and not choice.of_lb4mpi
 
 
 def _read_only(values: Floats) -> Floats:

@@ -21,7 +21,7 @@ from mlsim.application.selection.by_simulation import BySimulation, Simulate
 from mlsim.application.selection.facts import Rest, percent_imbalance
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.plan import ChooseWithin, FixedPlan, Plan, SelectedPlan
-from mlsim.application.timesteps import in_time_steps
+from mlsim.application.timesteps import StepHistory, in_time_steps
 from mlsim.application.user_model import properties_of_model
 from mlsim.errors import InputError
 from mlsim.scenario import (
@@ -70,6 +70,7 @@ def simulate(
     chunks: LoopChunks | None = None,
     selection: SelectionConfig | None = None,
     asks: Floats | None = None,
+    history: StepHistory | None = None,
 ) -> LoopOutcome:
     """Simulate a self-scheduled loop from time 0, when all its PEs ask for their first chunk.
 
@@ -124,6 +125,9 @@ def simulate(
     asks
         float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
         time step. None: at 0.
+    history
+        What was measured in time steps before this loop, for the weights of AWF; None: nothing. With several
+        time steps they are added to it.
 
     Raises
     ------
@@ -143,7 +147,8 @@ def simulate(
     if stops:
         _check_stops(execution, given)
 
-    plan = _plan(technique, selection, problem, execution, given, min_chunk)
+    before = history or StepHistory(len(speed), technique.casefold() == AUTO)
+    plan = _plan(technique, selection, problem, execution, given, min_chunk, before)
     # What learns over time steps does so from all rows.
     learns = plan.needs_rows or (time_steps > 1 and plan.learns)
 
@@ -164,7 +169,7 @@ def simulate(
         _hand_over(outcome, chunks)
         return outcome if keep else replace(outcome, rows=None)
 
-    outcome = in_time_steps(plan, time_steps, one_loop, record, until, chunks)
+    outcome = in_time_steps(plan, time_steps, one_loop, record, until, before, chunks)
     if learns and outcome.rows is not None:
         outcome = replace(outcome, rows=outcome.rows.ending_after(rows_since))
     return outcome
@@ -177,6 +182,7 @@ def _plan(
     execution: ExecutionConfig,
     parameters: ParametersConfig,
     min_chunk: int,
+    history: StepHistory,
 ) -> Plan:
     """Return which techniques the time steps have."""
     prefix, speed = problem.prefix, problem.speed
@@ -194,11 +200,13 @@ def _plan(
         problem.latency,
         problem.node_of_pe,
         problem.intra_latency,
+        history,
     )
     if technique.casefold() != AUTO:
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
-    selector = make_selector(config, len(prefix) - 1, len(speed), problem.seed, trial)
+    costs = np.diff(prefix)
+    selector = make_selector(config, len(costs), len(speed), problem.seed, trial, profile=costs)
     within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
     portfolio = {name: chosen(name) for name in config.portfolio}
     for name, choices in portfolio.items():
@@ -215,8 +223,12 @@ def trial_by(
     latency: Floats,
     node_of_pe: Ints,
     intra_latency: float,
+    history: StepHistory,
 ) -> Simulate:
-    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`."""
+    """Return what simulates a time step for a selector; arguments are those of :func:`simulate`.
+
+    Each time it follows those that ``history`` then has: AWF begins with the weights learned by then.
+    """
 
     def trial(
         name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
@@ -229,6 +241,7 @@ def trial_by(
             node_of_pe=node_of_pe,
             intra_latency=intra_latency,
             asks=None if rest is None else rest.free,
+            history=history,
         )
         finish = found.finish if rest is None else np.maximum(found.finish, rest.free)
         t_loop = until if found.notified_at.max() >= until else float(finish.max())
@@ -252,6 +265,7 @@ def _check_levels(
         execution.global_p,
         learners,
         parameters.compat,
+        execution.request_ahead,
     ):
         raise InputError(f"technique: {message}")
 
@@ -297,7 +311,7 @@ def _choose_after(selection: SelectionConfig | None, n: int) -> int:
 
 
 def _check_stops(execution: ExecutionConfig, parameters: ParametersConfig) -> None:
-    for message in cannot_stop(execution.model, execution.lock, parameters.compat):
+    for message in cannot_stop(execution.model, execution.lock, parameters.compat, execution.request_ahead):
         raise InputError(f"application.selection.every: {message}")
 
 

@@ -40,7 +40,7 @@ class PERequests:
     Attributes
     ----------
     latency
-        float64[P]: one-way time of a message between each PE and PE 0.
+        float64[P]: one-way time of a message between each PE and whom it asks: PE 0, or its node's first PE.
     last
         float64[P], from the loop's start: when each PE sent the request to which it was notified that no work
         is left; NaN where it sent none, or none was answered.

@@ -291,16 +291,23 @@ class LoopApplication:
         """Return what there is to know of its PEs' requests, besides their chunks.
 
         A PE whose node has left was told at its chunk's end, without a request; one that the end of the loop
-        came before has no answer.
+        came before has no answer; masters ask nobody.
         """
         from mlsim.application.recorder import PERequests
+        from mlsim.application.user_model import properties_of_model
 
-        outcome = self.outcome
+        outcome, asking = self.outcome, properties_of_model(self._config.execution.model).asking
         last = np.maximum(outcome.finish, outcome.last_begin)
         left = np.isin(self._nodes.node[self.node_of_pe], list(self._departures))
         last[left | (outcome.notified_at >= self._until)] = np.nan
-        last[0] = np.nan
-        return PERequests(self._latency, last)
+        is_first = np.arange(len(last)) == 0
+        latency = self._latency
+        if asking in ("node master", "node window"):
+            is_first = np.append(True, np.diff(self.node_of_pe) != 0)
+            latency = np.where(is_first, 0.0, self._machine.network.intra_node_latency)
+        if asking in ("master", "node master"):
+            last[is_first] = np.nan
+        return PERequests(latency, last)
 
     def forget_chunks(self) -> None:
         """Forget chunks that nobody will ask for."""
@@ -411,8 +418,9 @@ class LoopApplication:
         idle = self._idle_times()
         order = np.argsort(idle, kind="stable")
         outcome = self.outcome
-        handed_out = properties_of_model(self._config.execution.model).hands_out_first
-        handed_out = handed_out and not self._departures
+        execution = self._config.execution
+        handed_out = properties_of_model(execution.model).hands_out_first
+        handed_out = handed_out and not self._departures and execution.request_ahead == 0
         if not handed_out:
             # Then more is left than the last chunk of each PE.
             outcome = self._simulate(record=True, rows_since=idle[order[0]])

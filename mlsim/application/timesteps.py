@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlsim._arrays import Floats
+from mlsim._arrays import Floats, Ints
 from mlsim.application.choice import Choice, is_adaptive_over_steps, scaled
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.selection.plan import Plan
@@ -17,10 +16,55 @@ from mlsim.application.selection.plan import Plan
 if TYPE_CHECKING:
     from mlsim.record import LoopChunks
 
-__all__ = ["in_time_steps", "learned_weights"]
+__all__ = ["StepHistory", "in_time_steps"]
 
 OneLoop = Callable[[tuple[Choice, ...], float, bool], LoopOutcome]
 """Simulates one time step: techniques, when it begins (s), whether to keep chunk rows."""
+
+
+class StepHistory:
+    """What the PEs have executed in the time steps so far, which gives the weights that AWF begins with.
+
+    Parameters
+    ----------
+    p
+        PEs.
+    selected
+        Whether each time step has another technique.
+
+    Attributes
+    ----------
+    seconds, iterations
+        float64[P]: Σ s·t_s and Σ s·n_s of every PE over the time steps s = 1, 2, …
+    """
+
+    def __init__(self, p: int, selected: bool = False) -> None:
+        self.selected = selected
+        self._steps = 0
+        self.seconds, self.iterations = np.zeros(p), np.zeros(p)
+
+    def in_order(self, order: Ints) -> StepHistory:
+        """Return a copy with the PEs in another order."""
+        other = StepHistory(len(order), self.selected)
+        other._steps = self._steps
+        other.seconds, other.iterations = self.seconds[order], self.iterations[order]
+        return other
+
+    def add(self, iterations: Floats | Ints, seconds: Floats, forgets: bool) -> None:
+        """Add a time step, in which each PE executed so many iterations in so many seconds.
+
+        ``forgets``: none before it counts, as LB4MPI has it.
+        """
+        self._steps += 1
+        kept = 0.0 if forgets else 1.0
+        self.seconds = kept * self.seconds + self._steps * seconds
+        self.iterations = kept * self.iterations + self._steps * iterations
+
+    def weigh(self, choice: Choice) -> Choice:
+        """Return a technique with the weights that it takes over; unchanged if it takes none."""
+        if not is_adaptive_over_steps(choice, self.selected):
+            return choice
+        return choice._replace(weights=_learned_weights(choice.weights, self.seconds, self.iterations))
 
 
 def in_time_steps(
@@ -29,6 +73,7 @@ def in_time_steps(
     one_loop: OneLoop,
     record: bool,
     until: float,
+    history: StepHistory,
     chunks: LoopChunks | None = None,
 ) -> LoopOutcome:
     """Simulate a loop that is executed several times.
@@ -36,7 +81,8 @@ def in_time_steps(
     A time step begins when all PEs have been notified that nothing is left of the one before. Between two,
     AWF sets its weights by all steps so far: w_q = P·r_q / Σ r with the rate r_q = Σ s·n_s / Σ s·t_s, where
     PE q executed n_s iterations in t_s seconds in step s, from 1 (Banicescu, Velusamy and Devaprasad 2003).
-    PEs without a rate keep their weight, and the others share the rest. Other techniques begin anew.
+    PEs without a rate keep their weight, and the others share the rest. Other techniques begin anew, but for
+    AWF's variants where techniques are chosen.
 
     Parameters
     ----------
@@ -50,6 +96,8 @@ def in_time_steps(
         Whether to keep chunk rows.
     until
         When everything ends whatever remains, in s.
+    history
+        What was measured in time steps before; these are added.
     chunks
         Is told of each time step before ``one_loop`` hands its chunks over; None: nobody takes them.
 
@@ -59,6 +107,7 @@ def in_time_steps(
         Of all together: iterations and scheduling steps go on from one time step to the next, and the
         last chunk of each PE is one of the last time step, iterations counted within it.
     """
+    plan.prepare(history.weigh)
     if time_steps == 1:
         choices, _ = plan.choose()
         _begin_step(chunks, 0.0, [])
@@ -68,10 +117,7 @@ def in_time_steps(
     done: list[LoopOutcome] = []
     begins: list[float] = []
     now = waited = 0.0
-    seconds = iterations = np.zeros(1)
-    for step in range(1, time_steps + 1):
-        if plan.learns and done:
-            plan.prepare(partial(_learned, seconds=seconds, iterations=iterations))
+    for _ in range(time_steps):
         choices, spent = plan.choose()
         if now + spent >= until and done:
             break
@@ -85,9 +131,7 @@ def in_time_steps(
         if now >= until:
             break
         if plan.learns:
-            kept = 0.0 if choices[0].of_lb4mpi else 1.0  # it knows of the last time step only
-            seconds = kept * seconds + step * outcome.busy
-            iterations = kept * iterations + step * _iterations_of_pes(outcome)
+            history.add(_iterations_of_pes(outcome), outcome.busy, choices[0].of_lb4mpi)
     return replace(_joined(done, begins, waited, record), selected=plan.selected)
 
 
@@ -106,14 +150,7 @@ def _iterations_of_pes(outcome: LoopOutcome) -> Floats:
     return counts
 
 
-def _learned(choice: Choice, seconds: Floats, iterations: Floats) -> Choice:
-    """Return AWF with the weights learned so far from its first ones; other techniques unchanged."""
-    if not is_adaptive_over_steps(choice):
-        return choice
-    return choice._replace(weights=learned_weights(choice.weights, seconds, iterations))
-
-
-def learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Floats:
+def _learned_weights(first: Floats, seconds: Floats, iterations: Floats) -> Floats:
     """Return AWF's weights after some time steps.
 
     Parameters

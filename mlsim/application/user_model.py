@@ -175,6 +175,7 @@ def check_model(config: ApplicationConfig) -> None:
                 properties,
                 execution.global_p,
                 compat=config.parameters.compat,
+                request_ahead=execution.request_ahead,
             ):
                 raise InputError(f"technique: {message}")
 

@@ -16,6 +16,7 @@ from mlsim.errors import user_code_error
 __all__ = ["COMMANDS", "program"]
 
 COMMANDS = {
+    "init": "init:init",
     "run": "run:run",
     "loop": "loop:loop",
     "advise": "advise:advise",
@@ -31,6 +32,7 @@ COMMANDS = {
     "list": "listing:list_",
     "workload": "workload:workload",
     "learn": "learn:learn",
+    "doctor": "doctor:doctor",
     "cp": "cp:cp",
     "mpi": "mpi:mpi",
     "rca": "rca:rca",
@@ -87,7 +89,7 @@ def program(names: Collection[str] = COMMANDS) -> typer.Typer:
         cls=_Commands,
         help="Simulate HPC scheduling at the batch and the application level at once.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=not names or len(names) > 1,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -85,10 +85,10 @@ def _may_end_at_once() -> bool:
 
 def _on_signals(handler: Any) -> None:
     """Handle what asks a command to stop; under nohup, a closed terminal does not."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-            continue
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not on Windows
+        signal.signal(signal.SIGHUP, handler)
 
 
 def _run(command: Callable[[], object]) -> int:

@@ -25,6 +25,7 @@ def check(
             "--plugins", help="Execute the code that FILE names: make its classes, compile its techniques."
         ),
     ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print what was found in FILE as JSON.")] = False,
 ) -> None:
     """Check FILE, and that the files it names are there and can be read, without simulating.
 
@@ -34,15 +35,29 @@ def check(
     from mlsim.cli.results import check_results, hold_results
 
     if hold_results(file):
-        check_results(file, options=bool(set_) or resolved or plugins)
+        check_results(file, options=bool(set_) or resolved or plugins or json_)
         return
     from mlsim.cosim import survey
     from mlsim.experiment.writers import check_writers
-    from mlsim.scenario import dump, load, parse_overrides
+    from mlsim.scenario import dump, load, parse_overrides, plain
 
     scenario = load(file, parse_overrides(set_ or []))
     found = survey(scenario, plugins)
     check_writers(scenario, plugins)
+    if json_:
+        found_words = {
+            "schema_version": 1,
+            "file": str(file),
+            "nodes": found.nodes,
+            "cores": found.cores,
+            "largest_request": found.largest,
+            "jobs": found.jobs,
+            "notes": dict(found.notes),
+        }
+        if resolved:
+            found_words["scenario"] = plain(scenario)
+        print(json.dumps(found_words, indent=2))
+        return
     if resolved:
         print(dump(scenario), end="")
         return

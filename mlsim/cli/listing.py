@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mlsim.plugins import Family
 
-__all__ = ["Listing", "list_"]
+__all__ = ["Listing", "list_", "rows_of"]
 
 
 class Listing(StrEnum):
@@ -33,22 +33,68 @@ class Listing(StrEnum):
     TOPOLOGIES = "topologies"
     OPTIONS = "options"
     COLUMNS = "columns"
+    METRICS = "metrics"
 
 
 def list_(
     what: Annotated[Listing | None, typer.Argument(help="What to list.", show_default=False)] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List what a scenario can name: policies, techniques, models, topologies, options ..."""
+    if json_:
+        _print_json(what)
+        return
     if what is None:
         print("\n".join(listing.value for listing in Listing))
         return
     from rich.console import Console
 
-    Console().print(_table(what))
+    titles, rows = rows_of(what)
+    console = Console()
+    if _fits(titles, rows, console.width):
+        console.print(_table(titles, rows))
+        return
+    print("\n\n".join(_as_entry(titles, row, console.width) for row in rows))
 
 
-def _table(what: Listing) -> Table:
-    titles, rows = _rows(what)
+def _print_json(what: Listing | None) -> None:
+    """Print the names of the lists, or the rows of one as objects with its titles for keys."""
+    import json
+
+    if what is None:
+        print(json.dumps([listing.value for listing in Listing], indent=2))
+        return
+    titles, rows = rows_of(what)
+    entries = [dict(zip(titles, row, strict=True)) for row in rows]
+    print(json.dumps(entries, indent=2, ensure_ascii=False))
+
+
+def _fits(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether a table can be read in this width: three columns can be broken, more are words in splinters."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    return sum(widths) + 2 * len(widths) <= width or (len(titles) <= 3 and width >= _LEAST_FOR_TABLES)
+
+
+def _as_entry(titles: Sequence[str], row: Sequence[str], width: int) -> str:
+    """Return one row as lines below each other: its name, then what each column says of it."""
+    import textwrap
+
+    width = max(width, _LEAST_FOR_TEXT)
+    lines = [row[0]]
+    for title, cell in zip(titles[1:], row[1:], strict=True):
+        if cell:
+            start = f"  {title}: "
+            lines += textwrap.wrap(
+                cell, width, initial_indent=start, subsequent_indent="    ", break_on_hyphens=False
+            )
+    return "\n".join(lines)
+
+
+_LEAST_FOR_TABLES = 60
+_LEAST_FOR_TEXT = 30
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -92,7 +138,8 @@ def _offered(family: Family, found: Iterable[tuple[str, str, str]]) -> list[tupl
     ]
 
 
-def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def rows_of(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the titles of a list's columns, and its rows."""
     from mlsim.application import catalogue as application
     from mlsim.batch import catalogue as batch
     from mlsim.scenario import options
@@ -180,6 +227,13 @@ def _rows(what: Listing) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             ]
         case Listing.OPTIONS:
             return ("key", "allowed", "default", "meaning"), [tuple(row[:4]) for row in options()]
+        case Listing.METRICS:
+            from mlsim.analysis.definitions import LOOP, SUMMARY
+
+            return ("metric", "definition", "unit", "source"), [
+                *((", ".join(m.keys), m.definition, m.unit, m.source) for m in SUMMARY),
+                *((f"of a loop alone: {', '.join(m.keys)}", m.definition, m.unit, m.source) for m in LOOP),
+            ]
         case Listing.COLUMNS:
             from mlsim.record.files import FILES, columns_of
 

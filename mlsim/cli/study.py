@@ -91,6 +91,9 @@ def run(
         bool, typer.Option("--dry-run", help="Say what would be done, and about how long it takes.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the runs with their metrics as JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Simulate every combination that a study names, of loops or of whole runs; write tables and pictures.
 
@@ -98,6 +101,9 @@ def run(
     """
     from mlsim.errors import InputError
 
+    if json_ and dry_run:
+        raise InputError("--json: what runs have given; not with --dry-run, which does none")
+    quiet = quiet or json_
     if quiet:
         streams.quiet()
     if (scheduler is None) == (executor is ExecutorKind.DASK):
@@ -114,7 +120,9 @@ def run(
             _print_plan(chosen, target, force=force, retry_failed=retry_failed)
             return
         rows = _done(chosen, target, jobs, hands, quiet, force=force, retry_failed=retry_failed)
-    if not quiet:
+    if json_:
+        _print_json(chosen, rows, target)
+    elif not quiet:
         _print_tables(chosen, rows, target)
     failed = _print_failed(rows)
     if failed:
@@ -218,6 +226,23 @@ def _print_tables(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None
             shown.add_row(*map(Text, line))
         console.print(shown)
     console.print(f"Results: {target}", highlight=False, soft_wrap=True)
+
+
+def _print_json(chosen: Study, rows: Sequence[StudyRow], target: Path) -> None:
+    """Print each run: its labels, its metrics by title (null where it has none), why it failed."""
+    import json
+    from math import isfinite
+
+    runs = [
+        {
+            "labels": dict(row.labels),
+            "metrics": {title: value if isfinite(value) else None for title, value in row.metrics.items()},
+            "failed": row.failed or None,
+        }
+        for row in rows
+    ]
+    found = {"schema_version": 1, "study": chosen.name, "directory": str(target), "runs": runs}
+    print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 def _print_failed(rows: Sequence[StudyRow]) -> int:

@@ -9,7 +9,6 @@ of that name.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from mlsim.errors import InputError, OutputError, StoppedError
+from mlsim.experiment import locks
 from mlsim.experiment.manifest import write_manifest
 from mlsim.experiment.owner import Owner
 
@@ -339,11 +339,14 @@ def _alone_in(directory: Path) -> Iterator[None]:
     Where the file system knows no such locks, or the lock is never released, names are chosen without.
     Two processes may then choose the same one; the one that ends last takes the next.
     """
+    if not locks.are_there():
+        yield
+        return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         for _ in range(_TRIES):
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locks.take(descriptor)
                 break
             except BlockingIOError:
                 time.sleep(_BETWEEN_TRIES)

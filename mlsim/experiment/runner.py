@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -203,6 +202,10 @@ def _pass_time(outcome: Any) -> dict[str, Any]:
     return {"count": len(seconds), "total": total(seconds), **aggregate_values(seconds)}
 
 
-def _peak_memory_mb() -> float:
+def _peak_memory_mb() -> float | None:
+    try:
+        import resource
+    except ImportError:  # Windows does not say it by this name
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)

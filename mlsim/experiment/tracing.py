@@ -11,9 +11,10 @@ from mlsim.scenario import Scenario
 
 if TYPE_CHECKING:
     from mlsim.record import Records
+    from mlsim.record.otf2 import Service
     from mlsim.record.ranks import Ranks
 
-__all__ = ["write_trace"]
+__all__ = ["service_of", "write_trace"]
 
 
 def write_trace(
@@ -41,9 +42,9 @@ def write_trace(
     ranks
         Of a real run.
     """
-    from mlsim.record.otf2 import Level, Selection, Service, write_otf2
+    from mlsim.record.otf2 import Level, Selection, write_otf2
 
-    output, costs = scenario.output, scenario.application.execution
+    output = scenario.output
     begin, end = output.trace_window or (0.0, math.inf)
     write_otf2(
         directory,
@@ -57,7 +58,26 @@ def write_trace(
         details=output.trace_details,
         ranks=ranks,
         selection=Selection(begin, end, output.trace_jobs or ()),
-        service=Service(
-            costs.chunk_calculation, costs.injected_delay + costs.chunk_assignment, int(costs.message_size)
-        ),
+        service=service_of(scenario),
+    )
+
+
+def service_of(scenario: Scenario) -> Service:
+    """Return how the PEs of a scenario's loops get their chunks."""
+    from mlsim.application.user_model import properties_of_model
+    from mlsim.record.otf2 import Service
+
+    costs = scenario.application.execution
+    asking = properties_of_model(costs.model).asking
+    return Service(
+        by_messages=asking in ("master", "node master"),
+        by_atomics=asking in ("window", "node window"),
+        on_node=asking in ("node master", "node window"),
+        calculates=asking in ("window", "node window", "own part"),
+        waits=asking == "threads",
+        calculation=costs.chunk_calculation,
+        delay=costs.injected_delay,
+        assignment=costs.chunk_assignment,
+        access=costs.atomic_service,
+        message_bytes=int(costs.message_size),
     )

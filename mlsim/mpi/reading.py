@@ -39,6 +39,7 @@ _LOOP = (
     "application.execution.master",
     "application.execution.break_after",
     "application.execution.service_order",
+    "application.execution.request_ahead",
     "application.execution.global_p",
     "application.execution.lock",
     "application.execution.first_chunk",
@@ -235,4 +236,6 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
     # Not its default: then masters choose themselves.
     if model in (ExecutionModel.CCA, ExecutionModel.HMW) and "break_after" in execution.model_fields_set:
         options["break_after"] = execution.break_after
+    if model == ExecutionModel.CCA:
+        options["request_ahead"] = execution.request_ahead
     return options

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from mlsim._arrays import Floats
 from mlsim.application.choice import Choice
 from mlsim.application.selection.facts import Progress, Selected
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.loop.breaks import next_length
 from mlsim.mpi.loop.context import Context, allgather
@@ -33,8 +35,8 @@ from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
-from mlsim.scenario import SelectionConfig
-from mlsim.scenario.words import ExecutionModel, Technique
+from mlsim.scenario import KnownCosts, SelectionConfig
+from mlsim.scenario.words import ExecutionModel
 
 __all__ = ["LoopScheduler"]
 
@@ -71,6 +73,9 @@ class LoopScheduler:
     selection
         For ``technique="auto"``: method, portfolio and their options, as the scenario's section
         ``application.selection``; loops that are a chain by ``after`` are the time steps.
+    profile
+        float64[N]: what each iteration costs, in s up to a factor, as an earlier run has stored it; with
+        ``selection={"costs": "profile"}``, on rank 0.
     **options
         Other fields of :class:`LoopOptions`.
 
@@ -103,11 +108,12 @@ class LoopScheduler:
         after: LoopScheduler | None = None,
         last: bool = False,
         selection: Mapping[str, Any] | SelectionConfig | None = None,
+        profile: Floats | None = None,
         **options: Any,
     ) -> None:
         self.name = name
         self._selecting: Selecting | None = None
-        self._selection = selection
+        self._selection, self._profile = selection, profile
         self._record = record
         self._report: LoopReport | None = None
         self._records: Records | None = None
@@ -126,6 +132,8 @@ class LoopScheduler:
         try:
             _check_launcher()
             config = _selection(given, self._selection)
+            if comm.rank == 0:
+                _check_profile(config, self._profile, given["n"])
             names = [given["technique"]] if config is None else config.portfolio
             for name in names:
                 options = _options({**given, "technique": name})
@@ -138,30 +146,28 @@ class LoopScheduler:
         assert options is not None, "all ranks agreed that there is no problem"
         context = self._context = Context.of(comm, options.ranks_per_node)
         if config is not None:
-            self._selecting = _selecting(config, options, context.layout, after)
+            self._selecting = _selecting(config, options, context.layout, after, self._profile)
+        before = StepHistory(comm.size) if after is None else after._history
+        self._history: StepHistory = before.in_order(np.arange(comm.size))
+        self._history.selected = config is not None
         options, choices = candidates[self._choose(context)]
         self.options = options
-        self._history: _History = _History(comm.size) if after is None else after._history.copy()
-        choices = tuple(map(self._learned, choices))
+        choices = tuple(map(self._history.weigh, choices))
         self._layout = context.layout
         self._patience = context.patience(options.wait, options.warn_after)
         outer, inner = choices
         amid = self._amid([choice for _, (choice, _) in candidates])
         self._choices = choices if amid is None else tuple(choice for _, (choice, _) in candidates)
+        self._clock = Clock(self._layout)
         tag, record = context.next_tag(), bool(self._record)
-        self._model = _make(Setting(options, context, tag, outer, inner, self._patience, record, amid))
+        self._model = _make(
+            Setting(options, context, self._clock, tag, outer, inner, self._patience, record, amid)
+        )
         yields = options.model == ExecutionModel.DCA
         self._rca = Reporter(context, self.name, reports_idle, self._last, yields)
         self._claim = self._rca.claiming(self._model, options.n)
-        self._clock = Clock(self._layout)
         self._times = RankTimes(_now(), self._keeps_rows)
         self._closed = False
-
-    def _learned(self, choice: Choice) -> Choice:
-        """Return AWF with the weights that loops before have taught; other techniques as they are."""
-        if choice.name != Technique.AWF:
-            return choice
-        return choice._replace(weights=self._history.weights(choice.weights))
 
     def _amid(self, portfolio: Sequence[Choice]) -> Amid | None:
         """Return how techniques are chosen amid the loop; None: they are not."""
@@ -170,7 +176,7 @@ class LoopScheduler:
             return None
         from mlsim.mpi.results.recording import ranks_of_pes
 
-        learned = [self._learned(choice) for choice in portfolio]
+        learned = [self._history.weigh(choice) for choice in portfolio]
         every = math.ceil((selecting.config.every or 1.0) * self.options.n)
 
         pe_of_rank = np.argsort(ranks_of_pes(self._layout))
@@ -190,7 +196,11 @@ class LoopScheduler:
         if self._selecting is None:
             return 0
         comm = context.layout.comm
-        mine = np.array([self._selecting.choose() if comm.rank == 0 else 0])
+        mine = np.zeros(1, np.int64)
+        if comm.rank == 0:
+            from mlsim.mpi.results.recording import ranks_of_pes
+
+            mine[0] = self._selecting.choose(self._history.in_order(ranks_of_pes(context.layout)))
         return int(allgather(comm, Patience("auto", comm.size), mine)[0, 0])
 
     def __enter__(self) -> LoopScheduler:
@@ -216,6 +226,8 @@ class LoopScheduler:
         self._iterated = True
         if self._model.piece > 0:
             return self._chunks_with_breaks()
+        if self._model.ahead > 0:
+            return self._chunks_asked_ahead()
         return self._timed_pieces() if self._times_iterations() else self._whole_chunks()
 
     # The next two add up in local variables: a call for each chunk would be a tenth of what it costs.
@@ -328,6 +340,39 @@ class LoopScheduler:
             requested = end
         self._end_work(requested)
 
+    def _chunks_asked_ahead(self) -> Iterator[tuple[int, int]]:
+        """Yield the pieces of every chunk, for a rank that asks for the next one before the last of them."""
+        model, times, claim, now = self._model, self._times, self._claim, _now
+        pieces = self.options.pieces if self._times_iterations() else 1
+        requested = ended = times.begin = now()
+        while (chunk := claim()) is not None:
+            start = begun = end = now()
+            position, size, step = chunk
+            timed = -(-size // pieces) if pieces else 1
+            stop = position + size
+            asks, asked = max(stop - model.ahead, position), start
+            squares, parts = 0.0, 0
+            while position < stop:
+                if position == asks:
+                    asked = now()
+                    model.ask()
+                part = min(timed, (asks if position < asks else stop) - position)
+                try:
+                    yield position, part
+                except GeneratorExit:
+                    self._leave_early(chunk, requested, start)
+                    raise
+                end = now()
+                squares += (end - begun) * (end - begun) / part
+                parts += 1
+                position += part
+                begun = end
+            times.add(chunk, requested, start, end, end - start)
+            if model.learns:
+                model.done = size, end - start, start - ended, squares, parts, step
+            requested, ended = asked, end
+        self._end_work(ended)
+
     def _times_iterations(self) -> bool:
         return self._model.learns and any(choice.times_iterations for choice in self._choices)
 
@@ -357,8 +402,11 @@ class LoopScheduler:
             return
         if not np.isfinite(self._model.told):
             self._serve_while_waiting()
-            self._model.leave()
-            self._end_work(_now())
+            chunk = self._model.leave()
+            left = _now()
+            if chunk is not None:
+                self._times.add(chunk, left, left, left, 0.0)
+            self._end_work(left)
             stop_serving(self._model.serve)
         self._close()
 
@@ -393,7 +441,7 @@ class LoopScheduler:
         layout = self._layout
         gathered = gather(self._context, self._patience, self._clock, self._times, self.options)
         self._report = gathered.report
-        self._history.add(gathered)
+        self._history.add(gathered.executed, gathered.busy, self._choices[0].of_lb4mpi)
         self._note_choice(gathered)
         if self._record:
             from mlsim.mpi.results.recording import gather_records, gather_requests
@@ -533,33 +581,6 @@ class LoopScheduler:
         write_run(Path(directory), self._records, self._requests, ranks, self.options, self.name)
 
 
-class _History:
-    """Measurements of earlier time steps for AWF: Σ s·n_s and Σ s·t_s of every rank."""
-
-    def __init__(self, p: int) -> None:
-        self.steps = 0
-        self.iterations, self.seconds = np.zeros(p), np.zeros(p)
-
-    def copy(self) -> _History:
-        """Return a copy that can be added to."""
-        other = _History(len(self.seconds))
-        other.steps = self.steps
-        other.iterations, other.seconds = self.iterations.copy(), self.seconds.copy()
-        return other
-
-    def add(self, gathered: Gathered) -> None:
-        """Add a time step."""
-        self.steps += 1
-        self.iterations += self.steps * gathered.executed
-        self.seconds += self.steps * gathered.busy
-
-    def weights(self, first: Any) -> Any:
-        """Return the weights for the next time step; ``first`` where no times are known."""
-        from mlsim.application.timesteps import learned_weights
-
-        return learned_weights(first, self.seconds, self.iterations)
-
-
 def _check_launcher() -> None:
     """Refuse a launcher of another MPI than the one that mpi4py loaded: every process would be alone."""
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
@@ -584,14 +605,34 @@ def _selection(
     return selection_of(selection)
 
 
+def _check_profile(config: SelectionConfig | None, profile: Floats | None, n: int) -> None:
+    """Check that a profile is given where techniques are chosen by one, and fits the loop."""
+    wanted = config is not None and config.costs is KnownCosts.PROFILE
+    if wanted and profile is None:
+        raise InputError(
+            "LoopScheduler: selection.costs: profile, and there is none; give profile=, or measured"
+        )
+    if profile is None:
+        return
+    if not wanted:
+        raise InputError("LoopScheduler: profile= goes with technique='auto' and selection.costs: profile")
+    column = np.asarray(profile)
+    if column.shape != (n,) or not np.isfinite(column).all() or (column < 0.0).any():
+        raise InputError(f"LoopScheduler: profile: allowed: {n} finite numbers, 0 or more, one an iteration")
+
+
 def _selecting(
-    config: SelectionConfig, options: LoopOptions, layout: Layout, after: LoopScheduler | None
+    config: SelectionConfig,
+    options: LoopOptions,
+    layout: Layout,
+    after: LoopScheduler | None,
+    profile: Floats | None,
 ) -> Selecting:
     """Return what chooses: that of the loop before, if it is the same loop and the choice the same."""
     before = None if after is None else after._selecting
     if before is not None and before.config == config and before.n == options.n:
         return before
-    return Selecting(config, options, np.sort(layout.nodes))
+    return Selecting(config, options, np.sort(layout.nodes), profile)
 
 
 def _options(given: dict[str, Any]) -> LoopOptions:

@@ -216,13 +216,17 @@ class PEs:
     busy: Annotated[Floats, Column("time executing chunks", "s")]
     latency: Annotated[
         Floats | None,
-        Column("one-way time of a message between it and PE 0; only with `output.trace: messages`", "s"),
+        Column(
+            "one-way time of a message between it and whom it asks for chunks, PE 0 or its node's first PE; "
+            "only with `output.trace: messages`",
+            "s",
+        ),
     ] = None
     last_request: Annotated[
         Floats | None,
         Column(
-            "when it sent the request to which it was told so; null for PE 0, and where the loop was ended "
-            "before or its node had left; only with `output.trace: messages`",
+            "when it sent the request to which it was told so; null for masters, and where the loop was "
+            "ended before or its node had left; only with `output.trace: messages`",
             "s",
             "last_request_time",
         ),

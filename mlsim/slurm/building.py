@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -65,6 +64,8 @@ def build_plugin(target: Path | None = None, source: Path | None = None, say: Sa
 
 @contextmanager
 def _one_at_a_time(cache: Path) -> Iterator[None]:
+    import fcntl
+
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

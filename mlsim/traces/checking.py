@@ -1,4 +1,4 @@
-"""What is wrong with a trace: times that go back, enters, leaves and messages that do not match."""
+"""What is wrong with a trace: times that go back, enters, leaves, messages, operations that do not match."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlsim.traces.ranks import RankTable
 from mlsim.traces.reading import seconds_of
 
 __all__ = ["problems_of"]
 
 _SENDS = ("MpiSend", "MpiIsend")
 _RECEIVES = ("MpiRecv", "MpiIrecv")
+_OPERATIONS = ("RmaAtomic", "RmaGet", "RmaPut")
+_COMPLETIONS = ("RmaOpCompleteBlocking", "RmaOpCompleteNonBlocking", "RmaOpCompleteRemote")
 
 _Key = tuple[str, int, int, int]
 """Communicator, ranks of sender and receiver, tag."""
@@ -28,24 +31,17 @@ class _Row:
     events: int = 0
     stack: list[tuple[str, int]] = field(default_factory=list)
     """Names of open regions, and since when."""
+    operations: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Times of operations on windows that are not complete, by name of the window and number."""
 
 
 class _Messages:
     """Sides of messages that wait for the other one, by communicator, sender, receiver and tag."""
 
     def __init__(self) -> None:
-        self._ranks: dict[int, dict[int, int]] = {}
+        self.ranks = RankTable()
         self._sent: _Sides = defaultdict(deque)
         self._received: _Sides = defaultdict(deque)
-
-    def rank(self, communicator: Any, location: Any) -> int:
-        """Return the rank of a location in a communicator; -1 if it is not in it."""
-        ranks = self._ranks.get(communicator._ref)
-        if ranks is None:
-            members = enumerate(communicator.group.members)
-            ranks = {getattr(member, "_ref", member): rank for rank, member in members}
-            self._ranks[communicator._ref] = ranks
-        return ranks.get(location._ref, -1)
 
     def sent(self, key: _Key, time: int) -> int | None:
         """Note a send; return when it was received, if that has been read before."""
@@ -86,10 +82,14 @@ def problems_of(trace: Any) -> Iterator[str]:
         yield from _of_clock(trace, location, row, event.time)
         yield from _of_regions(trace, location, row, event)
         yield from _of_messages(trace, messages, location, event)
+        yield from _of_operations(trace, location, row, event)
     for location in trace.definitions.locations:
         read = rows.get(location._ref, _Row(clock.global_offset))
         for name, since in read.stack:
             yield f"{_at(trace, location, since)}: {name!r} is entered and never left"
+        for (window, _), times in read.operations.items():
+            for time in times:
+                yield f"{_at(trace, location, time)}: an operation on {window!r} is never complete"
         if location.number_of_events != read.events:
             yield (
                 f"{_name(location)}: has {read.events} events, where its definition says "
@@ -131,7 +131,7 @@ def _of_messages(trace: Any, messages: _Messages, location: Any, event: Any) -> 
     kind = type(event).__name__
     if kind not in (*_SENDS, *_RECEIVES):
         return
-    own = messages.rank(event.communicator, location)
+    own = messages.ranks.of(event.communicator, location)
     if kind in _SENDS:
         key = (event.communicator.name, own, event.receiver, event.msg_tag)
         sent, received = event.time, messages.sent(key, event.time)
@@ -143,6 +143,19 @@ def _of_messages(trace: Any, messages: _Messages, location: Any, event: Any) -> 
             f"{_at(trace, location, event.time)}: a message from rank {key[1]} to rank {key[2]} is received "
             f"before it is sent, by {seconds_of(trace, sent) - seconds_of(trace, received):.9f} s"
         )
+
+
+def _of_operations(trace: Any, location: Any, row: _Row, event: Any) -> Iterator[str]:
+    kind = type(event).__name__
+    if kind not in (*_OPERATIONS, *_COMPLETIONS):
+        return
+    begun = row.operations[event.win.name, event.matching_id]
+    if kind in _OPERATIONS:
+        begun.append(event.time)
+    elif begun:
+        begun.pop(0)
+    else:
+        yield f"{_at(trace, location, event.time)}: an operation on {event.win.name!r} is complete, not begun"
 
 
 def _name(location: Any) -> str:

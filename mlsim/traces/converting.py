@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mlsim.errors import InputError
+from mlsim.traces.ranks import RankTable
 from mlsim.traces.reading import seconds_of, word_of
 
 __all__ = ["FORMATS", "convert"]
@@ -97,21 +98,25 @@ def _events(trace: Any) -> Iterator[dict[str, Any]]:
             yield {"ph": "i", "s": "t", "name": f"{kind} {name}", "ts": time, **where, "args": said}
             flow = {"cat": "message", "name": name, "id": flows.number(event, location, peer, sent=sent)}
             yield flow | {"ph": "s" if sent else "f", "bp": "e", "ts": time} | where
+        elif kind == "RmaAtomic":
+            said = {"owner": event.remote, "bytes": event.bytes_sent}
+            about = {"ph": "i", "s": "t", "name": f"atomic on {event.win.name}"}
+            yield about | {"ts": time, **where, "args": said}
 
 
 class _Flows:
     """Numbers of messages, the same for both sides: the n-th send goes with the n-th receive."""
 
     def __init__(self) -> None:
+        self._ranks = RankTable()
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sides: dict[tuple[Any, ...], Iterator[int]] = {}
 
     def number(self, event: Any, location: Any, peer: int, *, sent: bool) -> int:
         """Return the number of the message that an event is a side of."""
-        members = list(event.communicator.group.members)
-        other = getattr(members[peer], "_ref", members[peer]) if peer < len(members) else -1
-        ends = (location._ref, other) if sent else (other, location._ref)
-        key = (*ends, event.msg_tag)
+        own = self._ranks.of(event.communicator, location)
+        ends = (own, peer) if sent else (peer, own)
+        key = (event.communicator._ref, *ends, event.msg_tag)
         nth = next(self._sides.setdefault((sent, *key), count()))
         return self._numbers.setdefault((*key, nth), len(self._numbers) + 1)
 
@@ -141,7 +146,7 @@ def _rows(trace: Any) -> Iterator[tuple[Any, ...]]:
     for location, event in trace.events:
         kind = type(event).__name__
         region = event.region.name if kind in ("Enter", "Leave") else None
-        peer = getattr(event, "receiver", getattr(event, "sender", None))
+        peer = getattr(event, "receiver", getattr(event, "sender", getattr(event, "remote", None)))
         said = _said(event)
         if kind == "Metric":
             said |= dict(zip((member.name for member in event.metric.members), event.values, strict=True))
@@ -154,7 +159,7 @@ def _rows(trace: Any) -> Iterator[tuple[Any, ...]]:
             region,
             peer,
             getattr(event, "msg_tag", None),
-            getattr(event, "msg_length", None),
+            getattr(event, "msg_length", getattr(event, "bytes_sent", None)),
             json.dumps(said) if said else None,
         )
 

@@ -11,7 +11,8 @@ from mlsim.traces.reading import seconds_of
 
 __all__ = ["cut"]
 
-_MESSAGES = ("MpiSend", "MpiRecv", "MpiIsend", "MpiIrecv")
+_OF_JOBS = ("Mpi", "Rma")
+"""How kinds of events begin that belong to a job."""
 
 
 def cut(
@@ -32,7 +33,8 @@ def cut(
         Seconds from the start of the trace; None: from its start, to its end.
     jobs
         Canonical names of the outermost regions to keep: numbers of jobs. Messages are kept whose attribute
-        ``job id`` is one of them; those without it, where one of them is open. Empty: all.
+        ``job id`` is one of them; those without it, and operations on windows, where one of them is open.
+        Empty: all.
 
     Returns
     -------
@@ -117,7 +119,7 @@ def _part(trace: Any, first: int, last: int, jobs: frozenset[str]) -> Iterator[t
 
 def _is_of(event: Any, kind: str, jobs: frozenset[str], is_amid: bool) -> bool:
     """Return whether an event that is no enter or leave, or is ``is_amid`` one of the jobs, belongs to it."""
-    if kind not in _MESSAGES:
+    if not kind.startswith(_OF_JOBS):
         return True
     said = {attribute.name: value for attribute, value in (event.attributes or {}).items()}
     return str(said["job id"]) in jobs if "job id" in said else is_amid

@@ -23,7 +23,7 @@ POSSIBLE = [
     (model, technique)
     for model in ALL_MODELS
     for technique in TECHNIQUES
-    if model != "steal" or not (technique in ("AF", "mAF") or technique.startswith("AWF-"))
+    if model != "steal" or not (technique in ("AF", "mAF", "BOLD") or technique.startswith("AWF-"))
 ]
 """Models and techniques that fit together."""
 

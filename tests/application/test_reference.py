@@ -35,7 +35,7 @@ POSSIBLE = [
     (model, technique)
     for model in REFERENCES
     for technique in TECHNIQUES
-    if model != "steal" or technique not in LEARNING
+    if model != "steal" or technique not in (*LEARNING, "BOLD")
 ]
 """Models and techniques that fit together."""
 
@@ -50,6 +50,7 @@ def execution_of(case: Case, model: str) -> ExecutionConfig:
         break_after=case.break_after,
         break_time=case.break_time,
         service_order=case.service_order,
+        request_ahead=case.ahead,
         master="dedicated" if case.dedicated else "non-dedicated",
         lock="polling" if case.polling else "fifo",
         lock_retry=case.retry,

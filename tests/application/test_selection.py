@@ -10,15 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.application import LoopOutcome, simulate
+from mlsim.application import LoopOutcome, simulate, trial_by
+from mlsim.application.costs import prefix_sums
 from mlsim.application.perturbation import Perturbation
-from mlsim.application.selection.estimate import estimate
+from mlsim.application.selection.estimate import estimate, speeds_by_profile
 from mlsim.application.selection.expert import Expert, rungs
 from mlsim.application.selection.facts import ExecutedChunks, StepFacts, percent_imbalance
 from mlsim.application.selection.learning import Learner
 from mlsim.application.selection.selector import ByTrial, RandomSelector
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, SelectionConfig, SelectionGoal, TemporalDifference
+from mlsim.scenario import (
+    ExecutionConfig,
+    ParametersConfig,
+    SelectionConfig,
+    SelectionGoal,
+    TemporalDifference,
+)
 
 T_LOOP, IMBALANCE = SelectionGoal.T_LOOP, SelectionGoal.IMBALANCE
 METHODS = ("expert", "exhaustive", "random", "rl", "simulation")
@@ -234,6 +242,62 @@ def test_awf_goes_on_learning_where_it_is_chosen() -> None:
     late = [step for step in found.selected[2:] if step.technique == "AWF"]
     assert late
     assert min(step.t_loop for step in late) < alone.t_loop / 6 * 1.05
+
+
+def test_speeds_of_pes_follow_from_known_costs() -> None:
+    """2 s of work in 4 s, 3 s in 3 s, none: the last counts as the median of the others."""
+    step = ExecutedChunks(np.array([0, 1]), np.array([0, 2]), np.array([2, 1]), np.array([4.0, 3.0]))
+    costs = np.array([0.5, 1.5, 3.0])
+    np.testing.assert_allclose(speeds_by_profile(costs, step, 3), [0.5, 1.0, 0.75])
+    np.testing.assert_allclose(speeds_by_profile(10 * costs, step, 3), [5.0, 10.0, 7.5])
+
+
+def test_with_the_profile_known_the_second_time_step_has_the_best_technique() -> None:
+    """Costs that one time step with large chunks tells little of are known from the profile."""
+    costs = np.where(np.arange(4000) % 1000 < 100, 4e-3, 1e-4)
+    names = ("STATIC", "GSS", "TSS", "FAC2", "SS")
+    speeds, prefix = SPEEDS["unequal"], prefix_sums(costs)
+    alone = {name: simulate(prefix, speeds, LATENCY, name, DCA).t_loop for name in names}
+    best = min(alone, key=lambda name: alone[name])
+    known = {"method": "simulation", "portfolio": names, "share": 1.0}
+    found = run(costs, speeds, 3, selection={**known, "costs": "profile"})
+    assert [step.technique for step in found.selected[1:]] == [best] * 2
+    t_loop = found.selected[1].t_loop
+    assert t_loop == pytest.approx(alone[best], rel=1e-9)
+    measured = run(costs, speeds, 3, selection=known)
+    assert t_loop <= measured.selected[1].t_loop * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("technique", ["AWF", "AWF-B", "AWF-C", "AWF-D", "AWF-E"])
+@pytest.mark.parametrize("model", ["dca", "cca"])
+def test_a_trial_begins_with_the_weights_that_the_time_step_begins_with(technique: str, model: str) -> None:
+    """What is tried for the next time step is what it then takes, not what it takes with equal weights."""
+    costs, speeds, latency = COSTS["short"], SPEEDS["unequal"], np.zeros(P)
+    execution, prefix = ExecutionConfig(model=model), prefix_sums(costs)
+    empty, known = StepHistory(P, selected=True), StepHistory(P, selected=True)
+    known.add(np.full(P, 500), 500 * 2e-6 / speeds, forgets=False)
+
+    def tried(history: StepHistory) -> float:
+        told = execution, ParametersConfig(), 1, 0, latency, np.zeros(P, np.int64), 0.0, history
+        return trial_by(*told)(technique, costs, speeds, 1e9, None)[0]
+
+    step = simulate(prefix, speeds, latency, technique, execution, history=known)
+    assert tried(known) == step.t_loop != tried(empty)
+    if technique == "AWF":
+        assert tried(known) < tried(empty)
+
+
+def test_variants_of_awf_that_are_chosen_begin_with_learned_weights() -> None:
+    """A fast PE's first chunk is 250·w iterations: w = 1 at first, later 2/1.3."""
+    found = run(
+        COSTS["short"], SPEEDS["unequal"], 4, record=True,
+        selection={"method": "random", "portfolio": ("AWF-B", "AWF-D")},
+    )  # fmt: skip
+    rows = found.rows
+    assert rows is not None
+    biggest = [rows.size[rows.first // 4000 == step].max() for step in range(4)]
+    assert biggest[0] == 250
+    assert all(abs(size - 250 * 2 / 1.3) < 25 for size in biggest[1:])
 
 
 def test_ended_early_it_keeps_what_was_before() -> None:

@@ -38,7 +38,7 @@ from tests.reference import techniques as reference
 
 FORMS: list[Form] = ["recursive", "straightforward"]
 ADAPTIVE = ["AWF-B", "AWF-C", "AWF-D", "AWF-E", "AF", "mAF"]
-SIZED = [technique.value for technique in Technique if technique.value not in ADAPTIVE]
+SIZED = [technique.value for technique in Technique if technique.value not in (*ADAPTIVE, "BOLD")]
 TOLD = ParametersConfig(sigma=1.0, mu=2.0, overhead=0.5)
 
 FAC2_BATCHES = [125] * 4 + [63] * 4

@@ -317,6 +317,7 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
         ("GSS", "cca", "application.execution.break_after", "7"),
         ("SS", "cca", "application.execution.master", "dedicated"),
         ("SS", "cca", "application.execution.service_order", "lowest-rank"),
+        ("SS", "cca", "application.execution.request_ahead", "1"),
         ("GSS", "hdca", "application.execution.global_p", "pes"),
         ("AF", "dca", "application.execution.lock", "polling"),
         ("AF", "cca", "application.execution.first_chunk", "0.5"),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.outcome import ChunkRows
 from mlsim.application.techniques import sequence
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
 from mlsim.application.techniques.rules import AF
@@ -21,12 +22,16 @@ from mlsim.application.techniques.travelling import (
     take_shared,
     take_travelling,
 )
+from mlsim.application.timesteps import StepHistory
 from mlsim.mpi.loop.breaks import BREAK_EVERY, next_length, typical_break_after
 from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, StraightforwardRule, needs_lock
 from mlsim.mpi.loop.options import LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
 from mlsim.mpi.loop.requests import iterations_begun
+from mlsim.mpi.loop.selecting import Selecting, selection_of
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
+from mlsim.scenario.loop.techniques import NEEDS
+from mlsim.scenario.words import Technique
 
 times = st.lists(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8), min_size=1, max_size=6)
 
@@ -65,7 +70,7 @@ def test_typical_pieces(mean: float, length: int) -> None:
     assert typical_break_after(mean) == length
 
 
-@pytest.mark.parametrize("technique", [name for name in TECHNIQUES if name not in ("FSC", "TAP", "FAC")])
+@pytest.mark.parametrize("technique", [name for name in TECHNIQUES if Technique(name) not in NEEDS])
 def test_chunks_by_the_step_follow_each_other(technique: str) -> None:
     for n, p in ((0, 1), (1, 3), (1000, 4), (5000, 40)):
         choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
@@ -112,10 +117,10 @@ def test_a_chunk_in_pieces_is_learned_from_the_squares_of_their_times() -> None:
     np.testing.assert_allclose(our_sums, their_sums)
 
 
-@pytest.mark.parametrize("technique", ["AF", "mAF", "AWF-B", "AWF-E"])
+@pytest.mark.parametrize("technique", ["AF", "mAF", "AWF-B", "AWF-E", "BOLD"])
 def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(technique: str) -> None:
     n, p = 1000, 3
-    choice = chosen(LoopOptions(n=n, technique=technique), p)[0]
+    choice = chosen(LoopOptions(n=n, technique=technique, mu=1.0, sigma=0.5, h=0.1), p)[0]
     words = RuleState.words(choice, p)
     memory, block = np.zeros(words + 3, np.int64), np.zeros(words + 2, np.int64)
     takers = []
@@ -127,8 +132,8 @@ def test_chunks_are_the_same_from_a_block_that_travels_and_a_shared_one(techniqu
     random, turn, done = np.random.default_rng(3), 0, [NOTHING] * p
     while True:
         pe = int(random.integers(p))
-        chunk = takers[1][pe](turn, done[pe])
-        assert takers[0][pe](DRAW, done[pe]) == chunk
+        chunk = takers[1][pe](turn, done[pe], 2.0 * turn)
+        assert takers[0][pe](DRAW, done[pe], 2.0 * turn) == chunk
         turn += 1
         if chunk[1] == 0:
             break
@@ -146,12 +151,12 @@ def test_who_draws_too_early_waits_for_the_turn() -> None:
     first, second = draw_ticket(memory), draw_ticket(memory)
     take = rule.taker(take_shared, memory, 0)
     assert (first, second) == (0, 1)
-    assert take(second, NOTHING)[:2] == (second, NOT_YET)
-    assert take(DRAW, NOTHING)[:2] == (2, NOT_YET)
+    assert take(second, NOTHING, 0.0)[:2] == (second, NOT_YET)
+    assert take(DRAW, NOTHING, 0.0)[:2] == (2, NOT_YET)
     assert is_turn_shared(memory, first)
-    assert take(first, NOTHING)[0] == 0
+    assert take(first, NOTHING, 0.0)[0] == 0
     assert is_turn_shared(memory, second)
-    assert take(second, NOTHING)[0] > 0
+    assert take(second, NOTHING, 0.0)[0] > 0
 
 
 def test_iterations_that_a_master_begins_before_it_answers() -> None:
@@ -188,3 +193,20 @@ def test_who_waits_lets_masters_serve() -> None:
     assert served == [0, 1, 2]
     Patience("spin", 1).until(lambda: True)
     assert len(served) == 3
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [([9.0] * 4 + [1.0] * 4, "SS"), ([90.0] * 4 + [10.0] * 4, "SS"), ([5.0] * 8, "STATIC")],
+)
+def test_a_stored_profile_stands_in_for_what_was_measured(profile: list[float], expected: str) -> None:
+    """Both PEs took 20 s; whether that was for equal iterations, for which STATIC does, the profile says."""
+    names = ("STATIC", "SS")
+    config = selection_of({"method": "simulation", "portfolio": names, "share": 1.0, "costs": "profile"})
+    options = LoopOptions(n=8).checked()
+    selecting = Selecting(config, options, np.zeros(2, np.int64), np.array(profile))
+    assert names[selecting.choose(StepHistory(2))] == "SS"
+    pe, first, size = np.array([0, 1, 0, 1], np.int32), np.array([0, 2, 4, 6]), np.full(4, 2)
+    start, end = np.array([0.0, 0.0, 18.0, 18.0]), np.array([18.0, 18.0, 20.0, 20.0])
+    selecting.note(1e6, 0.0, ChunkRows(pe, np.arange(4), first, size, start, start, end))
+    assert names[selecting.choose(StepHistory(2))] == expected

@@ -34,6 +34,12 @@ def test_the_page_has_the_columns_of_every_file(pages: ModuleType) -> None:
         assert f"<!-- columns of {file} -->" in page
 
 
+def test_the_page_of_metrics_has_their_definitions(pages: ModuleType) -> None:
+    page = pages.METRICS_PAGE.read_text(encoding="utf-8")
+    assert pages.with_metrics(page) == page, "run python tools/column_pages.py"
+    assert page.count("<!-- metrics of ") == 2
+
+
 def test_tables_with_a_file_are_those_of_the_records_that_declare_columns() -> None:
     others = {"rejections", "names", "own"}
     assert set(FILES) | others == {field.name for field in dataclasses.fields(Records)}

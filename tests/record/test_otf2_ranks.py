@@ -10,7 +10,7 @@ import pytest
 
 from mlsim.record import Chunks, Loops, Nodes, Occupancy, PEs, Records, empty
 from mlsim.record.one_job import one_job
-from mlsim.record.otf2 import write_otf2
+from mlsim.record.otf2 import Service, write_otf2
 from mlsim.record.ranks import RankRequests, Ranks
 from mlsim.record.tables import Messages
 from mlsim.traces import opened, problems_of
@@ -130,3 +130,20 @@ def test_without_ranks_there_is_a_batch_system(tmp_path):
     write_otf2(tmp_path, records(), "chunks", exclusive_nodes=True, **names)
     groups = [group.name for group in read_trace(tmp_path).definitions.location_groups]
     assert groups == ["batch system", "a", "b"]
+
+
+def test_ranks_that_serve_themselves_access_a_window(tmp_path):
+    service = Service(by_messages=False, by_atomics=True, on_node=True, calculates=True)
+    names = {"scenario_name": "demo", "technique": "GSS+SS", "workload_name": ""}
+    ranks = Ranks(np.array([0, 2, 1]))
+    write_otf2(tmp_path, records(), "messages", exclusive_nodes=True, ranks=ranks, service=service, **names)
+    trace = read_trace(tmp_path)
+    expected = {(row, round(asked * 1e9), round(begin * 1e9)) for row, asked, begin, _ in CHUNKS}
+    assert {(span.location - 2, span.begin, span.end) for span in trace.nested("request")} == expected
+    # Rows 0 and 1 are on one node, whose first rank is 0; row 2 is rank 1.
+    found = {(atomic.location - 2, atomic.begin, atomic.end, atomic.owner) for atomic in trace.atomics}
+    assert found == {(*row, 1 if row[0] == 2 else 0) for row in expected}
+    (window,) = trace.definitions.rma_wins
+    assert window.comm.name == "MPI_COMM_WORLD"
+    with opened(tmp_path / "traces.otf2") as reader:
+        assert list(problems_of(reader)) == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,23 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlsim
-from mlsim.application.alone import records_alone
-from mlsim.application.recorder import LoopRecorder, PERequests
 from mlsim.errors import InputError
-from mlsim.record import ChunkStore, Records
+from mlsim.record import Records
 from mlsim.record.otf2 import Service
 from mlsim.scenario import from_mapping
 from mlsim.traces import anchor_of, opened, problems_of, survey
-from tests.application.test_reference import coarse_cases, fine_case, run
+from tests.application.test_reference import coarse_cases, fine_case
 from tests.record.builders import random_records, with_requests
-from tests.record.traces import Message, Trace, needs_otf2_print, printed, read_trace, written
+from tests.record.loop_traces import FIRST, HOW, ns, of_loops, paired, traced
+from tests.record.traces import Trace, needs_otf2_print, printed, read_trace, written
 from tests.reference import cca
 from tests.reference.loops import Case
 
-FIRST = 2
-"""Location of PE 0 of a loop alone."""
-LOOPS = "chunk requests"
 INFINITY = float("inf")
+SERVICE = Service(calculation=0.003, delay=0.001, message_bytes=16)
 
 
 class _Master(cca._Loop):
@@ -43,14 +38,10 @@ class _Master(cca._Loop):
         super().__init__(case)
         self.taken: dict[int, list[tuple[Fraction, bool]]] = defaultdict(list)
 
-    def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
-        chunk = super().next_chunk(rank)
+    def next_chunk(self, rank: int, done: tuple[Any, ...] | None) -> tuple[int, int, int] | None:
+        chunk = super().next_chunk(rank, done)
         self.taken[rank].append((self.env.now, chunk is not None))
         return chunk
-
-
-def ns(seconds: Any) -> int:
-    return round(Fraction(seconds) * 10**9)
 
 
 def expected_of(case: Case, until: float) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
@@ -67,50 +58,6 @@ def expected_of(case: Case, until: float) -> tuple[list[tuple[int, ...]], list[t
                 messages.append((0, rank, ns(answered - latency), ns(answered), 7))
     given_out = (taken for of in loop.taken.values() for taken, is_chunk in of if is_chunk)
     return sorted(messages), sorted((ns(taken), ns(taken + spent)) for taken in given_out if spent)
-
-
-def traced(case: Case, until: float) -> Trace:
-    """Simulate a loop, and read its trace at level ``messages``."""
-    outcome = run(case, "cca", until)
-    rows, store = outcome.rows, ChunkStore()
-    assert rows is not None
-    chunks, recorder = store.open(), LoopRecorder(True, store)
-    chunks.begin_step(0.0, 0, 0)
-    chunks.take(rows.pe, rows.step, rows.first, rows.size, rows.requested, rows.start, rows.end)
-    last = np.where(outcome.notified_at < until, outcome.finish, np.nan)
-    last[0] = np.nan
-    recorder.take(0, 0.0, outcome, chunks, PERequests(np.array(case.latency), last))
-    p, ones = case.p, np.ones(case.p, np.int64)
-    names = [f"n{pe}" for pe in range(p)]
-    machine: Any = SimpleNamespace(
-        name=names, group=names, cores=ones, speed=np.array(case.speed), n_nodes=p, n_cores=p
-    )
-    records = records_alone(1, machine, p, float(outcome.notified_at.max()), recorder)
-    service = Service(case.calculation, case.delay + case.assignment, 16)
-    with tempfile.TemporaryDirectory() as directory:
-        written(directory, records, "messages", service=service)
-        with opened(anchor_of(Path(directory))) as reader:
-            assert list(problems_of(reader)) == []
-        return read_trace(Path(directory))
-
-
-def paired(trace: Trace) -> list[tuple[int, ...]]:
-    """Pair sends and receives of loops as readers do: (sender, receiver, sent, received, tag)."""
-    waiting: dict[tuple[int, int, int], list[Message]] = defaultdict(list)
-    for send in of_loops(trace.sends):
-        waiting[send.location - FIRST, send.peer, send.tag].append(send)
-    pairs = []
-    for receive in of_loops(trace.receives):
-        ends = receive.peer, receive.location - FIRST
-        send = waiting[*ends, receive.tag].pop(0)
-        assert (send.length, send.attributes) == (16, {}) == (receive.length, receive.attributes)
-        pairs.append((*ends, send.time, receive.time, send.tag))
-    assert not any(waiting.values())
-    return sorted(pairs)
-
-
-def of_loops(messages: Iterable[Message]) -> list[Message]:
-    return [message for message in messages if message.communicator == LOOPS]
 
 
 def calculations(trace: Trace) -> list[tuple[int, int]]:
@@ -131,7 +78,7 @@ TECHNIQUES = st.sampled_from(["STATIC", "SS", "GSS", "FAC2", "AF"])
 @given(data=st.data(), technique=TECHNIQUES, dedicated=st.booleans())
 def test_messages_are_those_of_the_reference(data: st.DataObject, technique: str, dedicated: bool) -> None:
     case = replace(data.draw(coarse_cases(technique)), dedicated=dedicated)
-    trace = traced(case, INFINITY)
+    trace = traced(case, "cca")
     assert (paired(trace), calculations(trace)) == expected_of(case, INFINITY)
 
 
@@ -141,7 +88,7 @@ def test_messages_are_those_of_the_reference_to_the_rounding(
     seed: int, technique: str, n: int, p: int
 ) -> None:
     case = fine_case(technique, seed, n, p)
-    trace = traced(case, INFINITY)
+    trace = traced(case, "cca")
     messages, spent = expected_of(case, INFINITY)
     found = np.array(sorted(paired(trace), key=_ends_first)).reshape(-1, 5)
     expected = np.array(sorted(messages, key=_ends_first)).reshape(-1, 5)
@@ -155,24 +102,25 @@ def test_requests_that_the_end_of_a_loop_leaves_without_answer_are_left_out(
     data: st.DataObject, technique: str, eighths: int
 ) -> None:
     case = data.draw(coarse_cases(technique))
-    assert paired(traced(case, eighths / 8)) == expected_of(case, eighths / 8)[0]
+    assert paired(traced(case, "cca", eighths / 8)) == expected_of(case, eighths / 8)[0]
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_whatever_is_recorded_messages_match_and_regions_nest(seed: int) -> None:
+@given(seed=st.integers(0, 2**32), model=st.sampled_from(list(HOW)))
+def test_whatever_is_recorded_messages_match_and_regions_nest(seed: int, model: str) -> None:
     records = with_requests(random_records(seed), seed)
     with tempfile.TemporaryDirectory() as directory:
-        written(directory, records, "messages", service=Service(0.003, 0.001, 16))
+        written(directory, records, "messages", service=SERVICE._replace(**HOW[model]))
         with opened(anchor_of(Path(directory))) as reader:
             assert list(problems_of(reader)) == []
         trace = read_trace(Path(directory))
-    assert len(of_loops(trace.sends)) >= 2 * int((records.chunks.pe > 0).sum())
-    comms = {comm.name: comm.group.members for comm in trace.definitions.comms}
-    rows = list(trace.definitions.locations)[FIRST:]
-    assert list(comms[LOOPS]) == rows
+    if model == "cca":
+        assert len(of_loops(trace.sends)) >= 2 * int((records.chunks.pe > 0).sum())
+    if model in ("dca", "hdca"):
+        assert len(trace.atomics) >= 2 * len(records.chunks.pe)
+    (communicator,) = trace.definitions.comms
     firsts = FIRST + np.cumsum(records.nodes.cores) - records.nodes.cores
-    assert [member._ref for member in comms["coordination"]] == [0, *firsts.tolist()]
+    assert [member._ref for member in communicator.group.members] == [0, *firsts.tolist()]
 
 
 SCENARIO = {
@@ -240,24 +188,34 @@ def answered(records: Records) -> int:
 @pytest.mark.otf2
 def test_messages_of_loops_are_printed(tmp_path: Path) -> None:
     records = with_requests(random_records(8), 8)
-    written(tmp_path, records, "messages", service=Service(0.003, 0.001, 16))
+    written(tmp_path, records, "messages", service=SERVICE)
     definitions, events = printed(tmp_path)
-    assert sum(line.startswith("COMM ") for line in definitions) == 2
-    kinds = [line.split()[0] for line in events if f'"{LOOPS}"' in line]
-    assert kinds.count("MPI_SEND") == kinds.count("MPI_RECV") > 0
+    assert sum(line.startswith("COMM ") for line in definitions) == 1
+    kinds = [line.split()[0] for line in events]
+    assert kinds.count("MPI_SEND") == kinds.count("MPI_RECV") > 2 * len(records.messages.sent)
+
+
+@pytest.mark.parametrize("model", ["dca", "hdca", "hmw", "mpi+openmp", "steal"])
+def test_every_model_has_the_level(model: str, tmp_path: Path) -> None:
+    spent = {"application.execution.model": model, "application.execution.chunk_calculation": "10 ms"}
+    kept = {"application.execution.break_after": None, "application.technique": "GSS"}
+    if model != "hmw":
+        spent |= kept
+    mlsim.run(from_mapping(SCENARIO, overrides=spent), out=tmp_path / "run")
+    with opened(anchor_of(tmp_path / "run")) as reader:
+        assert list(problems_of(reader)) == []
+    trace = read_trace(tmp_path / "run" / "trace")
+    asked = trace.nested("wait" if model == "mpi+openmp" else "request")
+    assert len(asked) >= len(trace.nested("chunk")) / (3 if model == "hmw" else 1) > 0
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"application.execution.model": "dca"},
-            "messages, but those of execution model dca are not recorded",
-        ),
-        ({"application.execution.model": "./mine.py:run"}, r"model ./mine.py:run are not recorded"),
         ({"application.model": "rigid"}, "messages, but a rigid job sends none"),
+        ({"application.execution.request_ahead": 2}, "records do not tell when the master replied"),
     ],
 )
-def test_the_level_is_for_loops_with_one_master(changes: dict[str, Any], words: str) -> None:
+def test_the_level_is_for_loops_whose_replies_are_known(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         from_mapping(SCENARIO, overrides=changes)

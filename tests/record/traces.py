@@ -52,6 +52,17 @@ class Message:
 
 
 @dataclass
+class Atomic:
+    """One atomic on a window, of which ``owner`` is the rank; ``end`` is its completion, -1: not yet."""
+
+    location: int
+    begin: int
+    owner: int
+    kind: str
+    end: int = -1
+
+
+@dataclass
 class Trace:
     """What a trace says."""
 
@@ -60,6 +71,7 @@ class Trace:
     sends: list[Message] = field(default_factory=list)
     receives: list[Message] = field(default_factory=list)
     metrics: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    atomics: list[Atomic] = field(default_factory=list)
     counts: dict[int, int] = field(default_factory=dict)
 
     def of_jobs(self) -> list[Span]:
@@ -109,6 +121,14 @@ def _take(trace: Trace, stack: list[Span], where: int, event: Any) -> None:
         trace.receives.append(
             Message(where, event.time, event.sender, event.msg_tag, event.msg_length, attributes, comm)
         )
+    elif isinstance(event, kinds.RmaAtomic):
+        assert event.win.name == "chunk window"
+        kind = str(event.type).rsplit(".", 1)[-1]
+        trace.atomics.append(Atomic(where, event.time, event.remote, kind))
+    elif isinstance(event, kinds.RmaOpCompleteBlocking):
+        last = next(atomic for atomic in reversed(trace.atomics) if atomic.location == where)
+        assert last.end == -1
+        last.end = event.time
     else:
         assert isinstance(event, kinds.Metric)
         trace.metrics.append((event.time, tuple(event.values)))

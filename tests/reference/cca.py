@@ -14,6 +14,7 @@ from tests.reference.loops import LAST, Case, Choosing, Log, Ranked
 class _Request(NamedTuple):
     rank: int
     arrived: Fraction
+    done: tuple[Any, ...] | None  # what the PE has executed and not yet told of
     reply: simpy.Event
 
 
@@ -28,15 +29,13 @@ class _Loop:
         self.rule = case.rule(self.base)
         self.answered = Fraction(0)
         self.last: dict[int, tuple[int, int]] = {}
-        self.reported: dict[int, tuple[int, int]] = {}
+        self.done: dict[int, tuple[Any, ...]] = {}
+        self.reported: set[simpy.Event] = set()
         self.choosing = Choosing(case)
-        self.spent: dict[int, Fraction] = {}
-        self.elapsed: dict[int, Fraction] = {}
-        self.times: dict[int, list[Fraction]] = {}
 
-    def request(self, rank: int) -> simpy.Event:
+    def request(self, rank: int, done: tuple[Any, ...] | None) -> simpy.Event:
         reply = self.env.event()
-        self.mailbox.append(_Request(rank, self.env.now, reply))
+        self.mailbox.append(_Request(rank, self.env.now, done, reply))
         if not self.bell.triggered:
             self.bell.succeed()
         return reply
@@ -45,9 +44,9 @@ class _Loop:
         latency = Fraction(self.case.latency[rank])
         while True:
             requested = self.env.now
-            pushed = self.case.parameters.lb4mpi and rank not in self.spent
+            pushed = self.case.parameters.lb4mpi and rank not in self.last
             yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
-            chunk = yield self.request(rank)
+            chunk = yield self.request(rank, self.done.pop(rank, None))
             yield self.env.timeout(latency)
             start = self.env.now
             self.log.waits[rank].append((requested, start))
@@ -58,8 +57,41 @@ class _Loop:
             yield self.env.timeout(self.case.elapsed(rank, first, size, start))
             self.log.work[rank].append((start, self.env.now))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.spent[rank], self.elapsed[rank] = self.env.now - requested, self.env.now - start
-            self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
+            self.finish(rank, first, size, requested, start)
+
+    def finish(self, rank: int, first: int, size: int, waited_from: Fraction, start: Fraction) -> None:
+        now = self.env.now
+        self.done[rank] = self.case.times(rank, first, size, now - start), now - waited_from, now - start
+
+    def ask(self, rank: int, done: tuple[Any, ...] | None) -> Iterator[Any]:
+        """Get the answer to one request."""
+        latency = Fraction(self.case.latency[rank])
+        pushed = self.case.parameters.lb4mpi and rank not in self.last
+        yield Ranked(self.env, Fraction(0) if pushed else latency, rank)
+        chunk = yield self.request(rank, done)
+        yield self.env.timeout(latency)
+        return chunk
+
+    def worker_that_asks_ahead(self, rank: int) -> Iterator[Any]:
+        env, log, case = self.env, self.log, self.case
+        requested, answer = env.now, env.process(self.ask(rank, None))
+        while True:
+            waits_from = env.now
+            chunk = yield answer
+            start = env.now
+            log.waits[rank].append((waits_from, start))
+            if chunk is None:
+                log.told[rank] = start
+                return
+            step, first, size = chunk
+            if size > case.ahead:
+                yield env.timeout(case.elapsed(rank, first, size - case.ahead, start))
+            asked, answer = env.now, env.process(self.ask(rank, self.done.pop(rank, None)))
+            yield env.timeout(case.elapsed(rank, first, size, start) - (asked - start))
+            log.work[rank].append((start, env.now))
+            log.rows.append((rank, step, first, size, requested, start, env.now))
+            self.finish(rank, first, size, waits_from, start)
+            requested = asked
 
     def dedicated_master(self) -> Iterator[Any]:
         """Serve whenever a request comes; the time of serving is its overhead, the rest it is idle."""
@@ -72,7 +104,7 @@ class _Loop:
 
     def master(self) -> Iterator[Any]:
         env, log = self.env, self.log
-        requested, answer = env.now, self.request(0)
+        requested, answer = env.now, self.request(0, None)
         while True:
             yield from self.serve_all()
             if not answer.triggered:
@@ -90,9 +122,8 @@ class _Loop:
                 log.waits[0].append((requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((0, step, first, size, requested, start, env.now))
-                self.spent[0], self.elapsed[0] = env.now - requested, env.now - start
-                self.times[0] = self.case.times(0, first, size, self.executed)
-                requested, answer = env.now, self.request(0)
+                done = self.case.times(0, first, size, self.executed), env.now - requested, env.now - start
+                requested, answer = env.now, self.request(0, done)
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         """Execute a chunk of the master's own, with breaks, but for the one at its end."""
@@ -117,7 +148,7 @@ class _Loop:
         while self.mailbox:
             fifo = self.case.service_order == "fifo"
             request = min(self.mailbox, key=lambda r: (r.arrived, r.rank) if fifo else (r.rank,))
-            if self.report(request.rank):
+            if self.report(request):
                 begin = self.env.now
                 yield self.env.timeout(self.choose())
                 if self.base:
@@ -136,14 +167,13 @@ class _Loop:
             request.reply.succeed(chunk)
             yield Ranked(self.env, Fraction(0), LAST)
 
-    def report(self, rank: int) -> bool:
-        """Learn from the last chunk of a PE, once; return whether a choice is due."""
-        if rank not in self.last or self.reported.get(rank) == self.last[rank]:
+    def report(self, request: _Request) -> bool:
+        """Learn from what a request tells, once; return whether a choice is due."""
+        if request.done is None or request.reply in self.reported:
             return False
-        self.reported[rank] = self.last[rank]
-        spent, elapsed = self.spent[rank], self.elapsed[rank]
-        self.rule.learn(rank - self.base, self.times[rank], spent, elapsed)
-        return self.choosing.counts(self.last[rank][1], self.case.n - self.begin)
+        self.reported.add(request.reply)
+        self.rule.learn(request.rank - self.base, *request.done)
+        return self.choosing.counts(len(request.done[0]), self.case.n - self.begin)
 
     def choose(self) -> Fraction:
         name, spent = self.choosing.choose(self.env.now, self.begin, self.step)
@@ -165,7 +195,7 @@ class _Loop:
         elif left == 0:
             return None
         else:
-            size = self.rule.recursive(self.step, left, who)
+            size = self.rule.recursive(self.step, left, who, self.env.now)
             chunk = (choosing.earlier + self.step, self.begin, min(max(size, least), left))
         self.step, self.begin = self.step + 1, self.begin + chunk[2]
         self.last[rank] = chunk[1:]
@@ -174,7 +204,8 @@ class _Loop:
     def run(self) -> Log:
         self.env.process(self.dedicated_master() if self.base else self.master())
         for rank in range(1, self.case.p):
-            self.env.process(self.worker(rank))
+            asks_ahead = self.case.ahead > 0
+            self.env.process(self.worker_that_asks_ahead(rank) if asks_ahead else self.worker(rank))
         self.env.run()
         if self.base:
             self.log.idle_otherwise(0)

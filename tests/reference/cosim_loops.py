@@ -67,8 +67,8 @@ class _LiveCca(cca._Loop):
         else:
             self.env.process(self.worker(rank)).callbacks.append(lambda _: self.owner.is_done(rank))
 
-    def request(self, rank: int) -> simpy.Event:
-        reply = super().request(rank)
+    def request(self, rank: int, done: tuple[Any, ...] | None) -> simpy.Event:
+        reply = super().request(rank, done)
         if rank == 0:  # the master is told when it serves itself, and goes on serving
             reply.callbacks.append(lambda event: self.owner.is_done(0) if event.value is None else None)
         return reply
@@ -78,7 +78,7 @@ class _LiveCca(cca._Loop):
         while (yield from self.owner.goes_on(rank)):
             requested = self.env.now
             yield Ranked(self.env, latency, rank)
-            chunk = yield self.request(rank)
+            chunk = yield self.request(rank, self.done.pop(rank, None))
             yield self.env.timeout(latency)
             start = self.env.now
             if chunk is None:
@@ -86,8 +86,7 @@ class _LiveCca(cca._Loop):
             step, first, size = chunk
             yield self.env.timeout(self.case.elapsed(rank, first, size, start))
             self.log.rows.append((rank, step, first, size, requested, start, self.env.now))
-            self.spent[rank], self.elapsed[rank] = self.env.now - requested, self.env.now - start
-            self.times[rank] = self.case.times(rank, first, size, self.env.now - start)
+            self.finish(rank, first, size, requested, start)
 
 
 class _LiveLevels(Levels):

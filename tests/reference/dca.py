@@ -106,11 +106,11 @@ class _Loop:
     def obtain_locked(self, rank: int) -> Iterator[Any]:
         case, env = self.case, self.env
         yield env.timeout(Fraction(case.atomic))
-        left, chunk = case.n - self.begin, None
+        left, chunk, read = case.n - self.begin, None, env.now
         if left > 0:
             yield self.answer(rank)
             yield env.timeout(case.thinking(rank))
-            size = min(max(self.rule.recursive(self.step, left, rank), self.least), left)
+            size = min(max(self.rule.recursive(self.step, left, rank, read), self.least), left)
             yield self.answer(rank)
             yield env.timeout(Fraction(case.atomic) + Fraction(case.assignment))
             chunk = self.choosing.earlier + self.step, self.begin, size

@@ -74,7 +74,7 @@ class _Loop:
             self.position[v], self.end[v], self.step[v] = chunk[0], sum(chunk), 0
             self.levels.refill(v, chunk[1])
         left = self.end[v] - self.position[v]
-        size = self.levels.inner[v].recursive(self.step[v], left, self.levels.pes[v].index(rank))
+        size = self.levels.inner[v].recursive(self.step[v], left, self.levels.pes[v].index(rank), env.now)
         chunk = self.step[v], self.position[v], min(max(size, case.min_chunk), left)
         self.position[v], self.step[v] = self.position[v] + chunk[2], self.step[v] + 1
         yield env.timeout(case.thinking(rank) + near + Fraction(case.atomic) + Fraction(case.assignment))

@@ -146,7 +146,7 @@ class _Master:
         chunk = None
         if left > 0:
             rule = self.levels.inner[self.v]
-            size = rule.recursive(self.step, left, self.levels.works[self.v].index(pe))
+            size = rule.recursive(self.step, left, self.levels.works[self.v].index(pe), self.env.now)
             chunk = self.step, self.position, min(max(size, case.min_chunk), left)
             self.step, self.position = self.step + 1, self.position + chunk[2]
             yield from self.think()
@@ -226,7 +226,7 @@ class _Loop:
         left = n - self.begin
         if left == 0:
             return None
-        size = min(max(rule.recursive(self.step, left, v), self.case.min_chunk), left)
+        size = min(max(rule.recursive(self.step, left, v, self.env.now), self.case.min_chunk), left)
         self.step, self.begin = self.step + 1, self.begin + size
         return self.begin - size, size
 

@@ -30,7 +30,7 @@ class Levels:
         # As if there were as many comers as PEs, of whom the nodes are the first ones and of average weight.
         others = [sum(sums) / len(sums)] * (case.p - len(sums)) if case.global_pes else []
         told = replace(case.parameters, weights=[*sums, *others])
-        self.outer = Rule(self.outside, case.n, len(sums) + len(others), None, told)
+        self.outer = Rule(self.outside, case.n, len(sums) + len(others), None, told, case.min_chunk)
         self.inner = [self._inner(v, 0, 0) for v in nodes]
         self.got = [0] * len(sums)
         self.finished: set[int] = set()  # nodes that know that nothing is left of the loop
@@ -44,13 +44,13 @@ class Levels:
     def _inner(self, v: int, n: int, number: int) -> Rule:
         weights = [self._weights(self.inside)[pe] for pe in self.works[v]]
         told = replace(self.case.parameters, weights=weights)
-        return InnerRule(self.inside, n, len(weights), told, v, number)
+        return InnerRule(self.inside, n, len(weights), told, v, number, self.case.min_chunk)
 
     def refill(self, v: int, n: int) -> Rule:
         """Begin the inside technique anew for a chunk, with what it has learned."""
         before, rule = self.inner[v], self._inner(v, n, self.got[v])
         rule.learned, rule.weights = before.learned, before.weights
-        rule.adaptive.times = before.adaptive.times
+        rule.adaptive.times, rule.bold = before.adaptive.times, before.bold
         self.inner[v] = rule
         return rule
 
@@ -102,8 +102,8 @@ class Levels:
 class InnerRule(Rule):
     """A rule inside a node, for its ``number``-th chunk; RND has random numbers of its own there."""
 
-    def __init__(self, name: str, n: int, p: int, told: Any, v: int, number: int) -> None:
-        super().__init__(name, n, p, None, told)
+    def __init__(self, name: str, n: int, p: int, told: Any, v: int, number: int, least: int) -> None:
+        super().__init__(name, n, p, None, told, least)
         self.v, self.number = v, number
 
     def _random(self, i: int) -> int:
@@ -164,11 +164,11 @@ class LoopQueue:
         yield from self.window.acquire(pe)
         self.levels.publish(v)
         yield env.timeout(Fraction(case.atomic))
-        left, chunk = case.n - self.begin, None
+        left, chunk, read = case.n - self.begin, None, env.now
         if left > 0:
             yield self._answer(pe)
             yield env.timeout(case.thinking(pe))
-            size = min(max(self.levels.outer.recursive(self.step, left, v), case.min_chunk), left)
+            size = min(max(self.levels.outer.recursive(self.step, left, v, read), case.min_chunk), left)
             yield self._answer(pe)
             yield env.timeout(Fraction(case.atomic) + Fraction(case.assignment))
             chunk = self.begin, size

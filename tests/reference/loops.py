@@ -30,6 +30,7 @@ class Case:
     break_after: int = 1
     break_time: float = 0.0
     service_order: str = "fifo"
+    ahead: int = 0
     dedicated: bool = False
     polling: bool = False
     retry: float = 1.0

@@ -52,7 +52,7 @@ class _Loop:
         members = self.pes[self.node_of_pe[pe]]
         told = replace(self.case.parameters, weights=[self.weights[member] for member in members])
         self.got[pe] += 1
-        return InnerRule(self.case.technique, n, len(members), told, pe, self.got[pe])
+        return InnerRule(self.case.technique, n, len(members), told, pe, self.got[pe], self.case.min_chunk)
 
     def access(self, part: _Part, pe: int, seconds: Fraction) -> Ranked:
         """Wait for a part: those that came before are served before, each in its time."""

@@ -11,6 +11,7 @@ from math import ceil, floor
 from tests.reference.library import OF_ANY_SIZE, OF_BATCHES, Library, trapezoid
 
 DIGITS = 60
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Rule:
         self.previous = 0
         self.adaptive = Adaptive(n, p, self.parameters.first_chunk)
         self.learned = Learned(self.weights)
+        self.bold = Bold(p, self.parameters)
+        self.min_chunk = min_chunk
         self.library: Library | None = None
         if self.parameters.lb4mpi and (name in OF_BATCHES or name in ("AF", "AWF-C", "AWF-E")):
             self.library = Library(name, n, p, self.weights, min_chunk)
@@ -68,7 +71,7 @@ class Rule:
     def needs_remaining(self) -> bool:
         if self.name == "USER":
             return self.parameters.user_reads_remaining
-        return self.library is not None or self.name in ("AF", "mAF") or self.name.startswith("AWF-")
+        return self.library is not None or self.name in ("AF", "mAF", "BOLD") or self.name.startswith("AWF-")
 
     def learn(
         self, pe: int, times: Sequence[Fraction], spent: Fraction, elapsed: Fraction | None = None
@@ -83,9 +86,12 @@ class Rule:
             pe, len(times), spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
         )
 
-    def recursive(self, i: int, left: int, pe: int) -> int:
-        """Size from what is left; steps must come in order."""
+    def recursive(self, i: int, left: int, pe: int, now: Fraction | None = None) -> int:
+        """Size from what is left, at a time; steps must come in order."""
         name, p = self.name, self.p
+        if name == "BOLD":
+            assert now is not None
+            return self.bold.assign(pe, left, now, self.min_chunk)
         if self.library is not None:
             return self.library.size(left, pe)
         if name in ("AF", "mAF"):
@@ -312,6 +318,43 @@ class Adaptive:
         if len(known) < self.p:
             size = min(size, ceil(Fraction(self.n, 2 * self.p)))
         return size
+
+
+class Bold:
+    """BOLD, with a list of what is under way: who got how much and when (Hagerup 1997)."""
+
+    def __init__(self, p: int, told: Parameters) -> None:
+        self.p, self.told = p, told
+        self.under_way: dict[int, tuple[int, Fraction]] = {}
+
+    def assign(self, pe: int, left: int, now: Fraction, least: int) -> int:
+        """Size the chunk of a PE that has executed what it got before, and let it begin."""
+        self.under_way.pop(pe, None)
+        size = min(max(self.size(left, now), least), left)
+        self.under_way[pe] = size, now
+        return size
+
+    def size(self, left: int, now: Fraction) -> int:
+        if Fraction(left, self.p) <= 1:
+            return 1
+        mu, overhead = Fraction(self.told.mu), Fraction(self.told.overhead)
+        unfinished = Fraction(left + sum(size for size, _ in self.under_way.values()))
+        done = sum((now - begun) * size / (size * mu + overhead) for size, begun in self.under_way.values())
+        with localcontext(prec=DIGITS):
+            r = max(_decimal(unfinished - done), Decimal(left))
+            a = 2 * _decimal((Fraction(self.told.sigma) / mu) ** 2)
+            b = 8 * a * (8 * a).ln() if a else Decimal(0)
+            t, q = r / self.p, Decimal(left) / self.p
+            c1 = _decimal(overhead / mu) / Decimal(2).ln()
+            c2 = (2 * PI).sqrt() * c1
+            v = q / (b + q)
+            d = left / (1 + 1 / q.ln() - v)
+            size = t
+            if d > c2:
+                s = a * (d.ln() - c2.ln()) * (1 + _decimal(unfinished) / (r * self.p))
+                w = (v * q.ln()).ln() + b.ln() if b > 0 else q.ln().ln()
+                size = min(t + max(Decimal(0), c1 * w) + s / 2 - (s * (t + s / 4)).sqrt(), t)
+            return floor(size * (1 + Decimal("1e-9")))
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -385,6 +385,7 @@ CASES: dict[str, Case] = {
     "application.selection.chunk_time": Case(chosen("simulation"), "1 ms"),
     "application.selection.share": Case(chosen("simulation"), 0.0),
     "application.selection.samples": Case(chosen("simulation"), 5),
+    "application.selection.costs": Case(chosen("simulation"), "profile"),
     "application.parameters.statistics": Case(technique("TAP", sigma="1 s", mu="2 s"), "profiled"),
     "application.parameters.sigma": Case(technique("FAC", sigma="1 s", mu="2 s"), "3 s"),
     "application.parameters.mu": Case(technique("FAC", sigma="1 s", mu="2 s"), "0.5 s"),
@@ -412,6 +413,7 @@ CASES: dict[str, Case] = {
     "application.execution.service_order": Case(
         CCA | {"application.execution.chunk_assignment": "1 s", "application.technique": "SS"}, "lowest-rank"
     ),
+    "application.execution.request_ahead": Case(CCA | {"application.technique": "SS"}, 1),
     "application.execution.lock": Case(
         ADAPTIVE
         | {"application.execution.atomic_service": "0.3 s", "application.execution.lock_retry": "1 s"},

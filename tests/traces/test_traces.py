@@ -24,6 +24,7 @@ from mlsim.record.otf2 import Selection, Service
 from mlsim.scenario import TraceLevel
 from mlsim.traces import anchor_of, convert, cut, opened, problems_of, survey
 from tests.record.builders import random_records, with_requests
+from tests.record.loop_traces import HOW
 from tests.record.traces import read_trace, written
 
 
@@ -202,18 +203,23 @@ def events_of(place: Path) -> dict[int, list[tuple]]:
                 getattr(event, "receiver", getattr(event, "sender", None)),
                 getattr(event, "msg_tag", None),
                 getattr(event, "values", None),
+                getattr(event, "remote", None),
             )
             found.setdefault(location._ref, []).append((event.time, type(event).__name__, about, said))
     return found
 
 
-@pytest.mark.parametrize("level", ["jobs", "nodes", "chunks", "messages"])
+@pytest.mark.parametrize(
+    ("level", "model"),
+    [("jobs", "cca"), ("nodes", "cca"), ("chunks", "cca"), *(("messages", model) for model in HOW)],
+)
 @pytest.mark.parametrize(
     ("span", "some"), [((5.0, 15.0), False), ((0.0, 12.5), True), ((12.2, 1e9), False), ((0.0, 1e9), True)]
 )
 @pytest.mark.parametrize("seed", [8, 9])
-def test_a_part_of_a_run_is_that_part_of_its_trace(seed, level, span, some, tmp_path):
-    records, service = with_requests(random_records(seed, jobs=40), seed), Service(0.003, 0.001, 16)
+def test_a_part_of_a_run_is_that_part_of_its_trace(seed, level, model, span, some, tmp_path):
+    records = with_requests(random_records(seed, jobs=40), seed)
+    service = Service(calculation=0.003, delay=0.001, message_bytes=16, **HOW[model])
     begin, end = span
     jobs = records.jobs.job_id[np.isfinite(records.jobs.start_time)][::2].tolist() if some else []
     written(tmp_path / "whole", records, level, service=service)
@@ -223,7 +229,7 @@ def test_a_part_of_a_run_is_that_part_of_its_trace(seed, level, span, some, tmp_
     assert events_of(tmp_path / "part") == events_of(tmp_path / "cut")
     with opened(anchor_of(tmp_path / "part")) as reader:
         # Sides of messages are paired in order, which is wrong once one of them is missing.
-        left = ("other side", "before it is sent")
+        left = ("other side", "before it is sent", "complete")
         assert [problem for problem in problems_of(reader) if not any(word in problem for word in left)] == []
         assert reader.definitions.clock_properties.global_offset == round(begin * 1e9)
 

@@ -20,6 +20,7 @@ NEEDED = {
     "FSC": {"sigma": 1e-6, "h": 1e-6},
     "TAP": {"sigma": 1e-6, "mu": 1e-6},
     "FAC": {"sigma": 1e-6, "mu": 1e-6},
+    "BOLD": {"sigma": 1e-6, "mu": 1e-6, "h": 1e-6},
 }
 ONE_PIECE = "AF pieces=1"
 """AF has the body execute a chunk in up to 16 pieces, each of which takes a tenth of a microsecond."""

@@ -7,10 +7,10 @@ time of the run (default: a temporary one). The table gives, for each trace,
 
 locations   rows of the trace; each has two files
 events      events in the trace
-writer      10^6 events a second in the compiled pass that writes the nodes' locations
-all         10^6 events a second from records to closed files, with sorting and definitions
+writer      10^6 events a second of CPU in the compiled pass that writes the nodes' locations
+all         10^6 events a second of CPU from records to closed files, with sorting and definitions
 B/event     bytes of all files over events
-seconds     from records to closed files
+seconds     of CPU from records to closed files
 memory      growth of the process's peak memory, in MB
 
 On a file system that is slow with small files the number of locations is what takes the time; a
@@ -99,12 +99,12 @@ def with_requests(records: Records) -> Records:
 
 
 def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """Wrap a function so that the time spent in it is added to a list."""
+    """Wrap a function so that the CPU time spent in it is added to a list."""
 
     def call(*arguments: Any) -> Any:
-        began = time.perf_counter()
+        began = time.process_time()
         result = function(*arguments)
-        spent.append(time.perf_counter() - began)
+        spent.append(time.process_time() - began)
         return result
 
     return call
@@ -116,7 +116,7 @@ def measure(name: str, directory: Path, records: Records, level: Level, *, exclu
     compiled = writer.write_rows
     writer.write_rows = timed(compiled, spent)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.perf_counter()
+    began = time.process_time()
     info: TraceInfo = write_otf2(
         directory,
         records,
@@ -126,7 +126,7 @@ def measure(name: str, directory: Path, records: Records, level: Level, *, exclu
         workload_name="bench",
         exclusive_nodes=exclusive,
     )
-    total = time.perf_counter() - began
+    total = time.process_time() - began
     writer.write_rows = compiled
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
     print(

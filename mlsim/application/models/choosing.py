@@ -66,5 +66,6 @@ def switch(s: State, settings: RuleSettings) -> State:
         s.until,
         s.rows,
         s.written,
+        s.before,
         True,
     )

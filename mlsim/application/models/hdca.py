@@ -80,6 +80,7 @@ def _follow(s: State, q: Queue, ready: float) -> float:
                 return ready + message(me, FAR)
         q.holder = NOBODY
         me, step = s.pes[pe], q.step
+        q.clock = ready
         size = take(s, q, pe)
         if size < 0:
             return WRONG

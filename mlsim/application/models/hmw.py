@@ -90,6 +90,7 @@ def _serve_node(s: State) -> int:
         asker = due_lowest_rank(s.matches, loop.tree, loop.width, m.clock)
     move(s.matches, loop.tree, loop.width, asker, np.inf)
     publish_node(s, asker)
+    loop.clock = m.clock
     got = master.assign(s, loop, asker, asker)
     if got < 0:
         return -1

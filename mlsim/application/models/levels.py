@@ -21,7 +21,17 @@ from mlsim.application.techniques.rules import SS, STATIC, USERS, constant_size
 from mlsim.application.techniques.user import begin_object
 from mlsim.application.unavailability import next_asking
 
-__all__ = ["ask_first", "ask_nodes", "back_at", "leave", "next_request", "publish_node", "refill", "take"]
+__all__ = [
+    "ask_first",
+    "ask_nodes",
+    "back_at",
+    "leave",
+    "next_request",
+    "present_at",
+    "publish_node",
+    "refill",
+    "take",
+]
 
 
 @inner_kernel
@@ -35,7 +45,7 @@ def ask_first(s: State, q: Queue) -> None:
         pe = q.first_pe + rank
         me, asked = s.pes[pe], 0.0
         if len(s.pe_unavailability.begin) > 0 and s.outer.code != STATIC:
-            asked = leave(s, me, 0.0, _back(s, pe, 0.0))
+            asked = leave(s, me, 0.0, present_at(s, pe, 0.0))
         pushed = s.costs.pushed and asked == 0.0
         s.matches[q.tree + q.width + rank].time = asked + (0.0 if pushed else me.near)
     play(s.matches, q.tree, q.width, q.members)
@@ -64,11 +74,11 @@ def back_at(s: State, q: Queue, now: float) -> float:
         return np.inf
     if len(s.pe_unavailability.begin) == 0 or s.seats[q.number - 1].taken == 0:
         return now
-    return _back(s, q.first_pe, now)
+    return present_at(s, q.first_pe, now)
 
 
 @leaf_kernel
-def _back(s: State, pe: int, now: float) -> float:
+def present_at(s: State, pe: int, now: float) -> float:
     """Return when a PE whose node may be away is there, in s."""
     away = s.pe_unavailability
     return next_asking(now, pe, away.entries, away.begin, away.end)
@@ -82,7 +92,7 @@ def next_request(s: State, me: PE, pe: int, end: float) -> float:
     """
     if len(s.pe_unavailability.begin) == 0 or len(s.queues) > 1:
         return end
-    return leave(s, me, me.finish, max(end, _back(s, pe, me.finish)))
+    return leave(s, me, me.finish, max(end, present_at(s, pe, me.finish)))
 
 
 @leaf_kernel
@@ -130,7 +140,8 @@ def take(s: State, q: Queue, pe: int) -> int:
     size = min(q.constant, q.end - q.first)
     if size == 0:
         weights = t.weights[q.weights : q.weights + q.members - q.masters]
-        size = size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, pe - q.first_pe - q.masters)
+        who = pe - q.first_pe - q.masters
+        size = size_from_rest(t, q.number - 1, weights, q.step, q.end - q.first, who, q.clock)
         if size < 1:
             note_bad_size(t, q.step, pe, size)
             return -1

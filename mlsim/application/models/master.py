@@ -11,7 +11,7 @@ import numpy as np
 from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_lowest_rank, move
 from mlsim.application.models.execution import NEAR, execute, keep_row, message, report, slowed
-from mlsim.application.models.levels import back_at, leave, next_request, take
+from mlsim.application.models.levels import back_at, leave, next_request, present_at, take
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
 from mlsim.application.techniques.rules import STATIC
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 GOES_ON, ATTENTION, REFILL, DONE, BAD_SIZE, CHOOSE = 0, 1, 2, 3, 4, 5
+_EXECUTING = 2
 
 
 @inner_kernel
@@ -63,7 +64,7 @@ def _serve(s: State, m: Queue) -> int:
         rank = due_lowest_rank(s.matches, m.tree, m.width, m.clock)
     pe = m.first_pe + rank
     me = s.pes[pe]
-    if report(s, m, me, rank - m.masters):
+    if _report(s, m, me, pe):
         return CHOOSE
     step, size, back = m.earlier + m.step, 0, np.inf
     if m.number == 0:
@@ -81,20 +82,67 @@ def _serve(s: State, m: Queue) -> int:
     if size < 0:
         return BAD_SIZE
     if size == 0:
-        asked = leave(s, me, m.clock + message(me, NEAR), back)
+        asked = leave(s, me, max(m.clock + message(me, NEAR), me.since), back)
         move(s.matches, m.tree, m.width, rank, asked + message(me, NEAR))
         return GOES_ON
     spend_serving(s, m)
     following = np.inf
-    start = m.clock + message(me, NEAR)
+    # A PE that asked ahead may still execute the chunk before.
+    start = max(m.clock + message(me, NEAR), me.since)
     if pe == m.first_pe:
         m.own_position, m.own_end = m.first, m.first + size
         m.own_step, m.own_begun = step, 0
     elif start < s.until:
-        end = execute(s, me, pe, step, m.first, size, start)
-        following = next_request(s, me, pe, end) + message(me, NEAR)
+        if s.costs.ahead > 0:
+            following = _execute_and_ask(s, me, pe, step, m.first, size, start) + message(me, NEAR)
+        else:
+            end = execute(s, me, pe, step, m.first, size, start)
+            following = next_request(s, me, pe, end) + message(me, NEAR)
     move(s.matches, m.tree, m.width, rank, following)
     return GOES_ON
+
+
+@leaf_kernel
+def _report(s: State, m: Queue, me: PE, pe: int) -> bool:
+    """Learn from the chunks that a PE had executed when it asked; return whether a choice is due.
+
+    Loops whose PEs ask ahead do not stop for choices.
+    """
+    who = pe - m.first_pe - m.masters
+    if s.costs.ahead > 0 and s.learns:
+        report(s, m, s.before[pe], who)
+        if me.unreported == _EXECUTING:
+            return False
+    return bool(report(s, m, me, who))
+
+
+@leaf_kernel
+def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
+    """Execute a chunk; return when its PE asks for the next one: before the last iterations, if it can."""
+    if s.learns and me.unreported == _EXECUTING:
+        _keep_chunk(me, s.before[pe])
+    end = execute(s, me, pe, step, first, size, start)
+    asks = start
+    if size > s.costs.ahead:
+        work = (s.prefix[first + size - s.costs.ahead] - s.prefix[first]) / me.speed
+        asks = start + slowed(s, work, start, pe)
+    if asks >= s.until:
+        return np.inf
+    if len(s.pe_unavailability.begin) > 0 and present_at(s, pe, asks) > asks:
+        return next_request(s, me, pe, end)  # its node is to leave: the PE does when its chunk has ended
+    me.asked = asks
+    if s.learns:
+        me.unreported = _EXECUTING
+    return asks
+
+
+@leaf_kernel
+def _keep_chunk(me: PE, before: PE) -> None:
+    """Keep what is to be learned from a PE's last chunk until it asks again."""
+    before.pace, before.spent, before.waited, before.took = me.pace, me.spent, me.waited, me.took
+    before.finish, before.last_start, before.last_step = me.finish, me.last_start, me.last_step
+    before.last_first, before.last_size = me.last_first, me.last_size
+    before.unreported = 1
 
 
 @inlined
@@ -109,7 +157,7 @@ def assign(s: State, q: Queue, rank: int, named: int) -> int:
         return 0
     size = min(q.constant, q.end - q.first)
     if size == 0:
-        size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who)
+        size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who, q.clock)
         if size < 1:
             note_bad_size(t, q.step, named, size)
             return -1

@@ -31,8 +31,9 @@ class Costs(NamedTuple):
     ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
     lock. ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes
     for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``:
-    iterations executed between two choices of a technique amid the loop, 0: none is made. ``seed_low``: the
-    seed's lower 32 bits.
+    iterations executed between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many
+    iterations before its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's
+    lower 32 bits.
     """
 
     calculation: float
@@ -49,6 +50,7 @@ class Costs(NamedTuple):
     global_p: int
     pushed: bool
     choose_after: int
+    ahead: int
     seed_low: int
     seed_high: int
 
@@ -110,8 +112,8 @@ class PE:
     ``asked``: when it asked for its chunk. ``since``: from when waiting for it is counted. ``pace``: speed
     at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
     its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
-    ``last_step``: the scheduling step of its last chunk; ``unreported``: whether its queue does not yet know
-    of that chunk.
+    ``last_step``: the scheduling step of its last chunk; ``unreported``: 1 if its queue
+    does not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
     """
 
     speed: float
@@ -156,8 +158,9 @@ class Queue:
     chunk. ``tree``, ``width``, ``seats``: where its events and seats begin. ``first_pe``, ``members``: who
     comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
     nothing comes any more. ``holder``: PE that refills. ``free``: when its lock is. ``waiting``, ``draws``,
-    ``invited``, ``key``: of a polled lock. ``clock``: the master's. ``own_...``: what is left of its own
-    chunk. ``awaiting``: it has asked for a chunk of the node; ``reply_first``, ``got``: the answer.
+    ``invited``, ``key``: of a polled lock. ``clock``: the master's, or when a size is
+    calculated under the lock. ``own_...``: what is left of the master's own chunk. ``awaiting``: it has asked
+    for a chunk of the node; ``reply_first``, ``got``: the answer.
     ``begun``, ``earlier``: first iteration of the technique at work, and scheduling steps of those before.
     ``executed``, ``choose_at``: iterations known to be executed, and how many make the next choice due.
     """
@@ -217,6 +220,8 @@ class State(NamedTuple):
     rows: Rows
     written: Ints
     """How many rows in all, and how many since there was no room the last time."""
+    before: Records[PE]
+    """Of each PE the chunk before its last one, where PEs ask ahead and techniques learn."""
     learns: bool
 
 
@@ -240,6 +245,7 @@ def open_state(inputs: Inputs) -> State:
     loop.end = n
     loop.constant = constant_size(outer.rules[0])
     loop.choose_at = costs.choose_after
+    learns = outer.learns or inner.learns or costs.choose_after > 0
     pes = zeros(p, PE_RECORD)
     _introduce(pes, inputs)
     return State(
@@ -256,7 +262,8 @@ def open_state(inputs: Inputs) -> State:
         inputs.until,
         inputs.rows,
         zeros(2, np.int64),
-        outer.learns or inner.learns or costs.choose_after > 0,
+        zeros(p if costs.ahead > 0 and learns else 1, PE_RECORD),
+        learns,
     )
 
 

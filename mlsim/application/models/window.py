@@ -59,7 +59,8 @@ def claim(s: State, q: Queue, t: Technique, seat: Seat, who: int, arrival: float
     size = 0
     if t.locks:
         if q.first < q.end:
-            size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who)
+            q.clock = q.free
+            size = size_from_rest(t, 0, t.weights, q.step, q.end - q.first, who, q.clock)
             if size < 1:
                 note_bad_size(t, q.step, who, size)
                 return BAD

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application.selection.estimate import estimate, when_free
+from mlsim.application.selection.estimate import (
+    ByProfile,
+    Estimate,
+    by_profile,
+    estimate,
+    speeds_with,
+    when_free,
+)
 from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, StepFacts
 from mlsim.application.selection.selector import Selector, generator
 from mlsim.scenario import SelectionGoal, Technique
@@ -34,7 +41,8 @@ class BySimulation(Selector):
 
     Amid a time step it does the same with what is left: each technique begins anew with it, on PEs that come
     free when the chunks that they execute should have ended. STATIC, after which nothing is left to be
-    chosen, is left out there in the first time step, when nobody has executed the iterations that are left.
+    chosen, is left out there in the first time step, when nobody has executed the iterations that are left,
+    unless their costs are known.
 
     All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
@@ -56,6 +64,8 @@ class BySimulation(Selector):
         Of the loop's time, as above.
     chunk_time
         Seconds that simulating a chunk takes; None: as measured.
+    profile
+        float64[N]: costs of the iterations, in s at speed 1, where they are known; None: they are measured.
 
     Attributes
     ----------
@@ -76,10 +86,12 @@ class BySimulation(Selector):
         samples: int,
         share: float,
         chunk_time: float | None,
+        profile: Floats | None = None,
     ) -> None:
         super().__init__(portfolio, goal)
         self._n, self._p = n, p
         self._simulate, self._samples = simulate, samples
+        self._profile = profile
         self._random = generator(seed)
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
@@ -103,8 +115,8 @@ class BySimulation(Selector):
 
     def _best(self) -> str:
         begin = time.perf_counter()
-        known = estimate(tuple(self._steps), self._n, self._p)
-        costs = [known.costs(self._n, self._random) for _ in range(self._samples)]
+        known = self._known(tuple(self._steps))
+        costs = self._drawn(known)
         self._speed = known.speed
         if self._chunk_time is None:
             self.spent = time.perf_counter() - begin
@@ -117,12 +129,12 @@ class BySimulation(Selector):
         part, elapsed = 1.0 - progress.position / self._n, self._elapsed + progress.now
         if len(executed.pe) and self._has_turn(self._current, part, elapsed):
             begin = time.perf_counter()
-            known = estimate((*self._steps, executed), self._n, self._p)
+            known = self._known((*self._steps, executed))
             if self._speed is not None:
                 seen = np.bincount(executed.pe, minlength=self._p) > 0
-                known = known.with_speeds_of(self._speed, seen)
+                known = known._replace(speed=speeds_with(known.speed, self._speed, seen))
             free, speed = when_free(known, progress.running, self._p)
-            costs = [known.costs(self._n, self._random)[progress.position :] for _ in range(self._samples)]
+            costs = [whole[progress.position :] for whole in self._drawn(known)]
             if self._chunk_time is None:
                 self.spent = time.perf_counter() - begin
             rest = Rest(free, progress.now)
@@ -148,7 +160,7 @@ class BySimulation(Selector):
         part = len(costs[0]) / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
-            if rest is not None and name == Technique.STATIC and not self._steps:
+            if rest is not None and name == Technique.STATIC and not self._steps and self._profile is None:
                 continue
             if not self._has_turn(name, part, elapsed):
                 if name == self._current:
@@ -157,6 +169,18 @@ class BySimulation(Selector):
             values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf), rest)
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
+
+    def _known(self, steps: Sequence[ExecutedChunks]) -> Estimate | ByProfile:
+        """Return costs of the iterations, known or estimated, and speeds of the PEs in the last step."""
+        if self._profile is not None:
+            return by_profile(self._profile, steps[-1], self._p)
+        return estimate(steps, self._n, self._p)
+
+    def _drawn(self, known: Estimate | ByProfile) -> list[Floats]:
+        """Return the costs that techniques are tried with: a sample each time, unless they are known."""
+        if isinstance(known, ByProfile):
+            return [known.profile]
+        return [known.costs(self._n, self._random) for _ in range(self._samples)]
 
     def _value_of(
         self, name: str, costs: Sequence[Floats], speed: Floats, best: float, rest: Rest | None

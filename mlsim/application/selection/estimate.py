@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim._arrays import Floats, Mask
+from mlsim.application.costs import prefix_sums
 from mlsim.application.selection.facts import ExecutedChunks
 
-__all__ = ["Estimate", "estimate", "when_free"]
+__all__ = ["ByProfile", "Estimate", "by_profile", "estimate", "speeds_by_profile", "speeds_with", "when_free"]
 
 _BINS, _CHUNKS_A_BIN = 512, 4
 _ROUNDS = 12
@@ -53,15 +54,32 @@ class Estimate(NamedTuple):
         row, place, overlap = _by_bins(chunks, self.bounds)
         return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
 
-    def with_speeds_of(self, before: Floats, seen: Mask) -> Estimate:
-        """Return the same, where PEs that were not ``seen`` in the last step are as fast as ``before``."""
-        if not seen.any() or seen.all():
-            return self
-        scale = float(np.median(self.speed[seen] / before[seen]))
-        return self._replace(speed=np.where(seen, self.speed, before * scale))
+
+class ByProfile(NamedTuple):
+    """Known costs, and speeds of the PEs, which take up what all costs are too high or too low by."""
+
+    profile: Floats
+    """float64[N]: costs of the iterations, in s at speed 1."""
+    speed: Floats
+    """float64[P]: speeds in the last time step."""
+
+    def work(self, chunks: ExecutedChunks) -> Floats:
+        """Return what each chunk should take at speed 1, in s."""
+        return _work_by_profile(self.profile, chunks)
 
 
-def when_free(known: Estimate, running: ExecutedChunks, p: int) -> tuple[Floats, Floats]:
+def speeds_with(speed: Floats, before: Floats, seen: Mask) -> Floats:
+    """Return speeds where PEs that were not ``seen`` in the last step are as fast as ``before``.
+
+    That is, in proportion to the others: the whole may have become faster or slower.
+    """
+    if not seen.any() or seen.all():
+        return speed
+    scale = float(np.median(speed[seen] / before[seen]))
+    return np.where(seen, speed, before * scale)
+
+
+def when_free(known: Estimate | ByProfile, running: ExecutedChunks, p: int) -> tuple[Floats, Floats]:
     """Return from now when each PE comes free, in s, and its speed.
 
     A chunk takes what its iterations cost at the PE's speed. One that has taken longer already is expected to
@@ -85,6 +103,25 @@ def when_free(known: Estimate, running: ExecutedChunks, p: int) -> tuple[Floats,
     overdue = (late > 0.0) & (work > 0.0)
     speed[running.pe[overdue]] = work[overdue] / length[overdue]
     return free, speed
+
+
+def speeds_by_profile(costs: Floats, step: ExecutedChunks, p: int) -> Floats:
+    """Return the speed of each PE that the chunks of a time step tell where costs are known.
+
+    Speeds take up what all costs are too high or too low by.
+    """
+    return _speeds_of(step, _work_by_profile(costs, step), p)
+
+
+def by_profile(costs: Floats, step: ExecutedChunks, p: int) -> ByProfile:
+    """Return what is known where the costs of the iterations are, and the chunks of a time step."""
+    return ByProfile(costs, speeds_by_profile(costs, step, p))
+
+
+def _work_by_profile(costs: Floats, chunks: ExecutedChunks) -> Floats:
+    prefix = prefix_sums(costs)
+    work: Floats = prefix[chunks.first + chunks.size] - prefix[chunks.first]
+    return work
 
 
 def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
@@ -159,7 +196,12 @@ def _speeds(
     step: ExecutedChunks, row: np.ndarray, place: np.ndarray, overlap: Floats, mean: Floats, p: int
 ) -> Floats:
     """Return the speed of each PE in a time step; one that executed nothing is as fast as the median."""
-    expected = np.bincount(row, overlap * mean[place], len(step.size))
+    expected: Floats = np.bincount(row, overlap * mean[place], len(step.size)).astype(np.float64)
+    return _speeds_of(step, expected, p)
+
+
+def _speeds_of(step: ExecutedChunks, expected: Floats, p: int) -> Floats:
+    """Return the speed of each PE, by what its chunks cost at speed 1; others are as fast as the median."""
     work = np.bincount(step.pe, expected, p)
     seconds = np.bincount(step.pe, step.seconds, p)
     known = (seconds > 0.0) & (work > 0.0)

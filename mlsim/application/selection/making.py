@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from mlsim._arrays import Floats
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
 from mlsim.application.selection.expert import Expert
 from mlsim.application.selection.learning import Learner
 from mlsim.application.selection.selector import ByTrial, RandomSelector, Selector
-from mlsim.scenario import SelectionConfig, SelectionMethod
+from mlsim.scenario import KnownCosts, SelectionConfig, SelectionMethod
 
 __all__ = ["make_selector"]
 
 
 def make_selector(
-    config: SelectionConfig, n: int, p: int, seed: int, simulate: Simulate, measured: bool = False
+    config: SelectionConfig,
+    n: int,
+    p: int,
+    seed: int,
+    simulate: Simulate,
+    measured: bool = False,
+    profile: Floats | None = None,
 ) -> Selector:
     """Make it.
 
@@ -28,6 +35,8 @@ def make_selector(
         For method simulation.
     measured
         Whether simulating takes as long as it is measured to, not as long as the section says.
+    profile
+        float64[N]: costs of the iterations, in s at speed 1, for ``costs: profile``.
     """
     portfolio, goal = config.portfolio, config.goal
     match config.method:
@@ -41,4 +50,7 @@ def make_selector(
             rates = config.learning_rate, config.discount, config.exploration
             return Learner(portfolio, goal, seed, config.learner, *rates)
     chunk_time = None if measured else config.chunk_time
-    return BySimulation(portfolio, goal, n, p, simulate, seed, config.samples, config.share, chunk_time)
+    known = profile if config.costs is KnownCosts.PROFILE else None
+    return BySimulation(
+        portfolio, goal, n, p, simulate, seed, config.samples, config.share, chunk_time, known
+    )

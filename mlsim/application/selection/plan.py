@@ -113,7 +113,8 @@ class SelectedPlan:
     @property
     def learns(self) -> bool:
         """Whether one of the portfolio learns from one time step to the next."""
-        return any(is_adaptive_over_steps(one) for choices in self._portfolio.values() for one in choices)
+        every = (one for choices in self._portfolio.values() for one in choices)
+        return any(is_adaptive_over_steps(one, selected=True) for one in every)
 
     @property
     def needs_rows(self) -> bool:

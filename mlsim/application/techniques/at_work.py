@@ -23,6 +23,7 @@ from mlsim.application.techniques.rules import (
     needs_remaining,
     new_rule,
     recursive_size,
+    remembers,
     reset_rule,
 )
 from mlsim.application.techniques.user import (
@@ -66,8 +67,9 @@ class Technique(NamedTuple):
     ----------
     code, min_chunk, parameters, bad_size
         As in ``RuleSettings``.
-    locks, learns, whole
-        Whether it reads what is left, learns within a loop, and from the time since asking.
+    locks, learns, remembers, whole
+        Whether it reads what is left, learns within a loop, has numbers for every PE, and learns from the
+        time since asking.
     rules, reals, guide
         See ``reset_rule``.
     weights
@@ -84,6 +86,7 @@ class Technique(NamedTuple):
     bad_size: Ints
     locks: bool
     learns: bool
+    remembers: bool
     whole: bool
     rules: Ints
     reals: Floats
@@ -98,12 +101,12 @@ class Technique(NamedTuple):
 @inner_kernel
 def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_nodes: bool) -> Technique:
     """Set a technique to work at queues of n iterations; at most ``most`` execute; the first is ready."""
-    code, learns = settings.code, is_adaptive(settings.code)
+    code, knows = settings.code, remembers(settings.code)
     rule, reals = new_rule()
-    one_measured, one_sums = new_measurements(most if learns else 1)
+    one_measured, one_sums = new_measurements(most if knows else 1)
     if code == USER_OBJECT:
         one_measured, one_sums = new_memory(int(settings.parameters[ADDRESS]), most)
-    kept = queues if learns else 1
+    kept = queues if knows else 1
     measured = zeros((kept, one_measured.shape[0], one_measured.shape[1]), np.float64)
     sums = zeros((kept, one_sums.shape[0], one_sums.shape[1]), np.float64)
     rules, all_reals = zeros((queues, len(rule)), np.int64), zeros((queues, len(reals)), np.float64)
@@ -116,7 +119,8 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
         settings.parameters,
         settings.bad_size,
         needs_remaining(code),
-        learns,
+        is_adaptive(code),
+        knows,
         counts_overhead(code),
         rules,
         all_reals,
@@ -130,11 +134,13 @@ def open_technique(settings: RuleSettings, n: int, queues: int, most: int, by_no
 
 
 @inlined
-def size_from_rest(t: Technique, queue: int, weights: Floats, step: int, remaining: int, who: int) -> int:
+def size_from_rest(
+    t: Technique, queue: int, weights: Floats, step: int, remaining: int, who: int, now: float
+) -> int:
     """Size the next chunk of a queue from what is left; below 1 where a technique of the user is wrong."""
-    known = queue if t.learns else 0
+    known = queue if t.remembers else 0
     return recursive_size(
-        t.rules[queue], t.reals[queue], weights, t.measured[known], t.sums[known], step, remaining, who
+        t.rules[queue], t.reals[queue], weights, t.measured[known], t.sums[known], step, remaining, who, now
     )
 
 

@@ -38,6 +38,7 @@ from mlsim.application.settings import (
     USER_OBJECT,
 )
 from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations, learn_waiting
+from mlsim.application.techniques.bold import bold_size, note_assigned, note_finished
 from mlsim.application.techniques.factoring import (
     factoring_each_size,
     factoring_recursive_size,
@@ -92,16 +93,19 @@ __all__ = [
     "LIBRARY_AF",
     "MAF",
     "RULE_NUMBERS",
+    "RULE_REALS",
     "SIZE",
     "STATIC",
     "constant_size",
     "counts_breaks",
     "counts_overhead",
+    "follows_chunks",
     "is_adaptive",
     "learn",
     "needs_remaining",
     "new_rule",
     "recursive_size",
+    "remembers",
     "reset_rule",
     "straightforward_size",
     "straightforward_sizes",
@@ -130,6 +134,7 @@ AWF_D = TECHNIQUES["AWF-D"].code
 AWF_E = TECHNIQUES["AWF-E"].code
 AF = TECHNIQUES["AF"].code
 MAF = TECHNIQUES["mAF"].code
+BOLD = TECHNIQUES["BOLD"].code
 
 # As LB4MPI sizes them.
 _LIBRARY_WF = LB4MPI + WF
@@ -146,11 +151,13 @@ _COUNTING_OVERHEAD = tuple(entry.code for entry in TECHNIQUES.values() if entry.
 # Places in a rule's whole numbers. SIZE: the size where it is constant, or of the first chunk; of RND: the
 # smallest. SLOPE: by what it changes; of AWF: whether it weighs what is left at every request; of RND: the
 # largest. PREVIOUS: the size of the batch. BATCH, LEFT: FAC's batch and what is left at its start; of LB4MPI:
-# what is left of the batch. MEMORY: numbers that a class of the user remembers, where they travel.
+# what is left of the batch; of BOLD: iterations that it does not count yet. MEMORY: numbers that a class of
+# the user remembers, where they travel.
 CODE, ITERATIONS, PES, MIN_CHUNK, CONSTANT, SIZE, SLOPE, PREVIOUS, BATCH, LEFT, KEY, USERS, MEMORY = range(13)
 RULE_NUMBERS = 13
-# Places in its real numbers: σ/μ, with TAP's α.
-VARIATION = 0
+# Places in its real numbers: σ/μ, with TAP's α; of BOLD besides μ and h in s.
+VARIATION, MEAN, LOST = range(3)
+RULE_REALS = 3
 
 
 @kernel
@@ -159,7 +166,7 @@ def needs_remaining(code: int) -> bool:
 
     Under a distributed model, the lock is then held from reading to assigning.
     """
-    return is_adaptive(code) or code == USER or _is_library(code)
+    return is_adaptive(code) or code == USER or _is_library(code) or follows_chunks(code)
 
 
 @inner_kernel
@@ -172,6 +179,18 @@ def _is_library(code: int) -> bool:
 def is_adaptive(code: int) -> bool:
     """Whether a technique learns within a loop, by :func:`learn`."""
     return code in _ADAPTIVE
+
+
+@kernel
+def follows_chunks(code: int) -> bool:
+    """Whether a technique sizes chunks by the time, and by who has got what and when."""
+    return code == BOLD
+
+
+@kernel
+def remembers(code: int) -> bool:
+    """Whether a technique has numbers for every PE: ``measured`` and ``sums`` of :func:`recursive_size`."""
+    return is_adaptive(code) or follows_chunks(code)
 
 
 @kernel
@@ -191,8 +210,8 @@ def counts_breaks(code: int) -> bool:
 
 @kernel
 def new_rule() -> tuple[Ints, Floats]:
-    """Return the memory of a rule: whole numbers (int64[13]) and real ones (float64[1]); see reset_rule."""
-    return zeros(RULE_NUMBERS, np.int64), zeros(1, np.float64)
+    """Return the memory of a rule: whole numbers (int64[13]) and real ones (float64[3]); see reset_rule."""
+    return zeros(RULE_NUMBERS, np.int64), zeros(RULE_REALS, np.float64)
 
 
 @kernel
@@ -238,6 +257,10 @@ def reset_rule(
     elif code == FAC:
         reals[VARIATION] = parameters[SIGMA] / parameters[MU]
         rule[BATCH] = -1
+    elif code == BOLD:
+        reals[VARIATION] = parameters[SIGMA] / parameters[MU]
+        reals[MEAN], reals[LOST] = parameters[MU], parameters[OVERHEAD]
+        rule[LEFT] = n
     elif code in (FISS, VISS):
         _prepare_increase(rule, n, p, parameters)
     elif code == RND:
@@ -365,6 +388,7 @@ def recursive_size(
     i: int,
     remaining: int,
     pe: int,
+    now: float,
 ) -> int:
     """Size the next chunk from what is left.
 
@@ -375,9 +399,12 @@ def recursive_size(
     weights
         float64[P]; AWF-B and AWF-D change them.
     measured, sums
-        Statistics of adaptive techniques, or the memory of a class of the user; others do not look at them.
+        Statistics of adaptive techniques, the chunks under way where a technique follows them, or the memory
+        of a class of the user; others do not look at them.
     i, remaining, pe
         Scheduling step from 0, iterations left (1 or more), PE that asks.
+    now
+        Time, in s, where the technique follows chunks.
 
     Returns
     -------
@@ -407,6 +434,8 @@ def recursive_size(
         size = int(rule[SIZE]) if i < p else guided_recursive_size(remaining, p)
     elif code in (AF, MAF):
         size = adaptive_size(measured, sums, pe, remaining, n, p, rule[SIZE])
+    elif code == BOLD:
+        size = _bold(rule, reals, measured, sums, remaining, pe, now)
     elif _is_library(code):
         size = _library_size(rule, weights, measured, sums, remaining, pe)
     elif code in OF_USER:
@@ -419,6 +448,22 @@ def recursive_size(
     else:
         size = _by_step(rule, i, n, p)
     return min(max(size, int(rule[MIN_CHUNK])), remaining)
+
+
+@inner_kernel
+def _bold(
+    rule: Ints, reals: Floats, measured: Floats, sums: Floats, remaining: int, pe: int, now: float
+) -> int:
+    """Size the next chunk of BOLD for a PE that has finished the one before, and follow it."""
+    # What a node gets is added to what its PEs have under way.
+    sums[0, 0] += rule[LEFT]
+    rule[LEFT] = 0
+    note_finished(measured, sums, pe)
+    mu, overhead = reals[MEAN], reals[LOST]
+    size = bold_size(sums, remaining, rule[PES], reals[VARIATION], overhead / mu, now)
+    size = min(max(size, int(rule[MIN_CHUNK])), remaining)
+    note_assigned(measured, sums, pe, size, mu, overhead, now)
+    return size
 
 
 @inner_kernel

@@ -13,6 +13,7 @@ from mlsim.application.techniques.rules import (
     needs_remaining,
     new_rule,
     recursive_size,
+    remembers,
     reset_rule,
     straightforward_size,
 )
@@ -57,7 +58,7 @@ def sequence(
     ------
     InputError
         For an unknown technique, numbers out of range, missing parameters, and techniques whose sizes follow
-        measured times.
+        measured times or the clock.
 
     Examples
     --------
@@ -73,10 +74,10 @@ def sequence(
     name = _one(technique)
     weighed = p if name in WEIGHTED else 1
     (choice,) = choose(name, np.ones(weighed), np.zeros(1), given, 0.1, 1, seed)
-    if is_adaptive(choice.code):
-        raise InputError(
-            f"technique: {choice.name} sizes chunks by measured iteration times; simulate a loop to see them"
-        )
+    if remembers(choice.code):
+        learns = is_adaptive(choice.code)
+        by = "measured iteration times" if learns else "the time and the chunks under way"
+        raise InputError(f"technique: {choice.name} sizes chunks by {by}; simulate a loop to see them")
     if form == "straightforward" and needs_remaining(choice.code):
         raise InputError(
             f"technique: {choice.name} reads what remains and has no straightforward form; allowed: recursive"
@@ -94,7 +95,7 @@ def _sizes(choice: Choice, n: int, p: int, form: Form, min_chunk: int) -> list[i
     while remaining > 0:
         step, pe = len(sizes), len(sizes) % p
         if form == "recursive":
-            size = recursive_size(rule, reals, weights, unmeasured, unsummed, step, remaining, pe)
+            size = recursive_size(rule, reals, weights, unmeasured, unsummed, step, remaining, pe, 0.0)
         else:
             size = min(straightforward_size(rule, reals, guide, weights, step, pe), remaining)
         if size < 1:

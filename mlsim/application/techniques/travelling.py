@@ -20,10 +20,12 @@ from mlsim.application.techniques.rules import (
     MAF,
     MEMORY,
     RULE_NUMBERS,
+    RULE_REALS,
     USERS,
     counts_overhead,
     is_adaptive,
     recursive_size,
+    remembers,
 )
 from mlsim.application.techniques.user import learn_object
 from mlsim.application.techniques.weighting import learn_chunk
@@ -159,20 +161,21 @@ def _take(
     block: Ints,
     asker: Asker,
     done: Done,
+    now: float,
 ) -> tuple[int, int, int]:
     """Take a chunk in one's turn."""
     p, code, n, pe, address = asker
     step, first = block[STEP], block[POSITION]
     size = 0
     if first < n:
-        columns = p if is_adaptive(code) else 1
+        columns = p if remembers(code) else 1
         width = 1
         while width < columns:
             width *= 2
         rule = block[RULE:REALS]
         reals = block[REALS : len(block) - 1].view(np.float64)
-        at = 1 + p
-        weights = reals[1:at]
+        at = RULE_REALS + p
+        weights = reals[RULE_REALS:at]
         measured = reals[at : at + ROWS * columns].reshape(ROWS, columns)
         at += ROWS * columns
         if address != 0:
@@ -185,7 +188,7 @@ def _take(
             _tell(address, sums, n, p, pe, done)
         elif is_adaptive(code):
             learn_done(code, measured, sums, weights, pe, 1.0, done)
-        size = recursive_size(rule, reals[:1], weights, measured, sums, step, n - first, pe)
+        size = recursive_size(rule, reals[:RULE_REALS], weights, measured, sums, step, n - first, pe, now)
         if size > 0:
             block[POSITION] = first + size
             block[STEP] = step + 1
@@ -198,6 +201,7 @@ def take_travelling(
     asker: Asker,
     turn: int,
     done: Done,
+    now: float,
 ) -> tuple[int, int, int]:
     """Take a chunk for a PE, and make the block that of the next turn.
 
@@ -211,6 +215,8 @@ def take_travelling(
         Whose it has to be, or ``KNOWN``.
     done
         What the PE executed since.
+    now
+        Time on the clock of all ranks, in s, where the technique follows chunks.
 
     Returns
     -------
@@ -220,7 +226,7 @@ def take_travelling(
     """
     if turn != KNOWN and not is_turn(block, turn):
         return turn, NOT_YET, 0
-    chunk = _take(block, asker, done)
+    chunk = _take(block, asker, done, now)
     seal(block, block[TURN] + 1)
     return chunk
 
@@ -248,6 +254,7 @@ def take_shared(
     asker: Asker,
     turn: int,
     done: Done,
+    now: float,
 ) -> tuple[int, int, int]:
     """Take a chunk for a PE from a block in shared memory, and let the next turn come.
 
@@ -268,6 +275,6 @@ def take_shared(
             looks += 1
             if looks == _LOOKS:
                 return turn, NOT_YET, 0
-    chunk = _take(memory[1:], asker, done)
+    chunk = _take(memory[1:], asker, done, now)
     store_release(_turn_in(memory), memory[1 + TURN] + 1)
     return chunk

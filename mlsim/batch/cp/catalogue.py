@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 
 if TYPE_CHECKING:
@@ -55,7 +57,18 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
         The section ``batch.cp``.
     seed
         Of the scenario.
+
+    Raises
+    ------
+    InputError
+        If it asks CP-SAT, and ortools is not installed.
     """
+    asks = name is not Dispatcher.CP or config.solve_jobs > 0
+    if asks and find_spec("ortools") is None:
+        raise InputError(
+            f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; "
+            "pip install 'mlsim[cp]'. Without it there are queue, prb, and cp with its default solve_jobs: 0"
+        )
     from mlsim.batch.cp.planners.early import Hcp1, Hcp2, Pcp1, Pcp2
     from mlsim.batch.cp.planners.hcp19 import Hcp19
     from mlsim.batch.cp.planners.list_planner import Cp, CpOptions

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._files import is_file, read_json
-from mlsim.application.selection.overhead import charge_of
+from mlsim.application.selection.overhead import charge_of, typical_wait
 from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
@@ -93,7 +93,7 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     scenario, summary = read_scenario(directory, file), read_json(directory / "summary.json", "summary")
     cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
     measured = "mpi" in summary or "slurm" in summary
-    overhead = float(np.median(chunks.start - chunks.requested))
+    overhead = typical_wait(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
     loop = int(np.flatnonzero(records.loops.job == row)[0])
     return RecordedLoop(
         content=_content(scenario, records, cores, speed, overhead if measured else None),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mlsim.errors import InputError
+from mlsim.experiment import locks
 from mlsim.experiment.owner import Owner
 from mlsim.experiment.study.store import Store, disk_error
 
@@ -40,7 +40,8 @@ def locked(store: Store) -> Iterator[None]:
     try:
         _take(descriptor, directory)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, Owner.this_process().token.encode(), 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, Owner.this_process().token.encode())
         yield
     finally:
         os.close(descriptor)
@@ -48,11 +49,11 @@ def locked(store: Store) -> Iterator[None]:
 
 def _take(descriptor: int, directory: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.take(descriptor)
         return
     except OSError as error:
         knows_locks = error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-    owner = Owner.of_token(os.pread(descriptor, 1000, 0).decode("ascii", "replace"))
+    owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
     if knows_locks or (owner is not None and owner.lives()):
         raise InputError(
             f"{directory}: {_name(owner)} is doing this study at the moment. "
@@ -71,9 +72,9 @@ def holder(store: Store) -> str:
     except OSError:
         return ""
     try:
-        owner = Owner.of_token(os.pread(descriptor, 1000, 0).decode("ascii", "replace"))
+        owner = Owner.of_token(os.read(descriptor, 1000).decode("ascii", "replace"))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            locks.take(descriptor, shared=True)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
                 return _name(owner)

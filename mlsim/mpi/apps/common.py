@@ -21,7 +21,7 @@ from mlsim.mpi.reading import scenario_options
 from mlsim.mpi.results.report import LoopTotals
 from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.mpi.transport.waiting import Patience
-from mlsim.scenario import Scenario
+from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
 
 __all__ = ["Application", "facts", "in_turns", "main", "summed", "text_options"]
 
@@ -127,6 +127,12 @@ def _run(comm: MPI.Intracomm, arguments: argparse.Namespace, make: Maker) -> Non
     if arguments.delay is not None:
         options["injected_delay"] = _seconds(arguments.delay)
     application = in_turns(comm, lambda: make(arguments, scenario))
+    selection = options.get("selection")
+    by_profile = isinstance(selection, SelectionConfig) and selection.costs is KnownCosts.PROFILE
+    if scenario is not None and by_profile:
+        from mlsim.cosim import loop_costs
+
+        options["profile"] = np.diff(loop_costs(scenario))
     before: LoopScheduler | None = None
     for repetition in range(arguments.repetitions):
         trace = arguments.trace

@@ -25,14 +25,17 @@ from mlsim.application.techniques.rules import (
     MEMORY,
     PES,
     RULE_NUMBERS,
+    RULE_REALS,
     SIZE,
     STATIC,
     USERS,
     counts_breaks,
+    follows_chunks,
     is_adaptive,
     needs_remaining,
     new_rule,
     recursive_size,
+    remembers,
     reset_rule,
     straightforward_size,
     straightforward_sizes,
@@ -115,9 +118,9 @@ class RuleState:
         self.numbers = block[:4]
         self.rule = block[4 : 4 + RULE_NUMBERS]
         reals = block[4 + RULE_NUMBERS :].view(np.float64)
-        self.reals = reals[:1]
-        self.weights = reals[1 : 1 + p]
-        at = 1 + p
+        self.reals = reals[:RULE_REALS]
+        at = RULE_REALS + p
+        self.weights = reals[RULE_REALS:at]
         columns, (rows, wide) = _columns(choice, p), _sums(choice, p)
         self.measured = reals[at : at + ROWS * columns].reshape(ROWS, columns)
         at += ROWS * columns
@@ -127,11 +130,15 @@ class RuleState:
     def words(choice: Choice, p: int) -> int:
         """Return the length of the block, in 8-byte numbers."""
         rows, wide = _sums(choice, p)
-        return 4 + RULE_NUMBERS + 1 + p + ROWS * _columns(choice, p) + rows * wide
+        return 4 + RULE_NUMBERS + RULE_REALS + p + ROWS * _columns(choice, p) + rows * wide
+
+
+def _no_time() -> float:
+    return 0.0
 
 
 def _columns(choice: Choice, p: int) -> int:
-    return p if learns(choice) else 1
+    return p if remembers(choice.code) else 1
 
 
 def _sums(choice: Choice, p: int) -> tuple[int, int]:
@@ -152,10 +159,18 @@ class RecursiveRule:
         Its state.
     n, p
         For error messages: iterations and PEs of the loop.
+    clock
+        Time in s, the same for all ranks that use the state, for techniques that follow chunks.
     """
 
-    def __init__(self, choice: Choice, state: RuleState, n: int, p: int) -> None:
+    now: Callable[[], float]
+    """Return the time, in s, where the technique needs it, else 0."""
+
+    def __init__(
+        self, choice: Choice, state: RuleState, n: int, p: int, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.choice, self.state = choice, state
+        self.now = clock if follows_chunks(choice.code) else _no_time
         self._n, self._p = n, p
         self._settings = choice.settings()
         self._is_user = choice.of_user
@@ -199,7 +214,15 @@ class RecursiveRule:
             # the function lies elsewhere in every process
             state.rule[USERS] = self._address
         size = recursive_size(
-            state.rule, state.reals, state.weights, state.measured, state.sums, step, remaining, pe
+            state.rule,
+            state.reals,
+            state.weights,
+            state.measured,
+            state.sums,
+            step,
+            remaining,
+            pe,
+            self.now(),
         )
         if size < 1:
             self._settings.bad_size[:] = step, pe, size
@@ -259,7 +282,7 @@ class RecursiveRule:
         Returns
         -------
         callable
-            Its arguments are a turn and what the PE's executed chunk took. Pass its result to
+            Its arguments are a turn, what the PE's executed chunk took, and the time (s). Pass its result to
             :meth:`check_nothing` if the size is below 1 and not ``NOT_YET``.
         """
         # A partial, as a call of Python's own would take as long as half of the work.
@@ -402,8 +425,8 @@ def warm_up() -> None:
             rule.publish_node(state, 0)
         memory = np.zeros(RuleState.words(choice, 2) + 3, np.int64)
         block = memory[1:]
-        rule.taker(take_travelling, block, 0)(KNOWN, NOTHING)
-        rule.taker(take_shared, memory, 0)(KNOWN, NOTHING)
+        rule.taker(take_travelling, block, 0)(KNOWN, NOTHING, 0.0)
+        rule.taker(take_shared, memory, 0)(KNOWN, NOTHING, 0.0)
         is_turn(block, 0)
         is_turn_shared(memory, draw_ticket(memory))
         if not needs_lock(choice):

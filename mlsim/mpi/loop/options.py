@@ -69,7 +69,7 @@ class LoopOptions:
         One number a rank, of any sum, for WF and AWF and its variants; None: all equal.
     mu, sigma, h
         Mean and standard deviation of the iteration times, and overhead of one chunk, in s; for FSC, TAP,
-        FAC.
+        FAC, BOLD.
     alpha, swr, batches, growth, awf_chunk, first_chunk
         Of TAP; of PLS; of FISS and VISS; of VISS; of AWF-C and AWF-E; of AF.
     random_from, random_to
@@ -87,6 +87,9 @@ class LoopOptions:
         chunks, so that MPI gets to answer for it where the network does not (see CLUSTER.md).
     service_order
         ``fifo`` or ``lowest-rank``; for cca and hmw.
+    request_ahead
+        Iterations before the end of its chunk at which a worker asks for the next one; 0: when it has ended;
+        for cca, and techniques other than BOLD.
     global_p
         What the technique between nodes takes for P: ``nodes`` or ``pes``; for hdca and hmw.
     lock
@@ -125,6 +128,7 @@ class LoopOptions:
     master: str = "non-dedicated"
     break_after: int | None = None
     service_order: str = "fifo"
+    request_ahead: int = 0
     global_p: str = "nodes"
     lock: str = "fifo"
     injected_delay: float = 0.0
@@ -144,6 +148,7 @@ class LoopOptions:
         _whole("n", self.n, 0, _MOST_ITERATIONS)
         _whole("min_chunk", self.min_chunk, 1, _MOST_ITERATIONS)
         _whole("pieces", self.pieces, 0, _MOST_ITERATIONS)
+        _whole("request_ahead", self.request_ahead, 0, _MOST_ITERATIONS)
         for name in ("break_after", "ranks_per_node"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1, _MOST_ITERATIONS)
@@ -158,6 +163,10 @@ class LoopOptions:
         model = MODELS.get(self.model.casefold())
         if model is None:
             raise InputError(f"model: {self.model!r} cannot be run on MPI; allowed: {', '.join(MODELS)}")
+        if self.request_ahead > 0 and model is not ExecutionModel.CCA:
+            raise InputError(
+                f"request_ahead: {self.request_ahead} under model {model}; allowed: 0, or model cca"
+            )
         levels = split_technique(self.technique.strip())
         if not 1 <= len(levels) <= 2:
             raise InputError(f"technique: {self.technique!r}; allowed: one, or two as X+Y")
@@ -170,7 +179,9 @@ class LoopOptions:
         names = with_parameters("+".join(map(canonical, levels)), own)
         global_p = _word("global_p", self.global_p, GlobalP)
         compat = _word("compat", self.compat, Compat)
-        for message in wrong_levels(names, model, nowait=False, global_p=global_p, compat=compat):
+        for message in wrong_levels(
+            names, model, nowait=False, global_p=global_p, compat=compat, request_ahead=self.request_ahead
+        ):
             raise InputError(f"technique: {message}")
         return replace(
             self,

@@ -19,9 +19,10 @@ from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.by_simulation import BySimulation
 from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.overhead import charge_of
+from mlsim.application.selection.overhead import charge_of, typical_wait
 from mlsim.application.selection.plan import rows_of_step
 from mlsim.application.selection.selector import Selector
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
 from mlsim.mpi.loop.options import LoopOptions, parameters_of
 from mlsim.scenario import (
@@ -75,7 +76,7 @@ def check_amid(
             "master chooses amid a loop, who has all requests; allowed: model='cca', or no every, and "
             "choices between loops that are a chain by after"
         )
-    for message in cannot_stop(options.model, options.lock, options.compat):
+    for message in cannot_stop(options.model, options.lock, options.compat, options.request_ahead):
         raise InputError(f"LoopScheduler: selection.every: {message}")
     for choices in portfolio:
         if choices[0].is_object:
@@ -98,25 +99,36 @@ class Selecting:
         Of the loop, under any technique of the portfolio.
     node_of_pe
         int64[P]: the node of each PE.
+    profile
+        float64[N]: what iterations cost, in s up to a factor, if that is known.
     """
 
-    def __init__(self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints) -> None:
+    def __init__(
+        self, config: SelectionConfig, options: LoopOptions, node_of_pe: Ints, profile: Floats | None
+    ) -> None:
         self.config = config
         self.n = options.n
         self.needs_chunks = config.method is SelectionMethod.SIMULATION
         self.selected: list[Selected] = []
-        self._options, self._node_of_pe = options, node_of_pe
+        self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
         self._overhead = 0.0
+        self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
         self._made: list[Selected] = []  # in this loop, with times from its begin
         self._selector: Selector | None = None
 
-    def choose(self) -> int:
-        """Return the number in the portfolio of the technique of the next loop; on rank 0."""
+    def choose(self, history: StepHistory) -> int:
+        """Return the number in the portfolio of the technique of the next loop; on rank 0.
+
+        ``history``: what PEs have executed in the loops before.
+        """
+        self._history = history
         if self._selector is None:
             p = len(self._node_of_pe)
             self._selector = make_selector(
-                self.config, self.n, p, self._options.seed, self._simulate, measured=True
+                *(self.config, self.n, p, self._options.seed, self._simulate),
+                measured=True,
+                profile=self._profile,
             )
         name = self._selector.choose()
         self._made = [Selected(name, 0.0, 0.0, 0.0, self._selector.spent)]
@@ -149,11 +161,13 @@ class Selecting:
             global_p=options.global_p,
             first_chunk=options.first_chunk,
             injected_delay=options.injected_delay,
+            request_ahead=options.request_ahead,
             **{charged: seconds},
         )
         parameters = parameters_of(options)
         trial = trial_by(
-            execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0
+            *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
+            self._history,
         )
         return trial(name, costs, speeds, until, rest)
 
@@ -163,7 +177,7 @@ class Selecting:
         chunks = None
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
-            self._overhead = float(np.median(rows.start - rows.requested))
+            self._overhead = typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
         begin = time.perf_counter() - self._begin - t_loop
         self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))

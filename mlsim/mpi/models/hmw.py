@@ -75,16 +75,17 @@ class HierarchicalMasterModel(Model):
             self.serving += self._local.serve()
         return True
 
-    def leave(self) -> None:
+    def leave(self) -> Chunk | None:
         """Notify the master; masters serve until all others are notified."""
         self._note_end()
         if self._worker is not None:
             self._worker.leave(DONE)
-            return
+            return None
         local = self._local
         assert local is not None, "who has no master is one"
         self.setting.patience.until(lambda: self.serve() and local.all_notified)
         local.leave()
+        return None
 
     def free(self) -> None:
         """Do nothing: the model has no window."""

@@ -237,7 +237,7 @@ class CentralizedModel(Model):
         if setting.record:
             self.request_log = RequestLog(DONE * _NUMBER_BYTES, _REPLY_NUMBERS * _NUMBER_BYTES)
         if self._rank > 0:
-            self._worker = Worker(comm, 0, setting.tag)
+            self._worker, self.ahead = Worker(comm, 0, setting.tag), options.request_ahead
             return
         self.answers = True
         self._base = 1 if dedicated else 0
@@ -251,9 +251,8 @@ class CentralizedModel(Model):
         """Request a chunk and wait; the master serves meanwhile, and after its own work to the end."""
         patience = self.setting.patience
         if self._worker is not None:
-            self._worker.ask(np.array(self.done))
-            if self.request_log is not None:
-                self.request_log.sent()
+            if not self._worker.asks:
+                self.ask()
             patience.until(self._worker.has_reply)
             chunk = self._worker.reply()
             if chunk is None:
@@ -269,6 +268,13 @@ class CentralizedModel(Model):
         if not np.isfinite(self.told):
             self._note_end()
         return None
+
+    def ask(self) -> None:
+        """Ask the master for a chunk, as a worker, with what the last executed one took."""
+        assert self._worker is not None, "a master's own request needs no message"
+        self._worker.ask(np.array(self.done))
+        if self.request_log is not None:
+            self.request_log.sent()
 
     def serve(self) -> bool:
         """Serve all requests that have arrived."""
@@ -311,13 +317,22 @@ class CentralizedModel(Model):
             self._choice, self.counts_breaks = choice, learns_from_breaks(choice)
             self._queue.switch(choice, choice.weights[self._base :])
 
-    def leave(self) -> None:
+    def leave(self) -> Chunk | None:
         """Notify the master; the master serves until all workers are notified."""
-        self._note_end()
-        if self._worker is not None:
+        until, chunk = self.setting.patience.until, None
+        if self._worker is None:
+            self._note_end()
+            until(lambda: self.serve() and not self._to_notify)
+            return None
+        is_told = False
+        if self._worker.asks:
+            until(self._worker.has_reply)
+            chunk = self._worker.reply()
+            is_told = chunk is None
+        if not is_told:
             self._worker.leave(DONE)
-        else:
-            self.setting.patience.until(lambda: self.serve() and not self._to_notify)
+        self._note_end()
+        return chunk
 
     def free(self) -> None:
         """Do nothing: the model has no window."""

@@ -17,6 +17,7 @@ from mlsim.mpi.loop.chunk_rules import NOTHING, Chunk
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.loop.options import LoopOptions
 from mlsim.mpi.loop.requests import RequestLog
+from mlsim.mpi.transport.clock import Clock
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience
 from mlsim.scenario.words import GlobalP
@@ -47,6 +48,7 @@ class Setting:
 
     options: LoopOptions
     context: Context
+    clock: Clock
     tag: int
     outer: Choice
     inner: Choice
@@ -81,6 +83,8 @@ class Model(ABC):
         Whether what its technique learns a chunk took includes the breaks in it.
     only_serves
         Whether the rank executes no chunks.
+    ahead
+        Iterations before the end of its chunk at which the rank is to call :meth:`ask`; 0: it need not.
     answers
         Whether the rank replies to requests of others.
     serving
@@ -94,6 +98,7 @@ class Model(ABC):
     paces = False
     counts_breaks = False
     only_serves = False
+    ahead = 0
     answers = False
     serving = 0.0
     request_log: RequestLog | None = None
@@ -111,8 +116,12 @@ class Model(ABC):
     def serve(self) -> object:  # noqa: B027 - most ranks serve no others
         """Serve requests of others at a break, without waiting."""
 
-    def leave(self) -> None:  # noqa: B027 - models without masters need no notice
-        """Leave the loop early: claim no more chunks, though iterations may remain."""
+    def ask(self) -> None:  # noqa: B027 - most ranks ask when they claim
+        """Ask for the chunk that will be claimed next."""
+
+    def leave(self) -> Chunk | None:
+        """Leave the loop early, though iterations may remain; return a chunk that was asked for ahead."""
+        return None
 
     @abstractmethod
     def free(self) -> None:

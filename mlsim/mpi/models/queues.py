@@ -111,7 +111,8 @@ class RelayQueue(_InWindow):
         self._window = setting.context.window(words + RELAY_WORDS)
         self._relay = relay_on(self._window, words, setting.patience)
         self._state = RuleState(self._relay.block[1:-1], choice, p)
-        self._rule = RecursiveRule(choice, self._state, options.n, p)
+        self._rule = RecursiveRule(choice, self._state, options.n, p, setting.clock.now)
+        self._now = self._rule.now
         self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
         if setting.layout.comm.rank == 0:
             self._rule.begin(options.n, p, weights)
@@ -130,14 +131,14 @@ class RelayQueue(_InWindow):
         had_one
             Not read: chunks are in order of the turns.
         """
-        relay, take = self._relay, self._take
+        relay, take, now = self._relay, self._take, self._now
         turn = relay.ask() if publish is None and not self._delay else self._prepare(publish)
-        chunk = take(turn, done)
+        chunk = take(turn, done, now())
         tries = 0
         while chunk[1] == NOT_YET:
             relay.wait(chunk[0], tries)
             tries += 1
-            chunk = take(chunk[0], done)
+            chunk = take(chunk[0], done, now())
         relay.hand_on()
         if chunk[1] > 0:
             return chunk
@@ -168,7 +169,7 @@ class LockedQueue(_InWindow):
         self._window = setting.context.window(PollingLock.WORDS + words)
         self._lock = PollingLock(self._window, 0, setting.patience)
         self._state = RuleState(np.zeros(words, np.int64), choice, p)
-        self._rule = RecursiveRule(choice, self._state, self._n, p)
+        self._rule = RecursiveRule(choice, self._state, self._n, p, setting.clock.now)
         self._rule.begin(self._n, p, weights)
         if comm.rank == 0:
             self._window.write(PollingLock.WORDS, self._state.block)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections import Counter
 from collections.abc import Iterator
 
@@ -17,6 +16,8 @@ _SPARE_FILES = 64
 
 def most_connections() -> int:
     """Return how many connections may be open at once: 1024, or fewer where few files may be open."""
+    import resource
+
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if files == resource.RLIM_INFINITY else max(1, min(_MOST, files - _SPARE_FILES))
 

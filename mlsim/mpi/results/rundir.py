@@ -125,6 +125,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
             "master": options.master,
             "break_after": options.break_after or typical_break_after(busy / max(options.n, 1)),
             "service_order": options.service_order,
+            "request_ahead": options.request_ahead,
         }
     given = {
         "sigma": options.sigma,
@@ -157,7 +158,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
                     **{key: value for key, value in given.items() if value is not None},
                 },
             },
-            "output": {"trace": "chunks"},
+            "output": {"trace": "chunks" if options.request_ahead else "messages"},
         },
         name,
     )

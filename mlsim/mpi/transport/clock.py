@@ -37,6 +37,10 @@ class Clock:
         """Measure again; all ranks must call this, when the loop has ended."""
         self._second = _measure(self._layout)
 
+    def now(self) -> float:
+        """Return the time of rank 0's clock, in s, by the offset that was measured when the loop began."""
+        return now() - self._first[1]
+
     def aligned(self, readings: Floats) -> Floats:
         """Return the readings of rank 0's clock at the same times, in s."""
         (begin, before), (end, after) = self._first, self._second

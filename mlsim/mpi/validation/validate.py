@@ -191,6 +191,7 @@ def simulated(
         injected_delay=options.injected_delay,
         master=options.master,
         service_order=options.service_order,
+        request_ahead=options.request_ahead,
         global_p=options.global_p,
         lock=options.lock,
         first_chunk=options.first_chunk,

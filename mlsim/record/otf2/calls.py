@@ -20,7 +20,9 @@ __all__ = [
     "add_uint8",
     "add_uint16",
     "add_uint32",
+    "atomic",
     "close_writer",
+    "completed",
     "enter",
     "find_api",
     "get_writer",
@@ -35,13 +37,13 @@ class Api(NamedTuple):
 
     get_evt_writer: int
     close_evt_writer: int
-    get_def_writer: int
-    close_def_writer: int
     enter: int
     leave: int
     metric: int
     mpi_send: int
     mpi_recv: int
+    rma_atomic: int
+    rma_completed: int
     add_uint8: int
     add_uint16: int
     add_uint32: int
@@ -56,13 +58,13 @@ def find_api() -> Api:
     return Api(
         address("Archive_GetEvtWriter"),
         address("Archive_CloseEvtWriter"),
-        address("Archive_GetDefWriter"),
-        address("Archive_CloseDefWriter"),
         address("EvtWriter_Enter"),
         address("EvtWriter_Leave"),
         address("EvtWriter_Metric"),
         address("EvtWriter_MpiSend"),
         address("EvtWriter_MpiRecv"),
+        address("EvtWriter_RmaAtomic"),
+        address("EvtWriter_RmaOpCompleteBlocking"),
         address("AttributeList_AddUint8"),
         address("AttributeList_AddUint16"),
         address("AttributeList_AddUint32"),
@@ -86,6 +88,10 @@ leave = c_function(_status, _handle, _handle, _time, _reference)
 metric = c_function(_status, _handle, _handle, _time, _reference, _number, _pointer, _pointer)
 # ..., rank of the peer, communicator, tag, bytes
 message = c_function(_status, _handle, _handle, _time, _number, _reference, _number, _value)
+# ..., window, rank of its owner, what the atomic does, bytes sent, bytes received, number of the operation
+atomic = c_function(_status, _handle, _handle, _time, _reference, _number, "uint8", _value, _value, _value)
+# ..., window, number of the operation
+completed = c_function(_status, _handle, _handle, _time, _reference, _value)
 # Of an attribute list: (list, attribute, value).
 add_uint8 = c_function(_status, _handle, _reference, "uint8")
 add_uint16 = c_function(_status, _handle, _reference, "uint16")

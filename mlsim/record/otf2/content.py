@@ -59,28 +59,56 @@ class ChunkColumns(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """Requests for chunks and replies to them; times in ns.
+    """How PEs get their chunks; times in ns.
 
     Attributes
     ----------
+    by_messages, by_atomics
+        Whether PEs ask masters, or serve themselves from windows.
+    calculates
+        Whether a PE calculates the size of its chunk itself.
+    waits
+        Whether the time until a chunk begins is one of waiting for others.
+    own
+        Whether it is known when masters calculate chunks of their own.
     message_bytes
-        Their length.
-    master
-        By interval: the row of the trace that its PE sends its requests to; -1 if it sends none.
-    serving
-        By interval: what its PE, a master, spends on a chunk; -1 if it is none.
+        Length of a request, and of a reply.
+    rank, tag
+        By interval: the rank of its row, and the tag of its PE's requests, which is even; replies have the
+        next one.
+    other
+        By interval: the rank that its PE sends its requests to, or which has the window that it takes chunks
+        from; -1 if there is none.
+    way
+        By interval: how long a message of its PE takes.
+    working
+        By interval: how long its PE calculates a chunk's size, or its master works for it.
+    after
+        By interval: what passes from the end of the PE's own calculation to the begin of the chunk.
     refused
         By interval: when its PE sent the request to which it was told that no work is left, and when that
         was; -1 where there is none.
+    serving
+        By interval: what its PE, a master, spends on a chunk; -1 if it is none.
     first, last, served
         The requests that the master of interval i served are ``served[first[i]:last[i]]``, in order of the
-        replies: when it took it, when it sent the reply, and the row of the PE.
+        replies: when it took it, when it sent the reply, and the interval of the PE.
     """
 
+    by_messages: bool
+    by_atomics: bool
+    calculates: bool
+    waits: bool
+    own: bool
     message_bytes: int
-    master: Ints
-    serving: Ints
+    rank: Ints
+    tag: Ints
+    other: Ints
+    way: Ints
+    working: Ints
+    after: Ints
     refused: Ints
+    serving: Ints
     first: Ints
     last: Ints
     served: Ints

@@ -11,18 +11,19 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.record.codes import JobState
+from mlsim.record.otf2.job_regions import write_job_regions
 from mlsim.record.otf2.layout import Layout
-from mlsim.record.otf2.library import function
+from mlsim.record.otf2.library import address, function
 from mlsim.record.otf2.metrics import Metric, metrics_of
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
+    CHUNK_WINDOW,
+    COMMUNICATOR,
     FIRST_ITERATION,
     FIRST_ROW,
     FOR_JOB,
     ITERATIONS,
     JOB_ID,
-    LOOP_COMMUNICATOR,
     MESSAGE,
     METRIC_CLASS,
     METRIC_LOCATION,
@@ -36,7 +37,7 @@ from mlsim.record.otf2.references import (
     fixed_strings,
 )
 from mlsim.record.ranks import Ranks
-from mlsim.record.tables import Jobs, Nodes, Records
+from mlsim.record.tables import Nodes, Records
 
 __all__ = ["SIZE_TYPES", "Names", "metric_type", "write_definitions"]
 
@@ -110,6 +111,12 @@ class _Writer:
             known = self._known[text] = self.new_text(text)
         return known
 
+    def texts(self, texts: list[str], more: int) -> tuple[NDArray[np.int64], int]:
+        """Get the references of strings, and the first of so many ``more`` that others define."""
+        found = np.array([self.text(text) for text in texts], np.int64)
+        free, self._strings = self._strings, self._strings + more
+        return found, free
+
     def location(self, location: int, name: str, events: int, group: int, kind: Any = _THREAD) -> None:
         """Define a location of a location group."""
         _write_location(self.pointer, location, self.text(name), kind.value, events, group)
@@ -176,13 +183,16 @@ def write_definitions(
     else:
         _write_ranks(writer, records.nodes, layout, ranks.numbers, events)
     _write_nested_regions(writer, names.technique, level)
-    _write_jobs(writer, records.jobs, job_region, names.workload)
+    source = writer.text(names.workload)
+    write_job_regions(address(writer.handle), records.jobs, job_region, source, writer.texts)
     if ranks is None:
         _write_metrics(writer, metrics_of(records))
     if ranks is not None:
-        _write_communicators(writer, [_world(ranks)])
+        _write_communicator(writer, _world(ranks))
     elif level != "jobs":
-        _write_communicators(writer, _communicators(layout, level))
+        _write_communicator(writer, _coordination(layout))
+    if level == "messages":
+        _write_window(writer)
     if level != "jobs":
         _write_attributes(writer, size_bits)
     _write_job_groups(writer, records, job_region, names.technique)
@@ -257,28 +267,16 @@ def _write_nested_regions(writer: _Writer, technique: str, level: Level) -> None
     kinds = {
         "chunk": (f"iterations of a loop{by}", _otf2.REGION_ROLE_LOOP),
         "idle": ("held by a job that has no more work for it", _otf2.REGION_ROLE_ARTIFICIAL),
-        "chunk calculation": (f"a master calculates and assigns a chunk{of}", _otf2.REGION_ROLE_FUNCTION),
+        "chunk calculation": (f"a chunk{of} is calculated, and assigned", _otf2.REGION_ROLE_FUNCTION),
+        "request": ("a PE asks for a chunk until it begins it", _otf2.REGION_ROLE_POINT2POINT),
+        "dispatcher": ("the batch system, from the first to the last event", _otf2.REGION_ROLE_FUNCTION),
+        "wait": ("a request, or a thread, waits for others", _otf2.REGION_ROLE_ARTIFICIAL),
     }
     for region, name in enumerate(NESTED_REGIONS[level]):
         about, role = kinds[name]
         own = writer.text(name)
         writer.region(region, own, own, writer.text(about), role.value, writer.text(""))
         writer.group(f"chunks{of}" if name == "chunk" else name, *_REGIONS, [region])
-
-
-def _write_jobs(writer: _Writer, jobs: Jobs, job_region: NDArray[np.int64], workload: str) -> None:
-    """Write a region for every job that started."""
-    role, source = _otf2.REGION_ROLE_FUNCTION.value, writer.text(workload)
-    ends = {state.value: state.name.lower() for state in JobState}
-    asked = jobs.executable, jobs.user, jobs.processors
-    columns = (job_region, jobs.job_id, *asked, jobs.state, jobs.backfilled)
-    started = np.flatnonzero(job_region >= 0)
-    rows = zip(*(column[started].tolist() for column in columns), strict=True)
-    for region, job, executable, user, processors, state, backfilled in rows:
-        name = writer.new_text(f"J{job} executable {executable}" if executable >= 0 else f"J{job}")
-        owner, how = f"user {user}, " if user >= 0 else "", ", backfilled" if backfilled else ""
-        about = writer.text(f"{owner}{processors} processors, {ends[state]}{how}")
-        writer.region(region, name, writer.new_text(str(job)), about, role, source)
 
 
 def _write_job_groups(
@@ -345,31 +343,25 @@ def _world(ranks: Ranks) -> _Communicator:
     return _Communicator("MPI_COMM_WORLD", "ranks", (FIRST_ROW + np.argsort(ranks.numbers)).tolist())
 
 
-def _communicators(layout: Layout, level: Level) -> list[_Communicator]:
-    """Return the communicators of a simulated run, in order of their numbers.
-
-    In that of coordination rank 0 is the dispatcher, and rank 1 + n the first row of node n; in that of loops
-    rank r is row r.
-    """
+def _coordination(layout: Layout) -> _Communicator:
+    """Return the communicator of a simulated run, whose ranks are processes: the batch system, then nodes."""
     nodes = [BATCH_LOCATION, *(FIRST_ROW + layout.node_first[:-1]).tolist()]
-    found = [_Communicator("coordination", "batch system and nodes", nodes)]
-    if level == "messages":
-        rows = range(FIRST_ROW, FIRST_ROW + int(layout.node_first[-1]))
-        found.insert(LOOP_COMMUNICATOR, _Communicator("chunk requests", "PEs", list(rows)))
-    return found
+    return _Communicator("coordination", "batch system and nodes", nodes)
 
 
-def _write_communicators(writer: _Writer, communicators: Sequence[_Communicator]) -> None:
-    """Write communicators, and their members as places in one list of all, of which a trace has one."""
+def _write_window(writer: _Writer) -> None:
+    """Write the window of loops, of which each rank has a part."""
+    name, flag = writer.text("chunk window"), _otf2.RMA_WIN_FLAG_NONE
+    _otf2.GlobalDefWriter_WriteRmaWin(writer.handle, CHUNK_WINDOW, name, COMMUNICATOR, flag)
+
+
+def _write_communicator(writer: _Writer, communicator: _Communicator) -> None:
+    """Write the communicator, and its members as places in the list of all, of which a trace has one."""
     handle, text = writer.handle, writer.text
+    label, name, members = communicator
     mpi = _otf2.PARADIGM_MPI
     _otf2.GlobalDefWriter_WriteParadigm(handle, mpi, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
-    everyone = communicators[0].members
-    if len(communicators) > 1:
-        everyone = sorted({member for of in communicators for member in of.members})
-    writer.group(communicators[0].name, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, everyone)
-    place = {member: number for number, member in enumerate(everyone)}
+    writer.group(label, _otf2.GROUP_TYPE_COMM_LOCATIONS, mpi, members)
+    group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, range(len(members)))
     undefined, flag = _otf2.UNDEFINED_COMM.value, _otf2.COMM_FLAG_NONE
-    for number, (label, name, members) in enumerate(communicators):
-        group = writer.group(name, _otf2.GROUP_TYPE_COMM_GROUP, mpi, [place[member] for member in members])
-        _otf2.GlobalDefWriter_WriteComm(handle, number, text(label), group, undefined, flag)
+    _otf2.GlobalDefWriter_WriteComm(handle, COMMUNICATOR, text(label), group, undefined, flag)

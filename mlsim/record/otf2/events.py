@@ -24,6 +24,7 @@ from mlsim.record.otf2.calls import (
     close_writer,
     enter,
     get_writer,
+    leave,
     metric,
 )
 from mlsim.record.otf2.content import Content
@@ -41,6 +42,7 @@ from mlsim.record.otf2.progress import (
 from mlsim.record.otf2.references import (
     BATCH_LOCATION,
     CHUNK_REGION,
+    DISPATCHER_REGION,
     FIRST_ITERATION,
     FIRST_ROW,
     ITERATIONS,
@@ -86,7 +88,7 @@ def write_rows(
     """
     for row in range(low, high):
         location = FIRST_ROW + row
-        to = Target(api, _open_location(api, archive, location), attributes)
+        to = Target(api, get_writer(api.get_evt_writer, archive, location), attributes)
         if to.writer == 0:
             return 1, -1
         at = _write_row(to, content, row, location)
@@ -95,18 +97,6 @@ def write_rows(
             return failed, at.misplaced
         events[location] = at.events
     return 0, -1
-
-
-@kernel(_nrt=False)
-def _open_location(api: Api, archive: int, location: int) -> int:
-    """Open the event file of a location, and write its (empty) file of local definitions.
-
-    Readers look for both at every location. Returns the event writer's handle, 0 if that failed.
-    """
-    definitions = get_writer(api.get_def_writer, archive, location)
-    if definitions == 0 or close_writer(api.close_def_writer, archive, definitions) != 0:
-        return 0
-    return get_writer(api.get_evt_writer, archive, location)
 
 
 @kernel(_nrt=False)
@@ -207,19 +197,26 @@ def _add_iterations(to: Target, bits: int, size: int) -> int:
 
 
 @kernel(_nrt=False)
-def write_batch(api: Api, archive: int, attributes: int, messages: MessageEvents) -> tuple[int, int]:
-    """Write the dispatcher's location: its sides of messages.
+def write_batch(
+    api: Api, archive: int, attributes: int, messages: MessageEvents, begin: int, end: int
+) -> tuple[int, int]:
+    """Write the dispatcher's location: its sides of messages, in its region if that has an ``end``.
 
+    Readers such as Pipit number processes by those that have events: this one has, then.
     Returns a status, not 0 if the library failed, and the number of events.
     """
-    to = Target(api, _open_location(api, archive, BATCH_LOCATION), attributes)
+    to = Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes)
     if to.writer == 0:
         return 1, 0
     failed = 0
-    begin, end = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
-    for item in range(begin, end):
+    if end >= 0:
+        failed |= enter(api.enter, to.writer, 0, begin, DISPATCHER_REGION)
+    first, last = messages.first[BATCH_LOCATION], messages.first[BATCH_LOCATION + 1]
+    for item in range(first, last):
         failed |= write_message(to, messages, item)
-    return failed | close_writer(api.close_evt_writer, archive, to.writer), end - begin
+    if end >= 0:
+        failed |= leave(api.leave, to.writer, 0, end, DISPATCHER_REGION)
+    return failed | close_writer(api.close_evt_writer, archive, to.writer), last - first + 2 * (end >= 0)
 
 
 @kernel(_nrt=False)
@@ -231,7 +228,7 @@ def write_metrics(
     ``member_types`` and ``values`` are the addresses of the metrics' type codes and of
     ``samples.values``. Returns as :func:`write_batch`.
     """
-    writer = _open_location(api, archive, METRIC_LOCATION)
+    writer = get_writer(api.get_evt_writer, archive, METRIC_LOCATION)
     if writer == 0:
         return 1, 0
     failed, members = 0, samples.values.shape[1]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,14 +17,17 @@ import _otf2
 from mlsim.errors import MlsimError, OutputError
 
 __all__ = [
+    "ROWS_AN_ARCHIVE",
     "TRACE_NAME",
     "CallFailed",
     "address",
+    "apart",
     "failures",
     "fix_trace_id",
     "function",
     "noted_errors",
     "open_archive",
+    "write_local_definitions",
 ]
 
 TRACE_NAME = "traces"
@@ -30,6 +36,8 @@ TRACE_NAME = "traces"
 _EVENT_CHUNK = 1 << 18
 _DEFINITION_CHUNK = 1 << 20
 _LARGEST_CHUNK = 16 << 20
+ROWS_AN_ARCHIVE = 2000
+"""Beyond so many rows the events of these many at a time are written by an archive of their own."""
 _HANDLED = (_otf2.ErrorCodes.WARNING.value, _otf2.ErrorCodes.DEPRECATED.value)
 
 # A handle of our own: the package sets argument types on the functions of its one at every call.
@@ -132,9 +140,19 @@ def _message(directory: Path, code: int) -> str:
     )
 
 
-def _flush_always(_data: object, _kind: int, _location: int, _caller: object, _final: bool) -> Any:
-    """Answer the library that a full buffer is to be written to its file."""
-    return _otf2.FLUSH
+# The package's own class wraps a Python function in another one; the library asks at every file.
+_PreFlush = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_bool
+)
+
+
+class _FlushCallbacks(ctypes.Structure):
+    _fields_ = (("pre_flush", _PreFlush), ("post_flush", ctypes.c_void_p))
+
+
+_FLUSH = _otf2.FLUSH.value
+_flush_always = _FlushCallbacks(_PreFlush(lambda *_: _FLUSH), None)
+"""Answers the library that a full buffer is to be written to its file."""
 
 
 @contextmanager
@@ -154,9 +172,10 @@ def open_archive(directory: Path, scenario: str, *, largest_definition: int) -> 
         _otf2.COMPRESSION_NONE,
     )
     scenario = scenario.encode("utf-8", "replace").decode("utf-8")
-    callbacks = _otf2.FlushCallbacks(pre_flush=_flush_always, post_flush=None)
     try:
-        _otf2.Archive_SetFlushCallbacks(archive, callbacks, None)
+        set_flush = function("Archive_SetFlushCallbacks", *[ctypes.c_void_p] * 3)
+        if set_flush(address(archive), ctypes.addressof(_flush_always), None) != 0:
+            raise CallFailed
         _otf2.Archive_SetSerialCollectiveCallbacks(archive)
         _otf2.Archive_SetMachineName(archive, scenario)
         _otf2.Archive_SetDescription(archive, scenario)
@@ -167,6 +186,40 @@ def open_archive(directory: Path, scenario: str, *, largest_definition: int) -> 
             _otf2.Archive_Close(archive)
         raise
     _otf2.Archive_Close(archive)
+
+
+@contextmanager
+def apart(directory: Path) -> Iterator[Any]:
+    """Open an archive for some rows of the trace in a directory, and put their event files into the trace's.
+
+    At every location the library looks through all that its archive has already, which with 80,000 of them
+    takes longer than all else. An event file is the same in any archive.
+    """
+    with tempfile.TemporaryDirectory(prefix=".rows-", dir=directory) as place:
+        with open_archive(Path(place), "", largest_definition=0) as archive:
+            _otf2.Archive_OpenEvtFiles(archive)
+            yield archive
+            _otf2.Archive_CloseEvtFiles(archive)
+        with os.scandir(Path(place) / TRACE_NAME) as files:
+            for file in files:
+                os.rename(file.path, directory / TRACE_NAME / file.name)
+
+
+def write_local_definitions(archive: Any, directory: Path, locations: range) -> None:
+    """Write the files of local definitions of locations, which readers look for, and which have nothing.
+
+    All are the same, so that those after the first are links to it where the file system has links.
+    """
+    writer = _otf2.Archive_GetDefWriter(archive, locations[0])
+    _otf2.Archive_CloseDefWriter(archive, writer)
+    inner = directory / TRACE_NAME
+    last = inner / f"{locations[0]}.def"
+    for location in locations[1:]:
+        file = f"{inner}/{location}.def"
+        try:
+            os.link(last, file)
+        except OSError:  # no links here, or too many of one file
+            last = Path(shutil.copyfile(last, file))
 
 
 def _utf8_path(path: Path) -> str:

@@ -15,7 +15,11 @@ __all__ = [
     "CHUNK_REGION",
     "CHUNK_REPLY",
     "CHUNK_REQUEST",
+    "CHUNK_WINDOW",
     "COMMUNICATOR",
+    "DISPATCHER_REGION",
+    "FETCH_AND_ADD",
+    "FETCH_AND_INCREMENT",
     "FIRST_ITERATION",
     "FIRST_ROW",
     "FIXED_STRINGS",
@@ -23,7 +27,6 @@ __all__ = [
     "ITERATIONS",
     "JOB_ID",
     "KIND_STRING",
-    "LOOP_COMMUNICATOR",
     "MESSAGE",
     "METRIC_CLASS",
     "METRIC_LOCATION",
@@ -31,9 +34,11 @@ __all__ = [
     "NODES",
     "REMAINING_ITERATIONS",
     "REMAINING_WORK",
+    "REQUEST_REGION",
     "STEP",
     "TECHNIQUE",
     "TECHNIQUE_STRING",
+    "WAIT_REGION",
     "Level",
     "fixed_strings",
 ]
@@ -46,20 +51,26 @@ FIRST_ROW = 2
 
 Level = Literal["jobs", "nodes", "chunks", "messages"]
 
-# Regions: those that a level nests in jobs, then one for each job that started. Numbers have no gaps,
-# which readers would complain of.
+# Regions: those that a level nests in jobs, and that of the batch system, then one for each job that started.
+# Numbers have no gaps, which readers would complain of.
 NESTED_REGIONS: dict[Level, tuple[str, ...]] = {
     "jobs": (),
     "nodes": ("idle",),
     "chunks": ("chunk", "idle"),
-    "messages": ("chunk", "idle", "chunk calculation"),
+    "messages": ("chunk", "idle", "chunk calculation", "request", "wait", "dispatcher"),
 }
 CHUNK_REGION = NESTED_REGIONS["chunks"].index("chunk")
 CALCULATION_REGION = NESTED_REGIONS["messages"].index("chunk calculation")
+REQUEST_REGION = NESTED_REGIONS["messages"].index("request")
+DISPATCHER_REGION = NESTED_REGIONS["messages"].index("dispatcher")
+WAIT_REGION = NESTED_REGIONS["messages"].index("wait")
 
 METRIC_CLASS = 0
 COMMUNICATOR = 0
-LOOP_COMMUNICATOR = 1
+CHUNK_WINDOW = 0
+# What atomics do, in OTF2's numbers.
+FETCH_AND_ADD = 5
+FETCH_AND_INCREMENT = 6
 
 # Attributes of events.
 ITERATIONS = 0

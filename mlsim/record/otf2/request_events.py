@@ -9,8 +9,9 @@ Where it does not, nothing of this is compiled: which kernel answers is decided 
 from __future__ import annotations
 
 from mlsim._jit import by_last_type, kernel
-from mlsim.record.otf2.calls import enter, message
+from mlsim.record.otf2.calls import atomic, completed, enter, message
 from mlsim.record.otf2.content import Content, NoRequests, Requests
+from mlsim.record.otf2.message_events import NUMBER_BYTES
 from mlsim.record.otf2.progress import (
     Progress,
     Target,
@@ -21,12 +22,19 @@ from mlsim.record.otf2.progress import (
 )
 from mlsim.record.otf2.references import (
     CALCULATION_REGION,
-    CHUNK_REPLY,
-    CHUNK_REQUEST,
-    LOOP_COMMUNICATOR,
+    CHUNK_WINDOW,
+    COMMUNICATOR,
+    FETCH_AND_ADD,
+    FETCH_AND_INCREMENT,
+    REQUEST_REGION,
+    WAIT_REGION,
 )
 
 __all__ = ["before_chunk", "begin_requests", "serve_until", "write_refusal"]
+
+
+_ROUNDING = 2
+"""So many ns four rounded times may make a wait of."""
 
 
 @kernel(_nrt=False)
@@ -64,11 +72,10 @@ def _before_chunk(
     asked = content.chunks.rows[chunk, 5]
     if requests.serving[interval] >= 0:
         return _serve_before_own(to, content, requests, interval, asked, begin, at)
-    if requests.master[interval] < 0 or asked < 0:
+    if asked < 0 or (requests.by_messages and requests.other[interval] < 0):
         return at
-    asked, master = max(at.time, min(asked, begin)), requests.master[interval]
-    at = _say(to, content, requests, asked, master, True, CHUNK_REQUEST, at)
-    return _say(to, content, requests, begin, master, False, CHUNK_REPLY, at)
+    asked = max(at.time, min(asked, begin))
+    return _ask(to, content, requests, interval, asked, begin, True, at)
 
 
 @by_last_type({NoRequests: _nothing_before, Requests: _before_chunk})
@@ -96,8 +103,8 @@ def _write_refusal(to: Target, content: Content, interval: int, at: Progress, re
     asked, told = requests.refused[interval, 0], requests.refused[interval, 1]
     if told < 0:
         return at
-    at = _say(to, content, requests, asked, requests.master[interval], True, CHUNK_REQUEST, at)
-    return _say(to, content, requests, told, requests.master[interval], False, CHUNK_REPLY, at)
+    asked = max(at.time, asked)
+    return _ask(to, content, requests, interval, asked, max(asked, told), False, at)
 
 
 @by_last_type({NoRequests: _no_refusal, Requests: _write_refusal})
@@ -149,6 +156,110 @@ def _with_service(at: Progress, service: int) -> Progress:
 
 
 @kernel(_nrt=False)
+def _ask(
+    to: Target,
+    content: Content,
+    requests: Requests,
+    interval: int,
+    asked: int,
+    begin: int,
+    gets: bool,
+    at: Progress,
+) -> Progress:
+    """Write how a PE asks for a chunk until it begins it; if it ``gets`` none, until it is told so."""
+    region = WAIT_REGION if requests.waits else REQUEST_REGION
+    other, is_seen = requests.other[interval], _is_seen(content, asked, begin)
+    if is_seen:
+        at = _enter(to, content, asked, region, at)
+    if requests.by_messages:
+        arrived = asked + requests.way[interval]
+        taken = begin - requests.way[interval] - (requests.working[interval] if gets else 0)
+        tag = requests.tag[interval]
+        at = _say(to, content, requests, asked, other, True, tag, at)
+        if taken - arrived > _ROUNDING:
+            at = _span(to, content, WAIT_REGION, arrived, taken, at)
+        at = _say(to, content, requests, begin, other, False, tag + 1, at)
+    elif requests.calculates and gets:
+        at = _serve_oneself(to, content, requests, interval, asked, begin, at)
+    else:
+        at = _access(to, content, requests, other, asked, begin, FETCH_AND_INCREMENT, at)
+    if is_seen:
+        at = close_region(to, content, begin, region, at)
+    return Progress(begin, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
+
+
+@kernel(_nrt=False)
+def _serve_oneself(
+    to: Target,
+    content: Content,
+    requests: Requests,
+    interval: int,
+    asked: int,
+    begin: int,
+    at: Progress,
+) -> Progress:
+    """Write how a PE takes a chunk: what it calculates, and an atomic on the window before and after that."""
+    other = requests.other[interval]
+    calculated = max(asked, begin - requests.after[interval])
+    calculates = max(asked, calculated - requests.working[interval])
+    at = _access(to, content, requests, other, asked, calculates, FETCH_AND_INCREMENT, at)
+    at = _span(to, content, CALCULATION_REGION, calculates, calculated, at)
+    return _access(to, content, requests, other, calculated, begin, FETCH_AND_ADD, at)
+
+
+@kernel(_nrt=False)
+def _access(
+    to: Target,
+    content: Content,
+    requests: Requests,
+    owner: int,
+    begin: int,
+    end: int,
+    what: int,
+    at: Progress,
+) -> Progress:
+    """Write an atomic on a window, if there is one: its begin and completion, as far as the part has them.
+
+    A PE makes one after the other, so that a completion is that of the atomic before it.
+    """
+    part = content.part
+    if not requests.by_atomics:
+        return at
+    if part.first <= begin <= part.last:
+        at = messages_until(to, content.messages, begin, at)
+        sizes = NUMBER_BYTES, NUMBER_BYTES
+        failed = atomic(to.api.rma_atomic, to.writer, 0, begin, CHUNK_WINDOW, owner, what, *sizes, 0)
+        at = wrote(at, begin, failed)
+    if part.first <= end <= part.last:
+        at = messages_until(to, content.messages, end, at)
+        at = wrote(at, end, completed(to.api.rma_completed, to.writer, 0, end, CHUNK_WINDOW, 0))
+    return at
+
+
+@kernel(_nrt=False)
+def _is_seen(content: Content, begin: int, end: int) -> bool:
+    """Whether the part that is shown has some of a region."""
+    return bool(end >= content.part.first and begin <= content.part.last)
+
+
+@kernel(_nrt=False)
+def _enter(to: Target, content: Content, time: int, region: int, at: Progress) -> Progress:
+    """Enter a region without attributes."""
+    at, seen = open_region(to, content, time, at)
+    return wrote(at, time, enter(to.api.enter, to.writer, 0, seen, region))
+
+
+@kernel(_nrt=False)
+def _span(to: Target, content: Content, region: int, begin: int, end: int, at: Progress) -> Progress:
+    """Write a region that has some length, if the part that is shown has some of it."""
+    if end <= begin:
+        return at
+    if not _is_seen(content, begin, end):
+        return Progress(end, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
+    return close_region(to, content, end, region, _enter(to, content, begin, region, at))
+
+
+@kernel(_nrt=False)
 def _say(
     to: Target,
     content: Content,
@@ -156,7 +267,7 @@ def _say(
     time: int,
     peer: int,
     is_sent: bool,
-    kind: int,
+    tag: int,
     at: Progress,
 ) -> Progress:
     """Write one side of a request or reply, if it is in the part that is shown."""
@@ -165,7 +276,7 @@ def _say(
     at = messages_until(to, content.messages, time, at)
     side = to.api.mpi_send if is_sent else to.api.mpi_recv
     length = requests.message_bytes
-    return wrote(at, at.time, message(side, to.writer, 0, time, peer, LOOP_COMMUNICATOR, kind, length))
+    return wrote(at, at.time, message(side, to.writer, 0, time, peer, COMMUNICATOR, tag, length))
 
 
 @kernel(_nrt=False)
@@ -178,15 +289,15 @@ def _serve_before_own(
     for as long as a calculation takes, it is its own.
     """
     spent = requests.serving[interval]
-    calculated = spent == 0
+    calculated = spent == 0 or not requests.own
     while _serves(requests, interval, begin, True, at):
         taken, since = requests.served[at.service, 0], max(at.time, asked)
         if not calculated and taken - since > spent // 2:
-            at = _calculate(to, content, since, min(since + spent, taken), at)
+            at = _span(to, content, CALCULATION_REGION, since, min(since + spent, taken), at)
             calculated = True
         at = _serve(to, content, requests, begin, at)
     if not calculated:
-        at = _calculate(to, content, min(max(at.time, asked), begin), begin, at)
+        at = _span(to, content, CALCULATION_REGION, min(max(at.time, asked), begin), begin, at)
     return at
 
 
@@ -210,19 +321,8 @@ def _serve(to: Target, content: Content, requests: Requests, limit: int, at: Pro
     served = requests.served
     taken = max(at.time, served[at.service, 0])
     sent = min(max(taken, served[at.service, 1]), limit)
-    worker = served[at.service, 2]
-    at = _say(to, content, requests, taken, worker, False, CHUNK_REQUEST, _with_service(at, at.service + 1))
-    if sent > taken:
-        at = _calculate(to, content, taken, sent, at)
-    at = _say(to, content, requests, sent, worker, True, CHUNK_REPLY, at)
+    worker, tag = requests.rank[served[at.service, 2]], requests.tag[served[at.service, 2]]
+    at = _say(to, content, requests, taken, worker, False, tag, _with_service(at, at.service + 1))
+    at = _span(to, content, CALCULATION_REGION, taken, sent, at)
+    at = _say(to, content, requests, sent, worker, True, tag + 1, at)
     return Progress(sent, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
-
-
-@kernel(_nrt=False)
-def _calculate(to: Target, content: Content, begin: int, end: int, at: Progress) -> Progress:
-    """Write that a master calculates and assigns a chunk, if the part that is shown has some of it."""
-    if end < content.part.first or begin > content.part.last:
-        return Progress(end, at.item, at.last_item, at.events, at.failed, at.misplaced, at.service)
-    at, seen = open_region(to, content, begin, at)
-    at = wrote(at, begin, enter(to.api.enter, to.writer, 0, seen, CALCULATION_REGION))
-    return close_region(to, content, end, CALCULATION_REGION, at)

@@ -1,8 +1,9 @@
-"""Requests for chunks and replies to them, between the PEs of simulated loops and their master.
+"""How PEs of loops get their chunks: requests to masters and their replies, or atomics on windows.
 
 Records have when a PE asked for a chunk and when it began it, and how long a message takes. So a reply was
 sent one latency before the chunk began, and the master took the request when it began to work for that
-reply: calculation and assignment earlier (``mlsim/application/README.md``, "CCA: one chunk").
+reply: calculation and assignment earlier (``mlsim/application/README.md``, "CCA: one chunk"). A PE that
+serves itself calculates at a known time before its chunk, too.
 """
 
 from __future__ import annotations
@@ -19,42 +20,27 @@ from mlsim.record.otf2.content import ChunkColumns, NoRequests, Requests
 from mlsim.record.otf2.grouping import group
 from mlsim.record.otf2.layout import Layout, nanoseconds
 from mlsim.record.otf2.places import PePlaces
+from mlsim.record.otf2.references import CHUNK_REQUEST
 from mlsim.record.otf2.selection import Part
+from mlsim.record.otf2.service import Service
 from mlsim.record.tables import PEs, Records
 
-__all__ = ["Service", "requests_of"]
-
-
-class Service(NamedTuple):
-    """What a master spends on a chunk, and how long messages are.
-
-    Attributes
-    ----------
-    calculation
-        Time of a size's calculation at speed 1, in s.
-    constant
-        What is added to it whatever the speed of the master, in s.
-    message_bytes
-        Length of a request, and of a reply.
-    """
-
-    calculation: float = 0.0
-    constant: float = 0.0
-    message_bytes: int = 0
+__all__ = ["requests_of"]
 
 
 class _Workers(NamedTuple):
-    """Intervals of PEs that ask a master, by job: those of job j are ``of[first[j]:first[j + 1]]``.
+    """Intervals of PEs that ask masters, by master: those of the k-th are ``of[first[k]:first[k + 1]]``.
 
-    By interval: when it begins and ends, the latency of its PE, and its row; times in ns.
+    ``master``: the interval of each master. By interval: when it begins and ends, and how long a message of
+    its PE takes; times in ns.
     """
 
+    master: Ints
     first: Ints
     of: Ints
     begin: Ints
     end: Ints
-    latency: Ints
-    row: Ints
+    way: Ints
 
 
 class _Cursors(NamedTuple):
@@ -70,73 +56,142 @@ class _Cursors(NamedTuple):
     sent: Ints
 
 
+class _Served(NamedTuple):
+    """What masters served; see :class:`Requests`."""
+
+    serving: Ints
+    first: Ints
+    last: Ints
+    served: Ints
+
+
 def requests_of(
-    records: Records, layout: Layout, places: PePlaces, part: Part, chunks: ChunkColumns, service: Service
+    records: Records,
+    layout: Layout,
+    places: PePlaces,
+    part: Part,
+    chunks: ChunkColumns,
+    service: Service,
+    ranks: Ints,
 ) -> Requests | NoRequests:
-    """Find what masters served, and put it in order of the replies.
+    """Find how PEs got their chunks, and put what masters served in order of the replies.
 
     Parameters
     ----------
     records
-        Whose PEs have their latency and their last request.
+        Of the run. Where rows of PEs lack their latency and last request, as those of real runs, all that is
+        known is how long it took to get a chunk; messages are elsewhere.
     layout, places, part
         Of the trace.
     chunks
         By interval, with the times at which they were asked for.
     service
-        What a master spends on each.
+        Whom PEs ask, and what is spent on a chunk.
+    ranks
+        Of each row in the communicator. Where several rows have one, tags tell which PE asks.
     """
     pes, intervals = records.pes, len(layout.entry)
-    if pes.latency is None or pes.last_request is None or not len(pes.pe):
+    if not len(pes.pe):
         return NoRequests()
+    if pes.latency is None or pes.last_request is None:
+        service = service._replace(by_messages=False, calculates=False)
     home = places.last_stay[places.first[pes.job] + pes.pe]
     pe_of = _pe_rows(places, home, intervals)
-    asks = np.flatnonzero((pe_of >= 0) & (pes.pe[pe_of] > 0))
-    master = np.full(len(records.jobs.job_id), -1)
-    master[pes.job[pes.pe == 0]] = home[pes.pe == 0]
-    served_by = np.full(intervals, -1)
-    served_by[asks] = master[pes.job[pe_of[asks]]]
-    serving = _serving(records, layout, home[pes.pe == 0], service)
-    refused = _refused(
-        pes, pes.last_request, home, part.shown[pes.job] & (pes.told >= places.start[home]), intervals
+    asked = _asked(records, layout, home, pe_of, service)
+    is_master = np.full(intervals, service.by_messages) & (asked == np.arange(intervals))
+    asked[is_master] = -1
+    way, refused = np.zeros(intervals, np.int64), np.full((intervals, 2), -1)
+    if pes.latency is not None and pes.last_request is not None:
+        way[pe_of >= 0] = nanoseconds(pes.latency)[pe_of[pe_of >= 0]]
+        shown = part.shown[pes.job] & (pes.told >= places.start[home])
+        refused = _refused(pes, pes.last_request, home, shown, intervals)
+        if service.by_messages:
+            refused[asked < 0] = -1
+    speed = records.nodes.speed[layout.held.node[layout.entry]]
+    working = nanoseconds(service.calculation / speed + service.delay)
+    rows = np.repeat(np.arange(len(layout.first) - 1), np.diff(layout.first))
+    none = np.zeros(intervals, np.int64)
+    kept = _Served(np.full(intervals, -1), none, none, np.zeros((0, 3), np.int64))
+    if service.by_messages:
+        working = nanoseconds(service.calculation / speed + service.delay + service.assignment)
+        kept = _serve(records, layout, way, asked, is_master, chunks, refused, working)
+        working = np.where(asked >= 0, working[asked], 0)
+    after = round(1e9 * (service.assignment + service.access * service.by_atomics))
+    return Requests(
+        service.by_messages,
+        service.by_atomics,
+        service.calculates,
+        service.waits,
+        not service.on_node,
+        service.message_bytes,
+        ranks[rows],
+        CHUNK_REQUEST + 2 * (rows - layout.node_first[layout.held.node[layout.entry]]),
+        np.where(asked >= 0, ranks[rows[asked]], -1),
+        way,
+        working,
+        after + 2 * way * service.by_atomics,
+        refused,
+        *kept,
     )
-    workers = _workers(records, layout, pe_of, asks, pes.latency)
+
+
+def _asked(records: Records, layout: Layout, home: Ints, pe_of: Ints, service: Service) -> Ints:
+    """Return the interval of whom the PE of each interval asks, which may be its own; -1: nobody."""
+    pes, executes = records.pes, pe_of >= 0
+    found = np.full(len(pe_of), -1)
+    if not (service.by_messages or service.by_atomics):
+        return found
+    if service.on_node:
+        # A node's stay is one row of occupancy; its first PE has the lowest number of those there.
+        stay = layout.occupancy_row.astype(np.int64) * len(records.nodes.name)
+        stay += layout.held.node[layout.entry]
+        there = np.flatnonzero(executes)
+        there = there[np.lexsort((pes.pe[pe_of[there]], stay[there]))]
+        is_first = np.append(True, np.diff(stay[there]) != 0)[: len(there)]
+        found[there] = there[is_first][np.cumsum(is_first) - 1]
+    else:
+        first = np.full(len(records.jobs.job_id), -1)
+        first[pes.job[pes.pe == 0]] = home[pes.pe == 0]
+        found[executes] = first[pes.job[pe_of[executes]]]
+    return found
+
+
+def _serve(
+    records: Records,
+    layout: Layout,
+    way: Ints,
+    asked: Ints,
+    is_master: NDArray[np.bool_],
+    chunks: ChunkColumns,
+    refused: Ints,
+    spent: Ints,
+) -> _Served:
+    """Put what masters served in order of the replies; ``spent`` (ns) is what each PE would on a chunk."""
+    held, intervals = records.occupancy, len(asked)
+    asks = np.flatnonzero(asked >= 0)
+    masters = np.flatnonzero(is_master)
+    serving = np.full(intervals, -1)
+    serving[masters] = spent[masters]
+    by_master, order = group(np.searchsorted(masters, asked[asks]), len(masters))
+    begin, end = (nanoseconds(times[layout.occupancy_row]) for times in (held.start, held.end))
+    workers = _Workers(masters, by_master, asks[order], begin, end, way)
     given = chunks.first if len(chunks.rows) else np.zeros(intervals + 1, np.int64)
     first, last = np.zeros(intervals + 1, np.int64), np.zeros(intervals, np.int64)
-    np.add.at(first, served_by[asks] + 1, (np.diff(given) + (refused[:, 1] >= 0))[asks])
+    np.add.at(first, asked[asks] + 1, (np.diff(given) + (refused[:, 1] >= 0))[asks])
     first = np.cumsum(first)
     served = column((int(first[-1]), 3), np.int64)
-    cursors = _Cursors(given[:-1].copy(), workers.begin.copy(), *np.zeros((2, intervals), np.int64))
-    _put_in_order(workers, cursors, given, chunks.rows, refused, master, serving, first, last, served)
-    to = np.where(served_by >= 0, workers.row[served_by], -1)
-    return Requests(service.message_bytes, to, serving, refused, first, last, served)
-
-
-def _serving(records: Records, layout: Layout, masters: Ints, service: Service) -> Ints:
-    """Return what each master spends on a chunk in ns, given their intervals; -1 in other intervals."""
-    speed = records.nodes.speed[layout.held.node[layout.entry[masters]]]
-    serving = np.full(len(layout.entry), -1)
-    serving[masters] = nanoseconds(service.calculation / speed + service.constant)
-    return serving
+    cursors = _Cursors(given[:-1].copy(), begin.copy(), *np.zeros((2, intervals), np.int64))
+    _put_in_order(workers, cursors, given, chunks.rows, refused, serving, first, last, served)
+    return _Served(serving, first, last, served)
 
 
 def _refused(pes: PEs, asked: Floats, home: Ints, shown: NDArray[np.bool_], intervals: int) -> Ints:
     """Return when the PE of each interval asked in vain, and was told so, in ns; -1 where it did not."""
     found = np.full((intervals, 2), -1)
-    answered = shown & np.isfinite(asked) & (pes.pe > 0)
+    answered = shown & np.isfinite(asked)
     found[home[answered], 0] = nanoseconds(asked[answered])
     found[home[answered], 1] = nanoseconds(pes.told[answered])
     return found
-
-
-def _workers(records: Records, layout: Layout, pe_of: Ints, asks: Ints, latency: Floats) -> _Workers:
-    """Arrange the intervals of PEs that ask a master by job."""
-    held, rows = records.occupancy, np.arange(len(layout.first) - 1)
-    first, order = group(records.pes.job[pe_of[asks]], len(records.jobs.job_id))
-    way = np.zeros(len(layout.entry), np.int64)
-    way[asks] = nanoseconds(latency[pe_of[asks]])
-    begin, end = (nanoseconds(times[layout.occupancy_row]) for times in (held.start, held.end))
-    return _Workers(first, asks[order], begin, end, way, np.repeat(rows, np.diff(layout.first)))
 
 
 def _pe_rows(places: PePlaces, home: Ints, intervals: int) -> Ints:
@@ -157,29 +212,26 @@ def _put_in_order(
     given: Ints,
     rows: Ints,
     refused: Ints,
-    master: Ints,
     serving: Ints,
     first: Ints,
     last: Ints,
     served: Ints,
 ) -> None:
-    """Merge what the PEs of each job asked into the order in which their master sent the replies.
+    """Merge what PEs asked into the order in which their master sent the replies.
 
     Times of ``refused`` are made to fit to those of chunks, as the pass that writes them sees them. Where a
     reply was sent when the master's node had been given back, there is no row of the trace to show that on:
     its request is unknown, -1.
     """
     most = 1
-    for job in range(len(workers.first) - 1):
-        most = max(most, workers.first[job + 1] - workers.first[job])
+    for k in range(len(workers.master)):
+        most = max(most, workers.first[k + 1] - workers.first[k])
     heap = np.zeros(most + 1, np.int64)
-    for job in range(len(workers.first) - 1):
-        if workers.first[job] == workers.first[job + 1]:
-            continue
+    for k in range(len(workers.master)):
         heap[0] = 0
-        home = master[job]
+        home = workers.master[k]
         spent, until = serving[home], workers.end[home]
-        for interval in workers.of[workers.first[job] : workers.first[job + 1]]:
+        for interval in workers.of[workers.first[k] : workers.first[k + 1]]:
             if _read(workers, cursors, given, rows, refused, interval, spent, until):
                 heap[0] += 1
                 heap[heap[0]] = interval
@@ -189,7 +241,7 @@ def _put_in_order(
         while heap[0] > 0:
             interval = heap[1]
             served[to, 0], served[to, 1] = cursors.taken[interval], cursors.sent[interval]
-            served[to, 2] = workers.row[interval]
+            served[to, 2] = interval
             if to > first[home]:  # by rounding, the work for it may have begun before
                 served[to - 1, 1] = min(served[to - 1, 1], served[to, 1])
             to += 1
@@ -221,7 +273,7 @@ def _read(
         begin = max(reached, min(rows[place, 0], end))
         asked = max(reached, min(rows[place, 5], begin))
         cursors.reached[interval] = max(begin, min(rows[place, 1], end))
-        sent = max(asked, min(rows[place, 0] - workers.latency[interval], begin))
+        sent = max(asked, min(rows[place, 0] - workers.way[interval], begin))
         place += 1
         if sent <= until:
             cursors.sent[interval], cursors.taken[interval] = sent, max(asked, sent - spent)
@@ -234,7 +286,7 @@ def _read(
     reached = cursors.reached[interval]
     told = max(reached, min(refused[interval, 1], end))
     asked = max(reached, min(refused[interval, 0], told))
-    sent = max(asked, min(refused[interval, 1] - workers.latency[interval], told))
+    sent = max(asked, min(refused[interval, 1] - workers.way[interval], told))
     cursors.sent[interval], cursors.taken[interval] = sent, sent
     is_known = bool(sent <= until)
     refused[interval, 0], refused[interval, 1] = asked, told if is_known else -1

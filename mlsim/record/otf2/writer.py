@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsim._arrays import Ints
 from mlsim.errors import MlsimError, OutputError
 from mlsim.record.blocks import n_rows, size_range
 from mlsim.record.columns import empty
@@ -29,8 +32,18 @@ from mlsim.record.otf2.content import (
 from mlsim.record.otf2.definitions import SIZE_TYPES, Names, metric_type, write_definitions
 from mlsim.record.otf2.events import write_batch, write_metrics, write_rows
 from mlsim.record.otf2.layout import Layout, lay_out, nanoseconds
-from mlsim.record.otf2.library import TRACE_NAME, CallFailed, address, failures, fix_trace_id, open_archive
-from mlsim.record.otf2.message_events import MessageEvents, deliver
+from mlsim.record.otf2.library import (
+    ROWS_AN_ARCHIVE,
+    TRACE_NAME,
+    CallFailed,
+    address,
+    apart,
+    failures,
+    fix_trace_id,
+    open_archive,
+    write_local_definitions,
+)
+from mlsim.record.otf2.message_events import BATCH_RANK, MessageEvents, deliver
 from mlsim.record.otf2.metrics import Samples, metrics_of, sample_metrics
 from mlsim.record.otf2.places import PePlaces, place_pes, told_times
 from mlsim.record.otf2.ranks import rank_messages
@@ -41,8 +54,9 @@ from mlsim.record.otf2.references import (
     NESTED_REGIONS,
     Level,
 )
-from mlsim.record.otf2.requests import Service, requests_of
+from mlsim.record.otf2.requests import requests_of
 from mlsim.record.otf2.selection import Part, Selection, part_of, select_messages, select_samples
+from mlsim.record.otf2.service import Service
 from mlsim.record.ranks import Ranks
 from mlsim.record.tables import Chunks, Jobs, Messages, PEs, Records
 
@@ -89,8 +103,8 @@ def write_otf2(
     level
         ``jobs``: jobs on their cores, and the batch system's metrics. ``nodes``: also the idle time of
         cores whose job has no more work for them, and coordination messages. ``chunks``: also every
-        chunk. ``messages``: also the requests for chunks and the replies, of PEs whose records have their
-        latency, and when their master calculates.
+        chunk. ``messages``: also how PEs ask for chunks: with requests to masters and replies, or atomics on
+        windows, and when sizes are calculated.
     scenario_name, technique, workload_name
         Names to appear in the trace; the workload stands as the jobs' source file.
     exclusive_nodes
@@ -107,7 +121,7 @@ def write_otf2(
     selection
         The part of the run to show: what is open at the ends of its span is entered and left there.
     service
-        What masters spend on a chunk, and the length of messages; for the level ``messages``.
+        Whom PEs ask, what is spent on a chunk, and the length of messages; for the level ``messages``.
 
     Raises
     ------
@@ -126,7 +140,8 @@ def write_otf2(
     places = place_pes(shown, layout, pes_per_node) if has_pes else None
     messages = deliver(shown, layout) if ranks is None else rank_messages(shown, layout, ranks)
     part = part_of(selection, records.jobs)
-    content = _content(shown, layout, level, places, messages, details, part, service)
+    row_ranks = _ranks_of_rows(layout, ranks)
+    content = _content(shown, layout, level, places, messages, details, part, service, row_ranks)
     samples = sample_metrics(records) if ranks is None else None
     end = _end(content, samples)
     if end < part.first:
@@ -137,11 +152,14 @@ def write_otf2(
     content = content._replace(messages=select_messages(messages, part, records.jobs))
     if samples is not None:
         samples = select_samples(samples, part)
-    # The largest definition lists a location for every node, or row.
-    listed = int(layout.node_first[-1]) if level == "messages" else len(records.nodes.name)
-    opened = open_archive(directory, scenario_name, largest_definition=10 * listed + 100)
+    # The largest definition lists a location for every node.
+    opened = open_archive(directory, scenario_name, largest_definition=10 * len(records.nodes.name) + 100)
     with failures(directory), opened as archive:
-        events = _write_events(archive, shown, content, samples, places)
+        last = min(part.last, end)
+        # As a part of some jobs has it, which `mlsim trace cut` takes from the whole: theirs alone.
+        shows_dispatcher = level == "messages" and part.shown.all()
+        span = (part.first, last if shows_dispatcher else -1)
+        events = _write_events(archive, directory, shown, content, samples, places, span)
         write_definitions(
             archive,
             Names(scenario_name, technique, workload_name),
@@ -149,7 +167,7 @@ def write_otf2(
             layout=layout,
             job_region=content.jobs.region,
             events=events,
-            span=(part.first, min(part.last, end)),
+            span=(part.first, last),
             level=level,
             size_bits=content.size_bits,
             ranks=ranks,
@@ -158,6 +176,13 @@ def write_otf2(
         fix_trace_id(directory)
     locations = len(events) - (0 if ranks is None else FIRST_ROW)
     return TraceInfo(int(events.sum()), locations, _size(directory))
+
+
+def _ranks_of_rows(layout: Layout, ranks: Ranks | None) -> Ints:
+    """Return the rank of each row: that of the run, or of the row's node behind the batch system."""
+    if ranks is not None:
+        return ranks.numbers
+    return BATCH_RANK + 1 + np.repeat(np.arange(len(layout.node_first) - 1), np.diff(layout.node_first))
 
 
 def _shows_chunks(level: Level) -> bool:
@@ -181,9 +206,10 @@ def _content(
     details: bool,
     part: Part,
     service: Service,
+    ranks: Ints,
 ) -> Content:
     """Arrange the records by location and time."""
-    told, chunks, requests = _inside_jobs(records, layout, level, places, part, service)
+    told, chunks, requests = _inside_jobs(records, layout, level, places, part, service, ranks)
     largest = (size_range(records.chunks) or (0, 0))[1]
     held, nested = records.occupancy, NESTED_REGIONS[level]
     return Content(
@@ -213,7 +239,13 @@ def _end(content: Content, samples: Samples | None) -> int:
 
 
 def _inside_jobs(
-    records: Records, layout: Layout, level: Level, places: PePlaces | None, part: Part, service: Service
+    records: Records,
+    layout: Layout,
+    level: Level,
+    places: PePlaces | None,
+    part: Part,
+    service: Service,
+    ranks: Ints,
 ) -> tuple[NDArray[np.float64], ChunkColumns, Requests | NoRequests]:
     """Arrange what happens inside of jobs: when PEs were told to stop, chunks, and requests for them."""
     chunks = ChunkColumns(np.zeros(1, np.int64), np.empty((0, len(CHUNK_FIELDS)), np.int64))
@@ -224,7 +256,7 @@ def _inside_jobs(
     if n_rows(records.chunks):
         chunks = chunks_by_interval(records, places, part, len(layout.entry), asked=asked)
     if asked:
-        requests = requests_of(records, layout, places, part, chunks, service)
+        requests = requests_of(records, layout, places, part, chunks, service, ranks)
     return told_times(records, layout, places), chunks, requests
 
 
@@ -238,39 +270,91 @@ def _job_columns(records: Records, *, first_region: int) -> JobColumns:
 
 
 def _write_events(
-    archive: Any, records: Records, content: Content, samples: Samples | None, places: PePlaces | None
+    archive: Any,
+    directory: Path,
+    records: Records,
+    content: Content,
+    samples: Samples | None,
+    places: PePlaces | None,
+    span: tuple[int, int],
 ) -> NDArray[np.int64]:
-    """Write all event files; return the number of events of each location."""
-    events = np.zeros(FIRST_ROW + len(content.intervals.first) - 1, np.int64)
+    """Write all event files; return the number of events of each location.
+
+    The dispatcher has a region of this span, in ns, unless it ends at -1.
+    """
+    rows = len(content.intervals.first) - 1
+    events = np.zeros(FIRST_ROW + rows, np.int64)
     _otf2.Archive_OpenDefFiles(archive)
-    _otf2.Archive_OpenEvtFiles(archive)
+    first = FIRST_ROW if samples is None else 0
+    write_local_definitions(archive, directory, range(first, FIRST_ROW + rows))
+    _otf2.Archive_CloseDefFiles(archive)
+    with _attributes() as attributes:
+        if rows > ROWS_AN_ARCHIVE:
+            for low in range(0, rows, ROWS_AN_ARCHIVE):
+                with apart(directory) as part:
+                    high = min(low + ROWS_AN_ARCHIVE, rows)
+                    _write_rows(part, attributes, records, content, places, events, low, high)
+        _otf2.Archive_OpenEvtFiles(archive)
+        if rows <= ROWS_AN_ARCHIVE:
+            _write_rows(archive, attributes, records, content, places, events, 0, rows)
+        if samples is not None:
+            _write_batch_system(archive, attributes, records, content, samples, span, events)
+    _otf2.Archive_CloseEvtFiles(archive)
+    return events
+
+
+@contextmanager
+def _attributes() -> Iterator[Any]:
+    """Make an attribute list."""
     attributes = _otf2.AttributeList_New()
-    library = find_api(), address(archive), address(attributes)
     try:
-        failed = 0
-        for low, high in row_ranges(content.intervals.first, content.chunks):
-            failed, misplaced = write_rows(*library, content, events, low, high)
-            let_go(content.chunks.rows)
-            if isinstance(content.requests, Requests):
-                let_go(content.requests.served)
-            if misplaced >= 0 and places is not None:
-                chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
-                raise MlsimError(_misplaced(records.jobs, chunk))
-            if failed:
-                break
-        if not failed and samples is not None:
-            failed, events[BATCH_LOCATION] = write_batch(*library, content.messages)
-        if not failed and samples is not None:
-            types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
-            pointers = types.ctypes.data, samples.values.ctypes.data
-            failed, events[METRIC_LOCATION] = write_metrics(*library[:2], samples, *pointers)
+        yield attributes
     finally:
         _otf2.AttributeList_Delete(attributes)
+
+
+def _write_rows(
+    archive: Any,
+    attributes: Any,
+    records: Records,
+    content: Content,
+    places: PePlaces | None,
+    events: NDArray[np.int64],
+    low: int,
+    high: int,
+) -> None:
+    """Write the rows from ``low`` to before ``high``, and count their events."""
+    library = find_api(), address(archive), address(attributes)
+    for begin, end in row_ranges(content.intervals.first[low : high + 1], content.chunks):
+        failed, misplaced = write_rows(*library, content, events, low + begin, low + end)
+        let_go(content.chunks.rows)
+        if isinstance(content.requests, Requests):
+            let_go(content.requests.served)
+        if misplaced >= 0 and places is not None:
+            chunk = nth_chunk(records, places, content.part, content.chunks, misplaced)
+            raise MlsimError(_misplaced(records.jobs, chunk))
+        if failed:
+            raise CallFailed
+
+
+def _write_batch_system(
+    archive: Any,
+    attributes: Any,
+    records: Records,
+    content: Content,
+    samples: Samples,
+    span: tuple[int, int],
+    events: NDArray[np.int64],
+) -> None:
+    """Write the locations of the dispatcher and of metrics, and count their events."""
+    library = find_api(), address(archive)
+    failed, events[BATCH_LOCATION] = write_batch(*library, address(attributes), content.messages, *span)
+    if not failed:
+        types = np.array([metric_type(metric).value for metric in metrics_of(records)], np.uint8)
+        pointers = types.ctypes.data, samples.values.ctypes.data
+        failed, events[METRIC_LOCATION] = write_metrics(*library, samples, *pointers)
     if failed:
         raise CallFailed
-    _otf2.Archive_CloseEvtFiles(archive)
-    _otf2.Archive_CloseDefFiles(archive)
-    return events
 
 
 def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
@@ -283,7 +367,13 @@ def _misplaced(jobs: Jobs, chunk: Chunks) -> str:
 
 
 def _size(directory: Path) -> int:
-    """Sum up the bytes of a trace's files."""
+    """Sum up the bytes of a trace's files; those of local definitions are all alike."""
     files = [directory / f"{TRACE_NAME}.otf2", directory / f"{TRACE_NAME}.def"]
+    local, size = 0, 0
     with os.scandir(directory / TRACE_NAME) as entries:
-        return sum(file.stat().st_size for file in files) + sum(entry.stat().st_size for entry in entries)
+        for entry in entries:
+            if entry.name.endswith(".evt"):
+                size += entry.stat().st_size
+            else:
+                local, last = local + 1, entry
+    return size + local * last.stat().st_size + sum(file.stat().st_size for file in files)

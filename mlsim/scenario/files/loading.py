@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import marshal
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,7 +21,7 @@ from mlsim.scenario.files.problems import find_problems
 from mlsim.scenario.files.source import Document, Problem, parse_text
 from mlsim.scenario.files.source import Path as Key
 from mlsim.scenario.values.hints import shown
-from mlsim.scenario.values.section import Section, field_kind
+from mlsim.scenario.values.section import Section, field_kind, split_key
 from mlsim.scenario.whole.demand import check_machine
 from mlsim.scenario.whole.schema import Scenario
 
@@ -191,10 +192,21 @@ def _build(
         known = {problem.key for problem in problems}
         problems += [problem for problem in find_problems(value) if problem.key not in known]
     if problems or scenario is None:
+        several = {split_key(key) for key, new in plain_overrides.items() if isinstance(new, list)}
+        problems = [_pointing_to_studies(p) if p.key in several else p for p in problems]
         raise InputError(_report(problems, document, source, given))
     scenario = scenario.located(directory, source)
     check_machine(scenario)
     return scenario
+
+
+def _pointing_to_studies(problem: Problem) -> Problem:
+    """Say how several values are compared, where a list was given for one."""
+    key = ".".join(map(str, problem.key))
+    hint = (
+        f". A run takes one; a study compares several: `mlsim init study`, and in it vary: {{{key}: [...]}}"
+    )
+    return replace(problem, message=problem.message + hint)
 
 
 def _to_change(value: dict[Any, Any], overrides: Mapping[str, object]) -> dict[Any, Any]:

@@ -78,6 +78,10 @@ def resolve_code(scenario: Scenario, path: str, key: str) -> Path:
         return own[0] / wanted
     elsewhere = next((place / wanted for place, _ in others if is_file(place / wanted)), None)
     advice = f"code is not looked up in ${VARIABLE} or ./traces"
+    here = Path.cwd() / wanted
+    if elsewhere is None and is_file(here):
+        advice += ", nor in the current directory: the same command would execute another file elsewhere"
+        elsewhere = here
     if elsewhere is not None:
         advice += f"; if {named(elsewhere)} is meant, name it by its whole path"
     raise InputError(_not_found(scenario, wanted, [own], key, advice))

@@ -91,6 +91,10 @@ class ExecutionConfig(Section):
     """Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest number; what
     Eleliemy 2021, §4.4, saw). For cca and hmw.
     """
+    request_ahead: Annotated[int, Whole(0, 1_000_000_000)] = 0
+    """Iterations before the end of its chunk at which a worker asks for the next one, at the chunk's start if
+    it has no more; 0: when the chunk has ended. For cca, and techniques other than BOLD.
+    """
     lock: OneOf[LockOrder] = LockOrder.FIFO
     """How queues go over to the next PE: fifo (in order of arrival) or polling (who finds it taken tries
     again, as Eleliemy 2021, §4.4, saw). For dca, hdca and mpi+openmp.
@@ -115,9 +119,15 @@ def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:
     return None if costs.profile in OWN_LENGTH else IterationsConfig(per_pe=1)
 
 
-_STOPS = ("execution.model", "execution.lock", "parameters.compat")
+_STOPS = ("execution.model", "execution.lock", "execution.request_ahead", "parameters.compat")
 """What decides whether a loop can stop for a choice amid it."""
-_OF_LEVELS = ("execution.model", "execution.nowait", "execution.global_p", "parameters.compat")
+_OF_LEVELS = (
+    "execution.model",
+    "execution.nowait",
+    "execution.global_p",
+    "execution.request_ahead",
+    "parameters.compat",
+)
 """What decides whether a model can run a technique."""
 
 
@@ -184,7 +194,9 @@ class ApplicationConfig(Section):
         """Check what techniques need, and that the model can run them."""
         execution = self.execution
         if self.selects is not None and self.selects.chooses_within:
-            for message in cannot_stop(execution.model, execution.lock, self.parameters.compat):
+            for message in cannot_stop(
+                execution.model, execution.lock, self.parameters.compat, execution.request_ahead
+            ):
                 yield Violation("selection.every", message, _STOPS)
         key = "selection.portfolio" if self.technique == AUTO else "technique"
         for technique in self.techniques:
@@ -195,6 +207,7 @@ class ApplicationConfig(Section):
                 execution.nowait,
                 global_p=execution.global_p,
                 compat=self.parameters.compat,
+                request_ahead=execution.request_ahead,
             ):
                 yield Violation(key, message, _OF_LEVELS)
 

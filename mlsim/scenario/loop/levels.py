@@ -43,6 +43,7 @@ def wrong_levels(
     global_p: str = GlobalP.NODES,
     learners: tuple[str, ...] = (),
     compat: str = Compat.NONE,
+    request_ahead: int = 0,
 ) -> Iterator[str]:
     """Yield why a model cannot run a technique, or two as X+Y.
 
@@ -54,8 +55,8 @@ def wrong_levels(
         Of the model; None: those of its word. Of a model of the user's own nothing is known without them.
     learners
         Techniques of the user that are known to learn, by name: classes.
-    compat
-        As in a scenario's ``application.parameters``.
+    compat, request_ahead
+        As in a scenario's ``application.parameters`` and ``application.execution``.
 
     Examples
     --------
@@ -84,6 +85,19 @@ def wrong_levels(
         )
     elif learning and not known.adaptive:
         yield f"{learning[0]} learns within a loop, and model {model} is not declared adaptive"
+    if Technique.BOLD in levels and not known.adaptive:
+        why = "it is not declared adaptive"
+        if model is ExecutionModel.STEAL:
+            why = "each PE has a queue of its own"
+        yield (
+            f"BOLD follows by the clock what all PEs of a queue execute, and under model {model} {why}; "
+            "take FAC2"
+        )
+    if Technique.BOLD in levels and request_ahead > 0 and "request_ahead" in known.reads:
+        yield (
+            "BOLD takes a request for a sign that the PE has executed its chunk, and with request_ahead it "
+            "is none; take FAC2, or request_ahead: 0"
+        )
     if global_p == GlobalP.PES and "global_p" in known.reads and outside in (Technique.STATIC, *adaptive):
         reason = (
             "has a chunk for each node" if outside == Technique.STATIC else "learns from nodes, not from PEs"

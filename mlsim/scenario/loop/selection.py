@@ -14,6 +14,7 @@ from mlsim.scenario.values.section import Section
 from mlsim.scenario.words import (
     Compat,
     ExecutionModel,
+    KnownCosts,
     LockOrder,
     SelectionGoal,
     SelectionMethod,
@@ -67,6 +68,7 @@ READS = {
     "chunk_time": SelectionMethod.SIMULATION,
     "share": SelectionMethod.SIMULATION,
     "samples": SelectionMethod.SIMULATION,
+    "costs": SelectionMethod.SIMULATION,
 }
 """Keys that one method alone reads -> that method."""
 
@@ -113,6 +115,11 @@ class SelectionConfig(Section):
     """How many loops with different random costs are simulated of each technique; the mean decides. For
     method simulation.
     """
+    costs: OneOf[KnownCosts] = KnownCosts.MEASURED
+    """What is taken for the costs of the iterations: those measured so far, or the loop's own profile
+    (application.costs), as if it had been stored by an earlier run; speeds of PEs are measured in either
+    case. For method simulation.
+    """
 
     @property
     def chooses_within(self) -> bool:
@@ -120,12 +127,12 @@ class SelectionConfig(Section):
         return self.every is not None and self.method is SelectionMethod.SIMULATION
 
 
-def cannot_stop(model: str, lock: str, compat: str) -> Iterator[str]:
+def cannot_stop(model: str, lock: str, compat: str, request_ahead: int) -> Iterator[str]:
     """Yield why a loop cannot stop for a choice amid it.
 
     Parameters
     ----------
-    model, lock
+    model, lock, request_ahead
         As in a scenario's ``application.execution``.
     compat
         As in its ``application.parameters``.
@@ -137,6 +144,11 @@ def cannot_stop(model: str, lock: str, compat: str) -> Iterator[str]:
         )
     elif model is ExecutionModel.DCA and lock == LockOrder.POLLING:
         yield "who chooses holds the window, which has no order of turns with lock: polling; allowed: fifo"
+    if model is ExecutionModel.CCA and request_ahead > 0:
+        yield (
+            "a worker that asks ahead has its next chunk while it executes another, and the master does not "
+            "know which; allowed: request_ahead: 0"
+        )
     if compat == Compat.LB4MPI:
         yield "LB4MPI has one technique for a loop; allowed: parameters.compat: none"
 

@@ -165,20 +165,20 @@ class ParametersConfig(Section):
     """What techniques are told; each reads only its own keys, see ``mlsim list techniques``."""
 
     statistics: OneOf[Statistics] = Statistics.GIVEN
-    """Where FSC, TAP and FAC know the iteration times from: given (keys sigma and mu) or profiled (mean and
-    standard deviation of each loop's own costs, as if it had been measured before).
+    """Where FSC, TAP, FAC and BOLD know the iteration times from: given (keys sigma and mu) or profiled (mean
+    and standard deviation of each loop's own costs, as if it had been measured before).
     """
     sigma: Seconds | None = Field(None, examples=["1 ms"])
-    """Standard deviation of the iteration times (s at the reference speed). For FSC, TAP and FAC, which need
-    it unless statistics: profiled; FSC more than 0.
+    """Standard deviation of the iteration times (s at the reference speed). For FSC, TAP, FAC and BOLD, which
+    need it unless statistics: profiled; FSC more than 0.
     """
     mu: Seconds | None = Field(None, examples=["5 ms"])
-    """Mean of the iteration times (s at the reference speed), more than 0. For TAP and FAC, which need it
-    unless statistics: profiled.
+    """Mean of the iteration times (s at the reference speed), more than 0. For TAP, FAC and BOLD,
+    which need it unless statistics: profiled.
     """
     overhead: Seconds | None = Field(None, examples=["10 us"])
-    """Scheduling overhead h of one chunk (s), more than 0. For FSC, which needs it (Kruskal and Weiss
-    1985).
+    """Scheduling overhead h of one chunk (s), more than 0. For FSC and BOLD, which need it (Kruskal and
+    Weiss 1985; Hagerup 1997).
     """
     alpha: Annotated[float, Number(0)] = 1.3
     """Factor of sigma / mu in TAP. Default: Lucco 1992."""
@@ -230,6 +230,11 @@ NEEDS: dict[Technique, tuple[tuple[str, str, bool], ...]] = {
         ("sigma", "the standard deviation of the iteration times", False),
         ("mu", "the mean of the iteration times", True),
     ),
+    Technique.BOLD: (
+        ("sigma", "the standard deviation of the iteration times", False),
+        ("mu", "the mean of the iteration times", True),
+        ("overhead", "the scheduling overhead of one chunk", True),
+    ),
 }
 
 
@@ -252,15 +257,15 @@ LB4MPI = (
 )
 """Techniques that LB4MPI has; its FAC is FAC2."""
 
-_PROFILED = (Technique.FSC, Technique.TAP, Technique.FAC)
+_PROFILED = (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD)
 _AWF = (Technique.AWF, Technique.AWF_B, Technique.AWF_C, Technique.AWF_D, Technique.AWF_E)
 
 # Which techniques read each key.
 READERS: dict[str, tuple[Technique, ...]] = {
     "statistics": _PROFILED,
     "sigma": _PROFILED,
-    "mu": (Technique.TAP, Technique.FAC),
-    "overhead": (Technique.FSC,),
+    "mu": (Technique.TAP, Technique.FAC, Technique.BOLD),
+    "overhead": (Technique.FSC, Technique.BOLD),
     "alpha": (Technique.TAP,),
     "batches": (Technique.FISS, Technique.VISS),
     "growth": (Technique.VISS,),

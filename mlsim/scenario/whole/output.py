@@ -21,8 +21,7 @@ class OutputConfig(Section):
 
     trace: OneOf[TraceLevel] = TraceLevel.NONE
     """Detail of the OTF2 trace: none, jobs (queue and jobs), nodes (also what each node does), chunks (also
-    every chunk of every PE) or messages (also the requests and replies that hand out chunks, of loops under
-    cca).
+    every chunk of every PE) or messages (also how PEs get them: requests and replies, or atomics on windows).
     """
     trace_details: Switch = False
     """Whether each chunk in the trace also has its first iteration and its scheduling step, which follow from

@@ -26,7 +26,6 @@ from mlsim.scenario.words import (
     Dispatcher,
     EasyRule,
     Engine,
-    ExecutionModel,
     FailureRule,
     Mapping,
     MemorySource,
@@ -157,15 +156,7 @@ class Scenario(Section):
                 "die, restart"
             )
             yield Violation("batch.on_failure", message, ("application.model",))
-        if self.output.trace is TraceLevel.MESSAGES and self.application.model is ApplicationModel.RIGID:
-            message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
-            yield Violation("output.trace", message, ("application.model",))
-        elif self.output.trace is TraceLevel.MESSAGES and model is not ExecutionModel.CCA:
-            message = (
-                f"messages, but those of execution model {model} are not recorded, only requests to the one "
-                "master of cca, and its replies; write application.execution.model: cca, or trace: chunks"
-            )
-            yield Violation("output.trace", message, ("application.execution.model",))
+        yield from self._broken_messages()
         yield from self._broken_cap()
         yield from self._broken_drains()
         pes = self.application.pes_per_node
@@ -210,6 +201,18 @@ class Scenario(Section):
                 f"only the standard EASY plans around announced drains, not that of {easy}; try standard"
             )
             yield Violation("batch.easy", message, ("platform.drains", "batch.backfill"))
+
+    def _broken_messages(self) -> Iterator[Violation]:
+        """Check that requests and replies are recorded, if the trace is to show them."""
+        if self.output.trace is TraceLevel.MESSAGES and self.application.model is ApplicationModel.RIGID:
+            message = "messages, but a rigid job sends none; write application.model: loop, or trace: jobs"
+            yield Violation("output.trace", message, ("application.model",))
+        elif self.output.trace is TraceLevel.MESSAGES and self.application.execution.request_ahead > 0:
+            message = (
+                "messages, but records do not tell when the master replied to a PE that was still executing; "
+                "write application.execution.request_ahead: 0, or trace: chunks"
+            )
+            yield Violation("output.trace", message, ("application.execution.request_ahead",))
 
     def _broken_cap(self) -> Iterator[Violation]:
         """Check that a power cap can be kept, and lets a job start."""

@@ -15,6 +15,7 @@ from mlsim.scenario.words import (
     Backfill,
     Compat,
     ExecutionModel,
+    KnownCosts,
     LockOrder,
     Policy,
     RequestRule,
@@ -119,6 +120,9 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
 
 def _of_methods(selection: SelectionConfig) -> list[str]:
     """Name keys that the method of choosing does not read."""
+    if selection.costs is KnownCosts.PROFILE and _is_set(selection, "samples"):
+        why = "application.selection.costs is profile"
+        return [_line("application.selection.samples", "costs: measured", why)]
     reason = f"application.selection.method is {selection.method}"
     return [
         _line(f"application.selection.{key}", f"method {method}", reason)

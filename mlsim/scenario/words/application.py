@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from mlsim.scenario.words.choice import Choice
 
@@ -82,6 +82,7 @@ class Technique(Choice, aliases={"WF2": "WF", "mFAC": "FAC"}):
     AWF_E = "AWF-E"
     AF = "AF"
     MAF = "mAF"
+    BOLD = "BOLD"
 
 
 class Statistics(Choice):
@@ -129,6 +130,13 @@ class SelectionGoal(Choice):
     IMBALANCE = "imbalance"
 
 
+class KnownCosts(Choice):
+    """What a choice by simulation takes for the costs of the iterations."""
+
+    MEASURED = "measured"
+    PROFILE = "profile"
+
+
 class TemporalDifference(Choice):
     """How reinforcement learning updates what an action is worth."""
 
@@ -141,6 +149,9 @@ class WeightSource(Choice):
 
     SPEED = "speed"
     EQUAL = "equal"
+
+
+Asking = Literal["master", "node master", "window", "node window", "own part", "threads", "unknown"]
 
 
 class ModelProperties(NamedTuple):
@@ -159,6 +170,10 @@ class ModelProperties(NamedTuple):
     reads: tuple[str, ...] = ()
     """Keys of ``application.execution`` that only some models read; ``master``: its first PE, or that of each
     node, is a master, which may be dedicated.
+    """
+    asking: Asking = "unknown"
+    """Whom a PE asks for chunks: PE 0 (master, window), or its node's first PE (node master, node window), as
+    a master or as the owner of a window; nobody, as it has its own part of the loop; or other threads.
     """
 
     @property
@@ -194,15 +209,28 @@ class ExecutionModel(
         member.properties = properties
         return member
 
-    CCA = "cca", ModelProperties(releases=True, hands_out_first=True, reads=_MASTER)
-    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, reads=_LOCK)
-    HMW = "hmw", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_MASTER, *_GLOBAL))
-    HDCA = "hdca", ModelProperties(levels=2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL))
+    CCA = (
+        "cca",
+        ModelProperties(
+            releases=True, hands_out_first=True, asking="master", reads=(*_MASTER, "request_ahead")
+        ),
+    )
+    DCA = "dca", ModelProperties(releases=True, hands_out_first=True, asking="window", reads=_LOCK)
+    HMW = (
+        "hmw",
+        ModelProperties(
+            levels=2, nodes=True, releases=True, asking="node master", reads=(*_MASTER, *_GLOBAL)
+        ),
+    )
+    HDCA = (
+        "hdca",
+        ModelProperties(levels=2, nodes=True, releases=True, asking="node window", reads=(*_LOCK, *_GLOBAL)),
+    )
     MPI_OPENMP = (
         "mpi+openmp",
-        ModelProperties(2, nodes=True, releases=True, reads=(*_LOCK, *_GLOBAL, "nowait")),
+        ModelProperties(2, nodes=True, releases=True, asking="threads", reads=(*_LOCK, *_GLOBAL, "nowait")),
     )
-    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, reads=("atomic_service",))
+    STEAL = "steal", ModelProperties(nodes=True, adaptive=False, asking="own part", reads=("atomic_service",))
 
 
 class GlobalP(Choice):

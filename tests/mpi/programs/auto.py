@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+import numpy as np
+import pytest
 from mpi4py import MPI
 
 from mlsim.errors import InputError
@@ -43,6 +45,28 @@ if comm.rank == 0:
     print(*names, flush=True)
 else:
     assert not selected
+if method == "simulation":
+    # Known costs, which only rank 0 needs.
+    known = np.where(np.arange(24) < 8, 0.008, 0.0005) if comm.rank == 0 else None
+    for step in range(2):
+        with LoopScheduler(
+            comm,
+            n=24,
+            technique="auto",
+            model=model,
+            after=before if step else None,
+            selection={**selection, "costs": "profile"},
+            profile=known,
+            wait="sleep",
+        ) as loop:
+            for first, size in loop:
+                time.sleep(sum(0.008 if i < 8 else 0.0005 for i in range(first, first + size)))
+        before = loop
+    assert comm.bcast(loop.options.technique) == loop.options.technique
+    for costs, given in (("profile", None), ("profile", [1.0]), ("measured", [1.0] * 24)):
+        chosen = {**selection, "costs": costs}
+        with pytest.raises(InputError, match="profile"):
+            LoopScheduler(comm, n=24, technique="auto", selection=chosen, profile=given)
 try:
     LoopScheduler(comm, n=24, technique="GSS", selection=selection)
 except InputError as error:

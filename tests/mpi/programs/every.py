@@ -24,6 +24,7 @@ NEEDED = {
     "FSC": {"sigma": 0.1, "h": 0.01},
     "TAP": {"sigma": 0.1, "mu": 0.1},
     "FAC": {"sigma": 0.1, "mu": 0.1},
+    "BOLD": {"sigma": 1e-6, "mu": 1e-6, "h": 1e-5},
 }
 MODELS = (
     ("cca", {}),
@@ -102,6 +103,8 @@ def options_count():
     once(WORLD, 100, "AF", "cca", break_after=3, pieces=4, wait="spin" if WORLD.size < 3 else "sleep")
     once(WORLD, 60, "SS", "dca", injected_delay=1e-4, break_after=1, min_chunk=3)
     once(WORLD, 60, "AWF-C", "dca", injected_delay=1e-4)
+    once(WORLD, 60, "BOLD", "dca", lock="polling", **NEEDED["BOLD"])
+    once(WORLD, 60, "BOLD", "dca", injected_delay=1e-4, **NEEDED["BOLD"])
     once(WORLD, 60, "GSS", "hmw", injected_delay=1e-4, ranks_per_node=2)
 
 
@@ -213,6 +216,34 @@ def leaving_early():
         assert summed(WORLD, [executed]) == [400], model
         if WORLD.size > 1 and WORLD.rank == WORLD.size - 1:
             assert executed <= 1
+
+
+def workers_ask_ahead():
+    """Every iteration once; a chunk is asked for while the one before is executed, at the same iteration."""
+    for technique in (*FEW, "mAF", "AWF-E"):
+        for ahead in (1, 3, 1000):
+            once(WORLD, 101, technique, "cca", request_ahead=ahead, **NEEDED.get(technique, {}))
+    once(WORLD, 60, "GSS", "cca", request_ahead=2, master="dedicated", compat="lb4mpi")
+    with LoopScheduler(WORLD, 20, "SS", "cca", request_ahead=1, min_chunk=4, record=True) as loop:
+        for _ in loop:
+            time.sleep(2e-3)
+    if WORLD.rank == 0:
+        rows = loop.records.chunks
+        for pe in range(1, WORLD.size):
+            mine = rows.pe == pe
+            asked, begun, ended = rows.requested[mine], rows.start[mine], rows.end[mine]
+            assert (asked[1:] >= begun[:-1]).all()
+            assert (asked[1:] <= ended[:-1]).all()
+            assert (begun[1:] >= ended[:-1]).all()
+    # Who leaves early has executed what it had asked for, as the others need not know of it.
+    with LoopScheduler(WORLD, 40, "SS", "cca", request_ahead=1) as loop:
+        for _ in loop:
+            if WORLD.rank == WORLD.size - 1 and WORLD.size > 1:
+                break
+    assert summed(WORLD, [loop.report().executed]) == [40]
+    for options in ({"model": "dca"}, {"model": "cca", "technique": "BOLD", **NEEDED["BOLD"]}):
+        with pytest.raises(InputError, match="request_ahead"):
+            LoopScheduler(WORLD, 10, request_ahead=1, **options)
 
 
 def awf_learns_from_time_step_to_time_step():
@@ -327,6 +358,7 @@ for check in (
     many_in_a_row,
     two_at_once,
     leaving_early,
+    workers_ask_ahead,
     awf_learns_from_time_step_to_time_step,
     windows_are_left_alone_while_ranks_compute,
     as_across_machines,

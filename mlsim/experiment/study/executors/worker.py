@@ -18,7 +18,7 @@ def serve() -> None:
     """Do tasks as they come, some at a time, until the pipe is closed."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     _end_with(parent)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, signal.SIG_IGN)  # whoever started this process ends it
     from mlsim import _jit, _matplotlib
 

@@ -1,0 +1,207 @@
+"""``mlsim doctor``: what is installed here, and what the parts that are missing are needed for."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["PURPOSES", "doctor", "findings"]
+
+PURPOSES = {
+    "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
+    "dask": "studies on many machines (mlsim study --executor dask)",
+    "docs": "building the documentation site (make docs)",
+    "learning": "predictors and classes learned by scikit-learn (forest-mean, batch.classifier)",
+    "mpi": "real runs beside an MPI that is there (mlsim mpi run)",
+    "mpich": "real runs, with an MPI for this machine (mlsim mpi run)",
+    "optuna": "searches by tree-structured Parzen estimators (search.method: optuna)",
+    "otf2": "traces (output.trace)",
+    "pandas": "data frames of pandas as workloads and results",
+    "search": "searches by CMA-ES (search.method: cma-es)",
+    "study": "Sobol samples and Student's intervals of studies",
+}
+"""What each extra of the package is needed for."""
+
+_REQUIREMENT = re.compile(r"""([A-Za-z0-9_.-]+).*?(?:extra == ["']([\w-]+)["'])?$""")
+_SLURM = ("sbatch", "srun", "sacct", "slurmctld")
+
+
+def doctor(
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Say what is installed: packages and extras, MPI, kernels, OTF2 tools, directories of logs."""
+    found = findings()
+    if json_:
+        import json
+
+        print(json.dumps(found, indent=2))
+        return
+    print(f"mlsim {found['mlsim']}, Python {found['python']}, {found['system']}")
+    for title, lines in _lines(found):
+        print(f"\n{title}")
+        for mark, text in lines:
+            print(f"  {mark:4} {text}")
+
+
+def findings() -> dict[str, Any]:
+    """Return what is installed, as ``--json`` prints it."""
+    from mlsim import __version__
+
+    core, extras = _packages()
+    return {
+        "schema_version": 1,
+        "mlsim": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "packages": core,
+        "extras": extras,
+        "mpi": _mpi(),
+        "kernels": _kernels(),
+        "otf2": _otf2(),
+        "slurm": {name: shutil.which(name) for name in _SLURM},
+        "logs": _logs(),
+        "memory_limit": _memory(),
+    }
+
+
+def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, Any]]]:
+    """Return the versions of what mlsim needs, and of what each extra does; None where one is missing."""
+    core: dict[str, str | None] = {}
+    extras: dict[str, dict[str, Any]] = {}
+    try:
+        needed = requires("mlsim") or []
+    except PackageNotFoundError:  # a checkout on the path that nobody has installed
+        needed = []
+    for line in needed:
+        match = _REQUIREMENT.match(line)
+        if match is None or match[2] == "dev":
+            continue
+        name, extra = match[1], match[2]
+        if extra is None:
+            core[name] = _version(name)
+            continue
+        entry = extras.setdefault(
+            extra,
+            {"for": PURPOSES.get(extra, ""), "packages": {}, "install": f"pip install 'mlsim[{extra}]'"},
+        )
+        entry["packages"][name] = _version(name)
+    for entry in extras.values():
+        entry["installed"] = None not in entry["packages"].values()
+    return core, dict(sorted(extras.items()))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _mpi() -> dict[str, Any]:
+    from mlsim.mpi.launch import find_launchers
+
+    return {
+        name: {"command": " ".join(launcher.words), "version": _first_line([launcher.words[0], "--version"])}
+        for name, launcher in find_launchers().items()
+    }
+
+
+def _first_line(command: list[str]) -> str:
+    """Return the line of what a program prints that tells its version."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"cannot be started: {error}"
+    lines = [" ".join(line.split()) for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\d+\.\d+", line)), lines[0] if lines else "")
+
+
+def _kernels() -> dict[str, Any]:
+    from mlsim._jit.cache import kept_kernels
+
+    found = {str(directory): count for directory, count in kept_kernels().items()}
+    return {
+        "directories": found,
+        "kept": sum(found.values()),
+        "compiled": os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"),
+    }
+
+
+def _otf2() -> dict[str, Any]:
+    tools = {name: shutil.which(name) for name in ("otf2-print", "otf2-config")}
+    return {"package": _version("otf2"), "tools": tools}
+
+
+def _logs() -> dict[str, int | None]:
+    """Return how many files each directory of $MLSIM_TRACES holds; None where it is not there."""
+    places = [Path(place) for place in os.environ.get("MLSIM_TRACES", "").split(os.pathsep) if place]
+    return {
+        str(place): sum(1 for _ in place.expanduser().iterdir()) if place.expanduser().is_dir() else None
+        for place in places
+    }
+
+
+def _memory() -> int:
+    from mlsim._files import memory_limit
+
+    return memory_limit()
+
+
+def _lines(found: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return titles, each with its lines: a mark, and what it says."""
+    extras = [_extra_line(name, entry) for name, entry in found["extras"].items()]
+    missing = [("NO", f"{name}: pip install {name}") for name, v in found["packages"].items() if v is None]
+    core = ", ".join(f"{name} {v}" for name, v in found["packages"].items() if v)
+    mpi = [
+        ("yes", f"{name}: {entry['version']} ({entry['command']})") for name, entry in found["mpi"].items()
+    ]
+    kernels = found["kernels"]
+    kept = [("yes", f"{count} in {place}") for place, count in kernels["directories"].items() if count]
+    tools = [
+        ("yes" if place else "no", f"{name}{f': {place}' if place else ''}")
+        for name, place in [*found["otf2"]["tools"].items(), *found["slurm"].items()]
+    ]
+    logs = [
+        (
+            "no" if count is None else "yes",
+            f"{place}: {'is not there' if count is None else f'{count} files'}",
+        )
+        for place, count in found["logs"].items()
+    ]
+    return [
+        ("Packages", [("yes", core), *missing]),
+        ("Extras", extras),
+        ("MPI", mpi or [("no", "no mpiexec; pip install 'mlsim[mpich]', or load the site's")]),
+        (
+            "Compiled kernels",
+            (
+                []
+                if kernels["compiled"]
+                else [("no", "NUMBA_DISABLE_JIT is set: kernels run as Python, slowly")]
+            )
+            + (kept or [("no", "none are kept yet; the first run compiles, for a minute or two")]),
+        ),
+        ("Tools of others", tools),
+        (
+            "Logs ($MLSIM_TRACES)",
+            logs or [("no", "not set; logs are looked up beside the scenario and in ./traces")],
+        ),
+        ("Memory", [("", f"{found['memory_limit'] / 1e9:.1f} GB may be used")]),
+    ]
+
+
+def _extra_line(name: str, entry: dict[str, Any]) -> tuple[str, str]:
+    if entry["installed"]:
+        packages = ", ".join(f"{package} {found}" for package, found in entry["packages"].items())
+        return "yes", f"{name}: {packages}"
+    return "no", f"{name}: {entry['install']}, for {entry['for']}"

@@ -1,0 +1,124 @@
+"""``mlsim init``: an example to begin with, written where the user is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["TEMPLATES", "Template", "init"]
+
+_HOME = Path(__file__).parent / "templates"
+SCHEMAS = {"scenario": "scenario.schema.json", "loop": "loop.schema.json", "study": "study.schema.json"}
+"""Name of the file with the schema, by what a YAML file is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An example: its YAML files with what each is for, and the files that they name."""
+
+    meaning: str
+    yaml: tuple[tuple[str, str], ...]
+    others: tuple[str, ...]
+    command: str
+    """What to do next with it."""
+
+
+TEMPLATES = {
+    "quickstart": Template(
+        "two levels at once: 200 jobs, each a self-scheduled loop, on 16 nodes under EASY",
+        (("quickstart.yaml", "scenario"),),
+        ("quickstart.swf",),
+        "mlsim run quickstart.yaml",
+    ),
+    "maintenance": Template(
+        "rigid jobs of a log, and half of the machine drained for maintenance",
+        (("maintenance.yaml", "scenario"),),
+        ("quickstart.swf",),
+        "mlsim run maintenance.yaml",
+    ),
+    "generated": Template(
+        "a year of jobs drawn from a model: no log is needed",
+        (("generated.yaml", "scenario"),),
+        (),
+        "mlsim run generated.yaml",
+    ),
+    "policy": Template(
+        "a scheduling policy of your own, in Python",
+        (("policy.yaml", "scenario"),),
+        ("policy.py", "jobs.csv"),
+        "mlsim run policy.yaml",
+    ),
+    "technique": Template(
+        "a loop alone, under a technique of your own, in Python",
+        (("technique.yaml", "loop"),),
+        ("technique.py",),
+        "mlsim loop technique.yaml --technique STATIC,FAC2,./technique.py:thirds",
+    ),
+    "study": Template(
+        "a study: policies and techniques compared over seeds, with tables and a picture",
+        (("study.yaml", "study"), ("quickstart.yaml", "scenario")),
+        ("quickstart.swf",),
+        "mlsim study study.yaml",
+    ),
+}
+"""What ``mlsim init`` can write, the default first."""
+
+
+def init(
+    template: Annotated[
+        str, typer.Argument(help=f"Which example: {', '.join(TEMPLATES)}.", metavar="TEMPLATE")
+    ] = "quickstart",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Where; it is made if it is not there.")
+    ] = Path(),
+) -> None:
+    """Write an example scenario, with its workload, to begin with.
+
+    Beside it goes the schema of its keys, which editors complete and check by. Nothing is overwritten.
+    """
+    from mlsim.cli.newfiles import new_files
+    from mlsim.errors import InputError, OutputError
+    from mlsim.scenario.values.hints import nearest
+
+    found = TEMPLATES.get(template.lower())
+    if found is None:
+        hint = nearest(template, TEMPLATES)
+        raise InputError(f"TEMPLATE: {template!r} is not known;{hint} allowed: {', '.join(TEMPLATES)}")
+    texts = dict(_texts(found))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be made: {error.strerror}; give another directory") from error
+    with ExitStack() as stack:
+        partial = stack.enter_context(new_files([out / name for name in texts]))
+        for path, text in zip(partial, texts.values(), strict=True):
+            path.write_text(text, encoding="utf-8", newline="\n")
+    print("\n".join(f"{out / name}" for name in texts))
+    place = "" if out == Path() else f"cd {out} && "
+    print(f"\nNext: {place}{found.command}")
+
+
+def _texts(template: Template) -> Iterator[tuple[str, str]]:
+    """Yield each file's name and text; workloads lie beside the scenario here, unlike in the repository."""
+    import json
+    from importlib.util import find_spec
+
+    from mlsim._files import read_text
+    from mlsim.experiment.schemas import schema_of
+
+    for name, kind in template.yaml:
+        text = read_text(_HOME / name, "template").replace("path: ../traces/", "path: ")
+        if find_spec("otf2") is None:
+            text = text.replace(
+                "trace: chunks\n", "trace: none   # chunks needs: pip install 'mlsim[otf2]'\n"
+            )
+        yield name, f"# yaml-language-server: $schema={SCHEMAS[kind]}\n{text}"
+    for name in template.others:
+        yield name, read_text(_HOME / name, "template")
+    for kind in dict.fromkeys(kind for _, kind in template.yaml):
+        yield SCHEMAS[kind], json.dumps(schema_of(kind), indent=2) + "\n"

@@ -1,0 +1,55 @@
+"""What CI does, under every Python that is installed: ``nox``, ``nox -s tests-3.12``, ``nox -s coverage``."""
+
+from __future__ import annotations
+
+import nox
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+CONSTRAINED = "3.11"
+"""The Python whose exact versions are in constraints.txt."""
+_WITHOUT_TRACES_AND_MPI = (
+    *("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pint", "pandas", "pyarrow"),
+    *("scipy", "scikit-learn", "cmaes", "ortools"),
+)
+
+nox.options.sessions = ["lint", "tests"]
+nox.options.error_on_missing_interpreters = False
+
+
+@nox.session(python=CONSTRAINED)
+def lint(session: nox.Session) -> None:
+    """Linters, types, layers."""
+    session.install("--constraint", "constraints.txt", "--editable", ".[dev]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Tests; of another Python than that of CI those that need neither OTF2 nor MPI."""
+    if session.python == CONSTRAINED:
+        session.install("--constraint", "constraints.txt", "--editable", ".[dev]")
+        session.run("pytest", "-n", "auto", "--dist", "worksteal", *session.posargs)
+        return
+    session.install("--editable", ".", *_WITHOUT_TRACES_AND_MPI)
+    chosen = session.posargs or ["tests/scenario", "tests/batch", "tests/application", "tests/workload"]
+    session.run("pytest", "-n", "auto", "-m", "not mpi and not otf2 and not slurm", *chosen)
+
+
+@nox.session(python=CONSTRAINED)
+def coverage(session: nox.Session) -> None:
+    """Which lines of Python the tests execute, as a table and as pages in build/coverage."""
+    session.install("--constraint", "constraints.txt", "--editable", ".[dev]", "coverage>=7.10")
+    session.run("coverage", "run", "-m", "pytest", "-n", "0", *session.posargs)
+    session.run("coverage", "combine")
+    session.run("coverage", "html", "--directory", "build/coverage")
+    session.run("coverage", "report")
+
+
+@nox.session(python=PYTHONS)
+def wheel(session: nox.Session) -> None:
+    """Try a wheel in an empty environment, without the checkout."""
+    words = [] if session.python == CONSTRAINED else ["--constraint", "/dev/null"]
+    session.run("python", "tools/try_wheel.py", *words)

@@ -1,0 +1,211 @@
+"""What helps a new user: examples to begin with, what is installed, lists, and words that point further."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import mlsim as package
+from mlsim.analysis.definitions import LOOP, SUMMARY, keys_of
+from mlsim.batch.cp import catalogue
+from mlsim.cli import init, listing
+from mlsim.cli.doctor import PURPOSES
+from mlsim.errors import InputError
+from mlsim.scenario import CpConfig, Dispatcher, load
+from mlsim.scenario.files.source import parse_text
+from tests.cli.conftest import COMMAND, REPOSITORY
+
+EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+@pytest.mark.parametrize("template", init.TEMPLATES)
+def test_templates_are_valid_where_they_are_written(template: str, tmp_path: Path) -> None:
+    out = tmp_path / "new" / template
+    init.init(template, out)
+    for name, kind in init.TEMPLATES[template].yaml:
+        text = (out / name).read_text()
+        first, _, rest = text.partition("\n")
+        assert first == f"# yaml-language-server: $schema={init.SCHEMAS[kind]}"
+        schema = json.loads((out / init.SCHEMAS[kind]).read_text())
+        document = parse_text(rest, name)
+        assert not document.problems
+        Draft202012Validator(schema).validate(document.value)
+        if kind == "scenario":
+            workload = load(out / name).workload
+            assert workload.path is None or (out / workload.path).is_file()
+    with pytest.raises(InputError, match="already exists; nothing is overwritten"):
+        init.init(template, out)
+
+
+def test_templates_are_the_examples_of_the_repository() -> None:
+    home = Path(init.__file__).parent / "templates"
+    assert (home / "quickstart.yaml").read_bytes() == (REPOSITORY / "scenarios/quickstart.yaml").read_bytes()
+    assert (home / "quickstart.swf").read_bytes() == (REPOSITORY / "traces/quickstart.swf").read_bytes()
+
+
+def test_without_otf2_the_example_asks_for_no_trace(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    init.init("quickstart", tmp_path)
+    assert (
+        "trace: none   # chunks needs: pip install 'mlsim[otf2]'"
+        in (tmp_path / "quickstart.yaml").read_text()
+    )
+    assert load(tmp_path / "quickstart.yaml").output.trace == "none"
+
+
+def test_a_template_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'quickstart'"):
+        init.init("quikstart", tmp_path)
+
+
+def test_every_extra_has_a_purpose() -> None:
+    assert set(PURPOSES) == set(EXTRAS) - {"dev"}
+    in_dev = {line.split(">")[0] for line in EXTRAS["dev"]}
+    assert {line.split(">")[0] for extra in ("docs", "cp", "otf2", "mpi") for line in EXTRAS[extra]} <= in_dev
+
+
+def test_the_doctor_tells_what_is_there(mlsim) -> None:
+    found = json.loads(mlsim("doctor", "--json").out)
+    assert found["mlsim"] == package.__version__
+    assert found["packages"]["numpy"]
+    assert set(found["extras"]) <= set(EXTRAS) - {"dev"}
+    assert found["kernels"]["kept"] == sum(found["kernels"]["directories"].values())
+    told = mlsim("doctor", env={"MLSIM_TRACES": "/nowhere"}).out
+    assert "/nowhere: is not there" in told
+    assert f"mlsim {package.__version__}" in told
+
+
+def test_lists_that_do_not_fit_have_an_entry_a_row(mlsim) -> None:
+    out = mlsim("list", "techniques", env={"COLUMNS": "80"}).out
+    assert "FAC2\n  meaning: factoring by halves\n" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "FAC2\n" not in mlsim("list", "techniques", env={"COLUMNS": "1000"}).out
+
+
+@pytest.mark.parametrize("what", [None, listing.Listing.TECHNIQUES, listing.Listing.METRICS])
+def test_lists_as_json(what: listing.Listing | None, capsys) -> None:
+    listing.list_(what, json_=True)
+    rows = json.loads(capsys.readouterr().out)
+    if what is None:
+        assert rows == [word.value for word in listing.Listing]
+    else:
+        assert len(rows) == len(listing.rows_of(what)[1])
+        assert all(isinstance(row, dict) for row in rows)
+
+
+def test_check_as_json(mlsim, small: Path) -> None:
+    done = mlsim("check", "small.yaml", "--json", "--resolved")
+    found = json.loads(done.out)
+    assert (found["nodes"], found["cores"], found["jobs"]) == (4, 16, 4)
+    assert found["scenario"]["batch"]["policy"] == "FCFS"
+
+
+def test_study_as_json(mlsim, small: Path) -> None:
+    (small / "study.yaml").write_text(
+        "of: runs\nbase: small.yaml\nvary: {batch.policy: [FCFS, SPF]}\nmetrics: {makespan: makespan}\n"
+    )
+    found = json.loads(mlsim("study", "study.yaml", "--json", "--out", "kept").out)
+    assert [run["labels"]["policy"] for run in found["runs"]] == ["FCFS", "SPF"]
+    assert all(run["metrics"]["makespan"] > 0 and run["failed"] is None for run in found["runs"])
+    refused = mlsim("study", "study.yaml", "--json", "--dry-run", "--out", "kept")
+    assert refused.code == 2
+    assert "not with --dry-run" in refused.err
+
+
+@pytest.mark.parametrize("key", ["batch.policy", "application.technique", "seed"])
+def test_several_values_for_one_key_point_to_studies(key: str, mlsim, small: Path) -> None:
+    done = mlsim("check", "small.yaml", "--set", f"{key}=[1, 2]")
+    assert done.code == 2
+    assert f"a study compares several: `mlsim init study`, and in it vary: {{{key}: [...]}}" in done.err
+
+
+def test_code_in_the_current_directory_is_named_and_not_executed(mlsim, small: Path) -> None:
+    (small / "deeper").mkdir()
+    (small / "mine.py").write_text("raise SystemExit('executed')\n")
+    text = (small / "small.yaml").read_text().replace("small.csv", "../small.csv")
+    (small / "deeper" / "small.yaml").write_text(text)
+    done = mlsim("check", "deeper/small.yaml", "--plugins", "--set", "batch.policy=./mine.py:Mine")
+    assert done.code == 2
+    assert "the same command would execute another file elsewhere" in done.err
+    assert "name it by its whole path" in done.err
+    assert "executed" not in done.err.replace("is not executed", "")
+
+
+def test_without_ortools_its_dispatchers_are_refused_and_others_are_not(monkeypatch) -> None:
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'mlsim\[cp\]'"):
+        catalogue.make_planner(Dispatcher.HCP19, CpConfig())
+    with pytest.raises(InputError, match="ortools is not installed"):
+        catalogue.make_planner(Dispatcher.CP, CpConfig(solve_jobs=3))
+    assert catalogue.make_planner(Dispatcher.CP, CpConfig())
+
+
+_WITHOUT = """
+import sys
+for name in "fcntl resource pwd grp termios ortools otf2 mpi4py pandas scipy sklearn".split():
+    sys.modules[name] = None
+import signal, os
+del signal.SIGHUP
+del os.pread, os.pwrite, os.O_NONBLOCK, os.O_CLOEXEC
+"""
+
+
+def test_a_run_needs_no_module_of_unix_alone_and_no_extra(small: Path) -> None:
+    program = _WITHOUT + "from mlsim.cli.main import main; main()"
+    words = ("run", "small.yaml", "--set", "output.trace=none", "--out", "run")
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=small,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (small / "run" / "summary.json").is_file()
+
+
+def test_the_version_is_told_alike() -> None:
+    citation = (REPOSITORY / "CITATION.cff").read_text()
+    assert f"\nversion: {package.__version__}\n" in citation
+    for field in ("cff-version: 1.2.0", "message:", "title:", "authors:", "type: software", "license: MIT"):
+        assert f"\n{field}" in f"\n{citation}"
+    assert f"version = {{{package.__version__}}}" in (REPOSITORY / "docs" / "support.md").read_text()
+
+
+def test_completion_knows_the_commands() -> None:
+    environment = {
+        **os.environ,
+        "_MLSIM_COMPLETE": "complete_bash",
+        "COMP_WORDS": "mlsim do",
+        "COMP_CWORD": "1",
+    }
+    program = "import sys; sys.argv = ['mlsim']; from mlsim.cli.main import main; main()"
+    done = subprocess.run(
+        [COMMAND[0], "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["doctor"]
+
+
+def test_every_metric_of_a_run_is_defined(small: Path) -> None:
+    summary = package.run(small / "small.yaml", {"output.trace": "none", "output.passes": True}).summary
+    known = keys_of(SUMMARY)
+    for key in _dotted(summary):
+        assert any(key == name or key.startswith(f"{name}.") for name in known), key
+    assert len(set(known)) == len(known)
+    assert len(set(keys_of(LOOP))) == len(keys_of(LOOP))
+
+
+def _dotted(value: object, key: str = "") -> list[str]:
+    if not isinstance(value, dict) or not value:
+        return [key]
+    return [
+        inner for name, item in value.items() for inner in _dotted(item, f"{key}.{name}" if key else name)
+    ]

@@ -1,0 +1,192 @@
+"""The documentation site: it builds, its blocks run, its commands exist, its numbers are those of studies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
+ROOMS = sorted([*(REPOSITORY / "mlsim").rglob("*.md"), *(REPOSITORY / "scenarios").rglob("README.md")])
+FULL = bool(os.environ.get("MLSIM_DOCS_FULL"))
+"""Whether costly blocks run as well: ``make docs-full``."""
+
+_BLOCK = re.compile(
+    r"(?:<!-- (?P<mark>[^>\n]+) -->\n)?^```(?P<kind>sh|python|console)\n(?P<code>.*?)^```", re.M | re.S
+)
+_MARKS = re.compile(r"costly|(?:costly, )?needs: (?:mpi|otf2)|elsewhere: .{10,}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a page."""
+
+    kind: str
+    code: str
+    mark: str
+
+    def runs(self) -> bool:
+        """Whether it is executed here and now."""
+        if "needs: mpi" in self.mark and not (importlib.util.find_spec("mpi4py") and _mpiexec()):
+            return False
+        if "needs: otf2" in self.mark and not importlib.util.find_spec("otf2"):
+            return False
+        return not self.mark.startswith("elsewhere") and (FULL or not self.mark.startswith("costly"))
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(found["kind"], found["code"], found["mark"] or "") for found in _BLOCK.finditer(text)]
+
+
+def executed(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.kind != "console"]
+
+
+def _mpiexec() -> str:
+    from mlsim.mpi.launch import find_launchers
+
+    return next((launcher.words[0] for launcher in find_launchers().values()), "")
+
+
+def _script(found: list[Block]) -> str:
+    """Return one shell script of all blocks of a page that run."""
+    lines = ["set -euo pipefail", 'mlsim() { "$MLSIM_TEST_PYTHON" -c "$MLSIM_TEST_MAIN" "$@"; }']
+    for block in found:
+        if block.runs():
+            python = f"\"$MLSIM_TEST_PYTHON\" - <<'END OF BLOCK'\n{block.code}END OF BLOCK\n"
+            lines.append(python if block.kind == "python" else block.code)
+    return "\n".join(lines)
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if executed(page)], ids=_name)
+def test_blocks_run(page: Path, tmp_path: Path) -> None:
+    found = executed(page)
+    if not any(block.runs() for block in found):
+        pytest.skip("all of its blocks are costly or need what is not here; make docs-full")
+    if "beyond" in page.name:
+        for name in ("scenarios", "traces"):
+            (tmp_path / name).symlink_to(REPOSITORY / name)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "MLSIM_TEST_PYTHON": sys.executable,
+        "MLSIM_TEST_MAIN": "from mlsim.cli.main import main; main()",
+    }
+    done = subprocess.run(
+        ["bash", "-c", _script(found)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_marks_are_known(page: Path) -> None:
+    for block in blocks(page):
+        assert not block.mark or _MARKS.fullmatch(block.mark), block.mark
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words of every command of mlsim that the blocks of a page show."""
+    for block in blocks(page):
+        if block.kind == "python":
+            continue
+        for line in block.code.replace("\\\n", " ").splitlines():
+            line = re.sub(r"(^|\s)#\s.*", "", line)
+            for part in re.split(r"&&|\|(?!\|)|;|\$\(", re.sub(r"\s#\s.*", "", line.removeprefix("$ "))):
+                part = part.strip().removeprefix("mpiexec -n 5 ")
+                if not re.match(r"mlsim [a-z-]+( |$)", part) or "…" in part or line.startswith("# "):
+                    continue
+                try:
+                    yield shlex.split(part, comments=True)[1:]
+                except ValueError:  # a quotation that another part of the line ends
+                    continue
+
+
+@pytest.fixture(scope="module")
+def program() -> object:
+    from typer.main import get_command
+
+    from mlsim.cli.commands import program
+
+    return get_command(program())
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "README.md", *PAGES, *ROOMS], ids=_name)
+def test_commands_and_options_exist(page: Path, program: object) -> None:
+    for words in commands(page):
+        command, rest = program, list(words)
+        while (known := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
+            if rest[0] not in known and "run" in known and command is not program:
+                rest.insert(0, "run")  # mlsim study DIR
+            assert rest[0] in known, f"{' '.join(words)}: no command {rest[0]}"
+            command = known[rest.pop(0)]
+        options = {"--help", "-h", "--version", "--debug"}
+        for parameter in command.params:
+            options |= {*parameter.opts, *parameter.secondary_opts}
+        before_launcher = rest[: rest.index("--")] if "--" in rest else rest
+        for word in before_launcher:
+            if re.match(r"--?[a-z]", word) and not word.startswith("-n"):
+                assert word.partition("=")[0] in options, f"{' '.join(words)}: no option {word}"
+
+
+def test_headlines_are_those_of_the_studies() -> None:
+    """Every number of the page on fidelity stands on the page of its study."""
+    page = REPOSITORY / "docs" / "fidelity.md"
+    rows = re.findall(r"^\| \[([\w-]+)\]\(([^)]+)\) \|(.*)\|$", page.read_text(encoding="utf-8"), re.M)
+    studies = {path.parent.name for path in (REPOSITORY / "scenarios" / "studies").glob("*/README.md")}
+    assert len(rows) >= 20
+    for name, link, cells in rows:
+        study = (page.parent / link).read_text(encoding="utf-8")
+        for number in re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?", " ".join(cells.split("|")[1:3])):
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", study), f"{name}: {number}"
+    told = set(re.findall(r"studies/([\w-]+)/README", page.read_text(encoding="utf-8")))
+    assert told <= studies
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="the site needs the extra docs: pip install 'mlsim[docs]'")
+    pytest.importorskip("material", reason="the site needs the extra docs: pip install 'mlsim[docs]'")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--quiet",
+            "--site-dir",
+            str(tmp_path / "site"),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = tmp_path / "site"
+    for page in ("tutorial.html", "gallery.html", "reference/keys/batch.html", "reference/api.html"):
+        assert (made / page).stat().st_size > 5000, page
+    assert "FAC2" in (made / "reference" / "techniques.html").read_text(encoding="utf-8")
+    assert list(made.glob("gantt-*.png"))

@@ -1,0 +1,1 @@
+"""The documentation site: what ``mkdocs build`` makes of the repository."""

@@ -1,0 +1,207 @@
+"""The reference of the site, written from the code each time that the site is built."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+__all__ = ["pages"]
+
+_SECTIONS = {
+    "": ("general", "General keys", "The name of a scenario and its seed."),
+    "platform": ("platform", "platform", "Nodes, resources, network, power, failures and slow-downs."),
+    "workload": ("workload", "workload", "Where jobs come from: a log, a model, a selection, a resample."),
+    "batch": ("batch", "batch", "Policy, backfilling, allocator, estimates: the dispatcher."),
+    "application": ("application", "application", "What jobs execute: loops, techniques, execution models."),
+    "coordination": ("coordination", "coordination", "What the two levels tell each other (RCA)."),
+    "output": ("output", "output", "What a run writes."),
+}
+_FAMILIES = (
+    ("policies", "Policies", "`batch.policy`: the key that orders the queue."),
+    ("backfilling", "Backfilling", "`batch.backfill`: who may start ahead of the head of the queue."),
+    ("allocators", "Allocators", "`batch.allocator`: which nodes a job gets."),
+    ("dispatchers", "Dispatchers", "`batch.dispatcher`: in place of policy, backfilling and allocator."),
+    ("predictors", "Predictors", "`batch.predictor`: what the dispatcher takes for run times."),
+    ("models", "Execution models", "`application.execution.model`: who computes chunks and where."),
+    ("profiles", "Cost profiles", "`application.costs.profile`: what iterations cost."),
+    ("topologies", "Topologies", "`platform.network.topology`."),
+    ("formats", "Formats of logs", "`workload.format`."),
+    ("workloads", "Models of workloads", "`workload.generate.model`, and `mlsim workload generate`."),
+)
+
+
+def pages() -> dict[str, str]:
+    """Return every page of the reference that is written from the code: address to text."""
+    made = {f"reference/keys/{name}.md": text for name, text in _keys()}
+    made["reference/commands.md"] = _commands()
+    made["reference/metrics.md"] = _metrics()
+    made["reference/columns.md"] = _columns()
+    made["reference/techniques.md"] = _techniques()
+    made["reference/choices.md"] = _choices()
+    made["reference/api.md"] = _api()
+    return made
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("\n", " ").replace("<", "&lt;").replace("*", r"\*")
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(titles)} |", f"|{' --- |' * len(titles)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _keys() -> Iterable[tuple[str, str]]:
+    from mlsim.scenario import options
+
+    rows = [tuple(option[:4]) for option in options()]
+    for section, (name, title, meaning) in _SECTIONS.items():
+        mine = [row for row in rows if (row[0].partition(".")[0] if "." in row[0] else "") == section]
+        if not mine:
+            raise ValueError(f"no key of the section {section!r}: tools/site/reference.py lists them")
+        table = _table(
+            ("key", "allowed", "default", "meaning"),
+            (
+                (f"`{key}`", _cell(allowed), f"`{default}`" if default else "", _cell(text))
+                for key, allowed, default, text in mine
+            ),
+        )
+        yield (
+            name,
+            f"# Scenario keys: {title}\n\n{meaning} How files are written, units and overrides: [scenario files](../../../mlsim/scenario/README.md).\n\n{table}",
+        )
+    unknown = {row[0].partition(".")[0] for row in rows if "." in row[0]} - set(_SECTIONS)
+    if unknown:
+        raise ValueError(f"sections without a page: {', '.join(sorted(unknown))}")
+
+
+def _commands() -> str:
+    from typer.main import get_command
+
+    from mlsim.cli.commands import program
+
+    parts = [
+        "# Commands\n\nAs `mlsim COMMAND --help` prints them. Exit codes: 0 done; 1 not everything could be written, or an internal error; 2 bad input; 129 closed terminal, 130 Ctrl-C, 143 SIGTERM.\n"
+    ]
+    _describe(get_command(program()), ("mlsim",), parts)
+    return "\n".join(parts)
+
+
+def _describe(command: Any, names: tuple[str, ...], parts: list[str]) -> None:
+    known = getattr(command, "commands", {})
+    if len(names) > 1:
+        parts.append(f"{'#' * min(len(names), 4)} {' '.join(names)}\n")
+        parts.append(_cell(" ".join((command.help or "").replace("\b", "").split())) + "\n")
+    if not known:
+        parts.append(_parameters(command))
+    for name, inner in known.items():
+        _describe(inner, (*names, name), parts)
+
+
+def _parameters(command: Any) -> str:
+    types = get_type_hints(inspect.unwrap(command.callback))
+    rows = []
+    for parameter in command.params:
+        if parameter.name not in types or getattr(parameter, "hidden", False):
+            continue
+        if parameter.opts[0].startswith("-"):
+            name = ", ".join([*parameter.opts, *parameter.secondary_opts])
+        else:
+            name = parameter.metavar or parameter.name.rstrip("_").upper()
+        meaning = " ".join((getattr(parameter, "help", None) or "").split())
+        kind = parameter.metavar or _kind(types[parameter.name])
+        rows.append((f"`{name}`", _cell(kind), _cell(meaning)))
+    return _table(("option", "takes", "meaning"), rows) if rows else ""
+
+
+def _kind(annotation: Any) -> str:
+    """Return what an option takes, in words."""
+    inner = [part for part in get_args(annotation) if part is not type(None)]
+    if inner:
+        return _kind(inner[0])
+    if issubclass(annotation, Enum):
+        return ", ".join(str(choice.value) for choice in annotation)
+    return {bool: "", str: "a text", Path: "a path", int: "a whole number", float: "a number"}.get(
+        annotation, annotation.__name__
+    )
+
+
+def _metrics() -> str:
+    from mlsim.analysis.definitions import LOOP, SUMMARY, table
+
+    intro = """# Metrics
+
+Keys of `summary.json`. Notation, for a job: r submission, s start, C end, p = C - s its run time, w = s - r, q the processors it asked for; P is the number
+of cores of the machine. An aggregate has `.mean`, `.std`, `.median`, `.p90`, `.p99` and `.max`. What is aggregated over which jobs, groups of jobs, comparisons and verdicts:
+[analysis](../../mlsim/analysis/README.md).
+"""
+    return "\n".join([intro, "## Of a run\n", *table(SUMMARY), "\n## Of a loop alone\n", *table(LOOP), ""])
+
+
+def _columns() -> str:
+    from mlsim.record.files import FILES, columns_of
+
+    parts = [
+        "# Columns of the tables\n\nA file `NAME.parquet` a table. Times are in seconds from the scenario's start. More on each: [records](../../mlsim/record/README.md).\n"
+    ]
+    for file in FILES:
+        meaning = (FILES[file].__doc__ or "").strip().splitlines()[0]
+        parts.append(f"## {file}\n\n{_cell(meaning)}\n")
+        parts.append(
+            _table(
+                ("column", "type", "unit", "meaning"),
+                ((f"`{c.name}`", c.kind, c.unit, _cell(c.meaning)) for c in columns_of(file)),
+            )
+        )
+    return "\n".join(parts)
+
+
+def _techniques() -> str:
+    from mlsim.application.catalogue import TECHNIQUES
+
+    intro = """# Techniques
+
+`application.technique`: the rule for chunk sizes. N iterations, P PEs, R remaining iterations, i the scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally
+min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of your own: [loops](../../mlsim/application/README.md).
+"""
+    parts = [intro]
+    for entry in TECHNIQUES.values():
+        parts.append(f"## {entry.name}\n\n{_cell(entry.title)}{'; adaptive' if entry.adaptive else ''}\n")
+        rows = [
+            ("chunk size from what is left (CCA)", _cell(entry.recursive)),
+            ("from the step alone (DCA)", _cell(entry.straightforward or "none")),
+            ("keys", ", ".join(f"`{key}`" for key in entry.options) or "none"),
+            ("source", _cell(entry.reference)),
+        ]
+        parts.append(_table(("", ""), rows))
+    return "\n".join(parts)
+
+
+def _choices() -> str:
+    from mlsim.cli.listing import Listing, rows_of
+
+    parts = [
+        "# What a scenario can name\n\nAs `mlsim list` prints it. Techniques have [a page of their own](techniques.md).\n"
+    ]
+    for word, title, meaning in _FAMILIES:
+        titles, rows = rows_of(Listing(word))
+        kept = [row for row in rows if not row[0].startswith("./")]
+        parts.append(f"## {title}\n\n{meaning}\n")
+        parts.append(_table(titles, ((f"`{row[0]}`", *map(_cell, row[1:])) for row in kept)))
+    return "\n".join(parts)
+
+
+def _api() -> str:
+    import mlsim
+
+    parts = [
+        "# Python\n\nWhat `import mlsim` offers. In use: [as a library](../../mlsim/experiment/README.md#as-a-library).\n"
+    ]
+    parts += [f"::: mlsim.{name}\n" for name in mlsim.__all__]
+    parts.append("## Studies\n")
+    parts += [f"::: mlsim.experiment.{name}\n" for name in ("load_study", "run_study", "read_study")]
+    return "\n".join(parts)
