@@ -126,8 +126,7 @@ def simulate(
         float64[P], 0 or more, in s: when each PE asks for its first chunk, under models cca and dca in one
         time step. None: at 0.
     history
-        What was measured in time steps before this loop, for the weights of AWF; None: nothing. With several
-        time steps they are added to it.
+        What was measured in time steps before, for the weights of AWF; None: nothing. Several are added.
 
     Raises
     ------
@@ -141,10 +140,8 @@ def simulate(
     nodes = _check_nodes(node_of_pe, len(speed), intra_latency)
     given = ParametersConfig() if parameters is None else parameters
     problem = Problem(prefix, speed, latency, nodes, intra_latency, perturbation, seed, pe_unavailability)
-
     choose_after = _choose_after(selection if technique.casefold() == AUTO else None, len(prefix) - 1)
-    stops = choose_after > 0 or asks is not None
-    if stops:
+    if stops := choose_after > 0 or asks is not None:
         _check_stops(execution, given)
 
     before = history or StepHistory(len(speed), technique.casefold() == AUTO)

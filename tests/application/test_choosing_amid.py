@@ -10,15 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsim.application import LoopOutcome, simulate
+from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.binding import Problem, bind
 from mlsim.application.choice import Choice, choose
+from mlsim.application.costs import prefix_sums
 from mlsim.application.loop import _column, _simulate_with_stops
 from mlsim.application.perturbation import Perturbation
+from mlsim.application.selection.by_simulation import BySimulation
 from mlsim.application.selection.estimate import Estimate, when_free
-from mlsim.application.selection.facts import ExecutedChunks, Progress
+from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest
+from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError
-from mlsim.scenario import ExecutionConfig, ParametersConfig, SelectionConfig
+from mlsim.scenario import (
+    ApplicationConfig,
+    ExecutionConfig,
+    ParametersConfig,
+    SelectionConfig,
+    SelectionGoal,
+)
 from tests.application import test_reference as of_whole_loops
 from tests.reference import cca, dca
 from tests.reference.loops import Case
@@ -212,6 +221,7 @@ def test_a_late_chunk_tells_that_its_pe_is_slow() -> None:
         ({"model": "hdca"}, {}, "model hdca has several queues"),
         ({"model": "dca", "lock": "polling"}, {}, "no order of turns"),
         ({"model": "cca"}, {"compat": "lb4mpi"}, "one technique for a loop"),
+        ({"model": "cca", "request_ahead": 1}, {}, "allowed: request_ahead: 0"),
     ],
 )
 def test_where_a_loop_cannot_stop_it_is_refused(
@@ -223,3 +233,63 @@ def test_where_a_loop_cannot_stop_it_is_refused(
             prefix, np.ones(P), LATENCY, "auto", ExecutionConfig(**execution), time_steps=2,
             parameters=ParametersConfig(**parameters), selection=SelectionConfig(every=0.1),
         )  # fmt: skip
+
+
+def test_a_scenario_that_asks_ahead_cannot_choose_amid_a_loop() -> None:
+    told: dict[str, Any] = {"model": "loop", "technique": "auto", "selection": {"every": 0.1}}
+    for ahead, keys in ((0, []), (1, ["selection.every"])):
+        told["execution"] = {"model": "cca", "request_ahead": ahead}
+        checked = ApplicationConfig.model_validate(told)
+        assert [rule.key for rule in checked.broken_rules()] == keys
+
+
+@pytest.mark.parametrize("technique", ["AWF", "AWF-B"])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_trial_of_the_rest_begins_with_the_weights_of_time_steps_before(technique: str, model: str) -> None:
+    speeds, free = np.repeat([1.0, 0.4], P // 2), np.linspace(0.0, 0.02, P)
+    costs, execution = COSTS["increasing"][1000:], ExecutionConfig(model=model)
+    empty, known = StepHistory(P, selected=True), StepHistory(P, selected=True)
+    known.add(np.full(P, 300), 0.3 / speeds, forgets=False)
+
+    def tried(history: StepHistory) -> float:
+        told = execution, ParametersConfig(), 1, 0, LATENCY, np.zeros(P, np.int64), 0.0, history
+        return trial_by(*told)(technique, costs, speeds, 1e9, Rest(free, 1.0))[0]
+
+    rest = simulate(prefix_sums(costs), speeds, LATENCY, technique, execution, history=known, asks=free)
+    assert tried(known) == rest.t_loop != tried(empty)
+
+
+def test_with_known_costs_the_rest_is_tried_with_those_of_the_profile() -> None:
+    """Two PEs executed 2 s and 3 s of work in 4 s and 3 s; PE 0 has 2 of 8 s of its next chunk behind it."""
+    profile, tried = np.array([0.5, 1.5, 3.0, 4.0, 1.0, 2.0]), []
+
+    def trial(
+        name: str, costs: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        assert rest is not None
+        tried.append((name, costs.tolist(), speeds.tolist(), rest.free.tolist()))
+        return {"STATIC": 1.0}.get(name, 2.0), 0.0, 1
+
+    selector = BySimulation(
+        ("STATIC", "SS"), SelectionGoal.T_LOOP, 6, 2, trial, 0, 3, 1.0, 0.0, profile=profile
+    )  # fmt: skip
+    executed = ExecutedChunks(np.array([0, 1]), np.array([0, 2]), np.array([2, 1]), np.array([4.0, 3.0]))
+    running = ExecutedChunks(np.array([0]), np.array([3]), np.array([1]), np.array([2.0]))
+    assert selector.choose_within(Progress(6.0, 4, executed, running)) == "STATIC"
+    assert sorted(tried) == [(name, [1.0, 2.0], [0.5, 1.0], [6.0, 0.0]) for name in ("SS", "STATIC")]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_bold_can_be_chosen_amid_a_loop(model: str) -> None:
+    """Where a chunk costs as much as an iteration, SS is not kept."""
+    chosen = {"every": 0.1, "portfolio": ("SS", "BOLD"), "share": 1.0}
+    told = ParametersConfig(sigma=1e-3, mu=1e-3, overhead=1e-3)
+    more: dict[str, Any] = {"chunk_assignment": 1e-3} if model == "cca" else {"atomic_service": 5e-4}
+    found = simulate(
+        prefix_sums(COSTS["exponential"]), np.ones(P), LATENCY, "auto", ExecutionConfig(model=model, **more),
+        parameters=told, selection=SelectionConfig(**chosen), record=True,
+    )  # fmt: skip
+    assert "BOLD" in {choice.technique for choice in found.selected if choice.iterations > 0}
+    rows = found.rows
+    assert rows is not None
+    assert rows.size.sum() == 3000
