@@ -26,7 +26,8 @@ class _Noting:
     """A case that notes who begins to calculate a size, and when."""
 
     def __init__(self, case: Case) -> None:
-        self.case, self.env = case, None
+        self.case = case
+        self.env: Any = None
         self.began: list[tuple[int, Fraction]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -75,8 +76,8 @@ def test_who_serves_itself_asks_by_atomics_and_calculates_between_them(
     if straight:  # which of its two atomics waits for others is not recorded
         case = replace(case, atomic=0.0, assignment=0.0)
     noting = _Noting(case)
-    loop = (dca if model == "dca" else hdca)._Loop(case)
-    loop.case, noting.env = noting, loop.env  # type: ignore[assignment]
+    loop: Any = (dca if model == "dca" else hdca)._Loop(case)
+    loop.case, noting.env = noting, loop.env
     log = loop.run()
     trace = traced(case, model)
     assert spans(trace, "request") == waits(log)
@@ -103,8 +104,8 @@ def test_who_serves_itself_asks_by_atomics_and_calculates_between_them(
 @given(data=st.data(), technique=TECHNIQUES)
 def test_workers_ask_the_master_of_their_node(technique: str, data: st.DataObject) -> None:
     case = like_a_machine(data.draw(full_cases("hmw", technique)))
-    loop = hmw._Loop(case)
-    loop.taken = defaultdict(list)  # type: ignore[attr-defined]
+    loop: Any = hmw._Loop(case)
+    loop.taken = defaultdict(list)
     loop.masters = [_Master(loop, v) for v in range(len(loop.masters))]
     log = loop.run()
     messages = []
@@ -113,7 +114,7 @@ def test_workers_ask_the_master_of_their_node(technique: str, data: st.DataObjec
         if rank == leader:
             continue
         near = Fraction(case.intra)
-        for (asked, answered), taken in zip(log.waits[rank], loop.taken[rank], strict=True):  # type: ignore[attr-defined]
+        for (asked, answered), taken in zip(log.waits[rank], loop.taken[rank], strict=True):
             messages.append((rank, leader, ns(asked), ns(taken), 6))
             messages.append((leader, rank, ns(answered - near), ns(answered), 7))
     trace = traced(case, "hmw")
