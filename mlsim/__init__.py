@@ -7,6 +7,7 @@ without running it.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from mlsim._late import late, listed
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from mlsim.scenario import Scenario, load
 
 __version__ = "0.1.0"
+
+# Before anything imports Numba: where colorama is installed, Numba has it write codes for colours to a terminal
+# when the process ends, also where a launcher of ranks gives each one a terminal and hands on what it gets.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 __all__ = [
     "InputError",

@@ -1,0 +1,26 @@
+"""What a process writes to a terminal is what it says, also where colorama is installed, which Numba would use."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from mlsim._jit import kernel
+import numba
+assert "colorama" not in sys.modules
+print("said")
+"""
+
+
+def test_no_codes_for_colours_are_written_at_the_end() -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", PROGRAM], stdout=theirs, timeout=120, check=False)
+    os.close(theirs)
+    written = os.read(ours, 1000)
+    os.close(ours)
+    assert done.returncode == 0
+    assert written.split() == [b"said"]
