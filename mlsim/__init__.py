@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Before anything imports Numba: where colorama is installed, Numba has it write codes for colours to a terminal
-# when the process ends, also where a launcher of ranks gives each one a terminal and hands on what it gets.
+# Before anything imports Numba: where colorama is installed, Numba has it write codes for colours to a
+# terminal when the process ends, also where a launcher gives each rank a terminal and hands on what it gets.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 __all__ = [

@@ -12,7 +12,7 @@ from mlsim import _interpreted
 
 __all__ = ["INTERPRETED", "Late", "for_kernels", "in_python", "is_usual"]
 
-_HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"}
+_HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_DISABLE_JIT"}
 _COMPILER = "mlsim._jit.compiler"
 
 

@@ -38,8 +38,8 @@ class _Master(cca._Loop):
         super().__init__(case)
         self.taken: dict[int, list[tuple[Fraction, bool]]] = defaultdict(list)
 
-    def next_chunk(self, rank: int, done: tuple[Any, ...] | None) -> tuple[int, int, int] | None:
-        chunk = super().next_chunk(rank, done)
+    def next_chunk(self, rank: int) -> tuple[int, int, int] | None:
+        chunk = super().next_chunk(rank)
         self.taken[rank].append((self.env.now, chunk is not None))
         return chunk
 

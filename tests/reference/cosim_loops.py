@@ -52,9 +52,6 @@ class _LiveDca(dca._Loop):
     def obtain(self, rank: int) -> Iterator[Any]:
         return (yield from super().obtain(rank)) if (yield from self.owner.goes_on(rank)) else None
 
-    def obtain_locked(self, rank: int) -> Iterator[Any]:
-        return (yield from super().obtain_locked(rank)) if (yield from self.owner.goes_on(rank)) else None
-
 
 class _LiveCca(cca._Loop):
     def __init__(self, env: simpy.Environment, case: Case, owner: LiveLoop) -> None:
