@@ -12,6 +12,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from mlsim.record.tables import Records
@@ -128,6 +129,9 @@ def _declared(table: type[Any]) -> Iterator[Stored]:
 def _dtype(hint: Any) -> np.dtype[Any] | None:
     """Return the type of an array's elements from its type hint; None for a list of text."""
     for part in get_args(hint) if NoneType in get_args(hint) else (hint,):
+        # NumPy 2.5 declares NDArray as an alias of its own; until then it was ndarray[shape, dtype[scalar]].
+        if get_origin(part) is NDArray:
+            return np.dtype(get_args(part)[0])
         if get_origin(part) is np.ndarray:
             dtype: np.dtype[Any] = np.dtype(get_args(get_args(part)[1])[0])
             return dtype

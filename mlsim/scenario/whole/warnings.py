@@ -19,6 +19,7 @@ from mlsim.scenario.words import (
     LockOrder,
     Policy,
     RequestRule,
+    SelectionMethod,
     Technique,
 )
 
@@ -100,9 +101,7 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
         lines.append(_line("application.selection", f"technique {AUTO}", reason))
     if application.selects is not None:
         reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
-        if application.time_steps == 1 and not application.selects.chooses_within:
-            why = "application.time_steps is 1"
-            lines.append(_line("application.selection", "loops of several time steps", why))
+        lines += _of_one_step(application.selects, application.time_steps)
         lines += _of_methods(application.selects)
     reads = {Technique.AF, Technique.MAF} & set(chosen)
     told = reads and application.parameters.compat is Compat.NONE
@@ -116,6 +115,18 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
             names = f"{words} {', '.join(readers)}"
             lines.append(_line(f"application.parameters.{key}", names, reason))
     return lines
+
+
+def _of_one_step(selection: SelectionConfig, time_steps: int) -> list[str]:
+    """Say that a method has nothing to learn from where no time step follows another."""
+    learns = selection.method is not SelectionMethod.RANDOM and not selection.chooses_within
+    if time_steps > 1 or not learns:
+        return []
+    line = (
+        f"application.selection.method {selection.method} learns from earlier time steps, and "
+        "application.time_steps is 1: every loop takes the technique that the method begins with"
+    )
+    return [line]
 
 
 def _of_methods(selection: SelectionConfig) -> list[str]:

@@ -1,0 +1,30 @@
+"""What is said of choosing techniques where no time step follows another."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlsim.scenario import from_mapping, warnings_of
+
+
+def lines(time_steps, **selection):
+    loop = {"technique": "auto", "iterations": {"count": 100}, "time_steps": time_steps, "selection": selection}
+    mapping = {
+        "platform": {"nodes": [{"name": "n", "count": 1, "cores": 1}]},
+        "workload": {"path": "log.swf"},
+        "application": {"model": "loop", **loop},
+    }
+    return warnings_of(from_mapping(mapping))
+
+
+@pytest.mark.parametrize("method", ["simulation", "exhaustive", "rl", "expert"])
+def test_a_method_that_learns_needs_time_steps(method):
+    (line,) = lines(1, method=method)
+    assert line.startswith(f"application.selection.method {method} learns from earlier time steps")
+    assert "application.time_steps is 1" in line
+    assert not lines(2, method=method)
+
+
+def test_random_choices_and_choices_amid_a_loop_need_none():
+    assert not lines(1, method="random")
+    assert not lines(1, method="simulation", every=0.5)
