@@ -131,11 +131,15 @@ def _dtype(hint: Any) -> np.dtype[Any] | None:
     for part in get_args(hint) if NoneType in get_args(hint) else (hint,):
         # NumPy 2.5 declares NDArray as an alias of its own; until then it was ndarray[shape, dtype[scalar]].
         if get_origin(part) is NDArray:
-            return np.dtype(get_args(part)[0])
+            return _dtype_of(get_args(part)[0])
         if get_origin(part) is np.ndarray:
-            dtype: np.dtype[Any] = np.dtype(get_args(get_args(part)[1])[0])
-            return dtype
+            return _dtype_of(get_args(get_args(part)[1])[0])
     return None
+
+
+def _dtype_of(scalar: Any) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(scalar)
+    return dtype
 
 
 def words_of(codes: type[IntEnum]) -> list[str]:
