@@ -46,6 +46,7 @@ _PARAMETERS = "application.parameters."
 _STATISTICS = (_PARAMETERS + "sigma", _PARAMETERS + "mu", _PARAMETERS + "statistics")
 _WEIGHTS = (_PARAMETERS + "weights",)
 _COMPAT = (_PARAMETERS + "compat",)
+_MEASURES = ("application.execution.first_chunk", "application.execution.pieces")
 _LEARNED = "weights that each PE's measured times give, w_p = P·r_p / Σ r, r = (Σ k·n_k) / (Σ k·t_k)"
 
 _ENTRIES = (
@@ -251,7 +252,7 @@ _ENTRIES = (
         "⌊(D + 2·E·R − √(D² + 4·D·E·R)) / (2·μ_p)⌋, D = Σ σ²/μ, E = 1/Σ(1/μ), measured a PE; "
         "until a PE has statistics ⌈first_chunk·N/P⌉, until all have at most ⌈N/2P⌉",
         "",
-        options=(*_COMPAT, "application.execution.first_chunk"),
+        options=(*_COMPAT, *_MEASURES),
         reference="Banicescu and Liu 2000; Eleliemy 2021, Eq. 2.14",
         adaptive=True,
     ),
@@ -261,7 +262,7 @@ _ENTRIES = (
         "adaptive factoring, with overhead",
         "AF, the times from asking for a chunk to its end, the same for each of its iterations on top",
         "",
-        options=("application.execution.first_chunk",),
+        options=_MEASURES,
         reference="Korndörfer et al. 2022 (LB4OMP)",
         adaptive=True,
         counts_overhead=True,

@@ -122,6 +122,7 @@ def choose(
     first_chunk: float,
     min_chunk: int,
     seed: int,
+    pieces: int = 0,
 ) -> tuple[Choice, ...]:
     """Look up the technique of a loop, or the two of ``X+Y``.
 
@@ -133,7 +134,7 @@ def choose(
         float64[P]: relative speeds of the PEs.
     prefix
         Prefix sums of the iteration costs, for ``statistics: profiled``.
-    parameters, first_chunk, min_chunk, seed
+    parameters, first_chunk, min_chunk, seed, pieces
         As in a scenario.
 
     Raises
@@ -155,7 +156,9 @@ def choose(
         column[settings.ADDRESS] = address
         # More than the loop is long means no more than that, and stays clear of the integers' end.
         least = min(min_chunk, n + 1)
-        choices.append(Choice(name, code, least, column, first_weights(name, parameters, speed)))
+        choice = Choice(name, code, least, column, first_weights(name, parameters, speed))
+        column[settings.PIECES] = 0 if choice.is_object and not choice.times_iterations else pieces
+        choices.append(choice)
     return tuple(choices)
 
 

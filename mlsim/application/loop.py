@@ -14,7 +14,6 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose
-from mlsim.application.costs import prefix_sums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
@@ -185,7 +184,10 @@ def _plan(
     prefix, speed = problem.prefix, problem.speed
 
     def chosen(name: str) -> tuple[Choice, ...]:
-        found = choose(name, speed, prefix, parameters, execution.first_chunk, min_chunk, problem.seed)
+        found = choose(
+            *(name, speed, prefix, parameters, execution.first_chunk, min_chunk, problem.seed),
+            pieces=execution.pieces or 0,
+        )
         _check_levels(found, execution, parameters)
         return found
 
@@ -228,11 +230,11 @@ def trial_by(
     """
 
     def trial(
-        name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
+        name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         until *= _SLACK
         found = simulate(
-            *(prefix_sums(costs), speeds, latency, name, execution, min_chunk, False, until),
+            *(prefix, speeds, latency, name, execution, min_chunk, False, until),
             parameters=parameters,
             seed=seed,
             node_of_pe=node_of_pe,

@@ -33,8 +33,9 @@ __all__ = ["PARAMETERS", "RuleSettings"]
     LOW_DENOMINATOR,
     HIGH_NUMERATOR,
     HIGH_DENOMINATOR,
-) = range(19)
-PARAMETERS = 19
+    PIECES,
+) = range(20)
+PARAMETERS = 20
 
 # Techniques of the user, which are not in the catalogue: a function that reads what is left, one that does
 # not, and a class, which has a memory.
@@ -62,7 +63,7 @@ class RuleSettings(NamedTuple):
     static part as numerator and denominator, σ and μ of the iteration times and h in s, α, batches (0: those
     of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the address of a technique of
     the user, 1 where AWF-C and AWF-E weigh the batch's chunk, 1 where sizes are LB4MPI's,
-    RND's bounds as shares of N/P.
+    RND's bounds as shares of N/P, in how many parts a chunk is timed (0: each iteration).
     """
     weights: Floats
     """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""

@@ -40,7 +40,8 @@ class Executed(NamedTuple):
     size: int
     """Iterations, 1 or more."""
     pieces: int
-    """In how many parts it was timed: in simulations each iteration, in real runs see ``times_pieces``."""
+    """In how many parts it was timed, see ``times_pieces``; in simulations each iteration unless
+    ``execution.pieces`` says otherwise."""
     seconds: float
     """Executing it."""
     overhead: float

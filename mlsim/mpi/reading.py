@@ -43,6 +43,7 @@ _LOOP = (
     "application.execution.global_p",
     "application.execution.lock",
     "application.execution.first_chunk",
+    "application.execution.pieces",
     "application.execution.injected_delay",
 )
 RUN_KEYS = (
@@ -233,6 +234,8 @@ def loop_options(scenario: Scenario, model: str) -> dict[str, Any]:
         "compat": parameters.compat.value,
         "weights": None if weights is None or isinstance(weights, WeightSource) else weights,
     }
+    if execution.pieces is not None:
+        options["pieces"] = execution.pieces
     # Not its default: then masters choose themselves.
     if model in (ExecutionModel.CCA, ExecutionModel.HMW) and "break_after" in execution.model_fields_set:
         options["break_after"] = execution.break_after

@@ -47,7 +47,10 @@ COSTS = {
 def choices_of(case: Case, name: str) -> tuple[Choice, ...]:
     told, column = of_whole_loops.parameters_of(case), _column(np.array(case.prefix))
     first_chunk, seed = case.parameters.first_chunk, case.parameters.seed
-    return choose(name, _column(np.array(case.speed)), column, told, first_chunk, case.min_chunk, seed)
+    return choose(
+        *(name, _column(np.array(case.speed)), column, told, first_chunk, case.min_chunk, seed),
+        pieces=case.parameters.pieces,
+    )
 
 
 def run_scripted(case: Case, model: str) -> tuple[LoopOutcome, list[Progress]]:
@@ -253,7 +256,7 @@ def test_a_trial_of_the_rest_begins_with_the_weights_of_time_steps_before(techni
 
     def tried(history: StepHistory) -> float:
         told = execution, ParametersConfig(), 1, 0, LATENCY, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, costs, speeds, 1e9, Rest(free, 1.0))[0]
+        return trial_by(*told)(technique, prefix_sums(costs), speeds, 1e9, Rest(free, 1.0))[0]
 
     rest = simulate(prefix_sums(costs), speeds, LATENCY, technique, execution, history=known, asks=free)
     assert tried(known) == rest.t_loop != tried(empty)
@@ -264,10 +267,10 @@ def test_with_known_costs_the_rest_is_tried_with_those_of_the_profile() -> None:
     profile, tried = np.array([0.5, 1.5, 3.0, 4.0, 1.0, 2.0]), []
 
     def trial(
-        name: str, costs: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         assert rest is not None
-        tried.append((name, costs.tolist(), speeds.tolist(), rest.free.tolist()))
+        tried.append((name, prefix.tolist(), speeds.tolist(), rest.free.tolist()))
         return {"STATIC": 1.0}.get(name, 2.0), 0.0, 1
 
     selector = BySimulation(
@@ -276,7 +279,7 @@ def test_with_known_costs_the_rest_is_tried_with_those_of_the_profile() -> None:
     executed = ExecutedChunks(np.array([0, 1]), np.array([0, 2]), np.array([2, 1]), np.array([4.0, 3.0]))
     running = ExecutedChunks(np.array([0]), np.array([3]), np.array([1]), np.array([2.0]))
     assert selector.choose_within(Progress(6.0, 4, executed, running)) == "STATIC"
-    assert sorted(tried) == [(name, [1.0, 2.0], [0.5, 1.0], [6.0, 0.0]) for name in ("SS", "STATIC")]
+    assert sorted(tried) == [(name, [0.0, 1.0, 3.0], [0.5, 1.0], [6.0, 0.0]) for name in ("SS", "STATIC")]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -57,6 +57,7 @@ def execution_of(case: Case, model: str) -> ExecutionConfig:
         nowait=case.nowait,
         global_p="pes" if case.global_pes else "nodes",
         first_chunk=case.parameters.first_chunk,
+        pieces=case.parameters.pieces or None,
     )
 
 
@@ -122,6 +123,7 @@ def told_parameters(draw: st.DrawFn, p: int) -> Parameters:
         awf_of_batch=draw(st.booleans()),
         swr=draw(st.sampled_from([0.0, 0.3, 0.5, 1.0])),
         first_chunk=draw(st.sampled_from([0.1, 0.3, 1.0])),
+        pieces=draw(st.sampled_from([0, 0, 1, 2, 5])),
         seed=draw(st.sampled_from([0, 1, 2**40 + 7])),
         weights=draw(st.one_of(st.none(), weights)),
     )
@@ -213,6 +215,7 @@ def fine_case(technique: str, seed: int, n: int, p: int) -> Case:
             geometric=bool(rng.integers(2)),
             swr=float(rng.choice([0.2, 0.7])),
             first_chunk=float(rng.choice([0.1, 0.25])),
+            pieces=int(rng.choice([0, 3])),
             seed=seed,
             weights=tuple(rng.uniform(0.2, 3.0, p).tolist()) if rng.integers(2) else None,
         ),

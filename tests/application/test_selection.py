@@ -279,7 +279,7 @@ def test_a_trial_begins_with_the_weights_that_the_time_step_begins_with(techniqu
 
     def tried(history: StepHistory) -> float:
         told = execution, ParametersConfig(), 1, 0, latency, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, costs, speeds, 1e9, None)[0]
+        return trial_by(*told)(technique, prefix, speeds, 1e9, None)[0]
 
     step = simulate(prefix, speeds, latency, technique, execution, history=known)
     assert tried(known) == step.t_loop != tried(empty)

@@ -321,6 +321,7 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
         ("GSS", "hdca", "application.execution.global_p", "pes"),
         ("AF", "dca", "application.execution.lock", "polling"),
         ("AF", "cca", "application.execution.first_chunk", "0.5"),
+        ("AF", "cca", "application.execution.pieces", "1"),
         ("GSS", "dca", "application.execution.injected_delay", "1 s"),
         ("GSS", "dca", "application.min_chunk", "4"),
         ("RND", "dca", "seed", "5"),

@@ -7,6 +7,8 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor
 
+from tests.reference.timing import Part, mean_and_variance, parts
+
 DIGITS = 60
 NOISE = Fraction(1, 10**9)
 OF_ANY_SIZE = ["STATIC", "SS", "FSC", "mFSC"]
@@ -17,19 +19,22 @@ HAS = [*OF_ANY_SIZE, "GSS", "TSS", *OF_BATCHES, "AWF-C", "AWF-E", "AF"]
 class Library:
     """Sizes that depend on what is left of a batch, or on measured times; cut to what is left of the loop."""
 
-    def __init__(self, name: str, n: int, p: int, weights: Sequence[Fraction], min_chunk: int) -> None:
+    def __init__(
+        self, name: str, n: int, p: int, weights: Sequence[Fraction], min_chunk: int, pieces: int
+    ) -> None:
+        self.pieces = pieces
         self.name, self.n, self.p, self.min_chunk = name, n, p, min_chunk
         self.weights = list(weights)
         self.k = self.batch_rest = 0
         self.chunks: list[list[tuple[int, Fraction]]] = [[] for _ in range(p)]
-        self.last: list[list[Fraction]] = [[] for _ in range(p)]
+        self.last: list[list[Part]] = [[] for _ in range(p)]
 
     def learn(self, pe: int, times: Sequence[Fraction], spent: Fraction) -> None:
         """Learn from a chunk; ``spent``: from its begin to its end."""
         counted = spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
         self.chunks[pe].append((len(times), counted))
         if sum(times):
-            self.last[pe] = list(times)
+            self.last[pe] = parts(times, self.pieces)
 
     def size(self, left: int, pe: int) -> int:
         """Size the next chunk."""
@@ -65,7 +70,7 @@ class Library:
     def _times(self) -> list[Fraction | None]:
         """Mean iteration times: weighted by the count of the chunk, or AF's, of the last chunk alone."""
         if self.name == "AF":
-            return [sum(times) / len(times) if times else None for times in self.last]
+            return [mean_and_variance(last)[0] if last else None for last in self.last]
         means: list[Fraction | None] = []
         for chunks in self.chunks:
             seconds = sum(((k + 1) * chunk[1] for k, chunk in enumerate(chunks)), Fraction(0))
@@ -80,7 +85,7 @@ class Library:
         return (average / all_times[pe]) * self.p / sum(average / time for time in all_times)
 
     def _adaptive(self, left: int, pe: int) -> int:
-        known = [_mean_and_variance(times) if times else None for times in self.last]
+        known = [mean_and_variance(last) if last else None for last in self.last]
         fastest = known[pe]
         for found in known:
             if found is not None and fastest is not None and found[0] < fastest[0]:
@@ -104,14 +109,6 @@ def trapezoid(n: int, p: int) -> tuple[int, int]:
     first = ceil(Fraction(n, 2 * p))
     steps = floor(Fraction(2 * n, first + 1))
     return first, floor(Fraction(first - 1, steps - 1)) if steps > 1 else 0
-
-
-def _mean_and_variance(times: Sequence[Fraction]) -> tuple[Fraction, Fraction]:
-    mean = sum(times, Fraction(0)) / len(times)
-    if len(times) == 1:
-        return mean, Fraction(0)
-    variance = sum((time - mean) ** 2 for time in times) / (len(times) - 1)
-    return mean, variance if variance > mean**2 / 10**12 else Fraction(0)
 
 
 def _decimal(value: Fraction) -> Decimal:

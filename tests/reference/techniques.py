@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from tests.reference.library import OF_ANY_SIZE, OF_BATCHES, Library, trapezoid
+from tests.reference.timing import Part, mean_and_variance, parts
 
 DIGITS = 60
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
@@ -29,6 +30,7 @@ class Parameters:
     random: tuple[float, float] = (0.0, 1.0)  # bounds, as shares of N/P
     swr: float = 0.5
     first_chunk: float = 0.1
+    pieces: int = 0
     seed: int = 0
     weights: tuple[float, ...] | None = None  # None: by speed for WF, else equal
     user: Callable[[int, int, int, int, int], int] | None = None
@@ -55,13 +57,13 @@ class Rule:
         self.parameters = parameters or Parameters()
         self.weights = _weights(name, p, speed, self.parameters.weights)
         self.previous = 0
-        self.adaptive = Adaptive(n, p, self.parameters.first_chunk)
+        self.adaptive = Adaptive(n, p, self.parameters.first_chunk, self.parameters.pieces)
         self.learned = Learned(self.weights)
         self.bold = Bold(p, self.parameters)
         self.min_chunk = min_chunk
         self.library: Library | None = None
         if self.parameters.lb4mpi and (name in OF_BATCHES or name in ("AF", "AWF-C", "AWF-E")):
-            self.library = Library(name, n, p, self.weights, min_chunk)
+            self.library = Library(name, n, p, self.weights, min_chunk, self.parameters.pieces)
 
     def at_least(self, min_chunk: int) -> int:
         """Return the least chunk that counts."""
@@ -81,7 +83,7 @@ class Rule:
             self.library.learn(pe, times, elapsed)
             return
         waited = (spent - sum(times, Fraction(0))) / len(times) if self.name == "mAF" else 0
-        self.adaptive.times[pe] += [time + waited for time in times]
+        self.adaptive.learn(pe, [time + waited for time in times])
         self.learned.add(
             pe, len(times), spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
         )
@@ -288,22 +290,20 @@ class Learned:
 
 
 class Adaptive:
-    """AF: every iteration time of every PE in a list, and the printed formula with 60 digits."""
+    """AF: every time taken of every PE in a list, and the printed formula with 60 digits."""
 
-    def __init__(self, n: int, p: int, first_chunk: float) -> None:
-        self.n, self.p = n, p
+    def __init__(self, n: int, p: int, first_chunk: float, pieces: int) -> None:
+        self.n, self.p, self.pieces = n, p, pieces
         self.first = ceil(Fraction(str(first_chunk)) * n / p)
-        self.times: list[list[Fraction]] = [[] for _ in range(p)]
+        self.times: list[list[Part]] = [[] for _ in range(p)]
+
+    def learn(self, pe: int, times: Sequence[Fraction]) -> None:
+        self.times[pe] += parts(times, self.pieces)
 
     def _statistics(self, pe: int) -> tuple[Fraction, Fraction] | None:
-        times = self.times[pe]
-        if not sum(times):
+        if not any(time for _, time in self.times[pe]):
             return None
-        mean = Fraction(sum(times), len(times))
-        if len(times) == 1:
-            return mean, Fraction(0)
-        variance = sum((time - mean) ** 2 for time in times) / (len(times) - 1)
-        return mean, variance if variance > mean**2 / 10**12 else Fraction(0)
+        return mean_and_variance(self.times[pe])
 
     def size(self, pe: int, remaining: int) -> int:
         known = {q: s for q in range(self.p) if (s := self._statistics(q)) is not None}

@@ -426,6 +426,7 @@ CASES: dict[str, Case] = {
     "application.execution.global_p": Case(HDCA | {"platform.nodes.0.cores": 4}, "pes"),
     "application.execution.nowait": Case(OPENMP, True),
     "application.execution.first_chunk": Case(ADAPTIVE, 0.5),
+    "application.execution.pieces": Case(ADAPTIVE | {"application.iterations.count": 400}, 1),
     "application.pes_per_node": Case(LOOP, 1),
     "coordination.rca": Case(RCA | {"coordination.rca": False}, True),
     "coordination.latency": Case(RCA, "2 s"),

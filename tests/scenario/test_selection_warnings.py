@@ -7,14 +7,19 @@ import pytest
 from mlsim.scenario import from_mapping, warnings_of
 
 
-def lines(time_steps, **selection):
-    loop = {"technique": "auto", "iterations": {"count": 100}, "time_steps": time_steps, "selection": selection}
+def lines(time_steps, repetitions=None, **selection):
+    loop = {
+        "technique": "auto",
+        "iterations": {"count": 100},
+        "time_steps": time_steps,
+        "selection": selection,
+    }
     mapping = {
         "platform": {"nodes": [{"name": "n", "count": 1, "cores": 1}]},
         "workload": {"path": "log.swf"},
         "application": {"model": "loop", **loop},
     }
-    return warnings_of(from_mapping(mapping))
+    return warnings_of(from_mapping(mapping), repetitions=repetitions)
 
 
 @pytest.mark.parametrize("method", ["simulation", "exhaustive", "rl", "expert"])
@@ -23,6 +28,12 @@ def test_a_method_that_learns_needs_time_steps(method):
     assert line.startswith(f"application.selection.method {method} learns from earlier time steps")
     assert "application.time_steps is 1" in line
     assert not lines(2, method=method)
+
+
+def test_repetitions_of_a_real_loop_are_time_steps():
+    (line,) = lines(5, repetitions=1, method="rl")
+    assert "--repetitions is 1" in line
+    assert not lines(1, repetitions=2, method="rl")
 
 
 def test_random_choices_and_choices_amid_a_loop_need_none():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlsim._arrays import Floats
+from mlsim.application.costs import prefix_sums
 from mlsim.application.selection.estimate import (
     ByProfile,
     Estimate,
@@ -24,12 +25,18 @@ from mlsim.scenario import SelectionGoal, Technique
 __all__ = ["BySimulation", "Simulate"]
 
 Simulate = Callable[[str, Floats, Floats, float, Rest | None], tuple[float, float, int]]
-"""Simulates a loop by a technique, with iteration costs (s at speed 1) and speeds of the PEs, up to a time
-(s) after which it is of no use, from its begin or, of a rest, from when PEs come free; returns the loop's
-time (s; at least that one, if it takes longer; of a rest from now), its percent imbalance and the chunks
-simulated."""
+"""Simulates a loop by a technique, with prefix sums of its costs (s at speed 1) and speeds of the PEs, up to
+a time (s) after which it is of no use, from its begin or, of a rest, from when PEs come free; returns the
+loop's time (s; at least that one, if it takes longer; of a rest from now), its percent imbalance and the
+chunks simulated."""
 
 _KEPT = 3
+_DRAWS = 4096
+"""Random costs of a loop where time is measured: more tell hardly more, and take more than simulations."""
+_PREPARED = 5e-9
+"""What drawing the costs of an iteration takes, in s, as long as it has not been measured."""
+_SIMULATED = 2e-8
+"""What simulating a chunk takes, in s, as long as it has not been measured."""
 
 
 class BySimulation(Selector):
@@ -47,6 +54,7 @@ class BySimulation(Selector):
     All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
     which the time is too short, and, of those that take longer than the best one, sees only the beginning.
+    Where time is measured, it begins once there is time for what it takes to prepare, and as long again.
 
     Parameters
     ----------
@@ -96,10 +104,25 @@ class BySimulation(Selector):
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
         self._seconds: dict[str, float] = {}  # what simulating each took the last time, for a whole loop
+        self._kept: list[Floats] = []
+        self._preparing = n * _PREPARED  # what it took the last time
+        if chunk_time is None and Technique.SS in portfolio:
+            self._seconds[Technique.SS] = n * _SIMULATED
         self._elapsed = self._own = 0.0
         self._current = self._first()
         self._speed: Floats | None = None  # as known at the last choice
         self.spent = 0.0
+
+    def load(self) -> None:
+        """Simulate a tiny loop by each technique, so that no choice waits for kernels and memory."""
+        each, prefix = np.arange(self._p), np.zeros(self._p + 1)
+        executed = ExecutedChunks(each, each, np.ones_like(each), np.ones(self._p))
+        known = estimate((executed,), self._p, self._p)
+        known.draw_prefix(prefix, generator(0), _DRAWS)
+        for name in self.portfolio:
+            self._simulate(name, prefix, known.speed, np.inf, None)
+        for drawn in self._prefixes():
+            drawn[:] = 0.0
 
     def _first(self) -> str:
         dynamic = [name for name in self.portfolio if not name.startswith(Technique.STATIC)]
@@ -114,12 +137,13 @@ class BySimulation(Selector):
         return self._current
 
     def _best(self) -> str:
+        if not self._has_time(1.0, self._elapsed):
+            return self._current
         begin = time.perf_counter()
         known = self._known(tuple(self._steps))
-        costs = self._drawn(known)
+        costs = self._drawn(known, 0)
         self._speed = known.speed
-        if self._chunk_time is None:
-            self.spent = time.perf_counter() - begin
+        self._prepared(begin, 1.0)
         return self._best_of(costs, known.speed, None, self._elapsed)
 
     def choose_within(self, progress: Progress) -> str:
@@ -127,20 +151,35 @@ class BySimulation(Selector):
         self.spent = 0.0
         executed = progress.executed
         part, elapsed = 1.0 - progress.position / self._n, self._elapsed + progress.now
-        if len(executed.pe) and self._has_turn(self._current, part, elapsed):
+        turn = self._has_time(part, elapsed) and self._has_turn(self._current, part, elapsed)
+        if len(executed.pe) and turn:
             begin = time.perf_counter()
             known = self._known((*self._steps, executed))
             if self._speed is not None:
                 seen = np.bincount(executed.pe, minlength=self._p) > 0
                 known = known._replace(speed=speeds_with(known.speed, self._speed, seen))
             free, speed = when_free(known, progress.running, self._p)
-            costs = [whole[progress.position :] for whole in self._drawn(known)]
-            if self._chunk_time is None:
-                self.spent = time.perf_counter() - begin
+            costs = self._drawn(known, progress.position)
+            self._prepared(begin, part)
             rest = Rest(free, progress.now)
             self._current = self._best_of(costs, speed, rest, elapsed)
             self._own += self.spent
         return self._current
+
+    def _has_time(self, part: float, elapsed: float) -> bool:
+        """Whether there is time to prepare simulations of a part of the loop, and as long again."""
+        if self._chunk_time is not None:
+            return True  # preparing takes none
+        if self._own + 2.0 * self._preparing * part <= self._share * elapsed:
+            return True
+        self._preparing *= 1.0 - self._share
+        return False
+
+    def _prepared(self, begin: float, part: float) -> None:
+        """Note that all is ready to simulate a part of the loop, since a time of the clock."""
+        if self._chunk_time is None:
+            self.spent = time.perf_counter() - begin
+            self._preparing = self.spent / part
 
     def _has_turn(self, name: str, part: float, elapsed: float) -> bool:
         """Whether there is time to simulate a technique for a part of the loop.
@@ -157,7 +196,7 @@ class BySimulation(Selector):
     def _best_of(self, costs: Sequence[Floats], speed: Floats, rest: Rest | None, elapsed: float) -> str:
         """Simulate as many techniques as there is time for, and return the best."""
         values: dict[str, float] = {}
-        part = len(costs[0]) / self._n
+        part = (len(costs[0]) - 1) / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
             if rest is not None and name == Technique.STATIC and not self._steps and self._profile is None:
@@ -176,11 +215,23 @@ class BySimulation(Selector):
             return by_profile(self._profile, steps[-1], self._p)
         return estimate(steps, self._n, self._p)
 
-    def _drawn(self, known: Estimate | ByProfile) -> list[Floats]:
-        """Return the costs that techniques are tried with: a sample each time, unless they are known."""
+    def _drawn(self, known: Estimate | ByProfile, position: int) -> list[Floats]:
+        """Return prefix sums of the costs from a position on: a sample each time, unless they are known."""
         if isinstance(known, ByProfile):
-            return [known.profile]
-        return [known.costs(self._n, self._random) for _ in range(self._samples)]
+            return [prefix_sums(known.profile[position:])]
+        if self._chunk_time is not None:
+            drawn = [known.costs(self._n, self._random) for _ in range(self._samples)]
+            return [prefix_sums(costs[position:]) for costs in drawn]
+        whole = self._prefixes()
+        for prefix in whole:
+            known.draw_prefix(prefix, self._random, _DRAWS)
+        return [prefix[position:] - prefix[position] for prefix in whole] if position else whole
+
+    def _prefixes(self) -> list[Floats]:
+        """Return where costs are drawn to: the same memory each time, as getting it takes longer."""
+        if not self._kept:
+            self._kept = [np.zeros(self._n + 1) for _ in range(self._samples)]
+        return self._kept
 
     def _value_of(
         self, name: str, costs: Sequence[Floats], speed: Floats, best: float, rest: Rest | None
@@ -197,7 +248,7 @@ class BySimulation(Selector):
                 break
         measured = time.perf_counter() - begin
         took = measured if self._chunk_time is None else chunks * self._chunk_time
-        self._seconds[name] = took * self._n / len(costs[0])
+        self._seconds[name] = took * self._n / (len(costs[0]) - 1)
         self.spent += took
         return total / len(costs)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlsim._arrays import Floats, Mask
+from mlsim._jit import kernel
 from mlsim.application.costs import prefix_sums
 from mlsim.application.selection.facts import ExecutedChunks
 
@@ -39,13 +40,27 @@ class Estimate(NamedTuple):
 
     def costs(self, n: int, random: np.random.Generator) -> Floats:
         """Draw the costs of ``n`` iterations, in s at speed 1: gamma about the means of their bins."""
-        middle = np.arange(n) + 0.5
+        return self._drawn(np.arange(n, dtype=np.float64) + 0.5, 1, random)
+
+    def draw_prefix(self, prefix: Floats, random: np.random.Generator, draws: int) -> None:
+        """Draw the prefix sums of costs, float64[N+1], with so many random numbers at most.
+
+        Where there are more iterations, neighbours share the mean of as many costs.
+        """
+        n = len(prefix) - 1
+        length = max(-(-n // draws), 1)
+        begin = np.arange(0, n, length, dtype=np.float64)
+        middle = 0.5 * (begin + np.minimum(begin + length, n))
+        sum_blocks(self._drawn(middle, length, random), length, prefix)
+
+    def _drawn(self, middle: Floats, length: int, random: np.random.Generator) -> Floats:
+        """Draw the mean cost of ``length`` iterations about each of some places."""
         mean = self.mean[np.clip(np.searchsorted(self.bounds, middle) - 1, 0, len(self.mean) - 1)]
         if self.deviation <= 0.0:
             return mean
-        shape = (mean / self.deviation) ** 2
+        shape = (mean / self.deviation) ** 2 * length
         drawn = random.gamma(np.maximum(shape, 1e-3)) * np.divide(
-            self.deviation**2, mean, out=np.zeros(n), where=mean > 0.0
+            self.deviation**2 / length, mean, out=np.zeros(len(mean)), where=mean > 0.0
         )
         return np.where(shape > 1e-3, drawn, mean)
 
@@ -53,6 +68,18 @@ class Estimate(NamedTuple):
         """Return what each chunk should take at speed 1, in s."""
         row, place, overlap = _by_bins(chunks, self.bounds)
         return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
+
+
+@kernel
+def sum_blocks(mean: Floats, length: int, prefix: Floats) -> None:
+    """Sum up the costs of iterations, of which each ``length`` neighbours cost their block's mean."""
+    n = len(prefix) - 1
+    prefix[0] = total = 0.0
+    for block in range(len(mean)):
+        first = block * length
+        for k in range(first, min(first + length, n)):
+            prefix[k + 1] = total + (k + 1 - first) * mean[block]
+        total = prefix[min(first + length, n)]
 
 
 class ByProfile(NamedTuple):

@@ -20,16 +20,20 @@ __all__ = [
     "adaptive_size",
     "learn_iterations",
     "learn_pieces",
+    "learn_timed",
     "learn_waiting",
     "new_measurements",
     "put",
+    "spread_of_parts",
     "variance",
 ]
 
 
 COUNT, MEAN, SPREAD = 0, 1, 2
-# Two more rows where chunks are timed by pieces, as in real runs.
+# Two more where chunks are timed by pieces.
 PIECES, BETWEEN = 3, 4
+ROWS = 5
+"""Of measurements of a PE or node."""
 RATE, RISK = 0, 1
 NO_SPREAD = 1e-6
 ROUNDING = 1e-9
@@ -42,18 +46,19 @@ def new_measurements(p: int) -> tuple[Floats, Floats]:
     Returns
     -------
     measured
-        float64[3, P]: iterations measured, mean iteration time in s, sum of squared deviations in s².
+        float64[5, P]: iterations measured, mean iteration time in s, sum of squared deviations in s²; where
+        chunks are timed by pieces, these, and Σ n_j·(x_j − μ)² over them, see ``learn_pieces``.
     sums
         float64[2, 2·width]: sum trees over the PEs with statistics, of 1/μ and of σ²/μ; the sum is in
         element 1, PE j's term in element width + j. Element 0 of the first row counts those PEs, of the
         second row it sums up the weights they began with (AWF).
 
-    AWF's variants keep other things in the three rows of ``measured``, see ``weighting.py``.
+    AWF's variants keep other things in the first three rows of ``measured``, see ``weighting.py``.
     """
     width = 1
     while width < p:
         width *= 2
-    return zeros((3, p), np.float64), zeros((2, 2 * width), np.float64)
+    return zeros((ROWS, p), np.float64), zeros((2, 2 * width), np.float64)
 
 
 @inner_kernel
@@ -139,8 +144,7 @@ def learn_pieces(
     Parameters
     ----------
     measured
-        float64[5, P]: the rows of ``new_measurements``, the pieces timed, and Σ n_j·(x_j − μ)² over them,
-        piece j being n_j iterations of x_j seconds on average.
+        float64[5, P]: as in ``new_measurements``, piece j being n_j iterations of x_j seconds on average.
     sums
         As in ``new_measurements``.
     pe, size, pieces
@@ -169,6 +173,44 @@ def learn_pieces(
         of_one = measured[BETWEEN, pe] / (measured[PIECES, pe] - 1.0)
         measured[SPREAD, pe] = of_one * (measured[COUNT, pe] - 1.0)
     _add_to_sums(measured, sums, pe, had_none)
+
+
+@kernel
+def learn_timed(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    waited: float,
+    pieces: int,
+) -> None:
+    """Add an executed chunk (size >= 1) that was timed in at most so many ``pieces``.
+
+    Other parameters as in ``learn_waiting``.
+    """
+    mean = (prefix[first + size] - prefix[first]) / size
+    parts, between = spread_of_parts(prefix, first, size, pieces)
+    learn_pieces(measured, sums, pe, size, parts, mean / speed + waited / size, between / (speed * speed))
+
+
+@kernel
+def spread_of_parts(prefix: Floats, first: int, size: int, pieces: int) -> tuple[int, float]:
+    """Return how many parts a timed chunk (size >= 1) has, and Σ n_j·(x_j − μ)² over them, in s² at speed 1.
+
+    All parts but the last are of the same length, and there are at most ``pieces``; 0: each iteration.
+    """
+    length = ceil_div(size, pieces) if pieces > 0 else 1
+    mean = (prefix[first + size] - prefix[first]) / size
+    between, parts = 0.0, 0
+    for begin in range(first, first + size, length):
+        end = min(begin + length, first + size)
+        deviation = (prefix[end] - prefix[begin]) / (end - begin) - mean
+        between += (end - begin) * deviation * deviation
+        parts += 1
+    return parts, between
 
 
 @inner_kernel

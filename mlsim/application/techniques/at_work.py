@@ -8,8 +8,8 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
-from mlsim.application.settings import ADDRESS, USER_OBJECT, RuleSettings
-from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put
+from mlsim.application.settings import ADDRESS, PIECES, USER_OBJECT, RuleSettings
+from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put, spread_of_parts
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.random import random_key
 from mlsim.application.techniques.rules import (
@@ -165,10 +165,12 @@ def learn_chunk(
     """
     if t.code == USER_OBJECT:
         size, rule = me.last_size, t.rules[queue]
-        spread = _spread(prefix, me.pace * share, me.last_first, size)
+        pace = me.pace * share
+        parts, spread = spread_of_parts(prefix, me.last_first, size, int(t.parameters[PIECES]))
+        spread /= pace * pace
         spent, waited = me.spent / share, me.waited / share
         if gathers:
-            gather_chunk(measured, who, size, size, spent, waited, spread)
+            gather_chunk(measured, who, size, parts, spent, waited, spread)
         else:
             learn_object(
                 rule[USERS],
@@ -178,7 +180,7 @@ def learn_chunk(
                 who,
                 me.last_step,
                 size,
-                size,
+                parts,
                 spent,
                 waited,
                 spread,
@@ -195,18 +197,8 @@ def learn_chunk(
         me.last_first,
         me.last_size,
         seconds / share,
+        int(t.parameters[PIECES]),
     )
-
-
-@inner_kernel
-def _spread(prefix: Floats, pace: float, first: int, size: int) -> float:
-    """Sum up the squared deviations of a chunk's iteration times from their mean, in s²."""
-    mean = (prefix[first + size] - prefix[first]) / size
-    spread = 0.0
-    for k in range(first, first + size):
-        deviation = (prefix[k + 1] - prefix[k]) - mean
-        spread += deviation * deviation
-    return spread / (pace * pace)
 
 
 @leaf_kernel

@@ -37,7 +37,7 @@ from mlsim.application.settings import (
     USER,
     USER_OBJECT,
 )
-from mlsim.application.techniques.adaptive import adaptive_size, learn_iterations, learn_waiting
+from mlsim.application.techniques.adaptive import adaptive_size, learn_timed, learn_waiting
 from mlsim.application.techniques.bold import bold_size, note_assigned, note_finished
 from mlsim.application.techniques.factoring import (
     factoring_each_size,
@@ -320,6 +320,7 @@ def learn(
     first: int,
     size: int,
     seconds: float,
+    pieces: int,
 ) -> None:
     """Update an adaptive technique with a chunk that a PE has executed.
 
@@ -335,19 +336,38 @@ def learn(
         Costs and relative speed, for AF, which measures every iteration.
     seconds
         Time the chunk took, for AWF and mAF; from asking to its end where the technique counts overhead.
+    pieces
+        In how many parts AF times a chunk; 0: each iteration.
     """
-    if code == AF:
-        learn_iterations(measured, sums, pe, prefix, speed, first, size)
-    elif code == MAF:
-        waited = seconds - (prefix[first + size] - prefix[first]) / speed
-        learn_waiting(measured, sums, pe, prefix, speed, first, size, waited)
+    if code in (AF, MAF):
+        waited = seconds - (prefix[first + size] - prefix[first]) / speed if code == MAF else 0.0
+        _learn_costs(measured, sums, pe, prefix, speed, first, size, waited, pieces)
     elif code == LIBRARY_AF:
         if prefix[first + size] > prefix[first]:  # one that took no time counts as none
             forget_chunks(measured, pe)
-            learn_iterations(measured, sums, pe, prefix, speed, first, size)
+            _learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces)
             note_deviation(measured, sums, pe)
     else:
         learn_chunk(measured, sums, weights, pe, size, seconds)
+
+
+@inner_kernel
+def _learn_costs(
+    measured: Floats,
+    sums: Floats,
+    pe: int,
+    prefix: Floats,
+    speed: float,
+    first: int,
+    size: int,
+    waited: float,
+    pieces: int,
+) -> None:
+    """Update AF with a chunk that was timed in pieces, or each iteration of it."""
+    if pieces > 0:
+        learn_timed(measured, sums, pe, prefix, speed, first, size, waited, pieces)
+    else:
+        learn_waiting(measured, sums, pe, prefix, speed, first, size, waited)
 
 
 @inner_kernel

@@ -12,7 +12,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import fetch_add, inner_kernel, kernel, load_acquire, store_release
 from mlsim.application.settings import USER_OBJECT
-from mlsim.application.techniques.adaptive import learn_pieces
+from mlsim.application.techniques.adaptive import ROWS, learn_pieces
 from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
 from mlsim.application.techniques.rules import (
     AF,
@@ -59,8 +59,6 @@ these are, its scheduling step."""
 
 TURN, STEP, POSITION, RULE = 0, 1, 2, 5
 REALS = RULE + RULE_NUMBERS
-ROWS = 5
-"""Of measurements of a PE or node."""
 NOT_YET = -(1 << 62)
 KNOWN, DRAW = -1, -2
 """In place of a turn: it has come; a ticket is to be drawn for it."""

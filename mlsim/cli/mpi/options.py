@@ -41,12 +41,12 @@ def check_ranks(launcher: list[str] | None, ranks: int | None) -> None:
         )
 
 
-def note_keys_left_aside(loop: Scenario, read: tuple[str, ...]) -> None:
-    """Print notes on keys of a file that only a simulation reads."""
+def note_keys_left_aside(loop: Scenario, read: tuple[str, ...], repetitions: int = 1) -> None:
+    """Print notes on keys of a file that only a simulation reads, or nothing does."""
     from mlsim.mpi.reading import left_aside
     from mlsim.scenario import warnings_of
 
     keys = left_aside(loop, read)
     notes = [f"a real run does not read {', '.join(keys)}"] if keys else []
-    for note in (*notes, *warnings_of(loop)):
+    for note in (*notes, *warnings_of(loop, repetitions=repetitions)):
         print(f"mlsim: note: {note}", file=sys.stderr)

@@ -68,7 +68,7 @@ def run(
     profile = loop.application.costs.profile.value
     computes = work == "compute" and profile in ("mandelbrot", "psia")
     check_set(overrides, RUN_KEYS, "mlsim mpi run", computes)
-    note_keys_left_aside(loop, RUN_KEYS)
+    note_keys_left_aside(loop, RUN_KEYS, repetitions)
     program = ["-m", f"mlsim.mpi.apps.{profile if computes else 'synthetic'}", "--scenario", str(scenario)]
     program += [word for text in set_ or [] for word in ("--set", text)]
     program += [] if computes else ["--work", "sleep" if work == "compute" else work]

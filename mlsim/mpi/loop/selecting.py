@@ -130,6 +130,8 @@ class Selecting:
                 measured=True,
                 profile=self._profile,
             )
+            if isinstance(self._selector, BySimulation):
+                self._selector.load()
         name = self._selector.choose()
         self._made = [Selected(name, 0.0, 0.0, 0.0, self._selector.spent)]
         return self.config.portfolio.index(name)
@@ -150,7 +152,7 @@ class Selecting:
         return sum(choice.spent for choice in self._made)
 
     def _simulate(
-        self, name: str, costs: Floats, speeds: Floats, until: float, rest: Rest | None
+        self, name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
         options, p = self._options, len(self._node_of_pe)
@@ -160,6 +162,7 @@ class Selecting:
             master=options.master,
             global_p=options.global_p,
             first_chunk=options.first_chunk,
+            pieces=options.pieces,
             injected_delay=options.injected_delay,
             request_ahead=options.request_ahead,
             **{charged: seconds},
@@ -169,7 +172,7 @@ class Selecting:
             *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
             self._history,
         )
-        return trial(name, costs, speeds, until, rest)
+        return trial(name, prefix, speeds, until, rest)
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""

@@ -118,6 +118,7 @@ def scenario_of(records: Records, options: LoopOptions, name: str) -> Scenario:
         "model": options.model,
         "injected_delay": options.injected_delay,
         "first_chunk": options.first_chunk,
+        "pieces": options.pieces,
         "global_p": options.global_p,
     }
     if options.has_master:

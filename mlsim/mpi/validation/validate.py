@@ -195,6 +195,7 @@ def simulated(
         global_p=options.global_p,
         lock=options.lock,
         first_chunk=options.first_chunk,
+        pieces=options.pieces,
         **_breaks(prefix, options, machine),
     )
     distance = np.full(ranks, latency)

@@ -112,6 +112,11 @@ class ExecutionConfig(Section):
     """Whether threads go on without a barrier after each chunk. For mpi+openmp."""
     first_chunk: Annotated[float, Number(0, 1, low_belongs=False)] = 0.1
     """First chunk of each PE, as a share of iterations / PEs. For techniques AF and mAF."""
+    pieces: Annotated[int, Whole(0, 1_000_000_000)] | None = None
+    """In how many parts of about the same length the times of a chunk are taken, from which mean and variance
+    are estimated; 0: each iteration is timed. For techniques AF and mAF. Default: 0 in simulations, 16 in
+    real runs.
+    """
 
 
 def _default_iterations(data: dict[str, Any]) -> IterationsConfig | None:

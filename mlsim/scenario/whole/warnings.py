@@ -7,6 +7,7 @@ from mlsim.scenario.loop.application import ApplicationConfig, ExecutionConfig
 from mlsim.scenario.loop.levels import properties_of
 from mlsim.scenario.loop.selection import READS, SelectionConfig
 from mlsim.scenario.loop.techniques import AUTO, READERS, split_technique
+from mlsim.scenario.values.plugins import user_function
 from mlsim.scenario.values.section import Section
 from mlsim.scenario.whole.schema import Scenario
 from mlsim.scenario.words import (
@@ -26,11 +27,12 @@ from mlsim.scenario.words import (
 __all__ = ["warnings_of"]
 
 
-def warnings_of(scenario: Scenario) -> list[str]:
+def warnings_of(scenario: Scenario, *, repetitions: int | None = None) -> list[str]:
     """Return warnings on keys that were set and have no effect, one line each.
 
     They are no errors, so that one file can serve to compare policies, techniques and models; a key set to
-    its default is not named.
+    its default is not named. ``repetitions``: how often the loop is executed for real; None: it is simulated,
+    and its time steps count.
 
     Examples
     --------
@@ -47,7 +49,12 @@ def warnings_of(scenario: Scenario) -> list[str]:
     lines += _unread_answers(scenario)
     if application.model is ApplicationModel.RIGID:
         return lines
-    return lines + _of_models(application.execution) + _of_techniques(application)
+    lines += _of_models(application.execution) + _of_techniques(application)
+    if application.selects is None:
+        return lines
+    if repetitions is None:
+        return lines + _of_one_step(application.selects, application.time_steps, "application.time_steps")
+    return lines + _of_one_step(application.selects, repetitions, "--repetitions")
 
 
 def _of_dispatchers(batch: BatchConfig) -> list[str]:
@@ -101,9 +108,11 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
         lines.append(_line("application.selection", f"technique {AUTO}", reason))
     if application.selects is not None:
         reason = f"none of application.selection.portfolio ({', '.join(application.techniques)}) does"
-        lines += _of_one_step(application.selects, application.time_steps)
         lines += _of_methods(application.selects)
     reads = {Technique.AF, Technique.MAF} & set(chosen)
+    of_user = any(map(user_function, chosen))  # one that is a class may have its chunks timed in pieces
+    if not reads and not of_user and _is_set(application.execution, "pieces"):
+        lines.append(_line("application.execution.pieces", "techniques AF, mAF", reason))
     told = reads and application.parameters.compat is Compat.NONE
     if not told and _is_set(application.execution, "first_chunk"):
         lines.append(
@@ -117,14 +126,14 @@ def _of_techniques(application: ApplicationConfig) -> list[str]:
     return lines
 
 
-def _of_one_step(selection: SelectionConfig, time_steps: int) -> list[str]:
-    """Say that a method has nothing to learn from where no time step follows another."""
+def _of_one_step(selection: SelectionConfig, time_steps: int, key: str) -> list[str]:
+    """Say that a method has nothing to learn from where a ``key`` says that no time step follows another."""
     learns = selection.method is not SelectionMethod.RANDOM and not selection.chooses_within
     if time_steps > 1 or not learns:
         return []
     line = (
         f"application.selection.method {selection.method} learns from earlier time steps, and "
-        "application.time_steps is 1: every loop takes the technique that the method begins with"
+        f"{key} is 1: every loop takes the technique that the method begins with"
     )
     return [line]
 

@@ -1,0 +1,26 @@
+"""What AF knows of iteration times that were taken a part of a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+
+Part = tuple[int, Fraction]
+"""Iterations of a part of a chunk, and their mean time."""
+
+
+def parts(times: Sequence[Fraction], pieces: int) -> list[Part]:
+    """Cut the iterations of a chunk into at most so many parts, all but the last as long; 0: each alone."""
+    length = ceil(Fraction(len(times), pieces)) if pieces else 1
+    cut = [times[begin : begin + length] for begin in range(0, len(times), length)]
+    return [(len(part), sum(part, Fraction(0)) / len(part)) for part in cut]
+
+
+def mean_and_variance(known: Sequence[Part]) -> tuple[Fraction, Fraction]:
+    """Return the mean of all iterations, and the estimate of their variance from the means of parts."""
+    mean = sum((n * time for n, time in known), Fraction(0)) / sum(n for n, _ in known)
+    if len(known) == 1:
+        return mean, Fraction(0)
+    variance = sum(n * (time - mean) ** 2 for n, time in known) / (len(known) - 1)
+    return mean, variance if variance > mean**2 / 10**12 else Fraction(0)
