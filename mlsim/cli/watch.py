@@ -45,7 +45,8 @@ def watch(
         return
     console = Console()
     if once or not console.is_terminal:
-        console.print(_view_or_words(target))
+        # A sentence is one line: broken at a width, it could not be searched for.
+        console.print(_view_or_words(target), soft_wrap=True)
         return
     from rich.live import Live
 
