@@ -199,7 +199,7 @@ def test_only_traces_need_the_otf2_library(scenario, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"output\.trace: jobs, but .*pip install 'mlsim\[otf2\]'"):
         mlsim.run(scenario, PLAIN | {"output.trace": "jobs"}, out=tmp_path / "traced")
     assert not (tmp_path / "traced").exists()
-    kept_in_memory = mlsim.run(scenario, PLAIN | {"output.trace": "jobs"})  # nothing is written, no trace either
+    kept_in_memory = mlsim.run(scenario, PLAIN | {"output.trace": "jobs"})  # no file, so no trace
     assert kept_in_memory.summary["jobs"]["completed"] > 0
 
 
