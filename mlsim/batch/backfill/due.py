@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, leaf_kernel, next_bit
+from mlsim._jit import apart_kernel, leaf_kernel, next_bit
 from mlsim.batch.backfill.profile import END
 from mlsim.batch.columns.columns import (
     FIRST,
@@ -265,7 +265,7 @@ def have_beginners_looked_at(first: int, last: int, added: int, columns: Columns
             slot = columns.ints[NEXT_BESIDE, slot]
 
 
-@inner_kernel
+@apart_kernel
 def have_alike_looked_at(
     gap: int, size: int, lasts: int, begin: float, reach: float, more_than: int, most: int, columns: Columns
 ) -> None:

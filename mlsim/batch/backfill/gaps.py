@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.backfill.due import (
     ANYWHERE,
     NONE,
@@ -80,7 +80,7 @@ def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) ->
         _note_gap(first, last, added if counts_only_units(room) else MOST_UNITS, columns)
 
 
-@inner_kernel
+@apart_kernel
 def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
     gap = _open_gap(first, last, columns)
     have_beginners_looked_at(first, last, added, columns)
@@ -154,7 +154,7 @@ def _look_around(
     return first, last
 
 
-@inner_kernel
+@apart_kernel
 def _look_around_wide(
     gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns
 ) -> None:

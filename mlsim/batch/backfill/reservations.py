@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import apart_kernel
 from mlsim.batch.backfill.profile import END, earliest, fits_now, make_profile, take
 from mlsim.batch.columns.columns import FIRST, ORDER, POLICY, QUEUED, RESERVATIONS, Columns
 from mlsim.batch.order.queue import drop_started, order_walk
@@ -37,7 +37,7 @@ def _reserve_unkept(slot: int, columns: Columns, room: Room) -> None:
     forget_found(room)
 
 
-@inner_kernel
+@apart_kernel
 def backfill_several(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs behind the head that do not delay the reservations of the first k jobs that do not fit.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mlsim._jit import by_last_type, inner_kernel, kernel, leaf_kernel
+from mlsim._jit import apart_kernel, by_last_type, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
 from mlsim.batch.backfill.reservations import backfill_several
@@ -220,7 +220,7 @@ def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
         order_queue(now, reserves(columns), columns)
 
 
-@inner_kernel
+@apart_kernel
 def process_timestamp(
     now: float,
     n_ended: int,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mlsim._jit import by_last_type, inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, by_last_type, leaf_kernel
 from mlsim.batch.allocators import placed
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
@@ -77,7 +77,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def in_room(function: F) -> F:
     """Compile a function of a room: into its callers for a pool; beside them for nodes, with long answers."""
-    return by_last_type({Pool: leaf_kernel(function), Nodes: inner_kernel(function)})(function)
+    return by_last_type({Pool: leaf_kernel(function), Nodes: apart_kernel(function)})(function)
 
 
 # Starting jobs, and their ends

@@ -114,7 +114,7 @@ def write_job_regions(
 
 
 def _in_memory(texts: list[str]) -> tuple[Ints, bytes]:
-    """Put plain texts into memory as C expects them; return their addresses, and what must be kept meanwhile."""
+    """Put plain texts into memory as C expects them; return their addresses, and what must be kept."""
     content = "\0".join(texts).encode("ascii") + b"\0"
     lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
     base = np.frombuffer(content, np.uint8).ctypes.data
