@@ -119,6 +119,7 @@ class Allocator(Choice, aliases={"balanced": "worst-fit"}):
     RANDOM = "random"
     TOPOLOGY_AWARE = "topology-aware"
     HETEROGENEITY_AWARE = "heterogeneity-aware"
+    DEMAND_AWARE = "demand-aware"
 
 
 class Contiguity(Choice):

@@ -201,12 +201,12 @@ class Cp:
         queued, experience = instance.queued, self.experience
         n = len(rows)
         if experience is None:
-            return kinds_of(instance, rows, np.zeros(len(instance.resources)), 0.0, np.zeros(n, np.bool_))
+            return kinds_of(instance, rows, np.zeros(len(instance.resources) + 1), 0.0, np.zeros(n, np.bool_))
         yields = instance.now - queued.arrival[rows] <= self.options.patience
         if experience.trust > 0:
             yields &= experience.share_much_shorter(queued.duration[rows]) >= _MANY_SHORTER
-        wanted = experience.share_that_asks(len(instance.resources))
-        return kinds_of(instance, rows, wanted, self.options.reserve, yields)
+        asked = experience.asked(len(instance.resources))
+        return kinds_of(instance, rows, asked, self.options.reserve, yields)
 
     @property
     def _trusted(self) -> bool:
