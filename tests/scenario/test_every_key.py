@@ -308,7 +308,7 @@ CASES: dict[str, Case] = {
     "batch.cp.headroom": Case(CP, 0.5),
     "batch.cp.reserve": Case(CP, 1),
     "batch.cp.patience": Case(CP, "10 s"),
-    "batch.cp.solve_jobs": Case(CP, 10),
+    "batch.cp.solve_jobs": Case(CP, 0),
     "batch.policy": Case({}, "SPF"),
     "batch.weights.q": Case(linear(p=1), 100),
     "batch.weights.p": Case(linear(q=1), 100),

@@ -76,9 +76,9 @@ class BatchConfig(Section):
 
     dispatcher: DispatcherName = Dispatcher.QUEUE
     """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass
-    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp or one of
-    the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or an
-    installed one; see docs/reference/plugins.md.
+    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
+    one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or
+    an installed one; see docs/reference/plugins.md.
     """
     cp: CpConfig | None = None
     """How the dispatchers that plan by constraint programming do it. Default: each as it is told of here."""

@@ -286,9 +286,9 @@ class Scenario(Section):
                 counted = f"in {has[name].unit}" if has[name].base else "without unit"
                 message = f"{name}: the platform counts it {counted}; write it so here as well"
                 yield Violation(key, message, ("platform.shared",))
-        if has and self.batch.dispatcher is Dispatcher.CP:
+        if has and self.batch.dispatcher in (Dispatcher.CP, Dispatcher.LISTS):
             message = (
-                "the lists of dispatcher cp know nodes alone; allowed: every other dispatcher, hcp19, pcp19, "
+                "dispatchers cp and lists know nodes alone; allowed: every other dispatcher, hcp19, pcp19, "
                 "pcp4, pcp21 and pcp21s among them, and plugins"
             )
             yield Violation("platform.shared", message, ("batch.dispatcher",))

@@ -146,6 +146,7 @@ class Dispatcher(Choice):
     REJECT = "reject"
     PRB = "prb"
     CP = "cp", True
+    LISTS = "lists", True
     HCP19 = "hcp19", True
     PCP19 = "pcp19", True
     PCP4 = "pcp4", True

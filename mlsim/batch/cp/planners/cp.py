@@ -19,13 +19,15 @@ from mlsim.batch.cp.planners.list_planner import Lists, Task
 from mlsim.batch.cp.planners.pcp4 import Pcp4
 from mlsim.batch.cp.problem.plan import Plan
 from mlsim.batch.cp.solver.model import Scheduling
-from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
+from mlsim.batch.cp.solver.solving import Answer, Status, solve
 from mlsim.batch.cp.solver.window import Window, solve_window
 
 __all__ = ["Cp"]
 
 _WINDOW = 20
 """Jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms."""
+_SEARCHED = 50
+"""Jobs of the order, the first ones, of which there are neighbourhoods."""
 _MOST_COUNTS = 200
 """Jobs x nodes up to which units are placed on nodes by CP-SAT."""
 
@@ -44,9 +46,9 @@ class Cp(Lists):
         if n - task.fixed < 2 or n > self.options.solve_jobs:
             return order, cost, Status.FEASIBLE, counts
         status = Status.FEASIBLE
-        neighbourhoods = self._neighbourhoods(task, order, earliest)
-        control = replace(self.control, limit=self.control.limit / len(neighbourhoods))
-        control = replace(control, last_limit=max(control.limit, self.control.last_limit / len(neighbourhoods)))
+        neighbourhoods = _neighbourhoods(order)
+        control, parts = self.control, len(neighbourhoods)
+        control = replace(control, limit=control.limit / parts, last_limit=control.last_limit / parts)
         starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
         for free in neighbourhoods:
             task.schedule(order, starts, nobody)
@@ -69,14 +71,6 @@ class Cp(Lists):
             if whole and answer.bound / scale >= cost - rounding - 1e-9 * cost:
                 status = Status.OPTIMAL
         return order, cost, status, counts
-
-    def _neighbourhoods(self, task: Task, order: Ints, earliest: Ints) -> list[Ints]:
-        """Return sets of jobs that move together: all, or those that follow each other in the order."""
-        n = len(order)
-        if n <= _WINDOW:
-            return [np.arange(n)]
-        firsts = range(0, n - _WINDOW // 2, _WINDOW // 2)
-        return [np.sort(order[first : first + _WINDOW]) for first in firsts]
 
     def place_exactly(
         self, task: Task, plan: Plan, cost: float, earliest: Ints, least: float
@@ -106,9 +100,22 @@ class Cp(Lists):
         best = min(found, cost)
         proved = answer.bound / scale >= best - rounding - 1e-9 * best
         if better:
-            nodes = [chosen if at == 0 else None for chosen, at in zip(read(answer.values), starts, strict=True)]
+            chosen = zip(read(answer.values), starts.tolist(), strict=True)
+            nodes = [each if start == 0 else None for each, start in chosen]
             plan, cost = task.reduced.widen(Plan(starts, tuple(nodes))), found
         return plan, cost, Status.OPTIMAL if proved else Status.FEASIBLE, {}
+
+
+def _neighbourhoods(order: Ints) -> list[Ints]:
+    """Return which jobs move together: all, or those that follow each other in the order.
+
+    Jobs far back in a long queue are left out: what starts now hardly depends on them.
+    """
+    n = len(order)
+    if n <= _WINDOW:
+        return [np.arange(n)]
+    firsts = range(0, min(n, _SEARCHED) - _WINDOW // 2, _WINDOW // 2)
+    return [np.sort(order[first : first + _WINDOW]) for first in firsts]
 
 
 def _count(counts: dict[str, int], answer: Answer, size: tuple[int, int]) -> None:

@@ -19,8 +19,10 @@ QUICKLY = {
     "cp_model_probing_level": 0,
     "symmetry_level": 0,
     "linearization_level": 0,
+    "max_number_of_conflicts": 100,
 }
-"""Parameters of CP-SAT with which a small model is searched at once; presolve can take longer than a search."""
+"""Parameters of CP-SAT with which a small model is searched at once: presolve may take longer, and
+its deterministic time runs slowly without, so that conflicts are counted as well."""
 
 
 @dataclass(frozen=True, slots=True)
