@@ -43,13 +43,13 @@ def test_dump_and_replay(mlsim, small: Path):
 
 def test_mistakes(mlsim, small: Path):
     done = mlsim("cp", "dump", "small.yaml", "-o", "x.jsonl")
-    assert (done.code, "queue makes no instances; allowed: cp, hcp19" in done.err) == (2, True), done.err
+    assert (done.code, "queue makes no instances; allowed: cp, lists, hcp19" in done.err) == (2, True), done.err
     assert not (small / "x.jsonl").exists()
     (small / "bad.jsonl").write_text('{"now": 1}\n')
     for path, names, set_, words in (
         ("no.jsonl", ["cp"], None, "no.jsonl: there is no such file"),
         ("bad.jsonl", ["cp"], None, "bad.jsonl, line 1: no 'resources'"),
-        ("bad.jsonl", ["best"], None, "--dispatcher best: allowed: cp, hcp19"),
+        ("bad.jsonl", ["best"], None, "--dispatcher best: allowed: cp, lists, hcp19"),
         ("bad.jsonl", ["cp"], ["jobs=0"], "--set jobs: 0 is too small"),
     ):
         with pytest.raises(InputError, match=words):
