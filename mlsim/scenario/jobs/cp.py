@@ -111,9 +111,9 @@ class CpConfig(Section):
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
         """Return the dispatchers that read a key, for keys that not all read."""
-        ours = dict.fromkeys(("goal", "by_size", "headroom", "reserve", "patience"), _OURS)
-        ours["solve_jobs"] = (Dispatcher.CP,)
-        return ours | dict.fromkeys(("ewt", "default_ewt"), _EARLY)
+        ours = ("goal", "by_size", "headroom", "reserve", "patience")
+        readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
+        return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check limits against each other, and that workers are read."""

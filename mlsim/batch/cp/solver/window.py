@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import scaled
 from mlsim.batch.cp.solver.solving import Answer, Control, solve
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntervalVar
 
 __all__ = ["QUICKLY", "Window", "solve_window"]
 
@@ -101,16 +104,15 @@ def solve_window(
 
 
 def _limit(
-    cp: object, intervals: list[object], asked: Ints, held: list[tuple[int, int, int]], total: int
+    cp: CpModel, intervals: list[IntervalVar], asked: Ints, held: list[tuple[int, int, int]], total: int
 ) -> None:
     """Limit moving jobs, with what others hold, to a total at every time."""
     demands = asked.tolist()
     most = max((amount for _, _, amount in held), default=0)
     if sum(demands) + most <= total:
         return
-    add: Callable[..., object] = cp.new_fixed_size_interval_var  # type: ignore[attr-defined]
-    boxes = [add(begin, end - begin, "") for begin, end, _ in held]
+    boxes = [cp.new_fixed_size_interval_var(begin, end - begin, "") for begin, end, _ in held]
     moving = [interval for interval, demand in zip(intervals, demands, strict=True) if demand]
     # The hint may be above the total: where starts are not kept, others are planned over them.
     heights = [min(amount, total) for _, _, amount in held] + [demand for demand in demands if demand]
-    cp.add_cumulative(boxes + moving, heights, total)  # type: ignore[attr-defined]
+    cp.add_cumulative(boxes + moving, heights, total)
