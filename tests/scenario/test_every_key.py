@@ -542,6 +542,8 @@ def test_a_key_changes_the_results(key: str, directory: Path) -> None:
 
 @pytest.mark.parametrize("key", [key for key, case in CASES.items() if case.shows == "files"])
 def test_a_key_changes_the_files(key: str, directory: Path, tmp_path: Path) -> None:
+    if key.startswith("output.trace"):
+        pytest.importorskip("otf2", reason="there is no wheel of the package otf2 for this Python")
     beside, value, _ = CASES[key]
     before = written(directory, beside, tmp_path / "before")
     after = written(directory, {**beside, key: value}, tmp_path / "after")

@@ -168,7 +168,7 @@ class WorkloadConfig(Section):
     """
     format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
     """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
-    an installed one; see mlsim/workload/README.md.
+    an installed one; see docs/reference/workloads.md.
     """
     lenient: Switch = False
     """Whether a broken line is skipped and counted; otherwise it is an error."""
@@ -178,7 +178,7 @@ class WorkloadConfig(Section):
     own returns. Default: none.
     """
     generate: GenerateConfig | None = Field(None, examples=[{"model": "lublin", "jobs": 10_000}])
-    """In place of a log: a model that draws the jobs; see mlsim/workload/README.md."""
+    """In place of a log: a model that draws the jobs; see docs/reference/workloads.md."""
     resample: ResampleConfig | None = Field(None, examples=[{"weeks": 10}])
     """Weeks of the log put together anew, in place of the log. Default: the log as it is."""
     mapping: OneOf[Mapping] = Mapping.PACKED
@@ -199,7 +199,8 @@ class WorkloadConfig(Section):
     """
     dependencies: Switch = False
     """Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and think time,
-    fields 17 and 18; other formats: those, and a column dependencies); see mlsim/batch/README.md.
+    fields 17 and 18; other formats: those, and a column dependencies); see
+    docs/explanation/time-and-scheduling.md.
     """
     feedback: Switch = False
     """Whether a job that waits for others is submitted when they allow it, however early or late, as SWF
