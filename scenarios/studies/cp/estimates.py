@@ -2,7 +2,7 @@
 
 Usage: python scenarios/studies/cp/estimates.py [--logs 10] [--jobs 3000] [--seed 41] [--out DIR]
 
-Galleguillos 2020, Tables 4.1 and 5.2, Figs 4.1, 4.2, 4.7 and 5.1. Eurora- and KIT-like logs are made here, and
+Galleguillos 2020, Tables 4.1 and 5.2, Figs 4.1, 4.2, 4.7, 5.1. Eurora- and KIT-like logs are made here, and
 each is scheduled by a priority rule with walltimes; estimates are made when a job comes, from what has
 ended by then. The log of Gaia, with the waits it has, is looked for in the directories of MLSIM_TRACES and
 left out where it is not there.
