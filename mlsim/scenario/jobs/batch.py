@@ -77,7 +77,7 @@ class BatchConfig(Section):
     """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass
     of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp or one of
     the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or an
-    installed one; see mlsim/batch/PLUGINS.md.
+    installed one; see docs/reference/plugins.md.
     """
     cp: CpConfig | None = None
     """How the dispatchers that plan by constraint programming do it. Default: each as it is told of here."""
@@ -108,7 +108,7 @@ class BatchConfig(Section):
     """Whose meaning of EASY, with backfill easy: standard (the literature's), or that of a published
     simulator: accasim (nobody is kept from overtaking; the head waits for its reserved time), cqsim (jobs are
     judged by their actual run times), batsched (the reservation is kept; no extra processors). accasim and
-    batsched are FCFS. See mlsim/batch/EASY.md.
+    batsched are FCFS. See docs/explanation/easy.md.
     """
     compression: OneOf[Compression] = Compression.FIXPOINT
     """With backfill conservative, how often jobs look for an earlier place when something comes back early:
@@ -117,7 +117,7 @@ class BatchConfig(Section):
     ties: OneOf[TieOrder] = TieOrder.DRAINED
     """What happens at one time: drained (ends, then submissions, then one pass), per-event (a pass after
     every event, submissions before ends, as PYSS does) or ends-first (a pass after every event, ends before
-    submissions, as CQSim does); see mlsim/batch/EASY.md.
+    submissions, as CQSim does); see docs/explanation/easy.md.
     """
     engine: OneOf[Engine] = Field(
         Engine.AUTO,

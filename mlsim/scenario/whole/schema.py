@@ -158,6 +158,7 @@ class Scenario(Section):
             yield Violation("batch.on_failure", message, ("application.model",))
         yield from self._broken_messages()
         yield from self._broken_cap()
+        yield from self._broken_power()
         yield from self._broken_drains()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
@@ -240,6 +241,13 @@ class Scenario(Section):
                 f"first {unit} {min(added):g} W more"
             )
             yield Violation("batch.power_cap", message, involved)
+
+    def _broken_power(self) -> Iterator[Violation]:
+        """Check that jobs whose power was measured run on nodes of known power."""
+        unknown = any(group.power is None for group in self.platform.nodes)
+        if self.workload.power is not None and unknown:
+            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
+            yield Violation("workload.power", message, ("platform.nodes",))
 
     def _broken_requests(self) -> Iterator[Violation]:
         """Check that units ask only for resources that the platform has."""
