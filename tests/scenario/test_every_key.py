@@ -90,6 +90,10 @@ def refused(beside: Keys, value: object) -> Case:
 
 
 GROUPS = [{"name": "a", "count": 2, "cores": 2}, {"name": "b", "count": 2, "cores": 2}]
+SCARCE: Mapping[str, object] = {
+    "platform.nodes": [GROUPS[0] | {"resources": {"gpu": 1}}, GROUPS[1]],
+    "batch.allocator": "demand-aware",
+}
 FAST = [GROUPS[0] | {"speed": "1 GFLOP/s"}, GROUPS[1] | {"speed": "2 GFLOP/s"}]
 POWERED = [BASE["platform"]["nodes"][0] | {"power": {"idle": 100, "busy": 200}}]
 PLAIN: Keys = {"output.pictures": False}
@@ -309,7 +313,7 @@ CASES: dict[str, Case] = {
     "batch.cp.headroom": Case(CP, 0.5),
     "batch.cp.reserve": Case(CP, 1),
     "batch.cp.patience": Case(CP, "10 s"),
-    "batch.cp.solve_jobs": Case(CP, 10),
+    "batch.cp.solve_jobs": Case(CP, 0),
     "batch.policy": Case({}, "SPF"),
     "batch.weights.q": Case(linear(p=1), 100),
     "batch.weights.p": Case(linear(q=1), 100),
@@ -327,6 +331,8 @@ CASES: dict[str, Case] = {
     "batch.compression": Case(CONSERVATIVE, "one-round"),
     "batch.ties": Case(EASY, "per-event"),
     "batch.allocator": Case({}, "worst-fit"),
+    "batch.reserve": Case(SCARCE | {"batch.demand": {"gpu": 1}}, 1),
+    "batch.demand": Case(SCARCE | {"batch.reserve": 1}, {"gpu": 1}),
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),
     "batch.on_overrun": Case({}, "extend"),
     "batch.predictor": Case({"batch.policy": "SPF"}, "L2"),
