@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlsim.experiment import Result, RunComparison, compare, run
     from mlsim.scenario import Scenario, load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Before anything imports Numba: where colorama is installed, Numba has it write codes for colours to a
 # terminal when the process ends, also where a launcher gives each rank a terminal and hands on what it gets.

@@ -14,16 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from tools.site import reference
+
 REPOSITORY = Path(__file__).parents[1]
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
 ROOMS = sorted([*(REPOSITORY / "mlsim").rglob("*.md"), *(REPOSITORY / "scenarios").rglob("README.md")])
+EVERY = sorted([*REPOSITORY.glob("*.md"), *PAGES, *ROOMS, *(REPOSITORY / "traces").glob("*.md")])
 FULL = bool(os.environ.get("MLSIM_DOCS_FULL"))
 """Whether costly blocks run as well: ``make docs-full``."""
 
 _BLOCK = re.compile(
     r"(?:<!-- (?P<mark>[^>\n]+) -->\n)?^```(?P<kind>sh|python|console)\n(?P<code>.*?)^```", re.M | re.S
 )
-_MARKS = re.compile(r"costly|(?:costly, )?needs: (?:mpi|otf2)|elsewhere: .{10,}")
+_MARKS = re.compile(r"costly|(?:costly, )?needs: (?:mpi|otf2)|elsewhere: .{10,}|file: [\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ def _script(found: list[Block]) -> str:
     lines = ["set -euo pipefail", 'mlsim() { "$MLSIM_TEST_PYTHON" -c "$MLSIM_TEST_MAIN" "$@"; }']
     for block in found:
         if block.runs():
+            if block.mark.startswith("file: "):
+                lines.append(
+                    f"cat > {block.mark.removeprefix('file: ')} <<'END OF BLOCK'\n{block.code}END OF BLOCK\n"
+                )
+                continue
             python = f"\"$MLSIM_TEST_PYTHON\" - <<'END OF BLOCK'\n{block.code}END OF BLOCK\n"
             lines.append(python if block.kind == "python" else block.code)
     return "\n".join(lines)
@@ -77,7 +85,7 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     found = executed(page)
     if not any(block.runs() for block in found):
         pytest.skip("all of its blocks are costly or need what is not here; make docs-full")
-    if "beyond" in page.name:
+    if any("scenarios/" in block.code or "traces/" in block.code for block in found if block.runs()):
         for name in ("scenarios", "traces"):
             (tmp_path / name).symlink_to(REPOSITORY / name)
     environment = {
@@ -147,6 +155,33 @@ def test_commands_and_options_exist(page: Path, program: object) -> None:
         for word in before_launcher:
             if re.match(r"--?[a-z]", word) and not word.startswith("-n"):
                 assert word.partition("=")[0] in options, f"{' '.join(words)}: no option {word}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as sites and code hosts make them."""
+    text = re.sub(r"^(```+|~~~+).*?^\1", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.*?) *$", text, re.M):
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+        found.add(slug if slug not in found else f"{slug}-1")
+    return found
+
+
+@pytest.mark.parametrize("page", EVERY, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Pages that the site does not have, too; pages that only it has are made when it is built."""
+    text = re.sub(r"^(```+|~~~+).*?^\1", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    made = {f"docs/{name}" for name in (*reference.pages(), "gallery.md")}
+    for link in re.findall(r"\]\(([^()\s]+)\)", text):
+        place, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        target = (page.parent / place).resolve() if place else page
+        if target.is_relative_to(REPOSITORY) and str(target.relative_to(REPOSITORY)) in made:
+            continue
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in _anchors(target), link
 
 
 def test_headlines_are_those_of_the_studies() -> None:

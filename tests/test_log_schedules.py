@@ -178,7 +178,7 @@ def test_nodes_given_back_early_on_a_real_log(dispatcher):
 
 
 def test_compression_makes_a_difference_on_a_real_log():
-    """The figure of mlsim/batch/EASY.md."""
+    """The figure of docs/explanation/easy.md."""
     rule = {"policy": "FCFS", "backfill": "conservative"}
     starts = [
         simulated(CTC, CTC_PROCESSORS, "replay", 6_000, **rule, compression=compression).jobs.start_time

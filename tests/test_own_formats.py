@@ -142,7 +142,7 @@ def test_a_reader_of_ones_own(here: Path, reader: object) -> None:
         ("./mine.py:no_table", "gives int; allowed: a polars.DataFrame, or a mapping"),
         ("./mine.py:leaves", "cannot be read: SystemExit"),
         ({"function": "./mine.py:read", "parameters": {"separator": ";"}}, "cannot be read: ValueError"),
-        ("./mine.py:ByDeadline", "has no method read; see mlsim/workload/README.md"),
+        ("./mine.py:ByDeadline", "has no method read; see docs/reference/workloads.md"),
         ("./elsewhere.py:read", "workload.format: there is no file"),
         ("swff", "did you mean 'swf'?"),
     ],

@@ -22,7 +22,7 @@ def _traces(logs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("backfill", "easy", "ties", "starts", "wait"),
     # FCFS: PYSS, AccaSim, CQSim and Alea give this schedule job by job. EASY with a pass after every event:
-    # PYSS; that of AccaSim and CQSim: their own code, job by job; see mlsim/batch/EASY.md.
+    # PYSS; that of AccaSim and CQSim: their own code, job by job; see docs/explanation/easy.md.
     [
         ("none", "standard", "drained", 9_395_531_239, 5601.351),
         ("none", "standard", "per-event", 9_395_531_239, 5601.351),

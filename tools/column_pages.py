@@ -1,4 +1,4 @@
-"""Write the tables of columns and of metrics into the rooms' pages, as they are declared.
+"""Write the tables of columns and of metrics into their pages of the reference, as they are declared.
 
 Usage: python tools/column_pages.py
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 from mlsim.analysis.definitions import LOOP, SUMMARY, table
 from mlsim.record.files import columns_of
 
-_ROOMS = Path(__file__).resolve().parents[1] / "mlsim"
-PAGE = _ROOMS / "record" / "README.md"
-METRICS_PAGE = _ROOMS / "analysis" / "README.md"
+_REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
+PAGE = _REFERENCE / "records.md"
+METRICS_PAGE = _REFERENCE / "metrics.md"
 _TABLE = re.compile(r"<!-- columns of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _METRICS = re.compile(r"<!-- metrics of (run|loop) -->\n.*?<!-- end -->", re.DOTALL)
 

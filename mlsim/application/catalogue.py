@@ -273,7 +273,7 @@ _ENTRIES = (
         "bold strategy",
         "min(t + max(0, c·w) + s/2 − √(s·(t + s/4)), t), t = max(R, N)/P, of the iterations that nobody has "
         "got, R, and those that nobody has executed by the time, N; s grows with σ/μ, c = h/(μ·ln 2); see "
-        "mlsim/application/README.md",
+        "docs/reference/loops.md",
         "",
         options=(*_STATISTICS, _PARAMETERS + "overhead"),
         reference="Hagerup 1997",

@@ -2,8 +2,9 @@
 
 Such a class has ``size(self, memory, n, p, remaining, step, pe)``, and, if it likes, ``numbers(self, p)``,
 ``begin(self, memory, n, p)`` and ``learn(self, memory, n, p, chunk)``; see "Your own technique" in
-``README.md``. An object of it is made once, in Python, with the scenario's parameters; in the compiled
-methods ``self`` is a named tuple of its attributes, which stay as they are. ``memory`` is all that changes.
+``docs/reference/loops.md``. An object of it is made once, in Python, with the scenario's parameters; in the
+compiled methods ``self`` is a named tuple of its attributes, which stay as they are. ``memory`` is all that
+changes.
 """
 
 from __future__ import annotations

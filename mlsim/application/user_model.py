@@ -37,7 +37,7 @@ MODELS: Final = Family(
     "mlsim.models",
     ("run",),
     (*ExecutionModel, *ExecutionModel.aliases()),
-    "mlsim/application/README.md",
+    "docs/reference/loops.md",
     arguments=1,
 )
 PROPERTIES: Final = "mlsim_properties"

@@ -1,7 +1,7 @@
 """Dispatchers, policies, allocators and predictors of the user's own: classes in files, and entry points.
 
 A class is made once a run, with the parameters of the scenario. What its methods get and return is
-in ``PLUGINS.md`` beside this file. Whatever goes wrong in them, or with their answers, is an error that names
+in ``docs/reference/plugins.md``. Whatever goes wrong in them, or with their answers, is an error that names
 the plugin.
 """
 
@@ -50,7 +50,7 @@ class OwnAllocator(Protocol):
 
 
 def _family(name: str, group: str, methods: tuple[str, ...], words: tuple[str, ...]) -> Family:
-    return Family(name, f"batch.{name}", group, methods, words, "mlsim/batch/PLUGINS.md")
+    return Family(name, f"batch.{name}", group, methods, words, "docs/reference/plugins.md")
 
 
 FAMILIES = {

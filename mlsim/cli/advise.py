@@ -63,7 +63,7 @@ def advise(
 
     mlsim advise runs/recorded --out advice
     """
-    from mlsim.cli.values import amount, listed
+    from mlsim.cli.values import amount, listed, settings
     from mlsim.errors import InputError
     from mlsim.experiment.advice import advise as simulate
     from mlsim.experiment.advice import facts_of, maker_of, recorded_loop, write_advice
@@ -71,7 +71,7 @@ def advise(
     from mlsim.scenario import parse_overrides
     from mlsim.scenario.values.units import TIME
 
-    overrides = parse_overrides(set_ or [])
+    overrides = parse_overrides(settings(set_, source))
     record = recorded_loop(source, job) if source.is_dir() else None
     if record is None and job is not None:
         raise InputError(f"--job {job}: is of a run; {source} is a scenario")

@@ -8,11 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 __all__ = ["PURPOSES", "doctor", "findings"]
 
@@ -20,6 +24,7 @@ PURPOSES = {
     "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
     "dask": "studies on many machines (mlsim study --executor dask)",
     "docs": "building the documentation site (make docs)",
+    "energy": "energy profiles of jobs in HDF5 (mlsim learn energy)",
     "learning": "predictors and classes learned by scikit-learn (forest-mean, batch.classifier)",
     "mpi": "real runs beside an MPI that is there (mlsim mpi run)",
     "mpich": "real runs, with an MPI for this machine (mlsim mpi run)",
@@ -31,7 +36,6 @@ PURPOSES = {
 }
 """What each extra of the package is needed for."""
 
-_REQUIREMENT = re.compile(r"""([A-Za-z0-9_.-]+).*?(?:extra == ["']([\w-]+)["'])?$""")
 _SLURM = ("sbatch", "srun", "sacct", "slurmctld")
 
 
@@ -82,11 +86,8 @@ def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, Any]]]:
         needed = requires("mlsim") or []
     except PackageNotFoundError:  # a checkout on the path that nobody has installed
         needed = []
-    for line in needed:
-        match = _REQUIREMENT.match(line)
-        if match is None or match[2] == "dev":
-            continue
-        name, extra = match[1], match[2]
+    for requirement, extra in _needed_here(needed):
+        name = requirement.name
         if extra is None:
             core[name] = _version(name)
             continue
@@ -98,6 +99,20 @@ def _packages() -> tuple[dict[str, str | None], dict[str, dict[str, Any]]]:
     for entry in extras.values():
         entry["installed"] = None not in entry["packages"].values()
     return core, dict(sorted(extras.items()))
+
+
+def _needed_here(lines: list[str]) -> Iterator[tuple[Requirement, str | None]]:
+    """Yield what this Python needs, each with the extra that needs it; None is the core."""
+    from packaging.requirements import Requirement
+
+    for line in lines:
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement, None
+            continue
+        for extra in PURPOSES:
+            if requirement.marker.evaluate({"extra": extra}):
+                yield requirement, extra
 
 
 def _version(name: str) -> str | None:

@@ -37,11 +37,12 @@ def check(
     if hold_results(file):
         check_results(file, options=bool(set_) or resolved or plugins or json_)
         return
+    from mlsim.cli.values import settings
     from mlsim.cosim import survey
     from mlsim.experiment.writers import check_writers
     from mlsim.scenario import dump, load, parse_overrides, plain
 
-    scenario = load(file, parse_overrides(set_ or []))
+    scenario = load(file, parse_overrides(settings(set_, file)))
     found = survey(scenario, plugins)
     check_writers(scenario, plugins)
     if json_:

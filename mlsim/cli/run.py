@@ -70,6 +70,7 @@ def run(
     keep_little()
     with importing():
         from mlsim.cli.progress import watched
+        from mlsim.cli.values import settings
         from mlsim.errors import InputError
         from mlsim.experiment import run as run_scenario
         from mlsim.experiment.directories import NextFree
@@ -77,7 +78,7 @@ def run(
 
     if quiet or json_:
         streams.quiet()
-    overrides = parse_overrides(set_ or [])
+    overrides = parse_overrides(settings(set_, file))
     if rca in (RcaChoice.ON, RcaChoice.OFF):
         overrides["coordination.rca"] = rca is RcaChoice.ON
     scenario = load(file, overrides)

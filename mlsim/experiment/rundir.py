@@ -53,7 +53,7 @@ def check_needs(scenario: Scenario) -> None:
         )
     if output.trace is not TraceLevel.NONE:
         try:
-            import_module("mlsim.record.otf2")
+            import_module("mlsim.record.otf2.writer")
         except (ImportError, OSError, AttributeError) as error:
             raise InputError(
                 f"output.trace: {output.trace}, but the OTF2 library cannot be used: {error}; "

@@ -16,7 +16,7 @@ from mlsim.scenario import Scenario, located_writers, user_function
 __all__ = ["WRITERS", "check_writers", "write_by_user"]
 
 WRITERS: Final = Family(
-    "writer", "output.writers", "mlsim.writers", ("write",), (), "mlsim/record/README.md", arguments=2
+    "writer", "output.writers", "mlsim.writers", ("write",), (), "docs/reference/records.md", arguments=2
 )
 
 

@@ -10,9 +10,10 @@ because it is not published:
 - A *campaign* is a series of jobs of one script with one level of run time; the next campaign of the script
   has another. This is the temporal locality that Galleguillos 2020 (§4.1) observed. Jobs of a campaign
   have the same run time, or differ by a few percent; they are named alike, or numbered.
-- A user runs three campaigns in a session, which start within an hour of each other, so that jobs of
+- A user runs some campaigns in a session, which start within an hour of each other, so that jobs of
   different scripts alternate. Sessions start by a daily and weekly cycle. The jobs of a campaign come all at
-  once, or each when the one before it has had the time to run.
+  once, or each when the one before it has had the time to run. How many come at once, and in what sessions,
+  decides how long queues are (:class:`mlsim.workload.mix.Arrivals`).
 - The run times of a length are lognormal, cut to its limits, with the median that gives the published mean.
 - A campaign's user asks for the limit of the queue, or for 1.2 to 3 times what its jobs need. The share of
   scripts of the first kind is what makes the published error of walltimes, where there is one.
@@ -30,7 +31,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim.errors import InputError
 from mlsim.workload.header import Header
 from mlsim.workload.jobs import JobBlock
-from mlsim.workload.mix import HOUR, Mix
+from mlsim.workload.mix import HOUR, Arrivals, Mix
 from mlsim.workload.resource_requests import ResourceRequests
 from mlsim.workload.run_times import Times, campaign_levels, job_times
 from mlsim.workload.series import STEMS, Scripts, Series, make_scripts, make_series
@@ -39,9 +40,7 @@ __all__ = ["SyntheticWorkload", "campaigns"]
 
 
 _NUMBERED = 0.5
-_AT_ONCE = 0.4
 _PAUSE = 120.0
-_SESSION = 3
 _DAY, _NIGHT, _WEEKEND = 3.0, 1.0, 0.4  # relative intensities of arrivals
 
 
@@ -85,33 +84,35 @@ def campaigns(mix: Mix, jobs: int | None, seed: int, load: float = 1.0) -> Synth
     place = np.arange(n_jobs) - np.repeat(np.cumsum(series.jobs) - series.jobs, series.jobs)
     times = job_times(mix, series, scripts, campaign_levels(mix, series, rng), row, rng)
     period = mix.period * n_jobs / mix.jobs / load
-    begin = _begin_times(scripts.user[series.script], period, rng)
-    submit = _submit_times(begin, row, place, times[0] / load, rng)
+    begin = _begin_times(scripts.user[series.script], mix.arrivals.session, period, rng)
+    submit = _submit_times(mix.arrivals, begin, row, place, times[0] / load, rng)
     code, names = _names(scripts, series, row, place, rng)
     order = np.lexsort((place, row, submit))
     block = _block(mix, scripts, series, row, submit, times, code)
     return _by_arrival(block.select(order), names, [queue.name for queue in mix.queues])
 
 
-def _begin_times(user: Ints, period: float, rng: np.random.Generator) -> Floats:
-    """Draw the time at which each campaign starts [s]; campaigns of one user share sessions."""
+def _begin_times(user: Ints, in_session: int, period: float, rng: np.random.Generator) -> Floats:
+    """Draw the time at which each campaign starts [s]; so many campaigns of one user share a session."""
     hours = np.arange(max(1, int(np.ceil(period / HOUR))))
     by_day = (hours % 24 >= 9) & (hours % 24 < 19)
     weight = np.where(hours // 24 % 7 >= 5, _WEEKEND, np.where(by_day, _DAY, _NIGHT))
     order = np.lexsort((rng.random(user.size), user))
     rank = np.empty(user.size, np.int64)
     rank[order] = np.arange(user.size)
-    session = (rank - np.searchsorted(user[order], user)) // _SESSION
+    session = (rank - np.searchsorted(user[order], user)) // in_session
     _, session = np.unique(np.stack([user, session], axis=1), axis=0, return_inverse=True)
     hour = rng.choice(hours, int(session.max()) + 1, p=weight / weight.sum())
     begin: Floats = (hour[session.ravel()] + rng.random(user.size)) * HOUR
     return begin
 
 
-def _submit_times(begin: Floats, row: Ints, place: Ints, lasting: Floats, rng: np.random.Generator) -> Floats:
+def _submit_times(
+    arrivals: Arrivals, begin: Floats, row: Ints, place: Ints, lasting: Floats, rng: np.random.Generator
+) -> Floats:
     """Draw submit times, whole seconds from the first; ``lasting``: seconds that the next job waits for."""
-    at_once = (rng.random(begin.size) < _AT_ONCE)[row]
-    pause = np.where(at_once, rng.uniform(1.0, 5.0, row.size), rng.exponential(_PAUSE, row.size))
+    at_once = (rng.random(begin.size) < arrivals.at_once)[row]
+    pause = np.where(at_once, rng.uniform(*arrivals.apart, row.size), rng.exponential(_PAUSE, row.size))
     before = np.where(at_once, 0.0, np.concatenate([[0.0], lasting[:-1]]))
     total = np.cumsum(np.where(place > 0, pause + before, 0.0))
     submit: Floats = np.floor(begin[row] + total - total[np.arange(row.size) - place])

@@ -9,16 +9,20 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-import zstandard
-
 from mlsim._files import expanded, most_held, named, open_file, reason_of
 from mlsim.errors import InputError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 __all__ = ["SUFFIXES", "compressed_writer", "compression_of", "read_chunks", "read_whole"]
 
@@ -26,7 +30,6 @@ _READ_BYTES = 1 << 17  # compressed; typical logs grow about eightfold
 _PLAIN_BYTES = 1 << 20
 _STEP_BYTES = 1 << 20  # what one step may give, decompressed
 _XZ_MEMORY = 1 << 29  # the strongest preset takes an eighth of it
-_ZSTANDARD_BYTES = 1 << 11  # of four bytes Zstandard can make 128 KB, so of this much 64 MB
 
 
 class _Decompressor(Protocol):
@@ -52,10 +55,6 @@ class _Format:
     writer: Callable[[IO[bytes]], IO[bytes]]
 
 
-def _zstandard_decompressor() -> _Decompressor:
-    return cast(_Decompressor, zstandard.ZstdDecompressor().decompressobj())
-
-
 def _xz_decompressor() -> _Decompressor:
     return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
 
@@ -70,15 +69,10 @@ def _gzip_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
 
 
 def _library_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Do the same with Python's decompressors of bzip2 and xz, which keep what they have not consumed."""
+    """Do the same with Python's other decompressors, which keep what they have not consumed."""
     yield decompressor.decompress(data, _STEP_BYTES)
     while not (decompressor.eof or decompressor.needs_input):
         yield decompressor.decompress(b"", _STEP_BYTES)
-
-
-def _zstandard_steps(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Decompress all at once: what is read of such files at a time is little enough."""
-    yield decompressor.decompress(data)
 
 
 def _gzip_writer(file: IO[bytes]) -> IO[bytes]:
@@ -95,7 +89,7 @@ def _xz_writer(file: IO[bytes]) -> IO[bytes]:
 
 
 def _zstandard_writer(file: IO[bytes]) -> IO[bytes]:
-    return cast(IO[bytes], zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False))
+    return cast(IO[bytes], zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1}))
 
 
 _FORMATS = (
@@ -112,8 +106,8 @@ _FORMATS = (
         *(_xz_decompressor, _library_steps, _xz_writer),
     ),
     _Format(
-        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst", _ZSTANDARD_BYTES),
-        *(_zstandard_decompressor, _zstandard_steps, _zstandard_writer),
+        *("Zstandard", b"\x28\xb5\x2f\xfd", ".zst", _READ_BYTES),
+        *(zstd.ZstdDecompressor, _library_steps, _zstandard_writer),
     ),
 )
 
@@ -123,7 +117,7 @@ _FOREIGN = {b"\x1f\x9d": "compress (.Z)", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "
 _ERRORS: tuple[type[Exception], ...] = (
     zlib.error,
     lzma.LZMAError,
-    zstandard.ZstdError,
+    zstd.ZstdError,
     OSError,
     EOFError,
     ValueError,

@@ -12,7 +12,8 @@ Published (Galleguillos 2020, §2.1.4, Table 2.1, ch. 4; Galleguillos, Kiziltan 
 
 How the lengths divide each class follows from the means of both: in every class, the jobs of more than an
 hour divide as they do in the whole. The rest is ours: the sizes of requests, names and limits of queues, how
-long campaigns are (:mod:`mlsim.workload.campaigns`).
+long campaigns are (:mod:`mlsim.workload.campaigns`). How many jobs a campaign has and how they come was
+fitted so that as many jobs are in a model as in Table 5.3 of the thesis; ``calm`` jobs come as before that.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from mlsim.workload.campaigns import SyntheticWorkload, campaigns
-from mlsim.workload.mix import DAY, HOUR, JobClass, Length, Mix, Queue, Shape
+from mlsim.workload.mix import BURSTS, DAY, HOUR, JobClass, Length, Mix, Queue, Shape
 
 __all__ = ["EURORA", "MACHINE", "eurora"]
 
@@ -67,8 +68,8 @@ EURORA: Final = Mix(
     users=360,
     single=0.08,
     lengths=(
-        Length("short", 1.0, HOUR, _MEANS[0], 1.8, 25.0),
-        Length("medium", HOUR, 5 * HOUR, _MEANS[1], 1.0, 4.0),
+        Length("short", 1.0, HOUR, _MEANS[0], 1.8, 200.0),
+        Length("medium", HOUR, 5 * HOUR, _MEANS[1], 1.0, 10.0),
         Length("long", 5 * HOUR, 24 * HOUR, _MEANS[2], 1.0, 2.0),
     ),
     classes=(
@@ -88,9 +89,21 @@ EURORA: Final = Mix(
     queues=(Queue("debug", 0.5 * HOUR), Queue("parallel", 6 * HOUR), Queue("longpar", 24 * HOUR)),
     walltime_error=225 * 60.0,
     late=0.036,
+    arrivals=BURSTS,
 )
+_CALM: Final = EURORA.calm((25.0, 4.0, 2.0))
 
 
-def eurora(jobs: int | None = None, *, seed: int = 0, load: float = 1.0) -> SyntheticWorkload:
-    """Make jobs as Eurora had them; arguments as those of :func:`mlsim.workload.campaigns.campaigns`."""
-    return campaigns(EURORA, jobs, seed, load)
+def eurora(
+    jobs: int | None = None, *, seed: int = 0, load: float = 1.0, calm: bool = False
+) -> SyntheticWorkload:
+    """Make jobs as Eurora had them.
+
+    Parameters
+    ----------
+    jobs, seed, load
+        As of :func:`mlsim.workload.campaigns.campaigns`.
+    calm
+        Whether they come so that they hardly ever queue.
+    """
+    return campaigns(_CALM if calm else EURORA, jobs, seed, load)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from mlsim.workload.campaigns import SyntheticWorkload, campaigns
-from mlsim.workload.mix import DAY, HOUR, JobClass, Length, Mix, Queue, Shape
+from mlsim.workload.mix import BURSTS, DAY, HOUR, JobClass, Length, Mix, Queue, Shape
 
 __all__ = ["KIT", "MACHINE", "kit"]
 
@@ -78,9 +78,21 @@ KIT: Final = Mix(
     queues=(Queue("develop", 1 * HOUR), Queue("normal", 24 * HOUR), Queue("long", 72 * HOUR)),
     walltime_error=None,
     late=0.03,
+    arrivals=BURSTS,
 )
+_CALM: Final = KIT.calm((12.0, 8.0, 6.0))
 
 
-def kit(jobs: int | None = None, *, seed: int = 0, load: float = 1.0) -> SyntheticWorkload:
-    """Make jobs as ForHLR II had them; arguments as of :func:`mlsim.workload.campaigns.campaigns`."""
-    return campaigns(KIT, jobs, seed, load)
+def kit(
+    jobs: int | None = None, *, seed: int = 0, load: float = 1.0, calm: bool = False
+) -> SyntheticWorkload:
+    """Make jobs as ForHLR II had them.
+
+    Parameters
+    ----------
+    jobs, seed, load
+        As of :func:`mlsim.workload.campaigns.campaigns`.
+    calm
+        Whether they come so that they hardly ever queue.
+    """
+    return campaigns(_CALM if calm else KIT, jobs, seed, load)

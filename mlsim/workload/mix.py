@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["DAY", "HOUR", "JobClass", "Length", "Mix", "Queue", "Shape"]
+__all__ = ["BURSTS", "CALM", "DAY", "HOUR", "Arrivals", "JobClass", "Length", "Mix", "Queue", "Shape"]
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
@@ -52,6 +52,29 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How the jobs of campaigns, and the campaigns of users, come."""
+
+    at_once: float
+    """Share of the campaigns whose jobs come one after the other, not each when the last one has run."""
+    apart: tuple[float, float]
+    """Least and largest time between the jobs of such a campaign [s]."""
+    session: int
+    """Campaigns that a user starts within an hour."""
+    even: bool
+    """Whether the sizes of campaigns are drawn one from each part of their distribution, so that logs of
+    different seeds differ little in them, and every user has one; else independently."""
+    steady: float
+    """Share of the campaigns that run about as long as others of the same script."""
+
+
+BURSTS: Final = Arrivals(0.9, (0.0, 1.0), 6, even=True, steady=0.5)
+"""Fitted to the number of jobs in the models of Galleguillos 2020, Table 5.3 (README.md)."""
+CALM: Final = Arrivals(0.4, (1.0, 5.0), 3, even=False, steady=0.0)
+"""Jobs hardly ever wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mix:
     """A machine's jobs."""
 
@@ -75,3 +98,12 @@ class Mix:
     """Mean absolute error of walltimes [s]; None where it is not published."""
     late: float
     """Share of jobs that run a little longer than their walltime."""
+    arrivals: Arrivals
+    """How they come."""
+
+    def calm(self, campaigns: tuple[float, ...]) -> Mix:
+        """Return the same jobs in campaigns of these mean sizes, one a length, that hardly ever queue."""
+        lengths = tuple(
+            replace(length, campaign=size) for length, size in zip(self.lengths, campaigns, strict=True)
+        )
+        return replace(self, lengths=lengths, arrivals=CALM)

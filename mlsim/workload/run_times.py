@@ -32,10 +32,31 @@ def campaign_levels(mix: Mix, series: Series, rng: np.random.Generator) -> Float
     """Draw the level of run time of each campaign [s]: one from each part of its length's distribution."""
     levels = np.empty(len(series))
     for k, length in enumerate(mix.lengths):
-        rows = np.flatnonzero(series.length == k)
-        parts = (rng.permutation(rows.size) + rng.random(rows.size)) / max(rows.size, 1)
-        levels[rows] = _quantiles(length, _median(length), parts)
+        median = _median(length)
+        for rows in _apart(mix, series, k):
+            parts = (_places(mix, series, rows, rng) + rng.random(rows.size)) / max(rows.size, 1)
+            levels[rows] = _quantiles(length, median, parts)
     return levels
+
+
+def _apart(mix: Mix, series: Series, length: int) -> list[Ints]:
+    """Return the campaigns of a length; of each class alone where scripts have levels of their own."""
+    rows = np.flatnonzero(series.length == length)
+    if not mix.arrivals.steady:
+        return [rows]
+    return [rows[series.job_class[rows] == k] for k in range(len(mix.classes))]
+
+
+def _places(mix: Mix, series: Series, rows: Ints, rng: np.random.Generator) -> Ints:
+    """Place campaigns in the order of their levels: those of one script beside each other, or at random."""
+    if not mix.arrivals.steady:
+        return rng.permutation(rows.size)
+    _, script = np.unique(series.script[rows], return_inverse=True)
+    of_script = rng.random(rows.size)[script]
+    key = np.where(rng.random(rows.size) < mix.arrivals.steady, of_script, rng.random(rows.size))
+    places: Ints = np.empty(rows.size, np.int64)
+    places[np.lexsort((rng.random(rows.size), key))] = np.arange(rows.size)
+    return places
 
 
 def _quantiles(length: Length, median: float, parts: Floats) -> Floats:

@@ -91,13 +91,14 @@ def make_series(mix: Mix, n_jobs: int, n_users: int, scripts: Scripts, rng: np.r
     most = int(np.argmax(quotas))
     quotas[most] -= n_single
     lengths = [mix.lengths[cell % len(mix.lengths)].campaign for cell in range(quotas.size)]
-    sizes = [_sizes(int(jobs), mean, rng) for jobs, mean in zip(quotas, lengths, strict=True)]
+    draw = _even_sizes if mix.arrivals.even else _sizes
+    sizes = [draw(int(jobs), mean, rng) for jobs, mean in zip(quotas, lengths, strict=True)]
     cell = np.repeat([*range(quotas.size), most], [*map(len, sizes), n_single])
     job_class, length = np.divmod(cell, len(mix.lengths))
-    script = [
-        scripts.one_of(user, each, rng)
-        for user, each in zip(_users(n_users, n_single, cell.size, rng), job_class.tolist(), strict=True)
-    ]
+    owners = _users(n_users, n_single, cell.size, rng)
+    if mix.arrivals.even:
+        owners = _all_have_one(owners, rng)
+    script = [scripts.one_of(user, each, rng) for user, each in zip(owners, job_class.tolist(), strict=True)]
     jobs = np.concatenate([*sizes, np.ones(n_single, np.int64)])
     own = scripts.shape[np.array(script, np.int64)]
     other = np.empty(cell.size, np.int64)
@@ -123,6 +124,18 @@ def _users(n_users: int, n_single: int, n_campaigns: int, rng: np.random.Generat
     return [*chosen.tolist(), *range(many, n_users)]
 
 
+def _all_have_one(owners: list[int], rng: np.random.Generator) -> list[int]:
+    """Give each user without a campaign, as far as there are enough, one of a user who has several."""
+    users = np.array(owners, np.int64)
+    for user in np.setdiff1d(np.arange(users.max() + 1), users):
+        several = np.flatnonzero(np.bincount(users)[users] > 1)
+        if not several.size:
+            break
+        users[rng.choice(several)] = user
+    given: list[int] = users.tolist()
+    return given
+
+
 def _quotas(shares: Floats, n: int) -> Ints:
     """Divide ``n`` by shares, the largest remainders rounded up."""
     exact = shares / shares.sum() * n
@@ -140,3 +153,13 @@ def _sizes(jobs: int, mean: float, rng: np.random.Generator) -> Ints:
     sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), jobs)) + 1]
     sizes[-1] -= int(sizes.sum()) - jobs
     return sizes
+
+
+def _even_sizes(jobs: int, mean: float, rng: np.random.Generator) -> Ints:
+    """Divide jobs into campaigns of exponential sizes, one from each part of the distribution."""
+    count = max(1, round(jobs / mean))
+    parts = (rng.permutation(count) + rng.random(count)) / count
+    share = np.cumsum(-np.log1p(-parts))
+    ends: Ints = np.round(share / share[-1] * jobs).astype(np.int64)
+    sizes: Ints = np.diff(ends, prepend=0)
+    return sizes[sizes > 0]

@@ -24,7 +24,7 @@ READERS: Final = Family(
     "mlsim.workloads",
     ("read",),
     tuple(WorkloadFormat),
-    "mlsim/workload/README.md",
+    "docs/reference/workloads.md",
     arguments=1,
 )
 

@@ -82,7 +82,7 @@ def test_memory_begins_anew_in_each_loop_and_time_step() -> None:
 def test_the_example_of_the_page_sends_more_to_those_who_are_faster(tmp_path: Path) -> None:
     import re
 
-    page = (Path(__file__).parents[2] / "mlsim/application/README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/loops.md").read_text(encoding="utf-8")
     found = re.search(r"```python\n(class Faster:.*?)```", page, re.DOTALL)
     assert found is not None
     (tmp_path / "mine.py").write_text(found[1])

@@ -237,7 +237,7 @@ HEAD = "from mlsim.application.kit import *\n"
         ("x = 1\n", r"there is no class or function 'mine'; the file has: none"),
         (
             "@execution_model(levels=1)\nclass mine:\n    def go(self, inputs): return 0\n",
-            "has no method run; see mlsim/application/README.md",
+            "has no method run; see docs/reference/loops.md",
         ),
         (
             "@execution_model(levels=1)\nclass mine:\n    def run(self, inputs):\n        return 1 // 0\n",

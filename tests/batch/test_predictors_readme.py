@@ -8,11 +8,11 @@ from pathlib import Path
 import mlsim
 from mlsim.batch.predictors import PREDICTORS
 
-README = (Path(mlsim.__file__).parent / "batch" / "predictors" / "README.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "predictors.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs(tmp_path):
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     (tmp_path / "cautious.py").write_text(example)
     (tmp_path / "log.csv").write_text(
         "job_id,submit_time,run_time,walltime,processors,user\n1,0,50,900,1,1\n2,60,200,900,1,1\n3,400,5,90,1,1\n"
@@ -27,4 +27,4 @@ def test_the_example_runs(tmp_path):
 
 def test_every_predictor_is_on_the_page():
     for entry in PREDICTORS:
-        assert f"| `{entry.name}`" in README
+        assert f"| `{entry.name}`" in PAGE

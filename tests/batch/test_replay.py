@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mlsim.batch
 from mlsim.batch.clock.compiled import CompiledBatch
 from mlsim.batch.clock.replay_many import replay_many
 from mlsim.batch.columns.table import ESTIMATE, JobTable
@@ -31,6 +30,8 @@ from tests.batch.builders import block, machine, simulate
 from tests.batch.test_dispatch import KEYS, WEIGHTS, dispatchers, easy_of_others, run_reference, twins_of
 from tests.batch.test_simulator import UNITS, assert_same, columns, job_lists
 from tests.effort import examples
+
+EXPLANATION = Path(__file__).parents[2] / "docs" / "explanation"
 
 
 def replayed(blocks, nodes, cores=1, mapping="node", **options):
@@ -189,7 +190,7 @@ def test_replay_says_why_it_cannot(need):
 
 def test_all_that_replay_needs_is_in_its_help_and_on_its_page():
     help_text = BatchConfig.model_fields["engine"].description
-    page = (Path(mlsim.batch.__file__).parent / "README.md").read_text(encoding="utf-8")
+    page = (EXPLANATION / "time-and-scheduling.md").read_text(encoding="utf-8")
     table = page.split("## Two clocks")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(.*)` \| (.*) \|$", table, re.M)
     assert rows == [(need.key, need.value) for need in REPLAY_NEEDS]

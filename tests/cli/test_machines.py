@@ -21,6 +21,13 @@ def test_the_scenario_fits_the_workload(mlsim, small: Path, machine, nodes):
     assert "seed 4, load 2" in (small / "jobs.yaml").read_text()
 
 
+def test_calm_jobs_are_others_and_the_scenario_says_so(mlsim, small: Path):
+    assert mlsim("workload", "eurora", "-o", "bursts.csv", "--jobs", "300").code == 0
+    assert mlsim("workload", "eurora", "-o", "calm.csv", "--jobs", "300", "--calm").code == 0
+    assert (small / "bursts.csv").read_text() != (small / "calm.csv").read_text()
+    assert "load 1, calm" in (small / "calm.yaml").read_text()
+
+
 def test_without_a_file_the_jobs_are_printed(mlsim):
     lines = mlsim("workload", "eurora", "--jobs", "5").out.splitlines()
     assert len(lines) == 6

@@ -180,7 +180,7 @@ def test_what_a_run_needs_at_its_end_is_looked_at_before_it_begins(scenario, tmp
         pytest.fail("simulated")
 
     monkeypatch.setattr(cosim, "simulate", too_late)
-    monkeypatch.setitem(sys.modules, "mlsim.record.otf2", None)
+    monkeypatch.setitem(sys.modules, "mlsim.record.otf2.writer", None)
     with pytest.raises(InputError, match=r"output\.trace: chunks, but the OTF2 library cannot be used"):
         mlsim.run(scenario, out=tmp_path / "run")
     monkeypatch.setattr(rundir, "find_spec", lambda _: None)
@@ -199,6 +199,8 @@ def test_only_traces_need_the_otf2_library(scenario, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"output\.trace: jobs, but .*pip install 'mlsim\[otf2\]'"):
         mlsim.run(scenario, PLAIN | {"output.trace": "jobs"}, out=tmp_path / "traced")
     assert not (tmp_path / "traced").exists()
+    kept_in_memory = mlsim.run(scenario, PLAIN | {"output.trace": "jobs"})  # no file, so no trace
+    assert kept_in_memory.summary["jobs"]["completed"] > 0
 
 
 def test_libraries_without_metadata_have_unknown_versions(monkeypatch):

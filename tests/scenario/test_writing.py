@@ -22,13 +22,15 @@ from mlsim.scenario import (
 )
 from mlsim.scenario.files import dumping
 from mlsim.scenario.files.source import parse_text
+from tools.site import reference
 
 LEAST: dict[str, Any] = {
     "platform": {"nodes": [{"name": "n", "count": 2, "cores": 4}]},
     "workload": {"path": "log.swf"},
 }
-README = (Path(mlsim.scenario.__file__).parent / "README.md").read_text(encoding="utf-8")
-EXAMPLE = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0]
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "reference" / "scenario-files.md").read_text(encoding="utf-8")
+EXAMPLE = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"name": "null", "description": "two\nlines: and # more\n", "seed": 2**40},
@@ -197,11 +199,19 @@ def properties(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    rows = {line.split("|")[1].strip(" `"): line for line in README.splitlines() if line.startswith("| `")}
-    assert list(rows) == [option.key for option in options()]
+    pages = [text for name, text in reference.pages().items() if name.startswith("reference/keys/")]
+    lines = [line for text in pages for line in text.splitlines() if line.startswith("| `")]
+    rows = {line.split("|")[1].strip(" `"): line for line in lines}
+    assert sorted(rows) == sorted(option.key for option in options())
+    assert len(rows) == len(lines)
     for option in options():
-        assert rows[option.key].endswith(f" | {option.description} |")
-        assert f"| `{option.default}` |" in rows[option.key] or option.default in ("", "needed")
+        told = re.sub(r"\]\([^)]*\)", "]", rows[option.key].split(" | ")[-1])
+        assert _words(told) == _words(re.sub(r"[\w/]+/([\w-]+)\.md", r"\1", option.description))
+        assert f"| `{option.default}` |" in rows[option.key] or not option.default
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z]{4,}", text)
 
 
 def test_the_example_of_the_reference_page_is_a_scenario() -> None:
@@ -228,7 +238,7 @@ application:
 """
     with pytest.raises(mlsim.scenario.files.loading.InputError) as info:
         loads(text, "study.yaml")
-    assert str(info.value) in README
+    assert str(info.value) in PAGE
 
 
 def test_writing_that_is_interrupted_prints_nothing_and_can_begin_anew(monkeypatch, capsys):

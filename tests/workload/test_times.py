@@ -101,6 +101,7 @@ def test_a_run_time_that_is_lost_so_late(tmp_path: Path) -> None:
 def test_a_trace_ends_after_292_years_and_says_so_before_the_run(tmp_path: Path) -> None:
     path = csv(tmp_path / "log.csv", [("7", "0", "5"), ("8", "9.1e9", "2e8")])
     assert len(mlsim.run(from_mapping(scenario(path))).jobs) == 2
+    pytest.importorskip("otf2", reason="there is no wheel of the package otf2 for this Python")
     asked = from_mapping(scenario(path, trace="jobs"))
     with pytest.raises(InputError, match=r"output\.trace: job 8 of .*log\.csv, submitted at 9\.1e\+09 s"):
         mlsim.run(asked, out=tmp_path / "run")

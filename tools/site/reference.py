@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -37,8 +39,6 @@ def pages() -> dict[str, str]:
     """Return every page of the reference that is written from the code: address to text."""
     made = {f"reference/keys/{name}.md": text for name, text in _keys()}
     made["reference/commands.md"] = _commands()
-    made["reference/metrics.md"] = _metrics()
-    made["reference/columns.md"] = _columns()
     made["reference/techniques.md"] = _techniques()
     made["reference/choices.md"] = _choices()
     made["reference/api.md"] = _api()
@@ -47,6 +47,15 @@ def pages() -> dict[str, str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", r"\|").replace("\n", " ").replace("<", "&lt;").replace("*", r"\*")
+
+
+def _linked(text: str, directory: str) -> str:
+    """Return a text in which names of pages of the repository are links from a page of this directory."""
+
+    def link(page: re.Match[str]) -> str:
+        return f"[{page[1]}]({os.path.relpath(page[0], f'docs/{directory}')})"
+
+    return re.sub(r"(?:docs|mlsim|scenarios)/(?:[\w-]+/)*([\w-]+)\.md", link, text)
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -66,13 +75,18 @@ def _keys() -> Iterable[tuple[str, str]]:
         table = _table(
             ("key", "allowed", "default", "meaning"),
             (
-                (f"`{key}`", _cell(allowed), f"`{default}`" if default else "", _cell(text))
+                (
+                    f"`{key}`",
+                    _cell(allowed),
+                    f"`{default}`" if default else "",
+                    _linked(_cell(text), "reference/keys"),
+                )
                 for key, allowed, default, text in mine
             ),
         )
         yield (
             name,
-            f"# Scenario keys: {title}\n\n{meaning} How files are written, units and overrides: [scenario files](../../../mlsim/scenario/README.md).\n\n{table}",
+            f"# Scenario keys: {title}\n\n{meaning} How files are written, units and overrides: [scenario files](../scenario-files.md). `N` is the place in a list, from 0; keys whose default is empty say in their meaning what holds without them.\n\n{table}",
         )
     unknown = {row[0].partition(".")[0] for row in rows if "." in row[0]} - set(_SECTIONS)
     if unknown:
@@ -130,54 +144,24 @@ def _kind(annotation: Any) -> str:
     )
 
 
-def _metrics() -> str:
-    from mlsim.analysis.definitions import LOOP, SUMMARY, table
-
-    intro = """# Metrics
-
-Keys of `summary.json`. Notation, for a job: r submission, s start, C end, p = C - s its run time, w = s - r, q the processors it asked for; P is the number
-of cores of the machine. An aggregate has `.mean`, `.std`, `.median`, `.p90`, `.p99` and `.max`. What is aggregated over which jobs, groups of jobs, comparisons and verdicts:
-[analysis](../../mlsim/analysis/README.md).
-"""
-    return "\n".join([intro, "## Of a run\n", *table(SUMMARY), "\n## Of a loop alone\n", *table(LOOP), ""])
-
-
-def _columns() -> str:
-    from mlsim.record.files import FILES, columns_of
-
-    parts = [
-        "# Columns of the tables\n\nA file `NAME.parquet` a table. Times are in seconds from the scenario's start. More on each: [records](../../mlsim/record/README.md).\n"
-    ]
-    for file in FILES:
-        meaning = (FILES[file].__doc__ or "").strip().splitlines()[0]
-        parts.append(f"## {file}\n\n{_cell(meaning)}\n")
-        parts.append(
-            _table(
-                ("column", "type", "unit", "meaning"),
-                ((f"`{c.name}`", c.kind, c.unit, _cell(c.meaning)) for c in columns_of(file)),
-            )
-        )
-    return "\n".join(parts)
-
-
 def _techniques() -> str:
     from mlsim.application.catalogue import TECHNIQUES
 
     intro = """# Techniques
 
 `application.technique`: the rule for chunk sizes. N iterations, P PEs, R remaining iterations, i the scheduling step from 0, b = ⌊i/P⌋ the batch. Every chunk is finally
-min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of your own: [loops](../../mlsim/application/README.md).
+min(max(K, `min_chunk`), R). How loops are executed with them, and techniques of your own: [loops](loops.md).
 """
     parts = [intro]
     for entry in TECHNIQUES.values():
         parts.append(f"## {entry.name}\n\n{_cell(entry.title)}{'; adaptive' if entry.adaptive else ''}\n")
         rows = [
-            ("chunk size from what is left (CCA)", _cell(entry.recursive)),
+            ("from what is left (CCA)", _cell(entry.recursive)),
             ("from the step alone (DCA)", _cell(entry.straightforward or "none")),
-            ("keys", ", ".join(f"`{key}`" for key in entry.options) or "none"),
-            ("source", _cell(entry.reference)),
         ]
-        parts.append(_table(("", ""), rows))
+        parts.append(_table(("", "chunk size"), rows))
+        keys = ", ".join(f"`{key}`" for key in entry.options) or "none"
+        parts.append(f"Keys: {keys}. Source: {_cell(entry.reference)}.\n")
     return "\n".join(parts)
 
 
@@ -198,9 +182,7 @@ def _choices() -> str:
 def _api() -> str:
     import mlsim
 
-    parts = [
-        "# Python\n\nWhat `import mlsim` offers. In use: [as a library](../../mlsim/experiment/README.md#as-a-library).\n"
-    ]
+    parts = ["# Python\n\nWhat `import mlsim` offers. In use: [as a library](runs.md#as-a-library).\n"]
     parts += [f"::: mlsim.{name}\n" for name in mlsim.__all__]
     parts.append("## Studies\n")
     parts += [f"::: mlsim.experiment.{name}\n" for name in ("load_study", "run_study", "read_study")]

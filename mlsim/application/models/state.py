@@ -25,7 +25,7 @@ COUNTS = ("chunks", "last_first", "last_size")
 
 
 class Costs(NamedTuple):
-    """Costs and options of an execution model, as in ``README.md`` under "Costs"; times in seconds.
+    """Costs and options of an execution model, as in ``docs/reference/loops.md``, "Costs"; times in seconds.
 
     ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
     ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled

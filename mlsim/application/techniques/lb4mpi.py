@@ -1,4 +1,6 @@
-"""Chunk sizes of the library LB4MPI (DLS4LB) where it departs from the sources; see ``LB4MPI.md``.
+"""Chunk sizes of the library LB4MPI (DLS4LB) where it departs from the sources.
+
+The differences are those of ``docs/reference/lb4mpi.md``.
 
 Batches are counted in iterations, not in chunks: a batch of R iterations left holds B = P·max(⌈R/2P⌉,
 ``min_chunk``) of them, and what is left of it joins a chunk once that is no more than ``min_chunk``.

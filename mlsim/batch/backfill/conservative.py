@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import apart_kernel, kernel
-from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due, size_of
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.backfill.classes import size_of
+from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due
 from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
 from mlsim.batch.backfill.node_gaps import compress_on_nodes
 from mlsim.batch.backfill.profile import (
     END,
     begin_at,
-    earliest,
     forget_past,
     make_profile,
     reserve_from,
     sort_segments,
     stop_using,
 )
+from mlsim.batch.backfill.searches import begin_searches, earliest
 from mlsim.batch.columns.columns import (
     EARLY,
     FIRST,
@@ -90,7 +91,7 @@ def _reserve_earliest(slot: int, columns: Columns, room: Room) -> None:
     keep_plan(slot, room)
 
 
-@apart_kernel
+@inner_kernel
 def _is_missed(now: float, columns: Columns) -> bool:
     """Whether the time of a reservation has passed."""
     for k in range(columns.counts[QUEUED]):  # noqa: SIM110  # a kernel knows no generators
@@ -99,7 +100,7 @@ def _is_missed(now: float, columns: Columns) -> bool:
     return False
 
 
-@apart_kernel
+@inner_kernel
 def _is_sound(columns: Columns, room: Room) -> bool:
     """Whether the profile is non-negative."""
     segment = columns.counts[FIRST]
@@ -110,7 +111,7 @@ def _is_sound(columns: Columns, room: Room) -> bool:
     return True
 
 
-@apart_kernel
+@inner_kernel
 def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Make the profile with the reservations that jobs have; return whether they still hold."""
     make_profile(now, columns, room)
@@ -135,20 +136,20 @@ def _make_with_reservations(now: float, columns: Columns, room: Room) -> bool:
     return _is_sound(columns, room)
 
 
-@apart_kernel
+@inner_kernel
 def _has_overdue(now: float, columns: Columns) -> bool:
     """Whether a running job has outlived its estimate: its end is expected later in every pass."""
     return bool(columns.counts[RUNNING] > 0 and columns.floats[EXPECTED, running_at(0, columns)] <= now)
 
 
-@apart_kernel
+@inner_kernel
 def _bring_up_to_now(now: float, columns: Columns) -> bool:
     """Bring the profile of the last pass up to now; return whether it says what is free now."""
     forget_past(now, columns)
     return bool(columns.profile_free[columns.counts[FIRST]] == columns.counts[FREE])
 
 
-@apart_kernel
+@inner_kernel
 def _bring_reservations(now: float, columns: Columns, room: Room) -> bool:
     """Bring the profile, with the reservations that jobs have, up to now; return whether they still hold."""
     if _is_missed(now, columns):
@@ -198,7 +199,7 @@ def _compress_counted(columns: Columns, room: Room) -> None:
     close_gaps(closed, columns.counts[GAPS], columns)
 
 
-@apart_kernel
+@inner_kernel
 def _compress(columns: Columns, room: Room) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves.
 
@@ -229,7 +230,7 @@ def _compress(columns: Columns, room: Room) -> None:
 # The pass
 
 
-@apart_kernel
+@inner_kernel
 def backfill_conservative(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start the jobs whose reserved time has come; every other waiting job gets or keeps a reservation.
 
@@ -247,6 +248,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
     elif columns.counts[EARLY]:
         _compress(columns, room)
     columns.counts[EARLY] = 0
+    begin_searches(columns)
     before, overtakes = n_started, False
     for k in range(n):
         slot = columns.queue[k]

@@ -21,18 +21,17 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._jit import apart_kernel, leaf_kernel
+from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.backfill.classes import least_of, size_of
 from mlsim.batch.backfill.due import (
     ANYWHERE,
     NONE,
     begin_with,
     have_alike_looked_at,
     have_beginners_looked_at,
-    least_of,
     lowest_bit,
     no_longer_begin_with,
     shortest_after,
-    size_of,
     take_gap,
 )
 from mlsim.batch.backfill.profile import END, begin_at, begin_before, stop_using
@@ -80,7 +79,7 @@ def note_gap(first: int, last: int, added: int, columns: Columns, room: Room) ->
         _note_gap(first, last, added if counts_only_units(room) else MOST_UNITS, columns)
 
 
-@apart_kernel
+@inner_kernel
 def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
     gap = _open_gap(first, last, columns)
     have_beginners_looked_at(first, last, added, columns)
@@ -154,7 +153,7 @@ def _look_around(
     return first, last
 
 
-@apart_kernel
+@inner_kernel
 def _look_around_wide(
     gap: int, size: int, enough: float, more_than: int, most: int, columns: Columns
 ) -> None:

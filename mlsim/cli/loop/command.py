@@ -8,7 +8,7 @@ from mlsim.cli import streams
 from mlsim.cli.loop import options as opt
 from mlsim.cli.loop.printing import print_loops, print_unread
 from mlsim.cli.loop.reading import check_outputs, machine_keys, read_flags, scenario_of
-from mlsim.cli.values import amount, listed
+from mlsim.cli.values import amount, code_from_here, listed, settings
 
 __all__ = ["loop"]
 
@@ -70,8 +70,9 @@ def loop(
         "platform.network.intra_node_latency": intra_node_latency,
         "output.trace": "chunks" if otf2 else None,
     }
-    overrides = with_typical_mean(read_flags(flags) | parse_overrides(set_ or []))
-    pairs = choices(listed(technique), listed(model))
+    overrides = with_typical_mean(read_flags(flags) | parse_overrides(settings(set_, file)))
+    techniques, models = (code_from_here(text or "", file) for text in (technique, model))
+    pairs = choices(listed(techniques), listed(models))
     scenarios = [scenario_of(file, overrides | pair) for pair in pairs]
     if json_:
         streams.quiet()

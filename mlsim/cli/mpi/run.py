@@ -43,6 +43,7 @@ def run(
 
     mlsim mpi run scenarios/mpi/mandelbrot.yaml -- mpiexec -n 4
     """
+    from mlsim.cli.values import settings
     from mlsim.errors import InputError
     from mlsim.experiment import load_loop
     from mlsim.experiment.directories import check_target
@@ -54,7 +55,8 @@ def run(
     if work not in ("compute", "sleep", "spin"):
         raise InputError(f"--work {work}; allowed: compute, sleep, spin")
     check_ranks(launcher, ranks)
-    overrides = parse_overrides(set_ or [])
+    given = settings(set_, scenario)
+    overrides = parse_overrides(given)
     loop = load_loop(scenario, overrides)
     check_scenario(loop)
     if out is not None and repetitions == 1:
@@ -70,7 +72,7 @@ def run(
     check_set(overrides, RUN_KEYS, "mlsim mpi run", computes)
     note_keys_left_aside(loop, RUN_KEYS, repetitions)
     program = ["-m", f"mlsim.mpi.apps.{profile if computes else 'synthetic'}", "--scenario", str(scenario)]
-    program += [word for text in set_ or [] for word in ("--set", text)]
+    program += [word for text in given for word in ("--set", text)]
     program += [] if computes else ["--work", "sleep" if work == "compute" else work]
     program += ["--repetitions", str(repetitions)]
     program += ["--trace", str(out)] if out is not None else []

@@ -10,7 +10,7 @@ import typer
 
 from mlsim.cli.mpi.options import Launcher, Settings, note_keys_left_aside
 from mlsim.cli.mpi.tables import print_machine, print_rows
-from mlsim.cli.values import amount, listed
+from mlsim.cli.values import amount, listed, settings
 
 __all__ = ["validate"]
 
@@ -89,7 +89,7 @@ def validate(
     from mlsim.scenario import TWO_LEVELS, parse_overrides
     from mlsim.scenario.values.units import TIME
 
-    overrides = parse_overrides(set_ or [])
+    overrides = parse_overrides(settings(set_, scenario))
     check_set(overrides, VALIDATE_KEYS, "mlsim mpi validate")
     loop = load_loop(scenario, overrides) if scenario else loop_from_mapping(_DEFAULT, overrides)
     more = dict(parse_overrides(option or []))

@@ -28,6 +28,9 @@ Jobs = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 Load = Annotated[float, typer.Option(metavar="F", help="Factor of the arrival rate.")]
+Calm = Annotated[
+    bool, typer.Option("--calm", help="Jobs that hardly ever queue, not in the bursts of the thesis' queues.")
+]
 
 _JOB_BYTES = 200
 
@@ -44,20 +47,20 @@ batch:
 """
 
 
-def eurora(out: Out = None, jobs: Jobs = None, seed: Seed = 0, load: Load = 1.0) -> None:
+def eurora(out: Out = None, jobs: Jobs = None, seed: Seed = 0, load: Load = 1.0, calm: Calm = False) -> None:
     """Write jobs like Eurora's, 64 nodes with GPUs or MICs, and a scenario (Galleguillos 2020, §2.1.4)."""
     from mlsim.workload.eurora import MACHINE
     from mlsim.workload.eurora import eurora as make
 
-    _write(make, "Eurora", MACHINE, out, jobs, seed, load)
+    _write(make, "Eurora", MACHINE, out, jobs, seed, load, calm)
 
 
-def kit(out: Out = None, jobs: Jobs = None, seed: Seed = 0, load: Load = 1.0) -> None:
+def kit(out: Out = None, jobs: Jobs = None, seed: Seed = 0, load: Load = 1.0, calm: Calm = False) -> None:
     """Write jobs like those of KIT's ForHLR II, 1,173 nodes, and a scenario (Galleguillos 2020, §6.4)."""
     from mlsim.workload.kit import MACHINE
     from mlsim.workload.kit import kit as make
 
-    _write(make, "KIT ForHLR II", MACHINE, out, jobs, seed, load)
+    _write(make, "KIT ForHLR II", MACHINE, out, jobs, seed, load, calm)
 
 
 def _write(
@@ -68,6 +71,7 @@ def _write(
     jobs: int | None,
     seed: int,
     load: float,
+    calm: bool,
 ) -> None:
     from mlsim.cli.newfiles import new_files
     from mlsim.scenario.whole.demand import Share, check_memory
@@ -75,12 +79,13 @@ def _write(
 
     _check_suffix(out)
     check_memory("--jobs", [Share("--jobs", f"{jobs or 0:,} jobs", (jobs or 0) * _JOB_BYTES)], "the workload")
-    block, header = make(jobs, seed=seed, load=load)
+    block, header = make(jobs, seed=seed, load=load, calm=calm)
     if out is None:
         print(csv_text(block, header), end="")
         return
     scenario = _scenario_beside(out)
-    description = f"{len(block)} jobs like those of {title}, made with seed {seed}, load {load:g}."
+    how = f"seed {seed}, load {load:g}{', calm' if calm else ''}"
+    description = f"{len(block)} jobs like those of {title}, made with {how}."
     with new_files([out, scenario]) as (csv, yaml):
         write_csv(csv, block, header)
         yaml.write_text(

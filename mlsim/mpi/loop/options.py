@@ -84,7 +84,7 @@ class LoopOptions:
         Iterations that a master executes between two looks for requests; for cca and hmw, where None means as
         many as take about 75 µs, as it has measured them.
         Under dca and hdca, None means that chunks are handed out whole; a number cuts the coordinator's
-        chunks, so that MPI gets to answer for it where the network does not (see CLUSTER.md).
+        chunks, so that MPI gets to answer for it where the network does not (see docs/how-to/cluster.md).
     service_order
         ``fifo`` or ``lowest-rank``; for cca and hmw.
     request_ahead

@@ -2,7 +2,7 @@
 
 Records have when a PE asked for a chunk and when it began it, and how long a message takes. So a reply was
 sent one latency before the chunk began, and the master took the request when it began to work for that
-reply: calculation and assignment earlier (``mlsim/application/README.md``, "CCA: one chunk"). A PE that
+reply: calculation and assignment earlier (``docs/reference/loops.md``, "CCA: one chunk"). A PE that
 serves itself calculates at a known time before its chunk, too.
 """
 

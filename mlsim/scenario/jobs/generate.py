@@ -101,7 +101,7 @@ class WalltimesKind(FieldType["EstimateModel | tuple[float, float]"]):
 
 
 class GenerateConfig(Section):
-    """What draws the jobs, and how many; see mlsim/workload/README.md."""
+    """What draws the jobs, and how many; see docs/reference/workloads.md."""
 
     model: WorkloadModelName = Field(examples=["lublin"])
     """The model: lublin (Lublin and Feitelson 2003), poisson or weibull (arrivals of that kind, plain sizes

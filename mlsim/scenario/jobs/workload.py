@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mlsim.scenario.jobs.generate import GenerateConfig
+from mlsim.scenario.jobs.measured_power import MeasuredPowerConfig
 from mlsim.scenario.jobs.resample import ResampleConfig
 from mlsim.scenario.machine.request import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
@@ -168,7 +169,7 @@ class WorkloadConfig(Section):
     """
     format: Annotated[str, PluginKind(WorkloadFormat, "mlsim.workloads", "function")] = WorkloadFormat.AUTO
     """Format of the log; auto tells by its content, after decompression. A function in a file may read it, or
-    an installed one; see mlsim/workload/README.md.
+    an installed one; see docs/reference/workloads.md.
     """
     lenient: Switch = False
     """Whether a broken line is skipped and counted; otherwise it is an error."""
@@ -178,9 +179,13 @@ class WorkloadConfig(Section):
     own returns. Default: none.
     """
     generate: GenerateConfig | None = Field(None, examples=[{"model": "lublin", "jobs": 10_000}])
-    """In place of a log: a model that draws the jobs; see mlsim/workload/README.md."""
+    """In place of a log: a model that draws the jobs; see docs/reference/workloads.md."""
     resample: ResampleConfig | None = Field(None, examples=[{"weeks": 10}])
     """Weeks of the log put together anew, in place of the log. Default: the log as it is."""
+    power: MeasuredPowerConfig | None = Field(None, examples=[{"path": "steps.csv"}])
+    """Power over time of jobs, as it was measured, in place of the busy power of their nodes. Default: jobs
+    take that.
+    """
     mapping: OneOf[Mapping] = Mapping.PACKED
     """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
     as have that many cores).
@@ -199,7 +204,8 @@ class WorkloadConfig(Section):
     """
     dependencies: Switch = False
     """Whether jobs wait for the jobs that the log says they depend on (SWF: preceding job and think time,
-    fields 17 and 18; other formats: those, and a column dependencies); see mlsim/batch/README.md.
+    fields 17 and 18; other formats: those, and a column dependencies); see
+    docs/explanation/time-and-scheduling.md.
     """
     feedback: Switch = False
     """Whether a job that waits for others is submitted when they allow it, however early or late, as SWF
@@ -247,7 +253,7 @@ class WorkloadConfig(Section):
         if self.generate is not None:
             message = "is for logs, and generate draws the jobs; take it out"
             yield Violation("resample", message, ("generate",))
-        for key in ("dependencies", "columns"):
+        for key in ("dependencies", "columns", "power"):
             if getattr(self, key) != type(self).model_fields[key].default:
                 message = "gets lost when weeks are resampled; take it out, or resample"
                 yield Violation(key, message, ("resample",))

@@ -59,7 +59,7 @@ class ExecutionConfig(Section):
     model: ModelName = ExecutionModel.DCA
     """Execution model; `mlsim list models` explains each. One level: cca (a master), dca (distributed;
     Eleliemy 2021, ch. 4). Two levels, nodes and PEs: hmw (masters), hdca (distributed; Eleliemy 2021, ch. 5),
-    mpi+openmp. A queue for every PE: steal. Or one of your own, see mlsim/application/README.md.
+    mpi+openmp. A queue for every PE: steal. Or one of your own, see docs/reference/loops.md.
     """
     master: OneOf[MasterRole] = MasterRole.NON_DEDICATED
     """Whether masters only serve (dedicated) or execute chunks themselves as well, as in LB4MPI

@@ -79,7 +79,7 @@ class SelectionConfig(Section):
     method: OneOf[SelectionMethod] = SelectionMethod.SIMULATION
     """expert (fuzzy rules on imbalance and times), exhaustive (each technique in one time step, then the
     best), random, rl (Q-learning or SARSA), or simulation (of the portfolio, with costs and speeds as
-    measured); see mlsim/application/selection/README.md.
+    measured); see docs/reference/selection.md.
     """
     portfolio: Annotated[tuple[str, ...], PortfolioKind()] = _PORTFOLIO
     """Techniques to choose from. For method expert in order of their chunks, the largest first."""

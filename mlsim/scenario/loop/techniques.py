@@ -202,7 +202,7 @@ class ParametersConfig(Section):
     """
     compat: OneOf[Compat] = Compat.NONE
     """lb4mpi: chunks as the library LB4MPI (DLS4LB) hands them out, where it departs from the sources (see
-    mlsim/application/LB4MPI.md). For models cca and dca, and the techniques that the library has.
+    docs/reference/lb4mpi.md). For models cca and dca, and the techniques that the library has.
     """
     swr: Annotated[float, Number(0, 1)] = 0.5
     """Static workload ratio of PLS: the share of the iterations that the first P chunks hold (Shih, Yang and

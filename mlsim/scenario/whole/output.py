@@ -50,7 +50,7 @@ class OutputConfig(Section):
         None, examples=[["./mine.py:write"]]
     )
     """Writers of further files: functions in files, or installed ones, which get the run and a directory; see
-    mlsim/record/README.md. Default: none.
+    docs/reference/records.md. Default: none.
     """
 
     def broken_rules(self) -> Iterator[Violation]:

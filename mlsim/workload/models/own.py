@@ -32,7 +32,7 @@ GENERATORS: Final = Family(
     "mlsim.workloads",
     ("draw",),
     (*WorkloadModel, *WorkloadModel.aliases()),
-    "mlsim/workload/README.md",
+    "docs/reference/workloads.md",
     arguments=2,
 )
 _REQUIRED = ("submit_time", "run_time", "processors")
