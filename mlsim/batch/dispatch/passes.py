@@ -185,13 +185,12 @@ def _make_pass(n_started: int, now: float, columns: Columns, room: Room, _reserv
 def _make_reserving_pass(
     n_started: int, now: float, columns: Columns, room: Room, _reserving: Reserving
 ) -> int:
-    tidy(columns)
     if columns.rules[BACKFILL] == CONSERVATIVE:
+        tidy(columns)
         return backfill_conservative(n_started, now, columns, room)
     n_started = _start_in_order(n_started, now, columns, room)
     if not _may_backfill(columns):
         return n_started
-    tidy(columns)
     return backfill_several(n_started, now, columns, room)
 
 

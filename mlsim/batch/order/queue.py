@@ -244,7 +244,7 @@ def order_queue(now: float, whole: bool, columns: Columns) -> None:
     if is_live(policy):
         _order_live(now, whole, columns)
         return
-    if whole or columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
+    if columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
         tidy(columns)
     needs_threshold = policy != FCFS or columns.rules[CLASSES] != 0
     if needs_threshold and columns.parameters[THRESHOLD] < np.inf:
