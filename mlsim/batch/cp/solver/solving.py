@@ -67,8 +67,8 @@ class Control:
         """
         if self.deterministic:
             return self
-        limits = (max(limit - seconds, 0.001) for limit in (self.limit, self.last_limit))
-        return replace(self, **dict(zip(("limit", "last_limit"), limits, strict=True)))
+        limit, last = max(self.limit - seconds, 0.001), max(self.last_limit - seconds, 0.001)
+        return replace(self, limit=limit, last_limit=last)
 
 
 @dataclass(frozen=True, slots=True)
