@@ -39,7 +39,7 @@ def starts(log, **batch):
 
 def test_with_walltimes_planning_adds_nothing_to_placement(log):
     greedy = starts(log, dispatcher=GREEDY)
-    assert greedy == starts(log, dispatcher="cp")
+    assert greedy == starts(log, dispatcher="lists")
     best_fit = {"policy": "SAF", "backfill": "greedy", "allocator": "best-fit"}
     assert greedy != starts(log, **best_fit)
 

@@ -22,6 +22,6 @@ done
 [ -e "$out/instances.jsonl.gz" ] ||
   mlsim cp dump "$here/instances.yaml" -o "$out/instances.jsonl.gz" --every 10 --most 100 --queued 2
 rm -f "$out/solves.csv"
-mlsim cp replay "$out/instances.jsonl.gz" -d pcp19 -d pcp4 -d pcp21 -d pcp21s -d hcp19 -d cp \
+mlsim cp replay "$out/instances.jsonl.gz" -d pcp19 -d pcp4 -d pcp21 -d pcp21s -d hcp19 -d lists -d cp \
   --set time_limit=100ms --set time_limit_max=100ms --store "$out/replay" -o "$out/solves.csv"
 mlsim study "$here/gaia.yaml" --out "$out/gaia"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim.batch.cp.dispatcher import CpDispatcher
-from mlsim.batch.cp.planners.list_planner import Cp
+from mlsim.batch.cp.planners.list_planner import Lists
 from mlsim.batch.cp.solver.solving import Control
 from mlsim.scenario import CpConfig
 
 
-class _Greedy(Cp):
+class _Greedy(Lists):
     """One list in place of three; no start is kept, and no room left free."""
 
     def _keep_start(self, duration, *_args):
