@@ -256,8 +256,7 @@ def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Ro
         return first
     k = columns.profile_next[first]
     while columns.profile_times[k] < end:
-        narrow_window(k, room)
-        if not fits_window(slot, k, columns, room):
+        if narrow_window(k, room) and not fits_window(slot, k, columns, room):
             return int(k)
         k = columns.profile_next[k]
     return END

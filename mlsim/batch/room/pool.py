@@ -288,8 +288,9 @@ def open_window(_segment: int, _pool: Pool) -> None:
 
 
 @leaf_kernel
-def narrow_window(_segment: int, _pool: Pool) -> None:
-    """Add a segment to the stretch; every segment is looked at by itself."""
+def narrow_window(_segment: int, _pool: Pool) -> bool:
+    """Add a segment to the stretch; every segment is looked at by itself, so that it may have less."""
+    return True
 
 
 @leaf_kernel

@@ -228,8 +228,8 @@ def open_window(segment: int, room: Room) -> None:
 
 
 @by_last_type({Pool: pool.narrow_window, Nodes: profile.narrow_window})
-def narrow_window(segment: int, room: Room) -> None:
-    """Add the next segment to the stretch."""
+def narrow_window(segment: int, room: Room) -> bool:
+    """Add the next segment to the stretch; return whether less may be free throughout than before."""
 
 
 @by_last_type({Pool: pool.fits_window, Nodes: profile.fits_window})

@@ -137,7 +137,7 @@ class BatchConfig(Section):
     """Of the nodes with a resource that only some have, this share times the share of jobs that ask for it is
     kept from jobs that ask for no such resource. Read by allocator demand-aware.
     """
-    demand: Annotated[NamedShares | None, NamedSharesKind()] = Field(None, examples=[{"gpu": 0.75}])
+    demand: Annotated[NamedShares, NamedSharesKind()] | None = Field(None, examples=[{"gpu": 0.75}])
     """Share of jobs that ask for each resource; one that is not named nobody asks for. Read by allocator
     demand-aware. Default: it is learned from what has been submitted.
     """

@@ -380,3 +380,9 @@ def test_numbers_that_cp_sat_does_not_take_are_named(deterministic: bool) -> Non
         InputError, match="CP-SAT does not take the model of a pass: Possible integer overflow"
     ):
         solve(model, Control(deterministic=deterministic), fixed_search=False)
+
+
+def test_building_counts_against_limits_in_seconds_alone():
+    left = Control(0.5, 2.0, deterministic=False).after(0.25)
+    assert (left.limit, left.last_limit) == (0.25, 1.75)
+    assert Control(0.5, 2.0).after(0.25) == Control(0.5, 2.0)
