@@ -51,6 +51,8 @@ def main() -> None:
         parser.error(f"Python imports {mlsim.__file__}, which is not of {ROOT}; use the Python of its .venv")
     cases = itertools.chain(_scenarios(), _loops(), _batch(), _mixed(), _logs() if given.logs else ())
     found = {name: _digests(path, overrides) for name, path, overrides in cases if given.only in name}
+    refused = [name for name in found if "refused" in found[name]]
+    print(f"{len(refused)} of {len(found)} are refused{': ' if refused else ''}{', '.join(refused)}")
     if not given.file.exists():
         given.file.write_text(json.dumps(found, indent=1) + "\n")
         print(f"{len(found)} cases recorded in {given.file}")
@@ -118,7 +120,7 @@ def _loops() -> Iterator[Case]:
             "coordination.rca": rca,
         }
         yield f"quickstart {model} {technique}", base, parameters
-        alone = {"pes": "3x5", "speeds": "2x1,1x0.5", "technique": technique, "model": model, "seed": 7}
+        alone = {"pes": "3x5", "speeds": "1x2,0.5x1", "technique": technique, "model": model, "seed": 7}
         shape = {"iterations": 3000, "profile": "normal", "mean": "1 ms", "std": "0.4 ms", "latency": "2 us"}
         yield f"loop {model} {technique}", _LOOP, {**alone, **shape, "atomic-service": "300 ns"}
 
@@ -126,7 +128,7 @@ def _loops() -> Iterator[Case]:
 def _batch() -> Iterator[Case]:
     """Policies, backfillings and engines, with all that changes what is there."""
     base, maintenance = ROOT / "scenarios" / "quickstart.yaml", ROOT / "scenarios" / "maintenance.yaml"
-    rigid = {"application.model": "rigid", "coordination.rca": "off", "output.trace": "none"}
+    rigid = {"application": {"model": "rigid"}, "coordination.rca": "off", "output.trace": "none"}
     for policy, backfill, engine in itertools.product(_POLICIES, _BACKFILLS, ("replay", "simpy")):
         chosen = {"batch.policy": policy, "batch.backfill": backfill, "batch.engine": engine}
         yield f"pool {policy} {backfill} {engine}", maintenance, {"platform.drains": [], **chosen}

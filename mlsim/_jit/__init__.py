@@ -13,13 +13,14 @@ from mlsim._jit.c_functions import c_function
 from mlsim._jit.choice import by_last_type
 from mlsim._jit.elsewhere import is_compiled, no_longer_elsewhere, while_elsewhere
 from mlsim._jit.kept import by_numba
-from mlsim._jit.kernels import inlined, inner_kernel, kernel, leaf_kernel
+from mlsim._jit.kernels import apart_kernel, inlined, inner_kernel, kernel, leaf_kernel
 from mlsim._jit.mode import INTERPRETED, in_python
 from mlsim._jit.named_tuples import PACKED_WORDS, shared, unpacker
 
 __all__ = [
     "INTERPRETED",
     "PACKED_WORDS",
+    "apart_kernel",
     "borrowed",
     "by_last_type",
     "by_numba",

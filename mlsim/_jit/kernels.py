@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast, overload
 from mlsim._jit import kept
 from mlsim._jit.mode import INTERPRETED
 
-__all__ = ["Kernel", "inlined", "inner_kernel", "kernel", "leaf_kernel"]
+__all__ = ["Kernel", "apart_kernel", "inlined", "inner_kernel", "kernel", "leaf_kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,6 +91,15 @@ def _kernel(body: F, options: dict[str, Any], inner: bool) -> F:
 def inner_kernel(function: F) -> F:
     """Compile a kernel that only kernels call, and that becomes machine code with them alone."""
     return _kernel(function, {}, True)
+
+
+def apart_kernel(function: F) -> F:
+    """Compile an inner kernel of which LLVM decides whether its code becomes part of those that call it.
+
+    That of an :func:`inner_kernel` does where numba first compiles it for a :func:`leaf_kernel`, which hands
+    this on to all below it. Such code is fast and takes long to compile, as there are many copies of it.
+    """
+    return _kernel(function, {"forceinline": False}, True)
 
 
 def inlined(function: F) -> F:

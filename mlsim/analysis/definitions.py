@@ -461,7 +461,8 @@ SUMMARY: tuple[Metric, ...] = (
             "energy.idle",
             "energy.off",
         ),
-        "busy power by cores held; idle power of cores that nobody held; of nodes out of use",
+        "busy power by cores held, or what was measured of the job; idle power of cores that nobody held; "
+        "of nodes out of use",
         "J",
         "",
     ),
@@ -478,6 +479,12 @@ SUMMARY: tuple[Metric, ...] = (
         ("energy.per_job",),
         "aggregate of the energy of the jobs that started",
         "J",
+        "",
+    ),
+    Metric(
+        ("energy.measured_jobs",),
+        "how many jobs' power over time is their own (`workload.power`)",
+        "",
         "",
     ),
     Metric(

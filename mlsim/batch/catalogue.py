@@ -111,7 +111,14 @@ ALLOCATORS = (
     AllocatorEntry(
         6,
         "heterogeneity-aware",
-        "where the least of what few nodes have, and the job does not ask for, lies idle; then the busiest",
+        "where the least of what few nodes have, and the job does not ask for, lies idle; then the busiest; "
+        "it counts nodes that have a resource, not jobs that want it: demand-aware does",
+    ),
+    AllocatorEntry(
+        7,
+        "demand-aware",
+        "off nodes with scarce resources that other jobs ask for, by how many do; then the busiest; a part "
+        "of such nodes is kept for those jobs (batch.reserve)",
     ),
 )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,20 +82,34 @@ def replay(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="CSV of every solve; must not exist.")
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            help="Processes that solve at a time; 1: nothing disturbs times.  [default: as many as cores]",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory that keeps each solve; what it has is not done again."),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Solve saved instances with dispatchers and compare them, instance by instance."""
     from mlsim import _jit
     from mlsim.batch.cp.comparison import compare, write_csv
-    from mlsim.batch.cp.replay import read_instances
-    from mlsim.batch.cp.replay import replay as solve_again
     from mlsim.cli.newfiles import new_files
+    from mlsim.experiment.instances import replay_instances
 
     if json_:
         _jit.quiet()
     names, config = _names(dispatchers), _config(set_ or [])
     with new_files([out] if out else []) as partial:
-        rows = list(solve_again(read_instances(file), names, config))
+        with _counting() as progress:
+            rows = replay_instances(file, names, config, jobs=jobs, store=store, progress=progress)
         if partial:
             write_csv(partial[0], rows)
     wrong = [f"instance {row.instance}, {row.dispatcher}: {text}" for row in rows for text in row.wrong]
@@ -106,6 +122,18 @@ def replay(
         _print(table)
     if wrong:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[int], None] | None]:
+    """Show on standard error how many solves are done, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("solving") as status:
+        yield lambda done: status.update(f"{done:,} solved")
 
 
 def _names(texts: list[str]) -> list[Dispatcher]:

@@ -24,6 +24,7 @@ PURPOSES = {
     "cp": "dispatchers that plan by constraint programming (batch.dispatcher: hcp19, pcp19 ...)",
     "dask": "studies on many machines (mlsim study --executor dask)",
     "docs": "building the documentation site (make docs)",
+    "energy": "energy profiles of jobs in HDF5 (mlsim learn energy)",
     "learning": "predictors and classes learned by scikit-learn (forest-mean, batch.classifier)",
     "mpi": "real runs beside an MPI that is there (mlsim mpi run)",
     "mpich": "real runs, with an MPI for this machine (mlsim mpi run)",

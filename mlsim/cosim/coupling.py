@@ -27,6 +27,7 @@ from mlsim.platform import Machine
 from mlsim.platform.power import power_of
 from mlsim.scenario import ApplicationModel, Scenario
 from mlsim.workload import Workload
+from mlsim.workload.measured_power import JobSteps
 
 __all__ = ["couple"]
 
@@ -37,6 +38,7 @@ def couple(
     requests: Requests,
     workload: Workload,
     tell: Callable[[Progress], None] | None,
+    steps: JobSteps | None = None,
 ) -> Outcome:
     """Simulate event by event."""
     dependencies = dependencies_between(scenario, workload)
@@ -70,7 +72,7 @@ def couple(
     if loops is not None:
         loops.record_abandoned()
     return Outcome(
-        records=records_of(scenario, batch, machine, loops, log, workload, submitted.own),
+        records=records_of(scenario, batch, machine, loops, log, workload, submitted.own, steps),
         notes=reading_counts(workload, dependencies),
         simulated=dict(submitted.marks),
         largest=requests.largest,

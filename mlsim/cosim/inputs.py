@@ -30,6 +30,7 @@ from mlsim.workload import Rates, Workload, open_workload
 from mlsim.workload.dates import local_times
 from mlsim.workload.generation import planned
 from mlsim.workload.made import Made
+from mlsim.workload.measured_power import JobSteps, read_steps
 from mlsim.workload.resampling import resampled
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "executable_names",
     "local_clock",
     "log_of",
+    "measured_power",
     "message_latency",
     "open_jobs",
     "reading_counts",
@@ -67,6 +69,28 @@ def application_of(scenario: Scenario) -> ApplicationConfig:
 def batch_of(scenario: Scenario) -> BatchConfig:
     """Return the batch section with files of the user's own plugins as they were found."""
     return scenario.batch.model_copy(update={key: located_plugin(scenario, key) for key in PLUGIN_KEYS})
+
+
+def measured_power(scenario: Scenario) -> JobSteps | None:
+    """Return the power of jobs over time, as it was measured; None where the scenario names none.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, or a job takes more than a power cap counts with.
+    """
+    config = scenario.workload.power
+    if config is None:
+        return None
+    path = resolve_path(scenario, config.path, "workload.power.path")
+    steps = read_steps(path)
+    busy = min(group.power.busy for group in scenario.platform.nodes if group.power is not None)
+    if scenario.batch.power_cap is not None and steps.power.max(initial=0.0) > busy:
+        raise InputError(
+            f"{scenario.source}: batch.power_cap: is kept by the busy power of nodes, {busy:g} W, and "
+            f"{path} has a job that takes {steps.power.max():g} W; write platform.nodes.N.power.busy: so much"
+        )
+    return steps
 
 
 def open_jobs(scenario: Scenario, machine: Machine, requests: Requests) -> Workload:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mlsim.platform import Machine
 from mlsim.platform.power import power_of
 from mlsim.record import (
@@ -16,6 +18,7 @@ from mlsim.record import (
     NodePower,
     Nodes,
     PEs,
+    PowerSteps,
     Records,
     Selections,
     Shared,
@@ -24,6 +27,7 @@ from mlsim.record import (
 from mlsim.record import OwnColumns as OwnRecord
 from mlsim.scenario import Scenario
 from mlsim.workload import Workload, names_of
+from mlsim.workload.measured_power import JobSteps
 from mlsim.workload.own import OwnColumns, joined_own
 
 if TYPE_CHECKING:
@@ -43,8 +47,9 @@ def records_of(
     log: MessageLog | None,
     workload: Workload,
     own: Sequence[OwnColumns | None],
+    steps: JobSteps | None = None,
 ) -> Records:
-    """Return everything that happened in a run; ``loops`` and ``log`` are None where there are none."""
+    """Return everything that happened; ``loops``, ``log`` and ``steps`` are None where there are none."""
     jobs, further = batch.jobs(), joined_own(own)
     return Records(
         nodes=Nodes(machine.name, machine.group, machine.cores, machine.speed, _node_power(scenario)),
@@ -58,8 +63,15 @@ def records_of(
         selections=loops.recorder.selections() if loops else empty(Selections),
         messages=_messages(log) if log else empty(Messages),
         shared=Shared(list(machine.shared.names), list(machine.shared.units), machine.shared.capacity),
+        power_steps=_power_steps(steps, jobs) if steps else empty(PowerSteps),
         **batch.tables(),
     )
+
+
+def _power_steps(steps: JobSteps, jobs: Jobs) -> PowerSteps:
+    """Return the steps of the jobs of the run."""
+    rows, of_job = steps.rows_of(np.asarray(jobs.job_id))
+    return PowerSteps(of_job, steps.time[rows], steps.power[rows], steps.period[rows])
 
 
 def _messages(log: MessageLog) -> Messages:

@@ -15,6 +15,7 @@ from mlsim.cosim.submissions import Submissions
 from mlsim.platform import Machine
 from mlsim.scenario import Engine, Scenario
 from mlsim.workload import Workload
+from mlsim.workload.measured_power import JobSteps
 
 __all__ = ["replay"]
 
@@ -25,13 +26,14 @@ def replay(
     requests: Requests,
     workload: Workload,
     tell: Callable[[Progress], None] | None,
+    steps: JobSteps | None = None,
 ) -> Outcome:
     """Simulate in compiled code."""
     batch = CompiledBatch(machine, scenario.batch, requests, tell)
     submitted = Submissions(workload, requests)
     batch.run(submitted.blocks())
     return Outcome(
-        records=records_of(scenario, batch, machine, None, None, workload, submitted.own),
+        records=records_of(scenario, batch, machine, None, None, workload, submitted.own, steps),
         notes=dict(workload.notes),
         simulated=dict(submitted.marks),
         largest=requests.largest,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mlsim._memory import importing
 from mlsim.batch.room.requests import Requests
 from mlsim.cosim.checks import check_demand, check_traceable
-from mlsim.cosim.inputs import open_jobs
+from mlsim.cosim.inputs import measured_power, open_jobs
 from mlsim.errors import InputError
 from mlsim.platform import machine_of
 from mlsim.scenario import Engine, Scenario, replay_obstacle
@@ -47,14 +47,15 @@ def simulate(scenario: Scenario, report: Callable[[Progress, int], None] | None 
     requests = replace(requests, per_job="request_columns" in workload.header)
     check_traceable(scenario, workload)
     check_demand(scenario, workload, requests)
+    steps = measured_power(scenario)
     tell = None if report is None else lambda progress: report(progress, workload.n_jobs)
     if _may_replay(scenario, requests):
         with importing():
             from mlsim.cosim.replaying import replay
-        return replay(scenario, machine, requests, workload, tell)
+        return replay(scenario, machine, requests, workload, tell, steps)
     with importing():
         from mlsim.cosim.coupling import couple
-    return couple(scenario, machine, requests, workload, tell)
+    return couple(scenario, machine, requests, workload, tell, steps)
 
 
 def _may_replay(scenario: Scenario, requests: Requests) -> bool:

@@ -14,6 +14,7 @@ from mlsim.cosim.inputs import (
     cost_profiles,
     dependencies_between,
     log_of,
+    measured_power,
     open_jobs,
     reading_counts,
 )
@@ -65,6 +66,7 @@ def survey(scenario: Scenario, plugins: bool = False) -> Survey:
     requests = Requests.on(machine, scenario.workload.mapping, scenario.workload.request)
     if scenario.application.model is ApplicationModel.LOOP:
         cost_profiles(scenario, machine)
+    measured_power(scenario)
     check_code(scenario)
     check_plugins(batch_of(scenario), execute=plugins)
     if plugins and scenario.application.model is ApplicationModel.LOOP:

@@ -9,7 +9,7 @@ that week, as in calm weeks nearly all are, it is the mean over them: what one o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,10 +23,22 @@ from mlsim.learning.vectors import normalised, places_of, simplex_grid, widened
 from mlsim.scenario import BatchConfig, Policy, WeightsConfig
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["PURE", "Mixed", "Searching", "learn_mixed", "learn_vector", "pure_means", "weekly_means"]
+__all__ = [
+    "PURE",
+    "Mixed",
+    "Searching",
+    "feature_scales",
+    "learn_mixed",
+    "learn_vector",
+    "pure_means",
+    "weekly_means",
+]
 
 PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF", "LAF")
 """Policies of the catalogue that results stand beside."""
+
+_TYPICAL_WAIT = 1800.0
+"""At which the spread of expansion factors is taken [s]."""
 
 Progress = Callable[[int, int], None]
 """Is told how many weeks are done, and how many there are."""
@@ -48,6 +60,22 @@ class Searching:
     """Of xnes and cma-es: λ of the penalty."""
     seed: int = 0
     """Of xnes and cma-es."""
+    scaled: bool = False
+    """Whether each feature is divided by its deviation in the training weeks (:func:`feature_scales`)."""
+    scale: Floats | None = None
+    """What features are divided by; found by what learns where they are scaled."""
+
+    def over(self, blocks: Sequence[JobBlock]) -> Searching:
+        """Return the same with the scale of some weeks, if features are scaled."""
+        return replace(self, scale=feature_scales(blocks)) if self.scaled else self
+
+    def unscaled(self, vectors: Floats) -> Floats:
+        """Return the weights of features as they are that weights of scaled ones stand for."""
+        return vectors if self.scale is None else vectors / self.scale
+
+    def grid(self) -> Floats:
+        """Return all vectors that a grid tries."""
+        return self.unscaled(simplex_grid(self.points, self.features))
 
 
 @dataclass(frozen=True)
@@ -111,10 +139,34 @@ def pure_means(blocks: Sequence[JobBlock], config: BatchConfig, units: int) -> d
     return found
 
 
+def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
+    """Return the standard deviation of each feature over the jobs of some weeks.
+
+    Wait is scaled as p is, as both are times, the expansion factor by what it is after half an hour.
+
+    Parameters
+    ----------
+    blocks
+        The weeks of which scales are learned, which are those for training: others would be a look ahead.
+
+    Returns
+    -------
+    ndarray of float64, shape (6,)
+        In the order of :data:`mlsim.learning.vectors.FEATURES`; 1 where a feature is the same for all jobs.
+    """
+    p = np.maximum(np.concatenate([block.walltime for block in blocks]), 1.0)
+    q = np.concatenate([block.processors for block in blocks]).astype(np.float64)
+    slowdown = (_TYPICAL_WAIT + p) / p
+    spread = np.array([np.std(values) for values in (q, p, p, p / q, slowdown, p * q)])
+    found: Floats = np.where(spread > 0, spread, 1.0)
+    return found
+
+
 def learn_vector(blocks: Sequence[JobBlock], config: BatchConfig, units: int, searching: Searching) -> Floats:
     """Return the vector of the least sum of weekly means, over all six features."""
+    searching = searching.over(blocks)
     if searching.method == "grid":
-        vectors = simplex_grid(searching.points, searching.features)
+        vectors = searching.grid()
         total = np.zeros(len(vectors))
         for block in blocks:  # one by one: all starts of all weeks would take much memory
             total += weekly_means([block], config, units, vectors)[0]
@@ -127,15 +179,19 @@ def _evolved(
     blocks: Sequence[JobBlock], config: BatchConfig, units: int, searching: Searching
 ) -> tuple[Floats, float]:
     """Return the vector that evolution found for some weeks, and its sum of weekly means."""
+
+    def wide(tried: Floats) -> Floats:
+        return searching.unscaled(widened(tried, searching.features))
+
     vector, loss = minimise(
-        lambda tried: weekly_means(blocks, config, units, widened(tried, searching.features)).sum(axis=0),
+        lambda tried: weekly_means(blocks, config, units, wide(tried)).sum(axis=0),
         len(places_of(searching.features)),
         method=searching.method,
         evaluations=searching.evaluations,
         factor=searching.factor,
         seed=searching.seed,
     )
-    return normalised(widened(vector[np.newaxis], searching.features))[0], loss
+    return normalised(wide(vector[np.newaxis]))[0], loss
 
 
 def learn_mixed(
@@ -174,6 +230,7 @@ def learn_mixed(
     if (parts[0] & parts[1]).any():
         raise InputError("train, test: overlap; what was fitted is no evidence")
     blocks = [weeks.blocks[number] for number in numbers.tolist()]
+    searching = searching.over([block for block, taken in zip(blocks, parts[0], strict=True) if taken])
     config, units = weeks.scenario.batch, weeks.units
     search = _by_grid if searching.method == "grid" else _by_evolution
     best, least, greedy, learned, count = search(blocks, parts[0], config, units, searching, progress)
@@ -201,7 +258,7 @@ def _by_grid(
     progress: Progress | None,
 ) -> _Found:
     """Try every vector in every week."""
-    vectors = simplex_grid(searching.points, searching.features)
+    vectors = searching.grid()
     total = np.zeros(len(vectors))
     best, least, greedy = [], [], []
     last: Ints | None = None

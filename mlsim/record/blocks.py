@@ -171,7 +171,16 @@ def record_blocks(records: Records, block_rows: int) -> Iterator[Records]:
         let_go(turned_away.job, turned_away.reason)
         stays = _stays_of(records.occupancy, jobs, attempts, first)
         own = records.own.rows(first, last)
-        yield replace(records, jobs=jobs, occupancy=stays, attempts=attempts, rejections=rejections, own=own)
+        steps = rows_of(records.power_steps, _between(records.power_steps.job, first, last))
+        yield replace(
+            records,
+            jobs=jobs,
+            occupancy=stays,
+            attempts=attempts,
+            rejections=rejections,
+            own=own,
+            power_steps=replace(steps, job=steps.job - first),
+        )
         first = last
 
 

@@ -2,7 +2,8 @@
 
 The power of a node in use is idle + (busy - idle) · c / C with c of its C cores held. A job is charged
 busy / C for each core it holds: its share, by cores, of the node's idle power and of what it adds to it. The
-idle power of the cores that nobody holds is the machine's, and so is that of nodes that are off.
+idle power of the cores that nobody holds is the machine's, and so is that of nodes that are off. For a job
+whose power was measured over time, what was measured stands in the place of busy.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.record.blocks import blocks_of, is_long, sums_by_job
+from mlsim.record.held_power import HeldPower, held_power
 from mlsim.record.outages import off_spans
-from mlsim.record.tables import Occupancy, Records
+from mlsim.record.tables import NodePower, Occupancy, Records
 from mlsim.record.timeline import step_function, step_parts
 
 __all__ = ["Energy", "job_energy", "max_power", "power_over_time", "run_energy", "run_span"]
@@ -52,10 +54,9 @@ def job_energy(records: Records) -> Floats | None:
     power, occupancy = records.nodes.power, records.occupancy
     if power is None:
         return None
-    of_a_core = power.busy / records.nodes.cores
 
     def joules(stays: Occupancy) -> Floats:
-        return _held_power(stays, of_a_core) * (stays.end - stays.start)
+        return _held(records, power, stays).energy_of_rows(len(stays.job))
 
     return sums_by_job(occupancy, len(records.jobs.job_id), joules)
 
@@ -70,9 +71,9 @@ def run_energy(records: Records) -> Energy | None:
     off_time = np.bincount(node, stop - start, len(nodes.cores))
     jobs = idle_of_jobs = 0.0
     for stays in blocks_of(occupancy):
-        held = stays.end - stays.start
-        jobs += float(_held_power(stays, power.busy / nodes.cores) @ held)
-        idle_of_jobs += float(_held_power(stays, power.idle / nodes.cores) @ held)
+        held = _held(records, power, stays)
+        jobs += float(held.power @ (held.end - held.start))
+        idle_of_jobs += float(held.idle @ (held.end - held.start))
     idle = float(power.idle @ (end - begin - off_time)) - idle_of_jobs
     off = float(power.off @ off_time)
     return Energy(jobs + idle + off, jobs, idle, off)
@@ -87,41 +88,40 @@ def power_over_time(records: Records) -> tuple[Floats, Floats]:
         Rising times in s, the first submission first and the last end last; W from each of them to the
         next. Empty without power, and where no job ran.
     """
-    nodes, power, occupancy = records.nodes, records.nodes.power, records.occupancy
+    power, occupancy = records.nodes.power, records.occupancy
     begin, end = run_span(records)
     if power is None or end <= begin:
         return np.empty(0), np.empty(0)
     node, start, stop = off_spans(records.outages, occupancy, begin, end)
-    added = _held_power(occupancy, (power.busy - power.idle) / nodes.cores)
+    held = _held(records, power, occupancy)
     return step_function(
-        np.concatenate([[begin], occupancy.start, start]),
-        np.concatenate([[end], occupancy.end, stop]),
-        np.concatenate([[power.idle.sum()], added, (power.off - power.idle)[node]]),
+        np.concatenate([[begin], held.start, start]),
+        np.concatenate([[end], held.end, stop]),
+        np.concatenate([[power.idle.sum()], held.added, (power.off - power.idle)[node]]),
     )
 
 
 def max_power(records: Records) -> float | None:
     """Return the largest power of the machine over the run [W]; None without power, and where no job ran."""
-    if not is_long(records.occupancy):
+    # Steps of measured power begin in the midst of stays, and parts must be in order of their begin.
+    if not is_long(records.occupancy) or len(records.power_steps.job):
         _, values = power_over_time(records)
         return float(values.max()) if len(values) else None
-    nodes, power = records.nodes, records.nodes.power
+    power = records.nodes.power
     begin, end = run_span(records)
     if power is None or end <= begin:
         return None
     node, start, stop = off_spans(records.outages, records.occupancy, begin, end)
-    added = (power.busy - power.idle) / nodes.cores
     machine = (
         np.concatenate([[begin], start]),
         np.concatenate([[end], stop]),
         np.concatenate([[power.idle.sum()], (power.off - power.idle)[node]]),
     )
-    stays = ((block.start, block.end, _held_power(block, added)) for block in blocks_of(records.occupancy))
+    blocks = (_held(records, power, block) for block in blocks_of(records.occupancy))
+    stays = ((held.start, held.end, held.added) for held in blocks)
     return max(float(values.max()) for _, values in step_parts(stays, machine))
 
 
-def _held_power(occupancy: Occupancy, of_a_core: Floats) -> Floats:
-    """Sum up for each occupancy row the power of its cores, in W, given that of a core of each node."""
-    up_to = np.concatenate([[0.0], np.cumsum(of_a_core)])
-    watts: Floats = up_to[occupancy.node + occupancy.count] - up_to[occupancy.node]
-    return watts * occupancy.cores
+def _held(records: Records, power: NodePower, stays: Occupancy) -> HeldPower:
+    """Return the power of what jobs hold in some stays."""
+    return held_power(stays, records.nodes, power, records.power_steps)

@@ -145,7 +145,8 @@ _DERIVED: dict[str, tuple[Derived, ...]] = {
             "energy",
             "float64",
             "J",
-            "Σ busy power / cores of the node · cores held · time; only where the power of nodes is known",
+            "Σ busy power, or its own where that was measured, / cores of the node · cores held · time; only "
+            "where the power of nodes is known",
             "lost_core_seconds",
             lambda records, _: job_energy(records),
         ),

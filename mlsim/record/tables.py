@@ -36,6 +36,7 @@ __all__ = [
     "OwnColumns",
     "PEs",
     "Passes",
+    "PowerSteps",
     "Records",
     "Rejections",
     "Selections",
@@ -422,6 +423,21 @@ class OwnColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerSteps:
+    """One row a step of the power of a job that was measured, in order of (job, time); with `workload.power`.
+
+    The step holds from its time on until that of the next one of the job.
+    """
+
+    job: Annotated[Ints, _OF_JOB]
+    time: Annotated[Floats, Column("from when on, since the job got its nodes; the first of a job at 0", "s")]
+    level: Annotated[Floats, Column("power of a node all of whose cores it holds", "W", "power")]
+    period: Annotated[
+        Floats, Column("after which the job's steps begin again; null: the last one holds", "s")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All tables of one run; ``passes`` has rows only where the scenario asks for them."""
 
@@ -439,5 +455,6 @@ class Records:
     solves: Solves = field(default_factory=Solves.none)
     shared: Shared = field(default_factory=lambda: empty(Shared))
     selections: Selections = field(default_factory=lambda: empty(Selections))
+    power_steps: PowerSteps = field(default_factory=lambda: empty(PowerSteps))
     names: Names = field(default_factory=lambda: Names({}))
     own: OwnColumns = field(default_factory=lambda: OwnColumns({}))

@@ -17,6 +17,7 @@ from mlsim.batch.state.choice import state_on_nodes, state_on_pool
 from mlsim.scenario import BatchConfig, Mapping
 from mlsim.workload.jobs import JobBlock
 from tests.batch.builders import block, machine
+from tests.reference.batch import Job, ReferenceBatchSystem
 
 UNITS = 64
 NOTHING = np.empty(0, np.int64)
@@ -31,6 +32,11 @@ def jobs_of(seed: int, n: int, spread: float) -> JobBlock:
     run = np.floor(estimate * rng.uniform(0, 1, n))
     submit = np.sort(np.floor(rng.uniform(0, spread * n * 500, n)))
     return block(submit, run, estimate, np.minimum(UNITS, 2 ** rng.integers(0, 7, n) + rng.integers(0, 2, n)))
+
+
+def wfp(job: Job, now: float) -> float:
+    """The key of WFP."""
+    return -(((now - job.submit) / job.estimate) ** 3) * float(job.units)
 
 
 class LookingAtAll:
@@ -152,6 +158,35 @@ def test_a_long_queue_gives_the_starts_of_one_that_is_looked_at_as_a_whole(optio
     rows = batch.jobs()
     found = list(zip(rows.start_time.tolist(), rows.backfilled.astype(bool).tolist(), strict=True))
     assert found == LookingAtAll(jobs, options).run()
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({"policy": "FCFS", "reservations": 3}, {}),
+        ({"policy": "FCFS", "reservations": 40}, {}),
+        (
+            {"policy": "FCFS", "reservations": 20, "backfill_order": "SPF"},
+            {"walk_key": lambda job, _now: job.estimate},
+        ),
+        ({"policy": "SAF", "reservations": 20}, {"key": lambda job, _now: job.estimate * job.units}),
+        ({"policy": "WFP", "reservations": 20}, {"key": wfp}),
+        ({"policy": "FCFS", "easy": "cqsim"}, {"easy": "cqsim"}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if "policy" in value else "",
+)
+def test_reservations_in_a_long_queue_are_those_of_the_reference(options, keys):
+    """Only those are made that may keep a job from starting, and most searches begin late."""
+    jobs, room = jobs_of(4, 2 * BLOCK + 30, 0.05), machine(UNITS)
+    config = BatchConfig.model_validate({**options, "backfill": "easy"})
+    batch = CompiledBatch(room, config, Requests.on(room, Mapping.NODE))
+    batch.run([jobs])
+    rows = batch.jobs()
+    columns = (jobs.job_id, jobs.submit_time, jobs.run_time, jobs.estimate, jobs.processors)
+    twins = [Job(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    ReferenceBatchSystem(UNITS, "easy", reservations=options.get("reservations", 1), **keys).run(twins)
+    assert rows.start_time.tolist() == [job.start for job in twins]
+    assert rows.backfilled.astype(bool).tolist() == [job.backfilled for job in twins]
 
 
 @pytest.mark.parametrize("make", [state_on_pool, state_on_nodes])

@@ -21,6 +21,7 @@ from mlsim.record import (
     Nodes,
     OutageKind,
     PEs,
+    PowerSteps,
     Records,
     empty,
 )
@@ -73,6 +74,18 @@ def records_of(rules: Rules, batch, done, occupancy, groups: int = 1) -> Records
     return Records(nodes, done, occupancy, *tables, outages=outages, attempts=attempts)
 
 
+def level_of(records: Records, stay: int, node: int, time: float) -> float:
+    """Power of a node all of whose cores a stay's job holds: busy, or the step at its age."""
+    held, steps = records.occupancy, records.power_steps
+    own = np.flatnonzero(steps.job == held.job[stay])
+    if not len(own):
+        return records.nodes.power.busy[node]
+    age = time - held.start[stay]
+    if not np.isnan(steps.period[own[0]]):
+        age %= steps.period[own[0]]
+    return max((steps.time[row], steps.level[row]) for row in own if steps.time[row] <= age)[1]
+
+
 def node_power(records: Records, node: int, time: float) -> tuple[float, float, float]:
     """Power of a node just after a time: of jobs, of its idle cores, and while it is off."""
     held, outages, power = records.occupancy, records.outages, records.nodes.power
@@ -82,20 +95,40 @@ def node_power(records: Records, node: int, time: float) -> tuple[float, float, 
     is_out = (outages.node == node) & (outages.start <= time) & ~(outages.end <= time)
     if is_out.any() and not used:
         return 0.0, 0.0, power.off[node]
-    total = power.idle[node] + (power.busy[node] - power.idle[node]) * used / cores
-    of_jobs = power.busy[node] * used / cores
-    return of_jobs, total - of_jobs, 0.0
+    stays = np.flatnonzero(on_it).tolist()
+    of_jobs = sum(level_of(records, stay, node, time) * held.cores[stay] / cores for stay in stays)
+    return of_jobs, power.idle[node] * (1 - used / cores), 0.0
+
+
+@st.composite
+def measured_jobs(draw, jobs: int) -> PowerSteps:
+    """Steps of some jobs; times and periods that halves of seconds hold, so that ages are exact."""
+    rows = []
+    for job in sorted(draw(st.sets(st.integers(0, jobs - 1)))):
+        times = sorted({0.0, *draw(st.sets(st.integers(1, 6).map(lambda k: k / 2), max_size=3))})
+        period = draw(st.sampled_from([np.nan, 3.5, 5.0]))
+        rows += [(job, time, draw(st.sampled_from([0.0, 3.0, 40.0])), period) for time in times]
+    if not rows:
+        return empty(PowerSteps)
+    job, time, power, period = map(np.array, zip(*rows, strict=True))
+    return PowerSteps(job, time, power, period)
 
 
 @settings(deadline=None, max_examples=150)
-@given(powered(capped=False), st.sampled_from([1, 3]))
-def test_energy_is_power_over_time_and_nothing_is_lost(study, groups):
+@given(powered(capped=False), st.sampled_from([1, 3]), st.data())
+def test_energy_is_power_over_time_and_nothing_is_lost(study, groups, data):
     rules, jobs = study
     rows = block(*(np.array(column) for column in zip(*jobs, strict=True)))
     records = records_of(rules, *simulate(rows, rules.nodes, **options(rules)), groups)
+    if data.draw(st.booleans()):
+        records = replace(records, power_steps=data.draw(measured_jobs(len(jobs))))
     begin, end = run_span(records)
     held, outages = records.occupancy, records.outages
-    times = np.unique(np.concatenate([[begin, end], held.start, held.end, outages.start, outages.end]))
+    ages = np.arange(0, 200) / 2
+    ticks = [] if not len(records.power_steps.job) else [start + ages for start in held.start]
+    times = np.unique(
+        np.concatenate([[begin, end], held.start, held.end, outages.start, outages.end, *ticks])
+    )
     times = times[(times >= begin) & (times <= end)]
     sums = np.zeros(3)
     curve_times, curve = power_over_time(records)

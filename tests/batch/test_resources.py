@@ -32,6 +32,18 @@ job_lists = st.lists(
     max_size=20,
 )
 
+NAMES = sorted([*ALLOCATORS, "demand-aware"])
+RESERVE = 0.7
+
+
+def chosen(allocator):
+    """Keys of a scenario; with a reserve that the few nodes here show."""
+    return {"allocator": allocator} | ({"reserve": RESERVE} if allocator == "demand-aware" else {})
+
+
+def twin_of(allocator):
+    return allocators.DemandAware(RESERVE) if allocator == "demand-aware" else ALLOCATORS[allocator]
+
 
 def unzipped(jobs):
     submit, run, estimate, units, asked = zip(*jobs, strict=True)
@@ -85,7 +97,7 @@ def span(occupancy, row) -> range:
 @settings(deadline=None, max_examples=250)
 @given(
     job_lists,
-    st.sampled_from(sorted(ALLOCATORS)),
+    st.sampled_from(NAMES),
     st.sampled_from(["none", "greedy", "easy"]),
     st.sampled_from(sorted(KEYS)),
     st.booleans(),
@@ -93,11 +105,11 @@ def span(occupancy, row) -> range:
 def test_agrees_with_the_reference(jobs, allocator, backfill, policy, exclusive):
     rows, _ = unzipped(jobs)
     _, done, occupancy = simulate(
-        TREE, rows, exclusive=exclusive, allocator=allocator, backfill=backfill, policy=policy
+        TREE, rows, exclusive=exclusive, **chosen(allocator), backfill=backfill, policy=policy
     )
     twins = twins_of(rows)
     nodes = Nodes(TREE.capacity, exclusive, LINKS)
-    ReferenceSystem(nodes, ALLOCATORS[allocator], backfill, KEYS[policy]).run(twins)
+    ReferenceSystem(nodes, twin_of(allocator), backfill, KEYS[policy]).run(twins)
     assert (done.state == JobState.REJECTED).tolist() == [twin.rejected for twin in twins]
     np.testing.assert_array_equal(done.start_time, [twin.start for twin in twins])
     np.testing.assert_array_equal(done.end_time, [twin.end for twin in twins])
@@ -122,7 +134,7 @@ RESERVING = {
 @settings(deadline=None, max_examples=examples(80))
 @given(
     job_lists,
-    st.sampled_from(sorted(ALLOCATORS)),
+    st.sampled_from(NAMES),
     st.sampled_from(sorted(RESERVING)),
     st.sampled_from(sorted(KEYS)),
     st.booleans(),
@@ -134,12 +146,12 @@ def test_reservations_of_nodes_agree_with_the_reference(jobs, allocator, rule, p
     k, batch = RESERVING[rule]
     listed = [{"node": node, "at": at, "repair": repair} for node, at, repair in failures]
     _, done, occupancy = simulate(
-        TREE, rows, exclusive=exclusive, allocator=allocator, policy=policy, failures=listed, **batch
+        TREE, rows, exclusive=exclusive, **chosen(allocator), policy=policy, failures=listed, **batch
     )
     twins = twins_of(rows)
     system = ReservingSystem(
         Nodes(TREE.capacity, exclusive, LINKS),
-        ALLOCATORS[allocator],
+        twin_of(allocator),
         KEYS[policy],
         k,
         [(node, at, at + repair) for node, at, repair in failures],
@@ -173,7 +185,7 @@ def test_strict_contiguity_agrees_with_the_reference(jobs, backfill):
 @settings(deadline=None, max_examples=100)
 @given(
     job_lists,
-    st.sampled_from(sorted(ALLOCATORS)),
+    st.sampled_from(NAMES),
     st.sampled_from([{"reservations": 2, "backfill": "easy"}, {"backfill": "conservative"}]),
     st.booleans(),
     st.sampled_from(["kill", "extend"]),
@@ -181,7 +193,7 @@ def test_strict_contiguity_agrees_with_the_reference(jobs, backfill):
 def test_nothing_is_held_twice(jobs, allocator, rule, exclusive, overrun):
     rows, _ = unzipped(jobs)
     _, done, occupancy = simulate(
-        TREE, rows, exclusive=exclusive, allocator=allocator, on_overrun=overrun, **rule
+        TREE, rows, exclusive=exclusive, **chosen(allocator), on_overrun=overrun, **rule
     )
     check_held(TREE, twins_of(rows), done, occupancy, exclusive)
     assert not np.isnan(done.end_time[done.state != JobState.REJECTED]).any()
@@ -297,3 +309,48 @@ def test_topology_aware_stays_under_one_switch():
         held = [nodes_of(occupancy, job, 1) for job in range(3)]
         wide[allocator] = [allocators.diameter(links, nodes) for nodes in held]
     assert wide == {"first-fit": [4, 6, 6], "topology-aware": [4, 2, 4]}
+
+
+def test_demand_aware_keeps_jobs_off_what_others_ask_for():
+    """Both kinds are as rare, so that heterogeneity-aware takes the busier node; but nobody asks for MICs."""
+    hardware = machine((4, 4, 0, {"gpu": 2}), (4, 4, 0, {"mic": 2}))
+    gpus = [(float(t), 1.0, 1.0, 1, [1, 1, 0]) for t in range(8)]
+    plain, late = (8.0, 9.0, 9.0, 4, [4, 0, 0]), (9.0, 1.0, 1.0, 4, [4, 2, 0])
+    rows = jobs_with_requests(hardware, *zip(*gpus, plain, late, strict=True))
+    for allocator, start in (("demand-aware", 9.0), ("heterogeneity-aware", 17.0)):
+        _, done, _ = simulate(hardware, rows, allocator=allocator)
+        assert done.start_time[-1] == start
+
+
+@pytest.mark.parametrize(("demand", "start"), [({"gpu": 1.0}, 9.0), ({"gpu": 0.4}, 1.0), (None, 1.0)])
+@pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])
+def test_a_part_of_the_nodes_is_kept_for_those_who_ask(demand, start, backfill):
+    """The last of two GPU nodes, where demand x reserve x 2 is 1: the second job waits for the first one."""
+    hardware = machine((2, 4, 0, {"gpu": 1}), (1, 4, 0, {}))
+    jobs = [(0.0, 9.0, 9.0, 2, [4, 0]), (1.0, 9.0, 9.0, 1, [4, 0])]
+    rows = jobs_with_requests(hardware, *zip(*jobs, strict=True))
+    batch = {"allocator": "demand-aware", "reserve": 0.5, "backfill": backfill}
+    _, done, occupancy = simulate(hardware, rows, **batch, **({"demand": demand} if demand else {}))
+    assert done.start_time.tolist() == [0.0, start]
+    if demand is not None:
+        assert 2 in nodes_of(occupancy, 0, 4)  # the others have what somebody wants
+
+
+def test_a_job_that_would_not_fit_elsewhere_has_the_kept_nodes():
+    hardware = machine((2, 4, 0, {"gpu": 1}), (1, 4, 0, {}))
+    rows = jobs_with_requests(hardware, [0.0], [9.0], [9.0], [3], [[4, 0]])
+    _, done, _ = simulate(hardware, rows, allocator="demand-aware", reserve=1.0, demand={"gpu": 1.0})
+    assert done.start_time[0] == 0.0
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(job_lists, st.booleans())
+def test_reservations_beside_kept_nodes_are_promises(jobs, exclusive):
+    """With exact estimates nobody starts later for those who came after, whatever these ask for."""
+    exact = [(r, p + 0.25, p + 0.25, n, asked) for r, p, _, n, asked in jobs]
+    rows, _ = unzipped(exact)
+    rule = {"exclusive": exclusive, "backfill": "conservative", "allocator": "demand-aware", "reserve": 0.7}
+    _, all_done, _ = simulate(STAR, rows, **rule)
+    for last in range(1, len(rows)):
+        _, done, _ = simulate(STAR, rows.select(slice(0, last)), **rule)
+        np.testing.assert_array_equal(done.start_time, all_done.start_time[:last])

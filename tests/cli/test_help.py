@@ -144,7 +144,7 @@ def test_without_ortools_its_dispatchers_are_refused_and_others_are_not(monkeypa
         catalogue.make_planner(Dispatcher.HCP19, CpConfig())
     with pytest.raises(InputError, match="ortools is not installed"):
         catalogue.make_planner(Dispatcher.CP, CpConfig(solve_jobs=3))
-    assert catalogue.make_planner(Dispatcher.CP, CpConfig())
+    assert catalogue.make_planner(Dispatcher.LISTS, CpConfig())
 
 
 _WITHOUT = """

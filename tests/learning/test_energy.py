@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import mlsim
 from mlsim.errors import InputError
-from mlsim.learning.energy import EnergyClass, Tree, classify, cleaned, read_profiles
+from mlsim.learning.energy import (
+    Cleaning,
+    EnergyClass,
+    MadeProfiles,
+    Measured,
+    Samples,
+    Tree,
+    classify,
+    cleaned,
+    made_profiles,
+    power_steps,
+    read_samples,
+    write_samples,
+    write_steps,
+)
+from mlsim.learning.energy.made import KINDS
+from mlsim.workload.measured_power import read_steps
 
 N = 300
 BOUNDS = {"low": np.full(20, 100.0), "high": np.full(20, 500.0)}
@@ -31,8 +51,7 @@ def synthetic(kind, rng):
 
 def test_synthetic_profiles_of_known_classes_are_found():
     rng = np.random.default_rng(3)
-    kinds = [kind for kind in EnergyClass if kind is not EnergyClass.TOO_SHORT]
-    made = {f"{kind} {k}": np.clip(synthetic(kind, rng), 100, 500) for kind in kinds for k in range(100)}
+    made = {f"{kind} {k}": np.clip(synthetic(kind, rng), 100, 500) for kind in KINDS for k in range(100)}
     found = classify({**made, **BOUNDS})
     right = np.mean([job.rsplit(" ", 1)[0] == found[job].kind for job in made])
     assert right >= 0.99, right
@@ -61,10 +80,203 @@ def test_thresholds_decide():
 
 def test_cleaning_takes_means_and_drops_ends_and_outliers():
     raw = np.repeat(np.r_[np.full(2, 900.0), np.tile([100.0, 102.0], 20), 5000.0, np.full(3, 7.0)], 4)
-    found = cleaned(np.r_[raw, 1.0], group=4, head=2, tail=3)
+    found = cleaned(np.r_[raw, 1.0], Cleaning(group=4, head=2, tail=3))
     assert found.tolist() == [100.0, 102.0] * 20
-    assert cleaned(np.arange(10.0), group=4, head=1, tail=1).size == 0
-    assert cleaned(np.full(40, 3.0), group=2, head=0, tail=0).tolist() == [3.0] * 20
+    assert cleaned(np.arange(10.0), Cleaning(group=4, head=1, tail=1)).size == 0
+    assert cleaned(np.full(40, 3.0), Cleaning(group=2, head=0, tail=0)).tolist() == [3.0] * 20
+
+
+def test_deviations_are_those_of_samples():
+    """Eq. 7.1 divides by n - 1: of six window means that decides near the threshold."""
+    windows = np.repeat([0.4, 0.6, 0.4, 0.6, 0.5, 0.5], 4)
+    found = classify({"a": windows, "scale": np.array([0.0, 1.0])})["a"]
+    assert found.windows_deviation == pytest.approx(np.sqrt(0.04 / 5))
+    assert found.deviation == pytest.approx(np.sqrt(0.16 / 23))
+
+
+def test_the_scale_may_be_given():
+    wave = 300 + 150 * np.sin(2 * np.pi * np.arange(N) / 20)
+    assert classify({"a": wave})["a"].kind is EnergyClass.PERIODIC
+    assert classify({"a": wave}, Tree(least=0.0, most=3000.0))["a"].kind is EnergyClass.CONSTANT
+
+
+def test_jobs_with_missing_samples_are_not_judged_and_do_not_count():
+    time = np.delete(np.arange(60.0), 30)
+    samples = Samples(time * 5, np.full(59, 1e6))
+    assert samples.interval == 5
+    assert not samples.complete
+    noise = 300 + np.random.default_rng(0).normal(0, 50, N)
+    found = classify({"gap": samples.power, "noise": noise, **BOUNDS}, incomplete={"gap"})
+    assert found["gap"].kind is EnergyClass.INCOMPLETE
+    assert found["noise"].kind is EnergyClass.APERIODIC
+    assert classify({"gap": samples.power}, incomplete={"gap"})["gap"].kind is EnergyClass.INCOMPLETE
+    assert power_steps(samples, found["gap"]) is None
+
+
+def test_made_profiles_have_their_classes_and_depend_on_the_seed_alone():
+    made = made_profiles(MadeProfiles(each=30, shortest=20_000, longest=40_000, seed=1))
+    again = made_profiles(MadeProfiles(each=30, shortest=20_000, longest=40_000, seed=1))
+    assert [one.power.tobytes() for one in made.samples.values()] == [
+        one.power.tobytes() for one in again.samples.values()
+    ]
+    found = classify({job: cleaned(samples.power) for job, samples in made.samples.items()})
+    right = {
+        kind: np.mean([found[job].kind == kind for job in made.known if made.known[job] == kind])
+        for kind in KINDS
+    }
+    assert right[EnergyClass.CONSTANT] == right[EnergyClass.NON_STATIONARY] == 1
+    assert np.mean(list(right.values())) > 0.9, right
+
+
+def test_steps_keep_the_energy_of_a_job():
+    rng = np.random.default_rng(2)
+    power = 200 + np.cumsum(rng.normal(0, 3, 12 * 200))
+    samples = Samples(np.arange(len(power)) * 5.0, power)
+    found = classify({"a": cleaned(power), **BOUNDS})["a"]
+    assert found.kind is EnergyClass.NON_STATIONARY
+    steps = power_steps(samples, found)
+    assert np.diff(steps.time) == pytest.approx(60)
+    assert steps.power.sum() * 60 == pytest.approx(power.sum() * 5)
+
+
+@pytest.mark.parametrize("period", [20.0, 23.37])
+def test_a_period_is_folded(period):
+    """A square wave whose periods are no whole number of means: the step is where it was, at both ends."""
+    minutes = np.arange(12 * N) / 12
+    power = np.where(minutes % period < period / 2, 400.0, 200.0)
+    samples = Samples(minutes * 60, power)
+    found = classify({"a": cleaned(power), **BOUNDS})["a"]
+    steps = power_steps(samples, found)
+    assert steps.period == pytest.approx(60 * period, rel=2e-3)
+    high = steps.power > 300
+    assert steps.time[high].max() < 60 * period / 2 + 60 <= steps.time[~high].min() + 120
+    assert steps.power.mean() == pytest.approx(300, abs=12)
+    assert steps.power.max() > 390
+    assert steps.power.min() < 210
+
+
+def test_constant_and_short_jobs_are_one_step():
+    rng = np.random.default_rng(2)
+    samples = Samples(np.arange(1200) * 5.0, 300 + rng.normal(0, 5, 1200))
+    short = Samples(np.arange(3) * 5.0, np.array([1.0, 2.0, 6.0]))
+    found = classify({"a": cleaned(samples.power), "b": cleaned(short.power), **BOUNDS})
+    assert power_steps(samples, found["a"]).power == pytest.approx([300], abs=1)
+    assert power_steps(short, found["b"]).power.tolist() == [3.0]
+
+
+def written_hdf5(path, measured, grouped):
+    h5py = pytest.importorskip("h5py", reason="no h5py; pip install mlsim[energy]")
+    with h5py.File(path, "w") as file:
+        if grouped:
+            for job, samples in measured.samples.items():
+                group = file.create_group(job)
+                group["time"], group["power"] = samples.time, samples.power
+                group.attrs["class"] = measured.known[job]
+            return
+        n = [len(samples.time) for samples in measured.samples.values()]
+        file["job_id"] = np.repeat([job.encode() for job in measured.samples], n)
+        file["class"] = np.repeat([measured.known[job].encode() for job in measured.samples], n)
+        file["time"] = np.concatenate([samples.time for samples in measured.samples.values()])
+        file["power"] = np.concatenate([samples.power for samples in measured.samples.values()])
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "hdf5, a table", "hdf5, groups"])
+def test_files_of_all_forms_say_the_same(form, tmp_path):
+    made = made_profiles(MadeProfiles(each=2, shortest=600, longest=700))
+    made = Measured(
+        {job: Samples(one.time, one.power.round(3)) for job, one in made.samples.items()}, made.known
+    )
+    path = tmp_path / "samples"
+    if form.startswith("hdf5"):
+        written_hdf5(path, made, grouped=form.endswith("groups"))
+    else:
+        write_samples(path, made)
+    if form == "parquet":
+        pl.read_csv(path).write_parquet(path)
+    found = read_samples(path)
+    assert found.known == made.known
+    assert list(found.samples) == list(made.samples)
+    for job, samples in found.samples.items():
+        np.testing.assert_array_equal(samples.time, made.samples[job].time)
+        np.testing.assert_array_equal(samples.power, made.samples[job].power)
+
+
+def test_broken_hdf5_and_a_missing_package_are_told(tmp_path, monkeypatch):
+    path = tmp_path / "samples.h5"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(50))
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "h5py", None)
+        with pytest.raises(InputError, match=r"pip install 'mlsim\[energy\]'"):
+            read_samples(path)
+    h5py = pytest.importorskip("h5py", reason="no h5py; pip install mlsim[energy]")
+    with pytest.raises(InputError, match="cannot be read as HDF5"):
+        read_samples(path)
+    with h5py.File(path, "w") as file:
+        file["7/time"] = np.arange(3)
+    with pytest.raises(InputError, match="7: has no dataset power"):
+        read_samples(path)
+
+
+def test_from_samples_to_power_over_time_of_a_run(tmp_path, monkeypatch):
+    """By commands alone: profiles made, classified, taken by a run whose energy is that of the samples."""
+    from mlsim.cli.main import app
+
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ["profiles", "-o", "samples.csv", "--each", "3", "--shortest", "8000", "--longest", "9000"],
+        ["energy", "samples.csv", "--csv", "classes.csv", "--steps", "steps.csv"],
+    ):
+        result = CliRunner().invoke(app, ["learn", *words])
+        assert result.exit_code == 0, result.output
+    assert "right: 1" in result.output
+    measured = read_samples("samples.csv")
+    times = {job: len(one.time) * one.interval for job, one in measured.samples.items()}
+    lines = [f"{job},0,{time},{time},1" for job, time in times.items()]
+    (tmp_path / "log.csv").write_text("job_id,submit_time,run_time,estimate,processors\n" + "\n".join(lines))
+    (tmp_path / "run.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 5, cores: 1, power: {idle: 60, busy: 220}}]}\n"
+        "workload: {path: log.csv, mapping: node, power: {path: steps.csv}}\nbatch: {backfill: easy}\n"
+    )
+    for engine in ("replay", "simpy"):
+        result = mlsim.run("run.yaml", {"batch.engine": engine})
+        assert result.summary["energy"]["measured_jobs"] == 12
+        energy = dict(result.jobs.select("job_id", "energy").iter_rows())
+        for job, one in measured.samples.items():
+            joules = one.power.sum() * one.interval
+            tolerance = 0.02 if measured.known[job] in ("aperiodic", "non-stationary") else 0.12
+            assert energy[int(job)] == pytest.approx(joules, rel=tolerance), measured.known[job]
+
+
+def test_steps_are_written_as_parquet_too(tmp_path):
+    samples = Samples(np.arange(1200) * 5.0, np.full(1200, 300.0))
+    found = classify({"a": cleaned(samples.power), **BOUNDS})["a"]
+    steps = {"7": power_steps(samples, found)}
+    write_steps(tmp_path / "steps.parquet", steps, parquet=True)
+    write_steps(tmp_path / "steps.csv", steps)
+    for name in ("steps.parquet", "steps.csv"):
+        read = read_steps(tmp_path / name)
+        assert (read.job_id.tolist(), read.time.tolist(), read.power.tolist()) == ([7], [0.0], [300.0])
+        assert np.isnan(read.period).all()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("1,0,5\n1,10,x", ":3: power is no number"),
+        ("1,5,5", ":2: the first step of the job is not at time 0"),
+        ("1,0,5\n1,0,6", ":3: the job has two steps at this time"),
+        ("a,0,5", ":2: job_id is no whole number"),
+        ("1,0,5\n1,-1,5", ":3: time is no number of seconds"),
+        ("1,0,5,10\n1,4,5,11", ":3: the job has two periods"),
+        ("1,0,5,10\n1,10,5,10", ":3: time is not below the period"),
+        ("1,0,5,0", ":2: period is no number of seconds above 0"),
+    ],
+)
+def test_broken_steps_are_refused(lines, message, tmp_path):
+    head = "job_id,time,power" + (",period" if lines.split("\n")[0].count(",") == 3 else "")
+    (tmp_path / "steps.csv").write_text(f"{head}\n{lines}\n")
+    with pytest.raises(InputError, match=message):
+        read_steps(tmp_path / "steps.csv")
 
 
 def test_the_command_reads_and_writes_csv(tmp_path):
@@ -91,4 +303,4 @@ def test_the_command_reads_and_writes_csv(tmp_path):
 def test_broken_files_are_refused(text, message, tmp_path):
     (tmp_path / "samples.csv").write_text(text)
     with pytest.raises(InputError, match=message):
-        read_profiles(tmp_path / "samples.csv")
+        read_samples(tmp_path / "samples.csv")

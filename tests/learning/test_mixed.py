@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,7 +13,8 @@ import mlsim
 from mlsim.errors import InputError
 from mlsim.experiment.weekly import weeks_of
 from mlsim.learning.evolution import minimise, penalty
-from mlsim.learning.mixed import PURE, Searching, learn_mixed, weekly_means
+from mlsim.learning.mixed import PURE, Searching, feature_scales, learn_mixed, weekly_means
+from mlsim.learning.phases import learn_phases
 from mlsim.learning.transfer import learn_transfer
 from mlsim.learning.vectors import FEATURES, simplex_grid, widened
 from mlsim.scenario import dump, from_mapping
@@ -120,8 +123,6 @@ def test_pure_policies_are_vertices(scenario):
 
 def test_what_is_learned_depends_on_nothing_after_the_training_weeks(scenario):
     """With every later job changed, weights and values of the training weeks are the same."""
-    from dataclasses import replace
-
     weeks = weeks_of(scenario)
     poisoned = {
         week: replace(block, run_time=block.run_time[::-1].copy(), processors=np.ones_like(block.processors))
@@ -231,3 +232,66 @@ def test_transfer_by_the_command_line(scenario, tmp_path):
     assert twins["mean"].n_unique() == 1  # the same log under two names
     result = CliRunner().invoke(app, ["learn", "transfer", files[0], "--points", "3"])
     assert isinstance(result.exception, InputError)
+
+
+def test_scaled_features_are_divided_by_what_they_were_in_the_training_weeks(scenario):
+    weeks = weeks_of(scenario)
+    scale = feature_scales([weeks.blocks[number] for number in (0, 1, 2)])
+    jobs = [weeks.blocks[number] for number in (0, 1, 2)]
+    p, q = (np.concatenate([getattr(block, name) for block in jobs]) for name in ("walltime", "processors"))
+    assert scale.tolist() == pytest.approx(
+        [np.std(q), np.std(p), np.std(p), np.std(p / q), np.std(1800 / p), np.std(p * q)]
+    )
+    found = learn_mixed(weeks, (0, 2), (3, 4), Searching(("q", "p"), "grid", 5, scaled=True))
+    vectors = simplex_grid(5, ("q", "p")) / scale
+    blocks = [weeks.blocks[number] for number in range(5)]
+    means = weekly_means(blocks, scenario.batch, weeks.units, vectors)
+    np.testing.assert_allclose(found.means["w*"], means.min(axis=1), rtol=1e-12)
+    learned = vectors[np.argmin(means[:3].sum(axis=0))]
+    np.testing.assert_allclose(found.learned, learned / np.abs(learned).sum(), rtol=1e-12)
+    poisoned = dict(weeks.blocks) | {3: weeks.blocks[3].select(np.arange(2))}
+    other = learn_mixed(
+        replace(weeks, blocks=poisoned), (0, 2), (3, 4), Searching(("q", "p"), "grid", 5, scaled=True)
+    )
+    assert other.learned.tobytes() == found.learned.tobytes()
+
+
+def test_the_band_is_that_of_cuts_at_each_phase(scenario):
+    searching = Searching(("q", "p"), "grid", 3)
+    band = learn_phases(scenario, 2, (1, 2), (3, 3), searching)
+    assert band.phases.tolist() == [0.0, 302_400.0]
+    for place, phase in enumerate(("0 h", "84 h")):
+        moved = mlsim.scenario.loads(dump(scenario), overrides={"workload.weeks.phase": phase})
+        sums = learn_mixed(weeks_of(moved), (1, 2), (3, 3), searching).sums()
+        for name, (train, test) in sums.items():
+            assert (band.train[name][place], band.test[name][place]) == (train, test)
+    spread = band.spread("FCFS", test=True, reference="SAF")
+    assert spread.difference == pytest.approx((band.test["FCFS"] - band.test["SAF"]).mean())
+    with pytest.raises(InputError, match="allowed: 2 or more"):
+        learn_phases(scenario, 1, (1, 2), (3, 3), searching)
+
+
+def test_the_command_shows_phases_and_what_others_found(scenario, tmp_path):
+    from mlsim.cli.main import app
+
+    (tmp_path / "base.yaml").write_text(dump(scenario))
+    (tmp_path / "source.csv").write_text("policy,part,bounded slowdown\nSAF,train,123.25\nw*,test,77.5\n")
+    words = [
+        "learn",
+        "mixed",
+        str(tmp_path / "base.yaml"),
+        "--train",
+        "0-2",
+        "--test",
+        "3-3",
+        "--points",
+        "3",
+    ]
+    more = ["--scaled", "--phases", "2", "--phase-points", "3", "--reference", str(tmp_path / "source.csv")]
+    result = CliRunner().invoke(app, [*words, *more])
+    assert result.exit_code == 0, result.output
+    for text in ("123.25", "77.5", "over 2 phases", "w*_train"):
+        assert text in result.output
+    (tmp_path / "source.csv").write_text("policy,value\nSAF,1\n")
+    result = CliRunner().invoke(app, [*words, *more])
+    assert "needed: policy, part" in str(result.exception)

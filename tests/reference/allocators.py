@@ -72,6 +72,74 @@ def heterogeneity_aware(nodes, units, request, free, number=0):
     )
 
 
+class DemandAware:
+    """Off nodes whose scarce types others ask for; the last ones of a sort are for these alone."""
+
+    def __init__(self, reserve=0.2, given=None) -> None:
+        self.reserve, self.given = reserve, given
+        self.seen: list[tuple[int, ...]] = []
+        self.off: dict[int, set[int]] = {}  # nodes kept from each job
+
+    def share(self, r) -> float:
+        if self.given is not None:
+            return self.given[r]
+        asked = arrivals = 0.0
+        for request in self.seen:
+            asked, arrivals = asked * 0.999 + (request[r] > 0), arrivals * 0.999 + 1.0
+        return asked / max(arrivals, 1.0)
+
+    def sort(self, nodes, node) -> frozenset:
+        """Types that this node has, and another has not."""
+        return frozenset(
+            r
+            for r, amount in enumerate(nodes.capacity[node])
+            if amount > 0 and any(row[r] == 0 for row in nodes.capacity)
+        )
+
+    def arrive(self, nodes, jobs, down=()) -> None:
+        self.seen += [job.request for job in jobs]
+        for job in jobs:
+            self.off[job.number] = self.kept_from(nodes, job.request)
+        self.lift(nodes, jobs, down)
+
+    def lift(self, nodes, jobs, down) -> None:
+        """Keep nothing from jobs that would not fit elsewhere while some nodes are down."""
+        for job in jobs:
+            out = self.off[job.number] | set(down)
+            rest = [(0,) * len(row) if n in out else row for n, row in enumerate(nodes.capacity)]
+            if first_fit(nodes, job.units, job.request, rest) is None:
+                self.off[job.number] = set()
+
+    def kept_from(self, nodes, request) -> set[int]:
+        off = set()
+        sorts = [self.sort(nodes, node) for node in range(len(nodes.capacity))]
+        for sort in set(sorts):
+            if any(request[r] > 0 for r in sort):
+                continue
+            members = [node for node, own in enumerate(sorts) if own == sort]
+            share = max((self.share(r) for r in sort), default=0.0)
+            off |= set(members[len(members) - int(self.reserve * share * len(members)) :])
+        return off
+
+    def dislike(self, nodes, node, request) -> float:
+        return sum(
+            self.share(r)
+            for r, (asked, has) in enumerate(zip(request, nodes.capacity[node], strict=True))
+            if asked == 0 and has > 0
+        )
+
+    def __call__(self, nodes, units, request, free, number=0):
+        off = self.off.get(number, set())
+        left = [(0,) * len(row) if node in off else row for node, row in enumerate(free)]
+        return one_by_one(
+            nodes,
+            units,
+            request,
+            left,
+            lambda node, left: (self.dislike(nodes, node, request), -nodes.score(node, left)),
+        )
+
+
 def contiguous(nodes, units, request, free, number=0, strict=False):
     """The shortest stretch of nodes that all have room and hold the job together, the first of several."""
     able = [nodes.fits(node, request, free) for node in range(len(free))]

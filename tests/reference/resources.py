@@ -31,6 +31,7 @@ class ReferenceSystem:
         self.nodes, self.allocate, self.backfill, self.key = nodes, allocate, backfill, key
         self.running: list[Job] = []
         self.waiting: list[Job] = []
+        self.down: list[int] = []  # a node once for each reason
 
     def run(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -39,9 +40,14 @@ class ReferenceSystem:
         while to_come or self.running:
             now = min([job.end for job in self.running] + [job.submit for job in to_come[:1]])
             self.running = [job for job in self.running if job.end != now]
-            while to_come and to_come[0].submit == now:
-                self.waiting.append(to_come.pop(0))
+            self.arrive([job for job in to_come if job.submit == now])
+            to_come = [job for job in to_come if job.submit != now]
             self.pass_at(now)
+
+    def arrive(self, jobs: list[Job]) -> None:
+        if hasattr(self.allocate, "arrive"):
+            self.allocate.arrive(self.nodes, jobs, self.down)
+        self.waiting += jobs
 
     def place(self, job: Job, free):
         return self.allocate(self.nodes, job.units, job.request, free, job.number)
@@ -106,7 +112,6 @@ class ReservingSystem(ReferenceSystem):
     def __init__(self, nodes: Nodes, allocate, key, k: int | None, failures=(), *, one_round=False) -> None:
         super().__init__(nodes, allocate, "none", key)
         self.k, self.failures, self.one_round = k, list(failures), one_round
-        self.down: list[int] = []  # a node once for each reason
         self.promised: dict[int, tuple[float, list[int]]] = {}  # job: when and where
         self.lost: list[Job] = []
         self.early = False
@@ -131,8 +136,8 @@ class ReservingSystem(ReferenceSystem):
             for change in [change for change in changes if change[0] == now]:
                 changes.remove(change)
                 self.change(now, *change[1:])
-            while to_come and to_come[0].submit == now:
-                self.waiting.append(to_come.pop(0))
+            self.arrive([job for job in to_come if job.submit == now])
+            to_come = [job for job in to_come if job.submit != now]
             self.pass_at(now)
 
     def next_promise(self, now: float) -> float:
@@ -146,6 +151,8 @@ class ReservingSystem(ReferenceSystem):
             self.early |= node not in self.down
             return
         self.down.append(node)
+        if hasattr(self.allocate, "lift"):
+            self.allocate.lift(self.nodes, self.waiting, self.down)
         for job in [job for job in self.running if node in job.nodes]:
             job.end = now
             self.running.remove(job)

@@ -59,6 +59,8 @@ FILES = {
     "writer.py": "def write(result, directory):\n    (directory / 'a.txt').write_text('a')\n",
     "costs.csv": "0.1\n0.2\n0.3\n0.1\n0.4\n0.2\n",
     "more.csv": "0.3\n0.1\n0.5\n",
+    "steps.csv": "job_id,time,power\n1,0,150\n1,50,120\n",
+    "other_steps.csv": "job_id,time,power,period\n1,0,150,60\n1,50,120,60\n",
     "links.csv": "from,to,latency\nn0,s,1 ms\nn1,s,2 ms\nn2,s,3 ms\nn3,s,4 ms\n",
 }
 BASE: dict[str, Any] = {
@@ -88,6 +90,10 @@ def refused(beside: Keys, value: object) -> Case:
 
 
 GROUPS = [{"name": "a", "count": 2, "cores": 2}, {"name": "b", "count": 2, "cores": 2}]
+SCARCE: Mapping[str, object] = {
+    "platform.nodes": [GROUPS[0] | {"resources": {"gpu": 1}}, GROUPS[1]],
+    "batch.allocator": "demand-aware",
+}
 FAST = [GROUPS[0] | {"speed": "1 GFLOP/s"}, GROUPS[1] | {"speed": "2 GFLOP/s"}]
 POWERED = [BASE["platform"]["nodes"][0] | {"power": {"idle": 100, "busy": 200}}]
 PLAIN: Keys = {"output.pictures": False}
@@ -242,6 +248,9 @@ CASES: dict[str, Case] = {
     "platform.drains.N.announced": Case(DRAINED, True),
     "platform.drains.N.announced_at": Case(ANNOUNCED, 20),
     "workload.path": Case({}, "other.swf"),
+    "workload.power.path": Case(
+        {"platform.nodes": POWERED, "workload.power.path": "steps.csv"}, "other_steps.csv"
+    ),
     "workload.resample.weeks": Case(RESAMPLED, 2),
     "workload.resample.by": Case(RESAMPLED, "week"),
     "workload.resample.seed": Case(RESAMPLED, 7),
@@ -304,7 +313,7 @@ CASES: dict[str, Case] = {
     "batch.cp.headroom": Case(CP, 0.5),
     "batch.cp.reserve": Case(CP, 1),
     "batch.cp.patience": Case(CP, "10 s"),
-    "batch.cp.solve_jobs": Case(CP, 10),
+    "batch.cp.solve_jobs": Case(CP, 0),
     "batch.policy": Case({}, "SPF"),
     "batch.weights.q": Case(linear(p=1), 100),
     "batch.weights.p": Case(linear(q=1), 100),
@@ -322,6 +331,8 @@ CASES: dict[str, Case] = {
     "batch.compression": Case(CONSERVATIVE, "one-round"),
     "batch.ties": Case(EASY, "per-event"),
     "batch.allocator": Case({}, "worst-fit"),
+    "batch.reserve": Case(SCARCE | {"batch.demand": {"gpu": 1}}, 1),
+    "batch.demand": Case(SCARCE | {"batch.reserve": 1}, {"gpu": 1}),
     "batch.contiguity": Case({"batch.policy": "SAF", "batch.allocator": "contiguous"}, "strict"),
     "batch.on_overrun": Case({}, "extend"),
     "batch.predictor": Case({"batch.policy": "SPF"}, "L2"),

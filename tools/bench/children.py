@@ -6,7 +6,10 @@ A process begins with the peak memory of the one that made it, so a small one st
 from __future__ import annotations
 
 import json
+import math
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,13 +42,25 @@ def least(costs: Sequence[Cost]) -> Cost:
     )
 
 
-def measure(command: Sequence[str], environment: Mapping[str, str], directory: Path) -> Cost:
-    """Run a command in a directory and return what it took; raise FailedError if it fails."""
+def measure(
+    command: Sequence[str], environment: Mapping[str, str], directory: Path, longest: float = math.inf
+) -> Cost:
+    """Run a command in a directory and return what it took; raise FailedError if it fails.
+
+    It fails as well if one of its processes takes more CPU seconds than ``longest``.
+    """
+
+    def limit() -> None:
+        if longest < math.inf:
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(longest), resource.RLIM_INFINITY))
+
     with tempfile.TemporaryDirectory() as scratch:
         report, said = Path(scratch, "report"), Path(scratch, "said")
         between = [sys.executable, "-I", "-S", __file__, str(report), str(said), *command]
-        subprocess.run(between, env=environment, cwd=directory, check=True)
+        subprocess.run(between, env=environment, cwd=directory, check=True, preexec_fn=limit)
         code, *found = json.loads(report.read_text())
+        if code == -signal.SIGXCPU:
+            raise FailedError(f"more than {longest:,.0f} CPU s")
         if code:
             raise FailedError("\n".join(said.read_text(errors="replace").splitlines()[-12:]))
     return Cost(*found)

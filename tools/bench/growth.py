@@ -11,6 +11,7 @@ two largest sizes. A bar is what the exponent should not exceed. Nothing is asse
 jobs                a synthetic workload on 256 units under EASY, the compiled clock
 burst-easy          as many jobs, submitted at once
 burst-conservative  the same under conservative backfilling
+burst-100, burst-1000  the same under EASY with 100 and 1,000 reservations
 burst-on-nodes      the same on 64 nodes of two kinds, by cores and memory: which nodes are free matters
 nodes               20,000 jobs on more and more nodes under EASY, the compiled clock
 nodes-best-fit      the same on nodes of two cores each under best-fit, the SimPy clock
@@ -57,7 +58,7 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
 
 
-def _batch(nodes: int, cores: int, jobs: JobBlock, **options: str) -> Run:
+def _batch(nodes: int, cores: int, jobs: JobBlock, **options: object) -> Run:
     platform = PlatformConfig.model_validate({"nodes": [{"name": "n", "count": nodes, "cores": cores}]})
     machine = build_machine(platform)
     config = BatchConfig.model_validate({"policy": "FCFS", **options})
@@ -82,8 +83,8 @@ def _at_once(size: int) -> JobBlock:
     return synthetic.block(np.zeros(size), drawn.run_time, drawn.walltime, drawn.processors)
 
 
-def _burst(backfill: str) -> Callable[[int], Run]:
-    return lambda size: _batch(UNITS, 1, _at_once(size), backfill=backfill)
+def _burst(**options: object) -> Callable[[int], Run]:
+    return lambda size: _batch(UNITS, 1, _at_once(size), **options)
 
 
 def _burst_on_nodes(size: int) -> Run:
@@ -97,7 +98,7 @@ def _burst_on_nodes(size: int) -> Run:
     return lambda: _run(machine, config, requests, _at_once(size))
 
 
-def _on_nodes(cores: int, **options: str) -> Callable[[int], Run]:
+def _on_nodes(cores: int, **options: object) -> Callable[[int], Run]:
     def prepare(nodes: int) -> Run:
         drawn = synthetic.workload(JOBS_ON_NODES, LARGEST_JOB, LOAD)
         submit = np.floor(drawn.submit_time * (LARGEST_JOB / (nodes * cores)))
@@ -109,8 +110,10 @@ def _on_nodes(cores: int, **options: str) -> Callable[[int], Run]:
 
 CURVES = {
     "jobs": Curve((10_000, 30_000, 100_000, 300_000, 1_000_000), 1.05, _jobs),
-    "burst-easy": Curve((1_000, 3_000, 10_000, 30_000), 1.3, _burst("easy")),
-    "burst-conservative": Curve((300, 600, 1_000, 3_000, 10_000), 2.0, _burst("conservative")),
+    "burst-easy": Curve((1_000, 3_000, 10_000, 30_000), 1.3, _burst(backfill="easy")),
+    "burst-conservative": Curve((300, 600, 1_000, 3_000, 10_000), 2.0, _burst(backfill="conservative")),
+    "burst-100": Curve((300, 1_000, 3_000, 10_000), 2.0, _burst(backfill="easy", reservations=100)),
+    "burst-1000": Curve((300, 1_000, 3_000, 10_000), 2.0, _burst(backfill="easy", reservations=1_000)),
     "burst-on-nodes": Curve((100, 300, 600, 1_000), 2.0, _burst_on_nodes),
     "nodes": Curve((100, 1_000, 10_000, 100_000), 0.3, _on_nodes(1)),
     "nodes-best-fit": Curve((100, 1_000, 10_000, 100_000), 0.3, _on_nodes(2, allocator="best-fit")),

@@ -1,9 +1,13 @@
 """Time single passes over a queue of 1,000 jobs, or more, on one core, in microseconds.
 
-Usage: python tools/bench/passes.py [--room pool|nodes] [--only WORD] [--queue 900]
+Usage: python tools/bench/passes.py [--room pool|nodes] [--only WORD] [--queue 900] [--starting]
 
 A machine of 512 units with 4 free, about 1,000 waiting jobs that need more, and one arrival in each pass, so
 that nothing starts and every pass looks at the whole queue.
+
+With --starting a running job ends in each pass, and only those passes count in which others start. "Keys us"
+is what computing the keys of all waiting jobs takes, where they depend on the time: what such a pass cannot
+do without.
 """
 
 from __future__ import annotations
@@ -15,7 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from mlsim._jit import by_numba
+from mlsim._jit import by_numba, kernel
+from mlsim.batch.columns.columns import PLACES, POLICY, columns_at
+from mlsim.batch.columns.running import running_slots
+from mlsim.batch.columns.table import KEY
+from mlsim.batch.order.blocks import GONE
+from mlsim.batch.order.policies import is_live
+from mlsim.batch.order.queue import key_of
 from mlsim.batch.room.requests import Requests
 from mlsim.batch.state.choice import state_on_nodes, state_on_pool
 from mlsim.batch.state.state import BatchState
@@ -95,6 +105,37 @@ def measure(options: dict[str, object], room: str, queue: int) -> np.ndarray:
     return np.array(found)
 
 
+@kernel
+def keys_anew(now: float, address: int) -> bool:
+    """Compute the key of each waiting job, and do nothing with it; whether keys depend on the time."""
+    columns = columns_at(address)
+    if not is_live(columns.rules[POLICY]):
+        return False
+    for place in range(columns.counts[PLACES]):
+        slot = columns.queue[place]
+        if slot != GONE:
+            columns.floats[KEY, slot] = key_of(slot, columns.rules[POLICY], now, columns)
+    return True
+
+
+def measure_starting(options: dict[str, object], room: str, queue: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the seconds of each pass in which jobs start, and of computing the keys then."""
+    state = state_with_queue(options, room, queue)
+    found, keys, now = [], [], 10_000.0
+    for _ in range(PASSES):
+        now += 10.0
+        state.ensure_capacity()
+        ending = [int(slot) for slot in running_slots(state.columns)[:1]]
+        began = time.perf_counter()
+        if keys_anew(now, state.address):
+            keys.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        started = state.advance(now, ending, NOTHING, 0, 0, NOTHING)
+        if started:
+            found.append(time.perf_counter() - began)
+    return np.array(found), np.array(keys or [np.nan])
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -104,6 +145,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--queue", type=int, default=900, metavar="N", help="jobs that wait before the first pass"
     )
+    parser.add_argument("--starting", action="store_true", help="passes in which jobs start")
     return parser.parse_args()
 
 
@@ -112,9 +154,17 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     by_numba()  # passes are measured here, not how a short process calls them
-    print(f"{'dispatcher':24} {'median us':>10} {'p90 us':>8}")
+    print(
+        f"{'dispatcher':24} {'median us':>10} {'p90 us':>8}"
+        + chosen.starting * f" {'keys us':>8} {'passes':>7}"
+    )
     for name, options in DISPATCHERS.items():
         if chosen.only not in name:
+            continue
+        if chosen.starting:
+            times, keys = (each * 1e6 for each in measure_starting(options, chosen.room, chosen.queue))
+            figures = f"{np.median(times):10.1f} {np.percentile(times, 90):8.1f} {np.median(keys):8.1f}"
+            print(f"{name:24} {figures} {len(times):7}")
             continue
         times = measure(options, chosen.room, chosen.queue) * 1e6
         print(f"{name:24} {np.median(times):10.1f} {np.percentile(times, 90):8.1f}")

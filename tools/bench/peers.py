@@ -1,7 +1,7 @@
 """Run other simulators of batch scheduling beside mlsim on the same log: time, memory, and their schedules.
 
 Usage: python tools/bench/peers.py [LOG] [--units N] [--jobs N] [--schedulers FCFS,EASY] [--peers mlsim,PYSS]
-           [--pyss DIR] [--python2 PYTHON] [--accasim PYTHON] [--cqsim DIR]
+           [--pyss DIR] [--python2 PYTHON] [--accasim PYTHON] [--cqsim DIR] [--longest SECONDS]
 
 LOG, or a drawn workload of 2,000 jobs, is normalised, so that all peers understand it alike: jobs that
 fit the machine and have positive run times, in order of submission, numbered anew, asking for
@@ -9,9 +9,9 @@ max(requested, actual) time. Peers are looked for where the options say, or MLSI
 MLSIM_ACCASIM and MLSIM_CQSIM: directories of PYSS and CQSim as they are published, a Python 2.7 for PYSS,
 and a Python that can import accasim (3.9 or before). The others are listed as not installed. Each runs as
 a command of its own, from its start to its results written, three times, in turn; mlsim once more before,
-for its compiler. The figures are the least of three. The mean wait is compared with that of the exact
-schedule: by the slow simulator of tests/reference, which handles all that happens at one time before it
-starts a job.
+for its compiler. One that takes more CPU seconds than --longest is stopped, and not run again. The figures
+are the least of three. The mean wait is compared with that of the exact schedule: by the slow simulator of
+tests/reference, which handles all that happens at one time before it starts a job.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Task:
     units: int
     scheduler: str
     scratch: Path
+    longest: float
 
 
 class Peer(ABC):
@@ -109,7 +110,7 @@ class Peer(ABC):
         program.write_text(self.script)
         command = [self.python, str(program), *self.arguments(task)]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        return measure(command, environment, task.scratch)
+        return measure(command, environment, task.scratch, task.longest)
 
     @abstractmethod
     def arguments(self, task: Task) -> list[str]:
@@ -281,7 +282,7 @@ def _runs(python: str, code: str) -> bool:
         return False
 
 
-def compare(peers: Mapping[str, Peer], jobs: JobBlock, units: int, scheduler: str) -> None:
+def compare(peers: Mapping[str, Peer], jobs: JobBlock, units: int, scheduler: str, longest: float) -> None:
     """Run the peers in turn; print a row of each."""
     exact = mean_wait(exact_starts(jobs, units, scheduler), jobs)
     print(f"\n{scheduler}, {len(jobs.job_id):,} jobs, {units:,} units; exact mean wait {exact:,.2f} s")
@@ -300,7 +301,7 @@ def compare(peers: Mapping[str, Peer], jobs: JobBlock, units: int, scheduler: st
                 if name in failures or (repeat < 0 and not peer.warm_up):
                     continue
                 with tempfile.TemporaryDirectory(dir=directory) as scratch:
-                    task = Task(log, units, scheduler, Path(scratch))
+                    task = Task(log, units, scheduler, Path(scratch), longest)
                     try:
                         cost = peer.run(task)
                         waits[name] = mean_wait(peer.starts(task), jobs)
@@ -336,6 +337,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", metavar="NAMES", help="only these")
     for option, what in (("pyss", "DIR"), ("python2", "PYTHON"), ("accasim", "PYTHON"), ("cqsim", "DIR")):
         parser.add_argument(f"--{option}", metavar=what, default=os.environ.get(f"MLSIM_{option.upper()}"))
+    parser.add_argument("--longest", type=float, default=600.0, metavar="SECONDS", help="CPU s of a run")
     given = parser.parse_args()
     if unknown := set(given.schedulers.split(",")) - set(SCHEDULERS):
         parser.error(f"unknown scheduler {unknown.pop()}; there are {', '.join(SCHEDULERS)}")
@@ -366,7 +368,7 @@ def main() -> None:
             print(f"{name}: not installed")
     peers = {name: peer for name in wanted if (peer := found[name])}
     for scheduler in given.schedulers.split(","):
-        compare(peers, jobs, units, scheduler)
+        compare(peers, jobs, units, scheduler, given.longest)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,19 @@ class _Unused:
         """Set nothing: the kernels that call it do."""
 
 
-class InnerLibrary(JITCodeLibrary):
+class _Library(JITCodeLibrary):
+    """What kernels compile to."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Optimize each function by itself, with the same passes for all; numba makes them anew for each."""
+        ll_module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+
+
+class InnerLibrary(_Library):
     """What a kernel compiles to that only kernels call: parts of them, and no machine code of its own.
 
     Numba would optimize each kernel together with all that it calls, and make machine code of it, once for
@@ -53,7 +65,7 @@ class InnerLibrary(JITCodeLibrary):
         return cast(tuple[str, str, bytes], self.serialize_using_bitcode())
 
 
-class _OuterLibrary(JITCodeLibrary):
+class _OuterLibrary(_Library):
     """What a kernel compiles to that Python calls, with all that it calls and their environments."""
 
     draft: Draft | None = None

@@ -25,7 +25,8 @@ def energy_metrics(records: Records) -> dict[str, Any] | None:
     dict
         ``total``, ``jobs``, ``idle``, ``off`` (J): see :class:`mlsim.record.energy.Energy`. ``mean_power``:
         total / (last end - first submission), and ``max_power`` in that time (W; None where no job ran).
-        ``per_job``: aggregate of the energy of the jobs that started (J).
+        ``per_job``: aggregate of the energy of the jobs that started (J). ``measured_jobs``: how many jobs'
+        power over time is their own.
     """
     energy, of_jobs = run_energy(records), job_energy(records)
     if energy is None or of_jobs is None:
@@ -39,6 +40,7 @@ def energy_metrics(records: Records) -> dict[str, Any] | None:
         "mean_power": energy.total / (end - begin) if end > begin else None,
         "max_power": max_power(records),
         "per_job": _per_job(of_jobs, records),
+        "measured_jobs": len(np.unique(records.power_steps.job)),
     }
 
 

@@ -7,19 +7,40 @@ from numpy.typing import NDArray
 
 from mlsim._jit import inner_kernel, leaf_kernel
 from mlsim.batch.allocators.alike import end_of_run
-from mlsim.batch.allocators.nodes import ALLOCATOR, MOST_REFUSED, OWN, REFUSED, Nodes
+from mlsim.batch.allocators.demand import kept_nodes, note_request
+from mlsim.batch.allocators.nodes import ALLOCATOR, LEARNS, MOST_REFUSED, OWN, REFUSED, Nodes
 from mlsim.batch.allocators.reach import reach
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, Columns
 from mlsim.batch.columns.table import UNITS
 
-__all__ = ["could_fit", "fill_room", "refuse", "room_for", "sums_suffice", "units_on"]
+__all__ = [
+    "could_fit",
+    "fill_room",
+    "learn_arrivals",
+    "lift_reserve",
+    "refuse",
+    "room_for",
+    "sums_suffice",
+    "units_on",
+]
 
 Ints = NDArray[np.int64]
 
 
+@leaf_kernel
+def _is_kept_from(slot: int, node: int, nodes: Nodes) -> bool:
+    sort = nodes.sort[node]
+    return bool(sort >= 0 and nodes.place_in_sort[node] <= nodes.kept[slot, sort])
+
+
 @leaf_kernel  # it is called for every node
 def units_on(slot: int, node: int, most: int, free: Ints, columns: Columns, nodes: Nodes) -> int:
-    """Return how many units of a job fit on a node, at most ``most``; one if nodes are allocated whole."""
+    """Return how many units of a job fit on a node, at most ``most``; one if nodes are allocated whole.
+
+    None fit on a node that is kept from the job.
+    """
+    if nodes.kept.shape[1] > 0 and _is_kept_from(slot, node, nodes):
+        return 0
     n = min(most, 1) if columns.rules[EXCLUSIVE] else most
     for r in range(free.shape[1]):
         asked = nodes.request[slot, r]
@@ -80,6 +101,8 @@ def refuse(slot: int, now: float, columns: Columns, nodes: Nodes) -> None:
     nodes.refused[n, 0] = columns.ints[UNITS, slot]
     for r in range(nodes.request.shape[1]):
         nodes.refused[n, r + 1] = nodes.request[slot, r]
+    for sort in range(nodes.kept.shape[1]):
+        nodes.refused[n, nodes.request.shape[1] + 1 + sort] = nodes.kept[slot, sort]
     nodes.refused[n, -1] = reach(slot, now, columns, nodes)
     nodes.settings[REFUSED] = n + 1
 
@@ -103,6 +126,45 @@ def _could_fit(slot: int, now: float, columns: Columns, nodes: Nodes) -> bool:
         while larger and r < nodes.request.shape[1]:
             larger = nodes.request[slot, r] >= nodes.refused[k, r + 1]
             r += 1
+        sort = 0
+        while larger and sort < nodes.kept.shape[1]:
+            larger = nodes.kept[slot, sort] >= nodes.refused[k, r + 1 + sort]
+            sort += 1
         if larger:
             return False
     return True
+
+
+@inner_kernel
+def learn_arrivals(first: int, last: int, arrivals: Ints, columns: Columns, nodes: Nodes) -> None:
+    """Learn what the jobs ``arrivals[first:last]`` ask for, then decide which nodes are kept from them."""
+    if nodes.kept.shape[1] == 0:
+        return
+    for k in range(first, last if nodes.settings[LEARNS] else first):
+        note_request(nodes.request[arrivals[k]], nodes.asked)
+    for k in range(first, last):
+        _keep_off(arrivals[k], nodes)
+        lift_reserve(arrivals[k], columns, nodes)
+
+
+@inner_kernel
+def _keep_off(slot: int, nodes: Nodes) -> None:
+    """Keep nodes of each sort of which a job asks for no scarce type from it."""
+    for sort in range(nodes.kept.shape[1]):
+        asks = False
+        for r in range(nodes.scarce.shape[1]):
+            asks = asks or (nodes.scarce[sort, r] > 0 and nodes.request[slot, r] > 0)
+        kept = kept_nodes(nodes.scarce[sort], nodes.sort_size[sort], nodes.reserve[0], nodes.asked)
+        nodes.kept[slot, sort] = 0 if asks else kept
+
+
+@inner_kernel
+def lift_reserve(slot: int, columns: Columns, nodes: Nodes) -> None:
+    """Keep no nodes from a job that would not fit on the others of those that are in use."""
+    is_kept = False
+    for sort in range(nodes.kept.shape[1]):
+        is_kept = is_kept or nodes.kept[slot, sort] > 0
+    units = columns.ints[UNITS, slot]
+    if is_kept and room_for(slot, units, nodes.capacity, nodes.no_starts, columns, nodes) < units:
+        for sort in range(nodes.kept.shape[1]):
+            nodes.kept[slot, sort] = 0

@@ -20,6 +20,7 @@ CONTIGUOUS = CODES["contiguous"]
 RANDOM = CODES["random"]
 TOPOLOGY = CODES["topology-aware"]
 HETEROGENEITY = CODES["heterogeneity-aware"]
+DEMAND = CODES["demand-aware"]
 OWN = 100
 """An allocator of the user's own, or of a dispatcher that chooses nodes."""
 
@@ -31,7 +32,9 @@ CAPPED, EVEN, POWER_LEFT, POWER_LATER = range(7, 11)
 # How many announced drains are known and not over, and the idle power (microwatts) that nodes which come back
 # from them by the head's reservation take again.
 DRAINS, POWER_BACK = range(11, 13)
-N_SETTINGS: Final = 13
+# Whether the demand for scarce resources is learned from arrivals.
+LEARNS: Final = 13
+N_SETTINGS: Final = 14
 
 MOST_REFUSED: Final = 16
 """Requests that a pass remembers not to fit."""
@@ -72,9 +75,9 @@ class Nodes(NamedTuple):
     future, future_starts, future_total : int64, shapes (nodes, R), (3, any), (R,)
         What is expected to be free at the head's reservation, at the first node of each run; where these
         begin; and the sums.
-    refused : int64, shape (16, R + 2)
-        Requests that did not fit before in this pass: units, a unit's request, and how many announced drains
-        the job would have run into.
+    refused : int64, shape (16, R + J + 2)
+        Requests that did not fit before in this pass: units, a unit's request, the nodes kept from the job,
+        and how many announced drains it would have run into.
     owner : int64, shape (nodes,)
         1 + slot of the job that a node went back to; else 0.
     window : int64, shape (nodes, R)
@@ -88,6 +91,17 @@ class Nodes(NamedTuple):
         topology-aware.
     scarcity : float64, shape (R,)
         Weight of each resource for the heterogeneity-aware allocator.
+    sort, place_in_sort : int64, shape (nodes,)
+        Of the J sorts of nodes with scarce types, that of each node (-1: none), and its place in it from the
+        end, 1 for the last node. :mod:`mlsim.batch.allocators.demand`.
+    scarce, sort_size : int64, shapes (J, R), (J,)
+        1 for the scarce types that each sort has, and how many nodes it has.
+    kept : int64, shape (slots, J)
+        How many of the last nodes of each sort the job in each slot stays off. J is 0 unless the allocator is
+        demand-aware.
+    asked, reserve : float64, shapes (R + 1,), (1,)
+        How many arrivals have asked for each type, and how many there were; and the share of its demand that
+        is kept of a sort.
     power : int64, shape (nodes,)
         What a node, or each of its cores where these are given singly, adds when it is held, in microwatts;
         0 without a power cap.
@@ -146,6 +160,13 @@ class Nodes(NamedTuple):
     near: IntColumns
     links: IntColumns
     scarcity: Floats
+    sort: Ints
+    place_in_sort: Ints
+    scarce: IntColumns
+    sort_size: Ints
+    kept: IntColumns
+    asked: Floats
+    reserve: Floats
     power: Ints
     used: Ints
     aside: Ints

@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 from mlsim._jit import in_python, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.batch.allocators import user_allocator as own
 from mlsim.batch.allocators.alike import end_of_run, row_of, spread
+from mlsim.batch.allocators.demand import dislike
 from mlsim.batch.allocators.fit import fill_room, units_on
 from mlsim.batch.allocators.heap import pop, push
 from mlsim.batch.allocators.nodes import (
     ALLOCATOR,
     BEST_FIT,
     CONTIGUOUS,
+    DEMAND,
     DRAINS,
     FIRST_FIT,
     HETEROGENEITY,
@@ -67,7 +69,7 @@ def place(slot: int, free: Ints, starts: Ints, columns: Columns, nodes: Nodes) -
         _topology_aware(slot, columns, nodes)
     elif allocator == RANDOM:
         _random(slot, columns, nodes)
-    elif allocator in (BEST_FIT, HETEROGENEITY):
+    elif allocator in (BEST_FIT, HETEROGENEITY, DEMAND):
         _in_order_of_keys(slot, free, columns, nodes)
     else:
         _worst_fit(slot, free, starts, columns, nodes)
@@ -132,18 +134,23 @@ def _draw(seed: int, number: int, node: int) -> float:
 
 @inner_kernel
 def _in_order_of_keys(slot: int, free: Ints, columns: Columns, nodes: Nodes) -> None:
-    """Fill one node after the other: the busiest, or the least wasted.
+    """Fill one node after the other: the busiest, the least wasted, or the least disliked.
 
     - ``best-fit``: the highest score first. That is the same as sorting anew after every unit: the node
       that got one has become busier yet.
     - ``heterogeneity-aware``: the least waste first, then the highest score.
+    - ``demand-aware``: the least dislike first, then the highest score.
 
     Nodes of a run have the same keys, so that they follow each other.
     """
     allocator, n, run = nodes.settings[ALLOCATOR], 0, 0
     while run < free.shape[0]:
         if nodes.room[run] > 0:
-            first = _waste(slot, run, free, nodes) if allocator == HETEROGENEITY else 0.0
+            first = 0.0
+            if allocator == HETEROGENEITY:
+                first = _waste(slot, run, free, nodes)
+            elif allocator == DEMAND:
+                first = dislike(nodes.request[slot], nodes.full[run], nodes.asked)
             second = -score(slot, run, 0, free, nodes)
             push(n, first, second, run, nodes.heap_keys, nodes.heap_nodes)
             n += 1

@@ -11,19 +11,20 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import inner_kernel, kernel
-from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due, size_of
+from mlsim.batch.backfill.classes import size_of
+from mlsim.batch.backfill.due import NONE, begin_looks, have_all_looked_at, list_jobs, next_due
 from mlsim.batch.backfill.gaps import close_gaps, earlier_place, move, note_gap
 from mlsim.batch.backfill.node_gaps import compress_on_nodes
 from mlsim.batch.backfill.profile import (
     END,
     begin_at,
-    earliest,
     forget_past,
     make_profile,
     reserve_from,
     sort_segments,
     stop_using,
 )
+from mlsim.batch.backfill.searches import begin_searches, earliest
 from mlsim.batch.columns.columns import (
     EARLY,
     FIRST,
@@ -247,6 +248,7 @@ def backfill_conservative(n_started: int, now: float, columns: Columns, room: Ro
     elif columns.counts[EARLY]:
         _compress(columns, room)
     columns.counts[EARLY] = 0
+    begin_searches(columns)
     before, overtakes = n_started, False
     for k in range(n):
         slot = columns.queue[k]

@@ -9,12 +9,12 @@ or many have moved: meanwhile none has become later. Jobs that have started are 
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel, next_bit
+from mlsim.batch.backfill.classes import N_SIZES, duration_class
 from mlsim.batch.backfill.profile import END
 from mlsim.batch.columns.columns import (
     FIRST,
@@ -39,32 +39,21 @@ from mlsim.batch.columns.times import reserved_time
 __all__ = [
     "ANYWHERE",
     "NONE",
-    "N_DURATIONS",
     "N_PARTS",
-    "N_SIZES",
     "begin_looks",
     "begin_with",
-    "duration_class",
     "have_alike_looked_at",
     "have_all_looked_at",
     "have_beginners_looked_at",
-    "least_of",
     "list_jobs",
     "lowest_bit",
     "make_due",
     "next_due",
     "no_longer_begin_with",
     "shortest_after",
-    "size_of",
     "take_gap",
 ]
 
-_FINE: Final = 2
-"""Classes of sizes in which numbers of units double."""
-N_SIZES: Final = 64
-"""Classes; the last one has no end."""
-N_DURATIONS: Final = 63
-"""Classes of durations, two in which they double, one bit of a word each; the last one has no end."""
 N_PARTS: Final = 64
 """Parts of the profile's time for which it is known how short later jobs are."""
 
@@ -73,41 +62,11 @@ NONE: Final = -1
 ANYWHERE: Final = -2
 """Instead of a list of gaps: the job may have an earlier place anywhere."""
 
-_LONG: Final = 2.0**31
-
 # Rows of the lists of gaps.
 _GAP, _NEXT = range(2)
 
 # Of the parts of the profile's time: when the first one begins, and how many there are in a second.
 _BEGIN, _RATE = range(2)
-
-# Classes
-
-
-@leaf_kernel
-def size_of(units: int) -> int:
-    """Return the class of a number of units, 0 of them or more."""
-    doubled = 0
-    while units >= 2 * _FINE:
-        units >>= 1
-        doubled += 1
-    return min(_FINE * doubled + units, N_SIZES - 1)
-
-
-@leaf_kernel
-def least_of(size: int) -> int:
-    """Return the smallest number of units of a class."""
-    doubled = max(size // _FINE - 1, 0)
-    return (size - _FINE * doubled) << doubled
-
-
-@leaf_kernel
-def duration_class(seconds: float) -> int:
-    """Return the class of a duration (s), 0 or more."""
-    if seconds >= _LONG:
-        return N_DURATIONS - 1
-    fraction, exponent = math.frexp(seconds)
-    return int(min(max(2 * exponent + (1 if fraction >= 0.75 else 0), 0), N_DURATIONS - 1))
 
 
 @leaf_kernel

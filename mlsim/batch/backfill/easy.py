@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
     ACCASIM,
@@ -103,7 +103,7 @@ def find_reservation(head: int, now: float, columns: Columns, room: Room) -> flo
     return float(time)
 
 
-@inner_kernel
+@apart_kernel
 def is_put_off(now: float, columns: Columns) -> bool:
     """Whether the head has to wait for its reservation, even if it fits (accasim)."""
     if columns.rules[EASY_AS] != ACCASIM or columns.counts[QUEUED] == 0:
@@ -121,7 +121,7 @@ def keep_reservation(now: float, columns: Columns, room: Room) -> None:
             columns.floats[RESERVED, head] = time
 
 
-@inner_kernel
+@apart_kernel
 def _kept_reservation(columns: Columns) -> float:
     """Return by when jobs must end that overtake a head whose reservation is kept; infinity: whenever.
 
@@ -185,7 +185,7 @@ def _start_behind(
     return True
 
 
-@inner_kernel
+@apart_kernel
 def _start_by_place(
     n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
@@ -204,7 +204,7 @@ def _start_by_place(
     return n_started
 
 
-@inner_kernel
+@apart_kernel
 def _bring_least(k: int, n: int, column: int, beside: int, now: float, time: float, columns: Columns) -> int:
     """Put the first by a key of the candidates from k on at k, and drop those that cannot start any more.
 
@@ -226,7 +226,7 @@ def _bring_least(k: int, n: int, column: int, beside: int, now: float, time: flo
     return n
 
 
-@inner_kernel
+@apart_kernel
 def _start_by_key(
     n_started: int, place: int, now: float, time: float, is_kept: bool, columns: Columns, room: Room
 ) -> int:
@@ -254,7 +254,7 @@ def _start_by_key(
     return n_started
 
 
-@inner_kernel
+@apart_kernel
 def backfill(n_started: int, now: float, columns: Columns, room: Room) -> int:
     """Start jobs behind the head that do not delay its reservation, if it has one.
 

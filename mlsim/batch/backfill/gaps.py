@@ -22,17 +22,16 @@ from typing import Final
 import numpy as np
 
 from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim.batch.backfill.classes import least_of, size_of
 from mlsim.batch.backfill.due import (
     ANYWHERE,
     NONE,
     begin_with,
     have_alike_looked_at,
     have_beginners_looked_at,
-    least_of,
     lowest_bit,
     no_longer_begin_with,
     shortest_after,
-    size_of,
     take_gap,
 )
 from mlsim.batch.backfill.profile import END, begin_at, begin_before, stop_using

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.backfill.due import ANYWHERE, NONE, begin_looks, have_all_looked_at, make_due, next_due
 from mlsim.batch.backfill.profile import END, earliest_in, reserve_from, stop_using
 from mlsim.batch.columns.columns import EARLY, FIRST, KEPT, ONE_ROUND, QUEUED, UNSEEN, Columns
@@ -45,7 +45,7 @@ from mlsim.batch.room.room import (
 __all__ = ["compress_on_nodes"]
 
 
-@inner_kernel
+@apart_kernel
 def compress_on_nodes(columns: Columns, room: Room) -> None:
     """Move each reservation to its earliest start, given all others, until nothing moves or for one round.
 
@@ -66,7 +66,7 @@ def compress_on_nodes(columns: Columns, room: Room) -> None:
         _forget_gaps(columns.queue[k], columns)
 
 
-@inner_kernel
+@apart_kernel
 def _begin(columns: Columns, room: Room) -> None:
     """Have those looked at that may move because of what came back early, or all."""
     begin_looks(columns)
@@ -108,7 +108,7 @@ def _look_from(slot: int, first: int, columns: Columns) -> None:
     columns.ints[LOOK_SEGMENT, slot] = first
 
 
-@inner_kernel
+@apart_kernel
 def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
     """Have jobs looked at, but for one, that may move as something became free between two segments."""
     begin, end = columns.profile_times[first], columns.profile_times[last]

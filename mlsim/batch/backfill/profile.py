@@ -43,12 +43,13 @@ __all__ = [
     "END",
     "begin_at",
     "begin_before",
-    "earliest",
+    "earliest_counted",
     "earliest_in",
     "fits_now",
     "forget_past",
     "make_profile",
     "reserve_from",
+    "short_of",
     "sort_segments",
     "stop_using",
     "take",
@@ -222,7 +223,7 @@ def sort_segments(columns: Columns) -> None:
 
 
 @leaf_kernel
-def _short_of(units: int, segment: int, end: float, columns: Columns) -> int:
+def short_of(units: int, segment: int, end: float, columns: Columns) -> int:
     """Find the first segment, from one on and before a time, with fewer free units; END if there is none."""
     while columns.profile_times[segment] < end:
         if columns.profile_free[segment] < units:
@@ -231,12 +232,23 @@ def _short_of(units: int, segment: int, end: float, columns: Columns) -> int:
     return END
 
 
+@leaf_kernel
+def earliest_counted(units: int, duration: float, first: int, columns: Columns) -> int:
+    """Find the first segment, from one on, from which on so many units are free for so long; END if never."""
+    while first != END:
+        short = short_of(units, first, stay_end(columns.profile_times[first], duration), columns)
+        if short == END:
+            return int(first)
+        first = columns.profile_next[short]
+    return END
+
+
 @in_room
 def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Room) -> int:
     """Find the first segment in which a job that begins with ``first`` lacks room; END if there is none."""
     end = stay_end(columns.profile_times[first], duration)
     if not counts_units(room):
-        short = _short_of(asked(slot, columns, room), first, end, columns)
+        short = short_of(asked(slot, columns, room), first, end, columns)
         if short != END:
             return short
     open_window(first, room)
@@ -244,25 +256,18 @@ def _blocking(slot: int, first: int, duration: float, columns: Columns, room: Ro
         return first
     k = columns.profile_next[first]
     while columns.profile_times[k] < end:
-        narrow_window(k, room)
-        if not fits_window(slot, k, columns, room):
+        if narrow_window(k, room) and not fits_window(slot, k, columns, room):
             return int(k)
         k = columns.profile_next[k]
     return END
 
 
 @in_room
-def earliest(slot: int, columns: Columns, room: Room) -> int:
-    """Find the first segment from which on a job fits for as long as it asks for room; END if never.
-
-    The room notes the units.
-    """
-    return earliest_in(slot, columns.counts[FIRST], np.inf, columns, room)
-
-
-@in_room
 def earliest_in(slot: int, first: int, until: float, columns: Columns, room: Room) -> int:
-    """Find the first such segment from one on, which begins before ``until``."""
+    """Find the first segment, from one on and before ``until``, with which a job fits for as long as it asks.
+
+    END if there is none. The room notes the units.
+    """
     duration = reserved_time(slot, columns)
     while columns.profile_times[first] < until:
         blocked = _blocking(slot, first, duration, columns, room)

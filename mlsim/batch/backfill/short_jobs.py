@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import apart_kernel
 from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import BACKFILL, EASY, FRONT, HEAD, PLACES, QUEUED, UNSORTED, Columns
@@ -18,7 +18,7 @@ from mlsim.batch.room.steps import begin_on_part
 __all__ = ["start_short_jobs"]
 
 
-@inner_kernel
+@apart_kernel
 def _shortest(part: Ints, now: float, columns: Columns, room: Room) -> int:
     """Find the place in the queue of the shortest job that may start on a part of what is free; -1: none."""
     head, best, time = columns.queue[columns.counts[HEAD]], -1, np.inf
@@ -39,7 +39,7 @@ def _shortest(part: Ints, now: float, columns: Columns, room: Room) -> int:
     return best
 
 
-@inner_kernel
+@apart_kernel
 def start_short_jobs(part: Ints, now: float, columns: Columns, room: Room) -> int:
     """Start the shortest jobs that fit on what was released since the last pass; return how many.
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import borrowed, inner_kernel, kernel, leaf_kernel
+from mlsim._jit import borrowed, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import next_reservation
 from mlsim.batch.columns.columns import (
     ENDS_FIRST,
@@ -40,14 +40,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@inner_kernel
+@leaf_kernel
 def _is_before(a: int, b: int, floats: Floats, order: Ints) -> bool:
     if floats[PLANNED, a] != floats[PLANNED, b]:
         return bool(floats[PLANNED, a] < floats[PLANNED, b])
     return bool(order[a] < order[b])
 
 
-@inner_kernel
+@leaf_kernel
 def _push(slot: int, n: int, ends: Ints, order: Ints, floats: Floats) -> None:
     """Put a job into the heap of the ``n`` ends to come."""
     place = n
@@ -57,7 +57,7 @@ def _push(slot: int, n: int, ends: Ints, order: Ints, floats: Floats) -> None:
     ends[place] = slot
 
 
-@inner_kernel
+@leaf_kernel
 def _pop(n: int, ends: Ints, order: Ints, floats: Floats) -> int:
     """Take the first of the ``n`` ends to come out of the heap."""
     first, last = ends[0], ends[n - 1]

@@ -85,6 +85,10 @@ class Columns(NamedTuple):
     sorted_segments : int64, shape (3, any)
     sorted_times : float64
         Where segments are sorted.
+    searched_classes : int64
+    searched : int64, shape (sizes, durations)
+        Of jobs that get a reservation in this pass: bits for the classes of duration that there were so far,
+        for each of size, and where the search for each begins; :mod:`mlsim.batch.backfill.searches`.
     profile_begins : int64
         While reservations move, a waiting job that begins with each segment; -1 if there is none.
     due : int64
@@ -138,6 +142,8 @@ class Columns(NamedTuple):
     back_units: Ints
     sorted_segments: IntColumns
     sorted_times: Floats
+    searched_classes: Ints
+    searched: IntColumns
     profile_begins: Ints
     due: Ints
     due_gaps: IntColumns

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.record import Occupancy
 from mlsim.record.growing import GrowingArray, let_go
 
@@ -85,7 +85,7 @@ def write_row(
     times[FINISH, row] = np.nan
 
 
-@inner_kernel
+@apart_kernel
 def write_rows(
     row: int,
     first_row: int,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, kernel, leaf_kernel
+from mlsim._jit import apart_kernel, kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import BLOCKS, KEPT, Columns, columns_at
 from mlsim.batch.columns.table import EXPECTED
@@ -90,7 +90,7 @@ def end_of_running(columns: Columns) -> int:
     return int(columns.counts[BLOCKS] << _SHIFT)
 
 
-@inner_kernel
+@apart_kernel
 def first_after(time: float, columns: Columns) -> int:
     """Find the place of the first running job whose expected end lies after ``time``."""
     low, high = 0, columns.counts[BLOCKS]
@@ -117,7 +117,7 @@ def first_after(time: float, columns: Columns) -> int:
 # Changing them
 
 
-@inner_kernel
+@apart_kernel
 def _block_of(slot: int, columns: Columns) -> int:
     """Find which block in their order a job belongs to."""
     low, high = 1, columns.counts[BLOCKS]
@@ -130,7 +130,7 @@ def _block_of(slot: int, columns: Columns) -> int:
     return int(low - 1)
 
 
-@inner_kernel
+@apart_kernel
 def _place_in(at: int, slot: int, columns: Columns) -> int:
     """Find how many jobs of a block go before this one."""
     low, high = 0, columns.blocks[_HELD, columns.blocks[_ORDER, at]]
@@ -145,7 +145,7 @@ def _place_in(at: int, slot: int, columns: Columns) -> int:
     return int(low)
 
 
-@inner_kernel
+@apart_kernel
 def _open_block(at: int, columns: Columns) -> int:
     """Have an empty block at a place in the order; return it."""
     n, order = columns.counts[BLOCKS], columns.blocks[_ORDER]
@@ -157,7 +157,7 @@ def _open_block(at: int, columns: Columns) -> int:
     return int(block)
 
 
-@inner_kernel
+@apart_kernel
 def _close_block(at: int, columns: Columns) -> None:
     """Take a block out of the order."""
     n, order = columns.counts[BLOCKS] - 1, columns.blocks[_ORDER]
@@ -168,7 +168,7 @@ def _close_block(at: int, columns: Columns) -> None:
     columns.counts[BLOCKS] = n
 
 
-@inner_kernel
+@apart_kernel
 def _move(block: int, first: int, other: int, columns: Columns) -> None:
     """Move the jobs of a block, from one on, behind those of another block."""
     held, source = columns.blocks[_HELD], (block << _SHIFT) + first
@@ -179,7 +179,7 @@ def _move(block: int, first: int, other: int, columns: Columns) -> None:
     held[other] += count
 
 
-@inner_kernel
+@apart_kernel
 def _join(at: int, columns: Columns) -> None:
     """Have a block and the next one be one, if they hold few jobs."""
     if at < 0 or at + 1 >= columns.counts[BLOCKS]:
@@ -190,7 +190,7 @@ def _join(at: int, columns: Columns) -> None:
         _close_block(at + 1, columns)
 
 
-@inner_kernel
+@apart_kernel
 def add_running(slot: int, columns: Columns) -> None:
     """Put a job among the running ones."""
     if columns.counts[BLOCKS] == 0:
@@ -209,7 +209,7 @@ def add_running(slot: int, columns: Columns) -> None:
     columns.blocks[_HELD, block] += 1
 
 
-@inner_kernel
+@apart_kernel
 def remove_running(slot: int, columns: Columns) -> None:
     """Take a job out of the running ones."""
     at = _block_of(slot, columns)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, last_bit, leaf_kernel, next_bit
+from mlsim._jit import last_bit, leaf_kernel, next_bit
 
 __all__ = ["begin_run", "copy_runs", "first_nodes", "join_run", "next_run", "run_of", "runs_of"]
 
@@ -46,7 +46,7 @@ def first_nodes(starts: Ints, n_nodes: int) -> Ints:
     return first
 
 
-@inner_kernel
+@leaf_kernel
 def copy_runs(target: Ints, source: Ints) -> None:
     """Have runs begin where those of others do."""
     for level in range(_LEVELS):
@@ -54,7 +54,7 @@ def copy_runs(target: Ints, source: Ints) -> None:
             target[level, word] = source[level, word]
 
 
-@inner_kernel
+@leaf_kernel
 def next_run(node: int, n_nodes: int, starts: Ints) -> int:
     """Return the first node of the run that follows that of a node; the number of nodes if none does."""
     at, level = node, 0
@@ -86,7 +86,7 @@ def _first_bit(word: int) -> int:
     return 0 if word & 1 else next_bit(word, 0)
 
 
-@inner_kernel
+@leaf_kernel
 def run_of(node: int, starts: Ints) -> int:
     """Return the first node of the run that a node belongs to."""
     at, level = node + 1, 0  # the last bit before it; the first node always has one
@@ -110,7 +110,7 @@ def run_of(node: int, starts: Ints) -> int:
     return int(at)
 
 
-@inner_kernel
+@leaf_kernel
 def begin_run(node: int, starts: Ints) -> None:
     """Have a run begin at a node."""
     at = node
@@ -122,7 +122,7 @@ def begin_run(node: int, starts: Ints) -> None:
         at >>= 6
 
 
-@inner_kernel
+@leaf_kernel
 def join_run(node: int, starts: Ints) -> None:
     """Have the run that begins at a node go on the one before it."""
     at = node

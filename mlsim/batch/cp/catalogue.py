@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["MEANINGS", "control_for", "make_planner"]
 
 MEANINGS = {
-    Dispatcher.CP: "list schedules on classes of nodes, on request CP-SAT; ours",
+    Dispatcher.CP: "list schedules on classes of nodes, made better by CP-SAT; ours",
+    Dispatcher.LISTS: "the list schedules of cp alone; ours",
     Dispatcher.HCP19: "times on pooled resources by CP, then best-fit (HCP'19, HCP3)",
     Dispatcher.PCP19: "times and nodes by CP, an optional interval a unit and node (PCP'19, PCP3)",
     Dispatcher.PCP4: "times and nodes by CP, a count of units a job and node (PCP4)",
@@ -36,7 +37,7 @@ def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
     """Return the solver's time limits, search mode, seed and workers for a dispatcher."""
     from mlsim.batch.cp.solver.solving import Control
 
-    plans_lists = name is Dispatcher.CP
+    plans_lists = name in (Dispatcher.CP, Dispatcher.LISTS)
     limit = config.time_limit if config.time_limit is not None else (_LIST_LIMIT if plans_lists else _LIMIT)
     last = config.time_limit_max
     if last is None:
@@ -63,22 +64,22 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
     InputError
         If it asks CP-SAT, and ortools is not installed.
     """
-    asks = name is not Dispatcher.CP or config.solve_jobs > 0
+    asks = name is not Dispatcher.LISTS
     if asks and find_spec("ortools") is None:
         raise InputError(
             f"batch.dispatcher: {name} plans by CP-SAT, and ortools is not installed; "
-            "pip install 'mlsim[cp]'. Without it there are queue, prb, and cp with its default solve_jobs: 0"
+            "pip install 'mlsim[cp]'. Without it there are queue, prb and lists"
         )
     from mlsim.batch.cp.planners.early import Hcp1, Hcp2, Pcp1, Pcp2
     from mlsim.batch.cp.planners.hcp19 import Hcp19
-    from mlsim.batch.cp.planners.list_planner import Cp, CpOptions
+    from mlsim.batch.cp.planners.list_planner import CpOptions, Lists
     from mlsim.batch.cp.planners.pcp4 import Pcp4
     from mlsim.batch.cp.planners.pcp19 import Pcp19
     from mlsim.batch.cp.planners.pcp21 import Pcp21
     from mlsim.batch.cp.planners.pcp21s import Pcp21s
 
     control = control_for(name, config, seed)
-    if name is Dispatcher.CP:
+    if name in (Dispatcher.CP, Dispatcher.LISTS):
         options = CpOptions(
             config.goal,
             config.by_size,
@@ -87,6 +88,10 @@ def make_planner(name: Dispatcher, config: CpConfig, seed: int = 0) -> AnyPlanne
             config.patience,
             config.solve_jobs,
         )
+        if name is Dispatcher.LISTS:
+            return Lists(control, config.jobs, options)
+        from mlsim.batch.cp.planners.cp import Cp  # here, as it loads the solver
+
         return Cp(control, config.jobs, options)
     kinds = (Hcp19, Pcp19, Pcp4, Pcp21, Pcp21s, Hcp1, Hcp2, Pcp1, Pcp2)
     (kind,) = [kind for kind in kinds if kind.name == name]

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsim.batch.cp.catalogue import make_planner
 from mlsim.batch.cp.easy import easy
-from mlsim.batch.cp.planners.list_planner import Cp
+from mlsim.batch.cp.planners.list_planner import Lists
 from mlsim.batch.cp.planners.planner import AnyPlanner, Solve
 from mlsim.batch.cp.problem.instance import Instance, instance_of
 from mlsim.batch.cp.problem.learning import Experience
@@ -56,7 +56,7 @@ class CpDispatcher:
         self._planner = planner
         self._ewt, self._default_ewt = config.ewt, config.default_ewt
         self._experience = Experience()
-        if isinstance(planner, Cp):
+        if isinstance(planner, Lists):
             planner.experience = self._experience
         self._rows = _Rows()
 

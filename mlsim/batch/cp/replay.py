@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +22,15 @@ from mlsim.batch.cp.solver.solving import Status
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 
-__all__ = ["Group", "Replayed", "group_of", "read_instances", "replay", "writer_of"]
+__all__ = [
+    "Group",
+    "Replayed",
+    "group_of",
+    "instance_in",
+    "read_lines",
+    "solve_one",
+    "writer_of",
+]
 
 _SAME_OBJECTIVE = 1e-6
 _LONGEST_LINE = 256_000_000
@@ -76,22 +84,32 @@ def writer_of(path: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def read_instances(path: str | Path) -> Iterator[Instance]:
-    """Read a file of instances.
+def instance_in(line: str, place: str) -> Instance:
+    """Read the instance of a line.
 
     Raises
     ------
     InputError
-        If the file cannot be read or a line is no instance; the message names the line.
+        If it is none; the message names the place.
+    """
+    data = json_of(line, place)
+    if not isinstance(data, dict):
+        raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
+    return Instance.from_json(data, place)
+
+
+def read_lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file that are not empty, each behind its place for messages.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
     """
     path = expanded(path)
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
-            place = f"{path}, line {number}"
-            data = json_of(line, place)
-            if not isinstance(data, dict):
-                raise InputError(f"{place}: not an instance; `mlsim cp dump` writes such files")
-            yield Instance.from_json(data, place)
+            yield f"{path}, line {number}", line
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -113,31 +131,28 @@ def _lines(path: Path) -> Iterator[str]:
             raise InputError(f"{named(path)}: not UTF-8 text; is it a dump?") from error
 
 
-def replay(
-    instances: Iterable[Instance], dispatchers: Sequence[Dispatcher], config: CpConfig, seed: int = 0
-) -> Iterator[Replayed]:
-    """Solve instances with each of some dispatchers.
+def solve_one(number: int, instance: Instance, name: Dispatcher, config: CpConfig, seed: int = 0) -> Replayed:
+    """Solve an instance with a dispatcher.
 
-    All get the same jobs: those that the reduction by slowdown keeps. So ``cp`` plans for the jobs that can
-    start now, too, and without what it would have learned or remembered.
+    All dispatchers get the same jobs: those that the reduction by slowdown keeps. So ours plan for the jobs
+    that can start now, too, and without what they would have learned or remembered.
 
     Parameters
     ----------
-    instances
+    number
+        Of the instance.
+    instance
         What to solve.
-    dispatchers
+    name
         Who.
     config
         Time control and options.
     seed
         Of the solver.
     """
-    for number, instance in enumerate(instances):
-        reduced = reduce(instance, config.jobs)
-        part = instance.with_queued(reduced.rows)
-        for name in dispatchers:
-            plan, solve = make_planner(name, config, seed).plan(part)
-            yield Replayed(number, name, solve, tuple(check_plan(part, plan)))
+    part = instance.with_queued(reduce(instance, config.jobs).rows)
+    plan, solve = make_planner(name, config, seed).plan(part)
+    return Replayed(number, name, solve, tuple(check_plan(part, plan)))
 
 
 def group_of(one: Replayed, other: Replayed) -> Group:

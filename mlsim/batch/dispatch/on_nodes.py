@@ -13,7 +13,7 @@ from mlsim.batch.allocators import alike, fit, placed, placing
 from mlsim.batch.allocators.nodes import RETURNED, nodes_at
 from mlsim.batch.backfill.easy import find_reservation
 from mlsim.batch.backfill.short_jobs import start_short_jobs
-from mlsim.batch.columns.columns import QUEUED, columns_at
+from mlsim.batch.columns.columns import FRONT, PLACES, QUEUED, columns_at
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE
 from mlsim.batch.columns.packing import IntColumns, Ints
 from mlsim.batch.columns.runs import run_of
@@ -21,6 +21,7 @@ from mlsim.batch.columns.table import FIRST_ROW, HELD, ROWS
 from mlsim.batch.dispatch import passes
 from mlsim.batch.matrix import drains, future
 from mlsim.batch.matrix.holding import units_in_row
+from mlsim.batch.order.blocks import GONE
 from mlsim.batch.room import steps
 from mlsim.batch.room.room import find_room
 
@@ -31,6 +32,7 @@ __all__ = [
     "end_job",
     "has_window",
     "held_by",
+    "lift_reserves",
     "make_pass",
     "place_units",
     "power_wanted",
@@ -62,6 +64,7 @@ def arrive_at_nodes(
 ) -> None:
     """End the jobs that the columns name, and put those that arrive into the queue; see :func:`make_pass`."""
     s, room = columns_at(columns), nodes_at(nodes)
+    fit.learn_arrivals(first, last, borrowed(arrivals), s, room)
     passes.arrive(now, n_ended, s.ended, first, last, borrowed(arrivals), s, room)
 
 
@@ -146,6 +149,15 @@ def release_row(slot: int, row: int, now: float, columns: int, nodes: int) -> No
 def return_node(slot: int, node: int, now: float, columns: int, nodes: int) -> int:
     """Return a free node to a job that had released it; return the new occupancy row."""
     return steps.return_node(slot, node, now, columns_at(columns), nodes_at(nodes))
+
+
+@kernel
+def lift_reserves(columns: int, nodes: int) -> None:
+    """Keep no nodes from waiting jobs that would not fit on the others of those that are in use."""
+    s, room = columns_at(columns), nodes_at(nodes)
+    for place in range(s.counts[FRONT], s.counts[PLACES] if room.kept.shape[1] > 0 else s.counts[FRONT]):
+        if s.queue[place] != GONE:
+            fit.lift_reserve(s.queue[place], s, room)
 
 
 # Questions

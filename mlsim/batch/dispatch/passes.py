@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mlsim._jit import by_last_type, inner_kernel, kernel, leaf_kernel
+from mlsim._jit import apart_kernel, by_last_type, kernel, leaf_kernel
 from mlsim.batch.backfill.conservative import backfill_conservative
 from mlsim.batch.backfill.easy import backfill, is_put_off, keep_reservation
 from mlsim.batch.backfill.reservations import backfill_several
@@ -185,13 +185,12 @@ def _make_pass(n_started: int, now: float, columns: Columns, room: Room, _reserv
 def _make_reserving_pass(
     n_started: int, now: float, columns: Columns, room: Room, _reserving: Reserving
 ) -> int:
-    tidy(columns)
     if columns.rules[BACKFILL] == CONSERVATIVE:
+        tidy(columns)
         return backfill_conservative(n_started, now, columns, room)
     n_started = _start_in_order(n_started, now, columns, room)
     if not _may_backfill(columns):
         return n_started
-    tidy(columns)
     return backfill_several(n_started, now, columns, room)
 
 
@@ -220,7 +219,7 @@ def begin(now: float, ordered: bool, columns: Columns, room: Room) -> None:
         order_queue(now, reserves(columns), columns)
 
 
-@inner_kernel
+@apart_kernel
 def process_timestamp(
     now: float,
     n_ended: int,

@@ -174,14 +174,17 @@ def open_window(segment: int, nodes: Nodes) -> None:
 
 
 @inner_kernel
-def narrow_window(segment: int, nodes: Nodes) -> None:
-    """Add a segment to the stretch."""
+def narrow_window(segment: int, nodes: Nodes) -> bool:
+    """Add a segment to the stretch; return whether less may be free throughout than before."""
     shared.narrow(shared.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if nodes.settings[POOLED]:
-        return
+        return True
+    less = nodes.shares.shape[1] > 0
     for node in range(nodes.window.shape[0]):
         for r in range(nodes.window.shape[1]):
+            less |= nodes.profile[segment, node, r] < nodes.window[node, r]
             nodes.window[node, r] = min(nodes.window[node, r], nodes.profile[segment, node, r])
+    return bool(less)
 
 
 @inner_kernel

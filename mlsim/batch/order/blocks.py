@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, last_bit, leaf_kernel
+from mlsim._jit import apart_kernel, last_bit, leaf_kernel
 from mlsim.batch.columns.columns import MOST_UNITS, PLACES, QUEUED, Columns
 from mlsim.batch.columns.table import ESTIMATE, KEY, SUBMIT, UNITS
 
@@ -107,7 +107,7 @@ def knows_all(block: int, columns: Columns) -> bool:
     return bool(columns.block_known[block] >= _BOUNDS)
 
 
-@inner_kernel
+@apart_kernel
 def measure(block: int, columns: Columns) -> None:
     """Find what the jobs of a block ask for at least."""
     columns.block_known[block], columns.block_units[block] = _ALL, MOST_UNITS
@@ -131,7 +131,7 @@ def _has_none(
     return bool(known >= _BOUNDS and least > beside and not now + columns.block_times[size, block] <= time)
 
 
-@inner_kernel
+@apart_kernel
 def next_fitting(place: int, free: int, beside: int, now: float, time: float, columns: Columns) -> int:
     """Find the next job, from a place on, that asks for few units and ends in time, or for even fewer.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from mlsim._jit import inner_kernel
+from mlsim._jit import apart_kernel
 
 __all__ = ["class_key"]
 
@@ -15,7 +15,7 @@ _UP: Final = 600
 _ZERO: Final = 2.0**300
 
 
-@inner_kernel
+@apart_kernel
 def _above_zero(key: float) -> float:
     """Return a number above 0 that is in the order of the keys, equal for equal ones, without rounding.
 
@@ -31,7 +31,7 @@ def _above_zero(key: float) -> float:
     return math.ldexp(1.5 - mantissa, -exponent)
 
 
-@inner_kernel
+@apart_kernel
 def class_key(key: float, large: bool) -> float:
     """Return the key of a job among those of both classes (Zrigui 2021, Algorithm 3).
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import inner_kernel, kernel
+from mlsim._jit import apart_kernel, kernel
 from mlsim.batch.catalogue import POLICIES
 from mlsim.scenario import BatchConfig, Policy
 
@@ -76,13 +76,13 @@ def parameters_of(config: BatchConfig) -> Floats:
     return parameters
 
 
-@inner_kernel
+@apart_kernel
 def is_live(policy: int) -> bool:
     """Return whether a policy's keys depend on the current time."""
     return policy in _LIVE
 
 
-@inner_kernel
+@apart_kernel
 def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float) -> float:
     if policy in (FCFS, LCFS):
         return r if policy == FCFS else -r
@@ -97,7 +97,7 @@ def _fixed_key(policy: int, r: float, p: float, q: float, deadline_factor: float
     return r + deadline_factor * p
 
 
-@inner_kernel
+@apart_kernel
 def _learned_key(policy: int, r: float, p: float, q: float) -> float:
     log_r = math.log10(max(r, 1.0))  # r counts from 1 s up, so that the logarithm exists
     if policy == F1:
@@ -109,7 +109,7 @@ def _learned_key(policy: int, r: float, p: float, q: float) -> float:
     return p * math.sqrt(q) + 5.3e5 * log_r
 
 
-@inner_kernel
+@apart_kernel
 def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
     expansion = (w + max(p, 1.0)) / max(p, 1.0)
     return float(
@@ -122,7 +122,7 @@ def _linear_key(w: float, p: float, q: float, parameters: Floats) -> float:
     )
 
 
-@inner_kernel
+@apart_kernel
 def _live_key(policy: int, w: float, p: float, q: float) -> float:
     p = max(p, 1.0)  # an estimate of nothing would divide by zero
     if policy in (SEXP, LEXP):
@@ -133,7 +133,7 @@ def _live_key(policy: int, w: float, p: float, q: float) -> float:
     return -w / (math.log2(max(q, 2.0)) * p)  # log2(1) would divide by zero
 
 
-@inner_kernel
+@apart_kernel
 def policy_key(
     policy: int, now: float, r: float, p: float, q: float, used: float, parameters: Floats
 ) -> float:
@@ -168,7 +168,7 @@ def policy_key(
     return _fixed_key(policy, r, p, q, parameters[DEADLINE_FACTOR])
 
 
-@inner_kernel
+@apart_kernel
 def is_starved(policy: int, classes: bool, now: float, r: float, parameters: Floats) -> bool:
     """Return whether a job has waited longer than the threshold; FCFS needs none, but with classes."""
     return (policy != FCFS or classes) and now - r > parameters[THRESHOLD]

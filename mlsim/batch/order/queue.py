@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.columns.before import goes_before
 from mlsim.batch.columns.columns import (
     CLASSES,
@@ -127,7 +127,7 @@ def insert(slot: int, columns: Columns) -> None:
     _put_at(place, slot, columns)
 
 
-@inner_kernel
+@apart_kernel
 def _make_way(place: int, columns: Columns) -> None:
     """Have the jobs from a place on move up, to the next empty one."""
     hole = place
@@ -158,7 +158,7 @@ def _change_places(n: int, columns: Columns) -> None:
         forget_blocks(0, columns)
 
 
-@inner_kernel
+@apart_kernel
 def tidy(columns: Columns) -> None:
     """Have every waiting job move up to the front, so that the queue has no empty places."""
     if columns.counts[PLACES] == columns.counts[QUEUED]:
@@ -208,7 +208,7 @@ def leave(place: int, columns: Columns) -> None:
         columns.counts[HEAD] = columns.counts[FRONT]
 
 
-@inner_kernel
+@apart_kernel
 def drop_started(columns: Columns) -> None:
     """Take the jobs that have started out of the queue, all of it, and have the others move up."""
     for place in range(columns.counts[FRONT], columns.counts[PLACES]):
@@ -244,14 +244,14 @@ def order_queue(now: float, whole: bool, columns: Columns) -> None:
     if is_live(policy):
         _order_live(now, whole, columns)
         return
-    if whole or columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
+    if columns.counts[PLACES] > 2 * columns.counts[QUEUED] + BLOCK:
         tidy(columns)
     needs_threshold = policy != FCFS or columns.rules[CLASSES] != 0
     if needs_threshold and columns.parameters[THRESHOLD] < np.inf:
         _raise_starved(policy, now, columns)
 
 
-@inner_kernel
+@apart_kernel
 def _order_live(now: float, whole: bool, columns: Columns) -> None:
     """Do what :func:`order_queue` does, for live keys; a short queue is sorted, which is as quick."""
     places = columns.counts[PLACES]
@@ -267,7 +267,7 @@ def _order_live(now: float, whole: bool, columns: Columns) -> None:
     find_head(now, columns)
 
 
-@inner_kernel
+@apart_kernel
 def _sort_queue(now: float, columns: Columns) -> None:
     """Compute live keys, and sort the queue by them."""
     tidy(columns)
@@ -277,7 +277,7 @@ def _sort_queue(now: float, columns: Columns) -> None:
     columns.counts[UNSORTED] = columns.counts[HEAD] = 0
 
 
-@inner_kernel
+@apart_kernel
 def _raise_starved(policy: int, now: float, columns: Columns) -> None:
     """Move jobs that have waited for longer than the threshold to the head."""
     classes = columns.rules[CLASSES] != 0
@@ -308,7 +308,7 @@ def _raise_starved(policy: int, now: float, columns: Columns) -> None:
     columns.counts[HEAD] = columns.counts[FRONT]
 
 
-@inner_kernel
+@apart_kernel
 def find_head(now: float, columns: Columns) -> None:
     """Compute live keys, and find the job that goes first."""
     policy = columns.rules[POLICY]
@@ -327,7 +327,7 @@ def find_head(now: float, columns: Columns) -> None:
     find_next_head(columns)
 
 
-@inner_kernel
+@apart_kernel
 def find_next_head(columns: Columns) -> None:
     """Find the head, by the keys that there are, among the jobs that go first in their blocks."""
     head = GONE
@@ -337,7 +337,7 @@ def find_next_head(columns: Columns) -> None:
     columns.counts[HEAD] = max(head, 0)
 
 
-@inner_kernel
+@apart_kernel
 def sort_by_keys(columns: Columns) -> None:
     """Sort the queue by the keys that there are."""
     tidy(columns)
@@ -346,20 +346,20 @@ def sort_by_keys(columns: Columns) -> None:
     columns.counts[UNSORTED] = columns.counts[HEAD] = 0
 
 
-@inner_kernel
+@apart_kernel
 def compute_walk_keys(n: int, now: float, slots: Ints, columns: Columns) -> None:
     """Compute the keys of ``n`` waiting jobs by the order of backfilling."""
     for k in range(n):
         columns.floats[WALK_KEY, slots[k]] = key_of(slots[k], columns.rules[ORDER], now, columns)
 
 
-@inner_kernel
+@apart_kernel
 def order_walk(n: int, now: float, slots: Ints, scratch: Ints, columns: Columns) -> None:
     """Sort ``n`` waiting jobs by the order of backfilling."""
     _order_anew(n, columns.rules[ORDER], now, slots, scratch, WALK_KEY, columns)
 
 
-@inner_kernel
+@apart_kernel
 def _order_anew(
     n: int, policy: int, now: float, slots: Ints, scratch: Ints, column: int, columns: Columns
 ) -> None:
@@ -385,7 +385,7 @@ def _order_anew(
             return
 
 
-@inner_kernel
+@apart_kernel
 def _move_up(k: int, slots: Ints, column: int, ints: Ints, floats: Floats) -> int:
     """Move the k-th slot before all that it goes before, of those before it; return its place."""
     slot, place = slots[k], k
@@ -396,7 +396,7 @@ def _move_up(k: int, slots: Ints, column: int, ints: Ints, floats: Floats) -> in
     return int(place)
 
 
-@inner_kernel
+@apart_kernel
 def sort_slots(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
     """Sort by insertion while that is quick, as it is from one pass to the next; else by merging."""
     moves = 0
@@ -407,7 +407,7 @@ def sort_slots(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floa
             return
 
 
-@inner_kernel
+@apart_kernel
 def _merge_sort(n: int, slots: Ints, scratch: Ints, column: int, ints: Ints, floats: Floats) -> None:
     """Sort by merging, bottom up."""
     width = 1

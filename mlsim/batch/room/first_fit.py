@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import leaf_kernel
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES, write_rows
 from mlsim.batch.columns.runs import begin_run, join_run, next_run, run_of
 
@@ -91,13 +91,13 @@ def _next(node: int, n_nodes: int, starts: Ints) -> int:
     return next_run(node, n_nodes, starts) if starts.shape[1] > 0 else node + 1
 
 
-@inner_kernel
+@leaf_kernel
 def free_of(node: int, free: Ints, starts: Ints) -> int:
     """Return the free cores of a node."""
     return int(free[run_of(node, starts)])
 
 
-@inner_kernel
+@leaf_kernel
 def add_free(node: int, count: int, more: int, free: Ints, cores: Ints, starts: Ints) -> None:
     """Have ``more`` cores free on each of some nodes, fewer if that is negative."""
     end = node + count
@@ -114,7 +114,7 @@ def add_free(node: int, count: int, more: int, free: Ints, cores: Ints, starts: 
         _join(node, free, cores, starts)
 
 
-@inner_kernel
+@leaf_kernel
 def _split(node: int, free: Ints, starts: Ints) -> None:
     """Have a run begin at a node."""
     run = run_of(node, starts)
@@ -123,7 +123,7 @@ def _split(node: int, free: Ints, starts: Ints) -> None:
         free[node] = free[run]
 
 
-@inner_kernel
+@leaf_kernel
 def _join(node: int, free: Ints, cores: Ints, starts: Ints) -> None:
     """Have the run that begins at a node go on the one before it, if they are alike."""
     before = run_of(node - 1, starts)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.columns import counted
 from mlsim.batch.columns.columns import EXCLUSIVE, FREE, MERGE, NODES, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import COUNT, FINISH, NODE, NODE_CORES
@@ -156,7 +156,7 @@ def take_node(_slot: int, node: int, columns: Columns, pool: Pool) -> int:
 # Short jobs on what was released
 
 
-@inner_kernel
+@apart_kernel
 def measure_part(part: NDArray[np.int64], columns: Columns, pool: Pool) -> None:
     """Count the units of what was released; what failed in the meantime is gone."""
     units = 0
@@ -173,7 +173,7 @@ def find_room_in_part(slot: int, _part: NDArray[np.int64], _now: float, columns:
     return bool(columns.ints[UNITS, slot] <= min(pool.counts[PART], columns.counts[FREE]))
 
 
-@inner_kernel
+@apart_kernel
 def hold_part(slot: int, part: NDArray[np.int64], now: float, columns: Columns, pool: Pool) -> None:
     """Allocate to a job the first units of what was released, which is updated too."""
     first = columns.counts[USED_ROWS]
@@ -288,8 +288,9 @@ def open_window(_segment: int, _pool: Pool) -> None:
 
 
 @leaf_kernel
-def narrow_window(_segment: int, _pool: Pool) -> None:
-    """Add a segment to the stretch; every segment is looked at by itself."""
+def narrow_window(_segment: int, _pool: Pool) -> bool:
+    """Add a segment to the stretch; every segment is looked at by itself, so that it may have less."""
+    return True
 
 
 @leaf_kernel

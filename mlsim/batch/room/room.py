@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mlsim._jit import by_last_type, inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, by_last_type, leaf_kernel
 from mlsim.batch.allocators import placed
 from mlsim.batch.allocators.nodes import Nodes
 from mlsim.batch.columns.columns import Columns
@@ -77,7 +77,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def in_room(function: F) -> F:
     """Compile a function of a room: into its callers for a pool; beside them for nodes, with long answers."""
-    return by_last_type({Pool: leaf_kernel(function), Nodes: inner_kernel(function)})(function)
+    return by_last_type({Pool: leaf_kernel(function), Nodes: apart_kernel(function)})(function)
 
 
 # Starting jobs, and their ends
@@ -228,8 +228,8 @@ def open_window(segment: int, room: Room) -> None:
 
 
 @by_last_type({Pool: pool.narrow_window, Nodes: profile.narrow_window})
-def narrow_window(segment: int, room: Room) -> None:
-    """Add the next segment to the stretch."""
+def narrow_window(segment: int, room: Room) -> bool:
+    """Add the next segment to the stretch; return whether less may be free throughout than before."""
 
 
 @by_last_type({Pool: pool.fits_window, Nodes: profile.fits_window})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlsim._jit import inner_kernel, leaf_kernel
+from mlsim._jit import apart_kernel, leaf_kernel
 from mlsim.batch.columns.columns import EARLY, FIRST, KEPT, RUNNING, USED_ROWS, Columns
 from mlsim.batch.columns.occupancy import RELEASED, write_row
 from mlsim.batch.columns.packing import Ints
@@ -42,7 +42,7 @@ def begin(slot: int, now: float, backfilled: bool, columns: Columns, room: Room)
     _note_start(slot, now, backfilled, columns)
 
 
-@inner_kernel
+@apart_kernel
 def begin_on_part(slot: int, part: Ints, now: float, backfilled: bool, columns: Columns, room: Room) -> None:
     """Start a job on the units that were found for it in what was released."""
     hold_part(slot, part, now, columns, room)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.backfill.due import N_DURATIONS, N_PARTS, N_SIZES
+from mlsim.batch.backfill.classes import N_DURATIONS, N_SIZES
+from mlsim.batch.backfill.due import N_PARTS
 from mlsim.batch.columns import columns as at
 from mlsim.batch.columns.columns import (
     ALLOW_BACKFILL,
@@ -247,6 +248,8 @@ def profile_arrays(
         **{f"back_{name}": np.empty(capacity if keeps else 0, np.int64) for name in ("until", "units")},
         "sorted_segments": np.empty((3, segments if keeps else 0), np.int64),
         "sorted_times": np.empty(segments if keeps else 0),
+        "searched_classes": np.empty(N_SIZES, np.int64),
+        "searched": np.empty((N_SIZES, N_DURATIONS), np.int64),
         "due": np.empty(capacity // 64 + 1, np.int64),
         "due_gaps": np.empty((2, LISTED_GAPS * capacity if keeps else 0), np.int64),
         "durations": np.empty(N_SIZES, np.int64),

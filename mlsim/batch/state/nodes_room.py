@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim.batch.allocators import nodes as at
+from mlsim.batch.allocators.demand import sorts_of
 from mlsim.batch.allocators.nodes import (
     ALLOCATOR,
     CAPPED,
     DRAINS,
     EVEN,
+    LEARNS,
     MOST_REFUSED,
     N_SETTINGS,
     POOLED,
@@ -103,9 +105,14 @@ class NodesRoom:
         self._shared_profile = np.zeros((0, n_shared), np.int64)
         self._profile = np.zeros((0, n_nodes, n_resources), np.int64)
         self._static = _static_kinds(machine, cap)
+        demand = _demand_arrays(machine, config)
+        most_kept = (config.reserve * demand["sort_size"]).astype(np.int64)
+        if len(most_kept):
+            self._static = _apart(self._static, demand["place_in_sort"] <= most_kept[demand["sort"]])
+        self._kept = np.zeros((0, len(most_kept)), np.int64)
         self._kinds: dict[tuple[int, ...], int] = {}  # of nodes that announced drains are for
         self._drains_of: dict[int, tuple[int, ...]] = {}
-        self._scratch = _scratch(machine, config.allocator, self._static)
+        self._scratch = _scratch(machine, config.allocator, self._static, len(most_kept)) | demand
         self._drains: tuple[AnnouncedDrain, ...] = ()
         self._drain_arrays = _drain_arrays(())
         self._down = np.zeros(n_nodes, np.int64)
@@ -123,6 +130,7 @@ class NodesRoom:
         self._settings[ALLOCATOR] = at.CODES.get(config.allocator, at.OWN)
         self._settings[STRICT] = config.contiguity is Contiguity.STRICT
         self._settings[SEED] = seed
+        self._settings[LEARNS] = config.demand is None
         # A job is kept off nodes that are drained, and not off others.
         self._settings[POOLED] = not announced and self._is_pool()
         self._make_arrays()
@@ -169,6 +177,7 @@ class NodesRoom:
         units = self._jobs.table.ints[UNITS, slots]
         self._request[slots] = self._requests.per_unit(block, units)
         self._shares[slots] = self._requests.shares_of(block)
+        self._kept[slots] = 0  # until they arrive
         asked = np.column_stack([units, self._request[slots], self._shares[slots]])
         distinct, first, of = np.unique(asked, axis=0, return_index=True, return_inverse=True)
         reasons = [
@@ -279,6 +288,7 @@ class NodesRoom:
             self.arrays.capacity[node] = 0
             self._down[node] = 1
             self._renew(node, np.zeros_like(free))
+            on_nodes.lift_reserves(self._jobs.address, self.address)
         else:
             self._down[node] += 1
         self._jobs.counts[KEPT] = 0
@@ -356,6 +366,7 @@ class NodesRoom:
         capacity = self._jobs.table.capacity
         self._request = _grown(self._request, capacity)
         self._shares = _grown(self._shares, capacity)
+        self._kept = _grown(self._kept, capacity)
         if self._shared.size:
             self._shared_profile = _grown(self._shared_profile, len(self._jobs.arrays.profile_times))
         if self._keeps_plans:
@@ -371,6 +382,7 @@ class NodesRoom:
             profile=self._profile,
             plan=self._plan,
             shares=self._shares,
+            kept=self._kept,
             shared=self._shared,
             shared_profile=self._shared_profile,
             **self._scratch,
@@ -433,7 +445,38 @@ def _static_kinds(machine: Machine, cap: PowerCap | None) -> Ints:
     return np.cumsum(differs, dtype=np.int64)
 
 
-def _scratch(machine: Machine, allocator: str, kinds: Ints) -> dict[str, Any]:
+def _apart(kinds: Ints, alone: NDArray[np.bool_]) -> Ints:
+    """Return kinds of nodes by which some are alike to no other."""
+    differs = np.zeros(len(kinds), np.bool_)
+    differs[1:] = (kinds[1:] != kinds[:-1]) | alone[1:] | alone[:-1]
+    return np.cumsum(differs, dtype=np.int64)
+
+
+def _demand_arrays(machine: Machine, config: BatchConfig) -> dict[str, Any]:
+    """Sort nodes by scarce types, and write down what is known of the demand; no sorts if nobody reads it."""
+    n_nodes, n_resources = machine.capacity.shape
+    sort, scarce = np.full(n_nodes, -1), np.zeros((0, n_resources), np.int64)
+    if config.allocator == Allocator.DEMAND_AWARE:
+        sort, scarce = sorts_of(machine.capacity)
+    place = np.full(n_nodes, n_nodes + 1)
+    for number in range(len(scarce)):
+        nodes = np.flatnonzero(sort == number)
+        place[nodes] = np.arange(len(nodes), 0, -1)
+    asked = np.zeros(n_resources + 1)
+    if config.demand is not None:
+        given = [config.demand.get(name, 0.0) for name in machine.resources]
+        asked[:] = [*given, 1.0]
+    return {
+        "sort": sort,
+        "place_in_sort": place,
+        "scarce": scarce,
+        "sort_size": np.bincount(sort[sort >= 0], minlength=len(scarce)).astype(np.int64),
+        "asked": asked,
+        "reserve": np.array([config.reserve]),
+    }
+
+
+def _scratch(machine: Machine, allocator: str, kinds: Ints, n_sorts: int) -> dict[str, Any]:
     """Make the arrays that do not grow, and those that no pass changes."""
     n_nodes, n_resources = machine.capacity.shape
     having = (machine.capacity > 0).sum(axis=0)
@@ -455,7 +498,7 @@ def _scratch(machine: Machine, allocator: str, kinds: Ints) -> dict[str, Any]:
         "heap_keys": np.zeros((2, n_nodes)),
         "future": np.zeros((n_nodes, n_resources), np.int64),
         "future_total": np.zeros(n_resources, np.int64),
-        "refused": np.zeros((MOST_REFUSED, n_resources + 2), np.int64),
+        "refused": np.zeros((MOST_REFUSED, n_resources + n_sorts + 2), np.int64),
         "owner": np.zeros(n_nodes, np.int64),
         "window": np.zeros((n_nodes, n_resources), np.int64),
         "near": near,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from mlsim.cli.learn.classes import classes
-from mlsim.cli.learn.energy import energy
+from mlsim.cli.learn.energy import energy, profiles
 from mlsim.cli.learn.function import function
 from mlsim.cli.learn.mixed import mixed
 from mlsim.cli.learn.transfer import transfer
@@ -23,5 +23,6 @@ def _group() -> None:
 learn.command("mixed")(mixed)
 learn.command("classes")(classes)
 learn.command("energy")(energy)
+learn.command("profiles")(profiles)
 learn.command("function")(function)
 learn.command("transfer")(transfer)

@@ -155,8 +155,9 @@ def _transposed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 
 def _print(title: str, rows: list[dict[str, object]]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from mlsim.cli.learn.progress import show
 
     table = Table(title=title)
     for name, value in rows[0].items():
@@ -165,4 +166,4 @@ def _print(title: str, rows: list[dict[str, object]]) -> None:
         table.add_row(
             *(f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row.values())
         )
-    Console().print(table)
+    show(table)

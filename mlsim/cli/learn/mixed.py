@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from mlsim.learning.mixed import Mixed
+    from mlsim.learning.phases import PhaseBand
 
 __all__ = ["mixed"]
 
@@ -25,6 +26,24 @@ def mixed(
     evaluations: Annotated[int, typer.Option(min=10, help="Vectors a week, of xnes, cma-es.")] = 2000,
     penalty: Annotated[float, typer.Option(min=0.0, help="λ of the norm, of xnes and cma-es.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Of xnes and cma-es.")] = 0,
+    scaled: Annotated[
+        bool, typer.Option("--scaled", help="Divide each feature by its deviation in the training weeks.")
+    ] = False,
+    phases: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Show the band over N phases of the cut into weeks, each searched anew."
+        ),
+    ] = 0,
+    phase_points: Annotated[
+        int, typer.Option(min=2, help="Values of a dimension, of the grid of each phase.")
+    ] = 20,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="Results of others to show beside: policy, part (train, test), a value."
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenario.")
     ] = None,
@@ -51,12 +70,20 @@ def mixed(
         check_target(out)
     scenario = load(file, parse_overrides(overrides or []))
     names = tuple(name.strip() for name in features.split(","))
-    searching = Searching(names, method, points, evaluations, penalty, seed)
+    searching = Searching(names, method, points, evaluations, penalty, seed, scaled)
+    source = {} if reference is None else _source(reference)
+    parts = _weeks("train", train), _weeks("test", test)
     with weeks_done() as progress:
-        found = learn_mixed(
-            weeks_of(scenario), _weeks("train", train), _weeks("test", test), searching, progress
-        )
-    _print(found)
+        found = learn_mixed(weeks_of(scenario), *parts, searching, progress)
+    _print(found, source)
+    if phases:
+        from dataclasses import replace
+
+        from mlsim.learning.phases import learn_phases
+
+        with weeks_done() as progress:
+            band = learn_phases(scenario, phases, *parts, replace(searching, points=phase_points), progress)
+        _print_band(band)
     if out is not None:
         from mlsim.learning.files import write_mixed
 
@@ -74,23 +101,63 @@ def _weeks(name: str, text: str) -> tuple[int, int]:
         raise InputError(f"--{name}: {error}") from error
 
 
-def _print(found: Mixed) -> None:
+def _source(path: Path) -> dict[tuple[str, str], str]:
+    """Return what others found, by policy and part."""
+    import csv
+
+    from mlsim._files import read_text
+    from mlsim.errors import InputError
+
+    rows = list(csv.DictReader(read_text(path, "table of results").splitlines()))
+    names = list(rows[0]) if rows else []
+    if names[:2] != ["policy", "part"] or len(names) < 3:
+        raise InputError(f"{path}: columns: {', '.join(names)}; needed: policy, part, and one of values")
+    return {(row["policy"], row["part"]): row[names[2]] for row in rows}
+
+
+def _print_band(band: PhaseBand) -> None:
+    from rich.table import Table
+
+    from mlsim.cli.learn.progress import show
+
+    table = Table(title=f"The same over {len(band.phases)} phases of the cut: mean (least to most)")
+    for title in ("policy", "train", "test", "test - SAF", "phases better than SAF"):
+        table.add_column(title, justify="left" if title == "policy" else "right")
+    for name in sorted(band.test, key=lambda name: band.test[name].mean()):
+        cells = [
+            f"{sums[name].mean():.0f} ({sums[name].min():.0f} to {sums[name].max():.0f})"
+            for sums in (band.train, band.test)
+        ]
+        difference = band.test[name] - band.test["SAF"]
+        better = int((difference < 0).sum())
+        table.add_row(
+            name, *cells, *(("", "") if name == "SAF" else (f"{difference.mean():+.0f}", str(better)))
+        )
+    show(table)
+
+
+def _print(found: Mixed, source: dict[tuple[str, str], str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from mlsim.cli.learn.progress import show
     from mlsim.learning.vectors import FEATURES
 
     table = Table(title="Sums of weekly mean bounded slowdowns")
-    for title in ("policy", "train", "test", "test - SAF a week", "95 %", "p"):
+    beside = ("train", "source", "test", "source") if source else ("train", "test")
+    for title in ("policy", *beside, "test - SAF a week", "95 %", "p"):
         table.add_column(title, justify="left" if title == "policy" else "right")
     spreads = found.against("SAF")
     for name, (trained, tested) in sorted(found.sums().items(), key=lambda item: item[1][1]):
         one = spreads[name]
         span = f"{one.difference_low:.2f} to {one.difference_high:.2f}"
         cells = ("", "", "") if name == "SAF" else (f"{one.difference:.2f}", span, f"{one.p:.2g}")
-        table.add_row(name, f"{trained:.2f}", f"{tested:.2f}", *cells)
+        sums: list[str] = []
+        for part, value in (("train", trained), ("test", tested)):
+            sums += [f"{value:.2f}", *([source.get((name, part), "")] if source else [])]
+        table.add_row(name, *sums, *cells)
     console = Console()
-    console.print(table)
+    show(table)
     weights = zip(FEATURES, found.learned.tolist(), strict=True)
     console.print("w*_train: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights if weight))
     console.print(

@@ -1,12 +1,18 @@
-"""How far a search over weeks is."""
+"""How far a search over weeks is, and its tables."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-__all__ = ["weeks_done"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["show", "weeks_done"]
+
+_WIDE = 240
 
 
 @contextmanager
@@ -21,3 +27,13 @@ def weeks_done() -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("weeks", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def show(table: Table) -> None:
+    """Print a table; whole where the output is no terminal, whose width would cut its cells."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, _WIDE))
+    console.print(table)

@@ -75,8 +75,9 @@ def transfer(
 
 
 def _print(found: Transfer) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from mlsim.cli.learn.progress import show
 
     table = Table(title=f"Weekly mean bounded slowdown, to that of {_REFERENCE} (%)")
     table.add_column("learned on")
@@ -90,4 +91,4 @@ def _print(found: Transfer) -> None:
             sure = spread.difference_low > 0 or spread.difference_high < 0
             cells.append(f"{100 * spread.difference / base:+.1f}{' *' if sure else '  '}")
         table.add_row(learned, *cells, end_section=learned == list(found.weights)[-1])
-    Console().print(table)
+    show(table)

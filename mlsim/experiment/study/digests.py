@@ -18,7 +18,7 @@ from mlsim.errors import InputError
 from mlsim.scenario import split_technique, user_function
 from mlsim.scenario.files.paths import VARIABLE
 
-__all__ = ["Digests", "located"]
+__all__ = ["Digests", "located", "tool"]
 
 _SHOWN = ("pictures", "csv", "writers")
 """Keys of ``output`` that are of no account for metrics; what is traced may be measured."""
@@ -41,7 +41,7 @@ class Digests:
     """
 
     def __init__(self, kind: str, directory: Path) -> None:
-        self._head = json.dumps([kind, *_tool()])
+        self._head = json.dumps([kind, *tool()])
         self._directory = directory
         self._files: dict[str, str] = {}
 
@@ -167,7 +167,7 @@ def _content(path: Path) -> str:
 
 
 @cache
-def _tool() -> tuple[str, ...]:
+def tool() -> tuple[str, ...]:
     """Return what stands for mlsim: version, sources, and versions of packages with plugins for it."""
     package = Path(__file__).parents[2]
     sources = hashlib.sha256()

@@ -20,7 +20,7 @@ KINDS = ("loops", "runs", "weeks")
 
 _COMMON = (
     *("of", "name", "description", "base", "vary", "search", "set", "without", "columns", "repetitions"),
-    *("metrics", "relative", "reference", "pictures", "formats", "interval", "keep", "timeout"),
+    *("metrics", "relative", "reference", "pictures", "formats", "interval", "trim", "keep", "timeout"),
 )
 KEYS = {
     "loops": (*_COMMON, "timelines"),

@@ -180,6 +180,7 @@ def _study(read: _Content, text: str) -> Study:
         timeout=_seconds(content.get("timeout"), place("timeout")),
         formats=_formats(content.get("formats", FORMATS[:1]), place("formats")),
         interval=_interval(content, place("interval")),
+        trim=_trim(content, repetitions, axes, place("trim")),
     )
 
 
@@ -293,6 +294,19 @@ def _formats(value: object, place: str) -> tuple[str, ...]:
     if not words:
         raise InputError(f"{place}: names none; allowed: {', '.join(FORMATS)}")
     return tuple(dict.fromkeys(one_of(word, FORMATS, place) for word in words))
+
+
+def _trim(content: Mapping[str, Any], repetitions: str | None, axes: Sequence[Axis], place: str) -> int:
+    """Read how many repetitions are left out at either end; two at least must be left."""
+    value = content.get("trim", 0)
+    n = next((len(axis.points) for axis in axes if axis.name == repetitions), 1)
+    most = max((n - 2) // 2, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise InputError(
+            f"{place}: {value!r}; allowed: how many of the {n} repetitions are left out at either end, "
+            f"0 to {most}"
+        )
+    return value
 
 
 def _interval(content: Mapping[str, Any], place: str) -> str:

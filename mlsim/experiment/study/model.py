@@ -87,6 +87,8 @@ class Study:
     """What pictures are written as."""
     interval: str = "bootstrap"
     """How intervals of means are found."""
+    trim: int = 0
+    """How many of the least and of the largest values of repetitions are left out, of each combination."""
     search: Search | None = None
     """What is searched for; then ``cases`` are a few of those that may be tried, and ``axes`` repetitions."""
 

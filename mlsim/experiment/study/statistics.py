@@ -30,6 +30,7 @@ __all__ = [
     "spread_of",
     "statistics_table",
     "t_quantile",
+    "trimmed",
 ]
 
 INTERVALS = {
@@ -102,6 +103,16 @@ def spread_of(
         return Spread(*first, pairs=len(differences))
     ends = mean_interval(differences, interval)
     return Spread(*first, len(differences), float(differences.mean()), *ends, signed_rank_p(differences))
+
+
+def trimmed(values: Mapping[str, float], count: int) -> dict[str, float]:
+    """Return values without so many of the least and of the largest; those that are not finite are left out.
+
+    Of equal values the first by their order are the least.
+    """
+    known = [label for label, value in values.items() if math.isfinite(value)]
+    kept = set(sorted(known, key=lambda label: values[label])[count : len(known) - count])
+    return {label: value for label, value in values.items() if label in kept} if count else dict(values)
 
 
 def mean_interval(values: Floats, interval: str = "bootstrap") -> tuple[float, float]:
@@ -193,6 +204,7 @@ def statistics_table(study: Study, rows: Sequence[StudyRow]) -> Table:
             labels = labels_of(row)
             group = groups.setdefault(labels[:place] + labels[place + 1 :], {})
             group[labels[place]] = row.metrics[title]
+        groups = {labels: trimmed(values, study.trim) for labels, values in groups.items()}
         for labels, values in groups.items():
             named = zip(names, labels, strict=True)
             other = tuple(study.relative.get(name, label) for name, label in named)

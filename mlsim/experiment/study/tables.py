@@ -120,14 +120,15 @@ def _table(
             lines[left] = list(left)
             for label in across:
                 full = (*key[:place], label, *key[place + 1 :])
-                lines[left].append(_cell(cells.get(full, ()), write))
+                lines[left].append(_cell(cells.get(full, ()), write, study.trim))
                 if label in known:
                     lines[left].append(_cell([found[full]] if full in found else (), write))
     return titles, list(lines.values())
 
 
-def _cell(values: Sequence[float], write: Callable[[float], str]) -> str:
-    known = np.array([value for value in values if math.isfinite(value)])
+def _cell(values: Sequence[float], write: Callable[[float], str], trim: int = 0) -> str:
+    known = np.sort([value for value in values if math.isfinite(value)])
+    known = known[trim : len(known) - trim]
     if not len(known):
         return ""
     mean, least, largest = (write(float(value)) for value in (known.mean(), known.min(), known.max()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import _otf2
 import numpy as np
@@ -14,10 +14,7 @@ from mlsim.record.codes import JobState
 from mlsim.record.otf2.library import CallFailed, address
 from mlsim.record.tables import Jobs
 
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["describe_jobs", "write_job_regions"]
+__all__ = ["JobTexts", "describe_jobs", "write_job_regions"]
 
 _number, _byte = "uint32", "uint8"
 # (writer, its number, where its text is)
@@ -37,26 +34,39 @@ class _Common(NamedTuple):
     source: int
 
 
-def describe_jobs(jobs: Jobs) -> pl.DataFrame:
-    """Return what readers are told of each job: ``name``, ``number`` and ``about``."""
-    import polars as pl
+class JobTexts(NamedTuple):
+    """What readers are told of jobs."""
 
-    ends = {state.value: state.name.lower() for state in JobState}
-    asked = "job_id", "executable", "user", "processors", "state", "backfilled"
-    nothing = pl.lit("")
-    executable = pl.when(pl.col("executable") >= 0).then(pl.format(" executable {}", "executable"))
-    user = pl.when(pl.col("user") >= 0).then(pl.format("user {}, ", "user"))
-    return pl.DataFrame({name: getattr(jobs, name) for name in asked}).select(
-        name=pl.format("J{}{}", "job_id", executable.otherwise(nothing)),
-        number=pl.col("job_id").cast(pl.String),
-        about=pl.format(
-            "{}{} processors, {}{}",
-            user.otherwise(nothing),
-            "processors",
-            pl.col("state").cast(pl.Int64).replace_strict(ends, return_dtype=pl.String),
-            pl.when("backfilled").then(pl.lit(", backfilled")).otherwise(nothing),
-        ),
-    )
+    names: list[str]
+    """Of each job."""
+    ids: list[str]
+    """The number of each job."""
+    kinds: list[str]
+    """What else there is to say of jobs; many are alike in it."""
+    kind_of: Ints
+    """Which of the kinds each job is of."""
+
+
+def describe_jobs(jobs: Jobs, rows: Ints) -> JobTexts:
+    """Return what readers are told of the jobs in these rows."""
+    ids, executables = jobs.job_id[rows].tolist(), jobs.executable[rows].tolist()
+    names = [
+        f"J{job}" if executable < 0 else f"J{job} executable {executable}"
+        for job, executable in zip(ids, executables, strict=True)
+    ]
+    users = np.maximum(jobs.user[rows], -1).tolist()  # whatever is below 0 is unknown
+    told = (column[rows].tolist() for column in (jobs.processors, jobs.state, jobs.backfilled))
+    place: dict[tuple[int, int, int, bool], int] = {}
+    kind_of = [place.setdefault(kind, len(place)) for kind in zip(users, *told, strict=True)]
+    return JobTexts(names, list(map(str, ids)), [_kind(*kind) for kind in place], np.array(kind_of, np.int64))
+
+
+def _kind(user: int, processors: int, state: int, backfilled: bool) -> str:
+    who = f"user {user}, " if user >= 0 else ""
+    return f"{who}{processors} processors, {_ENDS[state]}{', backfilled' if backfilled else ''}"
+
+
+_ENDS = {state.value: state.name.lower() for state in JobState}
 
 
 def write_job_regions(
@@ -83,15 +93,11 @@ def write_job_regions(
     CallFailed
         Where the library could not.
     """
-    import polars as pl
-
     started = np.flatnonzero(numbers >= 0)
     if not len(started):
         return
-    told = describe_jobs(jobs)[started]
-    kinds = told["about"].unique(maintain_order=True)
-    about, free = strings(kinds.to_list(), 2 * len(started))
-    place = told["about"].cast(pl.Enum(kinds)).to_physical().to_numpy()
+    told = describe_jobs(jobs, started)
+    about, free = strings(told.kinds, 2 * len(started))
     common = _Common(
         address("GlobalDefWriter_WriteString"),
         address("GlobalDefWriter_WriteRegion"),
@@ -100,17 +106,17 @@ def write_job_regions(
         _otf2.PARADIGM_USER.value,
         source,
     )
-    (names, kept), (ids, kept_too) = (_in_memory(told[column]) for column in ("name", "number"))
-    failed = _define(common, numbers[started], free, names, ids, about[place])
+    (names, kept), (ids, kept_too) = map(_in_memory, (told.names, told.ids))
+    failed = _define(common, numbers[started], free, names, ids, about[told.kind_of])
     del kept, kept_too  # what the addresses are of
     if failed:
         raise CallFailed
 
 
-def _in_memory(texts: pl.Series) -> tuple[Ints, bytes]:
-    """Put texts into memory as C expects them; return their addresses, and what must be kept meanwhile."""
-    content = "\0".join(texts.to_list()).encode() + b"\0"
-    lengths = texts.str.len_bytes().to_numpy().astype(np.int64) + 1
+def _in_memory(texts: list[str]) -> tuple[Ints, bytes]:
+    """Put plain texts into memory as C expects them; return their addresses, and what must be kept."""
+    content = "\0".join(texts).encode("ascii") + b"\0"
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
     base = np.frombuffer(content, np.uint8).ctypes.data
     return base + np.cumsum(lengths) - lengths, content
 

@@ -15,6 +15,7 @@ from mlsim.scenario.machine.power import PowerCaps
 from mlsim.scenario.values.amounts import Duration, Seconds
 from mlsim.scenario.values.field_types import Count, Natural, Number, OneOf, Switch
 from mlsim.scenario.values.section import Section, Violation
+from mlsim.scenario.values.shares import NamedShares, NamedSharesKind
 from mlsim.scenario.words import (
     Allocator,
     Backfill,
@@ -75,9 +76,9 @@ class BatchConfig(Section):
 
     dispatcher: DispatcherName = Dispatcher.QUEUE
     """What decides: queue (policy, backfill and allocator do), reject (every job is turned away in the pass
-    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp or one of
-    the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or an
-    installed one; see docs/reference/plugins.md.
+    of its submission), prb (largest (w + p) / p first, best-fit, on past jobs that do not fit), cp, lists or
+    one of the sources' constraint-programming dispatchers (mlsim/batch/cp/README.md), a class in a file, or
+    an installed one; see docs/reference/plugins.md.
     """
     cp: CpConfig | None = None
     """How the dispatchers that plan by constraint programming do it. Default: each as it is told of here."""
@@ -131,6 +132,14 @@ class BatchConfig(Section):
     contiguity: OneOf[Contiguity] = Contiguity.PREFER
     """With allocator contiguous, what a job gets that finds no neighbouring nodes: prefer (others, by
     first-fit) or strict (it waits).
+    """
+    reserve: Annotated[float, Number(0, 1)] = 0.2
+    """Of the nodes with a resource that only some have, this share times the share of jobs that ask for it is
+    kept from jobs that ask for no such resource. Read by allocator demand-aware.
+    """
+    demand: Annotated[NamedShares, NamedSharesKind()] | None = Field(None, examples=[{"gpu": 0.75}])
+    """Share of jobs that ask for each resource; one that is not named nobody asks for. Read by allocator
+    demand-aware. Default: it is learned from what has been submitted.
     """
     on_overrun: OneOf[OverrunRule] = OverrunRule.KILL
     """What happens to a job at the end of its walltime: kill (as production systems do) or extend (it runs
@@ -210,6 +219,11 @@ class BatchConfig(Section):
         if self.contiguity is Contiguity.STRICT and self.allocator != Allocator.CONTIGUOUS:
             message = f"read by allocator contiguous only, and the allocator is {self.allocator}"
             yield Violation("contiguity", message, ("allocator",))
+        for key in ("reserve", "demand"):
+            unread = self.allocator != Allocator.DEMAND_AWARE
+            if unread and getattr(self, key) != type(self).model_fields[key].default:
+                message = f"read by allocator demand-aware only, and the allocator is {self.allocator}"
+                yield Violation(key, message, ("allocator",))
         yield from self._unread()
         yield from self._unread_in_cp()
         yield from self._without_restarts()

@@ -16,7 +16,7 @@ from mlsim.scenario.words import Dispatcher, PlanGoal
 
 __all__ = ["CpConfig", "QueueWaits"]
 
-_OURS = (Dispatcher.CP,)
+_OURS = (Dispatcher.CP, Dispatcher.LISTS)
 _EARLY = (Dispatcher.HCP1, Dispatcher.HCP2, Dispatcher.PCP1, Dispatcher.PCP2)
 
 
@@ -88,30 +88,32 @@ class CpConfig(Section):
     default_ewt: Duration = 3600.0
     """Expected waiting time (s) of the queues that ewt does not name. Read like ewt."""
     goal: OneOf[PlanGoal] = PlanGoal.SLOWDOWN
-    """Mean of what dispatcher cp makes small: slowdown, bounded-slowdown or wait."""
+    """Mean of what dispatchers cp and lists make small: slowdown, bounded-slowdown or wait."""
     by_size: Switch = False
-    """Whether a job counts as much as its share of the scarcest resource it asks for. Read by cp."""
+    """Whether a job counts as much as its share of the scarcest resource it asks for. Read by cp, lists."""
     headroom: Annotated[float, Number(0, 1)] = 0.05
     """Share of the machine that long jobs leave free for jobs 90 times shorter, where such arrive and
-    estimates have proved right. Read by cp.
+    estimates have proved right. Read by cp and lists.
     """
     reserve: Annotated[float, Number(0, 1)] = 0.2
     """Of the nodes with a resource that only some have, this share times the share of arrivals that ask for
-    it is kept from jobs that ask for no such resource. Read by cp.
+    it is kept from jobs that ask for no such resource. Read by cp and lists.
     """
     patience: Duration = 432000.0
     """Wait (s) after which the job that has waited longest gets the first reservation, so that it cannot
-    starve. Default: 5 days. Read by cp.
+    starve. Default: 5 days. Read by cp and
+    lists.
     """
-    solve_jobs: Natural = 0
-    """CP-SAT is asked, too, where no more jobs than this are planned for; 0: never, as it has not made
-    slowdowns smaller (scenarios/studies/cp). Read by cp.
+    solve_jobs: Natural = 1_000_000
+    """CP-SAT is asked where no more jobs than this are planned for; 0: never, which is dispatcher lists. Read
+    by cp. Default: always.
     """
 
     def readers(self) -> dict[str, tuple[Dispatcher, ...]]:
         """Return the dispatchers that read a key, for keys that not all read."""
-        ours = dict.fromkeys(("goal", "by_size", "headroom", "reserve", "patience", "solve_jobs"), _OURS)
-        return ours | dict.fromkeys(("ewt", "default_ewt"), _EARLY)
+        ours = ("goal", "by_size", "headroom", "reserve", "patience")
+        readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
+        return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check limits against each other, and that workers are read."""

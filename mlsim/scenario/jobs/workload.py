@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from mlsim.scenario.jobs.generate import GenerateConfig
+from mlsim.scenario.jobs.measured_power import MeasuredPowerConfig
 from mlsim.scenario.jobs.resample import ResampleConfig
 from mlsim.scenario.machine.request import RequestConfig
 from mlsim.scenario.values.amounts import Duration, Seconds
@@ -181,6 +182,10 @@ class WorkloadConfig(Section):
     """In place of a log: a model that draws the jobs; see docs/reference/workloads.md."""
     resample: ResampleConfig | None = Field(None, examples=[{"weeks": 10}])
     """Weeks of the log put together anew, in place of the log. Default: the log as it is."""
+    power: MeasuredPowerConfig | None = Field(None, examples=[{"path": "steps.csv"}])
+    """Power over time of jobs, as it was measured, in place of the busy power of their nodes. Default: jobs
+    take that.
+    """
     mapping: OneOf[Mapping] = Mapping.PACKED
     """What a processor of the log is: core (one core), node (one whole node), or packed (so many whole nodes
     as have that many cores).
@@ -248,7 +253,7 @@ class WorkloadConfig(Section):
         if self.generate is not None:
             message = "is for logs, and generate draws the jobs; take it out"
             yield Violation("resample", message, ("generate",))
-        for key in ("dependencies", "columns"):
+        for key in ("dependencies", "columns", "power"):
             if getattr(self, key) != type(self).model_fields[key].default:
                 message = "gets lost when weeks are resampled; take it out, or resample"
                 yield Violation(key, message, ("resample",))

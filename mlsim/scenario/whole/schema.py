@@ -158,6 +158,7 @@ class Scenario(Section):
             yield Violation("batch.on_failure", message, ("application.model",))
         yield from self._broken_messages()
         yield from self._broken_cap()
+        yield from self._broken_power()
         yield from self._broken_drains()
         pes = self.application.pes_per_node
         if pes is not None and pes > cores[-1]:
@@ -241,6 +242,13 @@ class Scenario(Section):
             )
             yield Violation("batch.power_cap", message, involved)
 
+    def _broken_power(self) -> Iterator[Violation]:
+        """Check that jobs whose power was measured run on nodes of known power."""
+        unknown = any(group.power is None for group in self.platform.nodes)
+        if self.workload.power is not None and unknown:
+            message = "needs the power of the nodes; write platform.nodes.0.power: {idle: ..., busy: ...}"
+            yield Violation("workload.power", message, ("platform.nodes",))
+
     def _broken_requests(self) -> Iterator[Violation]:
         """Check that units ask only for resources that the platform has."""
         request, known = self.workload.request, self.platform.resource_names
@@ -260,10 +268,19 @@ class Scenario(Section):
                 message = f"{name} is no resource of the platform; it has: {names}"
                 yield Violation("workload.request.resources", message, groups)
         yield from self._broken_shares()
+        yield from self._broken_demand()
         if request.cores > 1 and self.workload.mapping is not Mapping.CORE:
             given = self.workload.mapping
             message = f"{request.cores}, but mapping: {given} gives whole nodes; write mapping: core"
             yield Violation("workload.request.cores", message, ("workload.mapping",))
+
+    def _broken_demand(self) -> Iterator[Violation]:
+        """Check that demand is named for resources that the platform has."""
+        known = self.platform.resource_names
+        for name in self.batch.demand or ():
+            if name not in known:
+                message = f"{name} is no resource of the platform; it has: {', '.join(known)}"
+                yield Violation("batch.demand", message, ("platform.nodes",))
 
     def _broken_shares(self) -> Iterator[Violation]:
         """Check that jobs ask the machine as a whole only for what it has, in the same unit."""
@@ -277,9 +294,9 @@ class Scenario(Section):
                 counted = f"in {has[name].unit}" if has[name].base else "without unit"
                 message = f"{name}: the platform counts it {counted}; write it so here as well"
                 yield Violation(key, message, ("platform.shared",))
-        if has and self.batch.dispatcher is Dispatcher.CP:
+        if has and self.batch.dispatcher in (Dispatcher.CP, Dispatcher.LISTS):
             message = (
-                "the lists of dispatcher cp know nodes alone; allowed: every other dispatcher, hcp19, pcp19, "
+                "dispatchers cp and lists know nodes alone; allowed: every other dispatcher, hcp19, pcp19, "
                 "pcp4, pcp21 and pcp21s among them, and plugins"
             )
             yield Violation("platform.shared", message, ("batch.dispatcher",))

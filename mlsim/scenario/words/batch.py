@@ -119,6 +119,7 @@ class Allocator(Choice, aliases={"balanced": "worst-fit"}):
     RANDOM = "random"
     TOPOLOGY_AWARE = "topology-aware"
     HETEROGENEITY_AWARE = "heterogeneity-aware"
+    DEMAND_AWARE = "demand-aware"
 
 
 class Contiguity(Choice):
@@ -145,6 +146,7 @@ class Dispatcher(Choice):
     REJECT = "reject"
     PRB = "prb"
     CP = "cp", True
+    LISTS = "lists", True
     HCP19 = "hcp19", True
     PCP19 = "pcp19", True
     PCP4 = "pcp4", True

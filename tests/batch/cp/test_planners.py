@@ -21,6 +21,7 @@ from mlsim.batch.cp.solver.solving import Control, Status, solve
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example
+from tests.effort import examples
 
 IN_MODEL = [Dispatcher.PCP19, Dispatcher.PCP4, Dispatcher.PCP21, Dispatcher.PCP21S]
 EVERY = list(MEANINGS)
@@ -103,7 +104,7 @@ def sharing(draw):
     return replace(problem, shared=SharedPart(names, capacity, free, asked, held, remaining))
 
 
-KNOW_SHARED = [name for name in EVERY if name is not Dispatcher.CP]
+KNOW_SHARED = [name for name in EVERY if name not in (Dispatcher.CP, Dispatcher.LISTS)]
 
 
 @pytest.mark.parametrize("name", [Dispatcher.PCP19, Dispatcher.PCP4])
@@ -182,6 +183,16 @@ def test_cp_is_optimal_where_it_says_so(problem: Instance):
         return
     assert cost_of(plan, problem) >= fits - 1e-9
     if solve.status is Status.OPTIMAL:
+        assert cost_of(plan, problem) == pytest.approx(fits)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(small)
+def test_cp_finds_the_best_plan_of_a_small_instance(problem: Instance):
+    plan, solve = plan_of(Dispatcher.CP, problem, CpConfig(time_limit=1.0))
+    fits = best_cost(problem)
+    if math.isfinite(fits) and solve.status is not Status.EMPTY:
+        assert solve.status is Status.OPTIMAL
         assert cost_of(plan, problem) == pytest.approx(fits)
 
 
@@ -369,3 +380,9 @@ def test_numbers_that_cp_sat_does_not_take_are_named(deterministic: bool) -> Non
         InputError, match="CP-SAT does not take the model of a pass: Possible integer overflow"
     ):
         solve(model, Control(deterministic=deterministic), fixed_search=False)
+
+
+def test_building_counts_against_limits_in_seconds_alone():
+    left = Control(0.5, 2.0, deterministic=False).after(0.25)
+    assert (left.limit, left.last_limit) == (0.25, 1.75)
+    assert Control(0.5, 2.0).after(0.25) == Control(0.5, 2.0)

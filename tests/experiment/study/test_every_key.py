@@ -61,6 +61,7 @@ LOOP_VALUES: dict[str, object] = {
     "pictures": [{"kind": "metric", "along": "min_chunk", "lines": "technique"}],
     "formats": ["svg", "pdf"],
     "interval": "t",
+    "trim": 1,
     "keep": "tables",
     "timeout": "10 min",
 }
@@ -80,6 +81,7 @@ RUN_VALUES: dict[str, object] = {
     "pictures": [{"kind": "metric", "along": "policy", "lines": "backfill"}],
     "formats": "svg",
     "interval": "t",
+    "trim": 1,
     "keep": "all",
     "timeout": "10 min",
 }
@@ -129,6 +131,8 @@ def test_a_key_changes_the_study(base: dict[str, Any], key: str, value: object, 
     if key == "interval":
         pytest.importorskip("scipy", reason="no SciPy")
         base = base | {"repetitions": next(iter(base["vary"])).split(".")[-1]}
+    if key == "trim":
+        base = base | {"repetitions": "seed", "vary": base["vary"] | {"seeds": 4}}
     before = loaded(place, base)
     after = loaded(place, base | {key: value})
     own = ("text",)

@@ -219,7 +219,7 @@ class TestCp:
     """Galleguillos 2020, chs. 5 and 6; Galleguillos, Kiziltan and Soto 2021."""
 
     def test_cp_beats_easy_on_eurora_with_right_estimates(self):
-        easy, cp = (summary("cp", "Eurora-like", "R", name) for name in ("EASY-SAF", "cp"))
+        easy, cp = (summary("cp", "Eurora-like", "R", name) for name in ("EASY-SAF", "lists"))
         assert easy["jobs"]["completed"] == cp["jobs"]["completed"] == 6000
         assert cp["slowdown"]["mean"] < easy["slowdown"]["mean"]
         assert cp["cp"]["fallbacks"] == 0

@@ -7,7 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mlsim.experiment.study.statistics import Spread, mean_interval, signed_rank_p, spread_of
+from mlsim.errors import InputError
+from mlsim.experiment import load_study, run_study
+from mlsim.experiment.study.statistics import Spread, mean_interval, signed_rank_p, spread_of, trimmed
 from mlsim.experiment.study.tables import latex
 
 
@@ -107,3 +109,34 @@ def test_latex():
         r"\bottomrule",
         r"\end{tabular}",
     ]
+
+
+def test_trimming_leaves_out_the_least_and_the_largest():
+    values = {"a": 5.0, "b": 1.0, "c": float("nan"), "d": 3.0, "e": 9.0, "f": 1.0}
+    assert trimmed(values, 1) == {"a": 5.0, "d": 3.0, "f": 1.0}
+    assert trimmed(values, 2) == {"d": 3.0}
+    assert trimmed(values, 0) == values
+
+
+def test_a_study_leaves_out_the_best_and_the_worst_sample_of_each_policy(tmp_path):
+    """Table and statistics against plain sorting of what the runs gave (Zrigui 2021, §4.3.1)."""
+    (tmp_path / "base.yaml").write_text(
+        "platform: {nodes: [{name: n, count: 8, cores: 1}]}\n"
+        "workload: {generate: {model: poisson, jobs: 60, processors: 8, load: 1.2}, mapping: node}\n"
+    )
+    text = (
+        "of: runs\nbase: base.yaml\nvary: {batch.policy: [FCFS, SPF], seeds: 6}\nrepetitions: seed\n"
+        "metrics: {wait: wait_time.mean}\nrelative: {policy: FCFS}\ntrim: "
+    )
+    (tmp_path / "study.yaml").write_text(text + "1\n")
+    rows = run_study(load_study(tmp_path), out=tmp_path / "out")
+    statistics = (tmp_path / "out" / "statistics.csv").read_text().splitlines()
+    for number, policy in enumerate(("FCFS", "SPF")):
+        kept = sorted(row.metrics["wait"] for row in rows if row.labels["policy"] == policy)[1:-1]
+        _, name, runs, mean, *_ = statistics[1 + number].split(",")
+        assert (name, runs) == (policy, "4")
+        assert float(mean) == pytest.approx(np.mean(kept), rel=1e-5)
+        assert f"{kept[0]:,.0f} … {kept[-1]:,.0f}" in (tmp_path / "out" / "table.md").read_text()
+    (tmp_path / "study.yaml").write_text(text + "3\n")
+    with pytest.raises(InputError, match=r"trim: 3; allowed: how many of the 6 repetitions .* 0 to 2"):
+        load_study(tmp_path)

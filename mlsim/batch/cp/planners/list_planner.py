@@ -42,10 +42,9 @@ from mlsim.batch.cp.problem.profiles import (
     profiles_of,
     reset,
 )
-from mlsim.batch.cp.solver.model import Scheduling
-from mlsim.batch.cp.solver.solving import Control, Status, solve
+from mlsim.batch.cp.solver.solving import Control, Status
 
-__all__ = ["Cp", "CpOptions", "Goal"]
+__all__ = ["CpOptions", "Goal", "Lists", "Task"]
 
 
 _SHORTEST = 10.0
@@ -60,7 +59,7 @@ Goal = str
 
 @dataclass(frozen=True, slots=True)
 class CpOptions:
-    """Options of the dispatcher ``cp``."""
+    """Options of the dispatchers ``lists`` and ``cp``."""
 
     goal: Goal = "slowdown"
     """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small."""
@@ -75,11 +74,11 @@ class CpOptions:
     patience: float = 432_000.0
     """Seconds after which a waiting job comes first."""
     solve_jobs: int = 0
-    """CP-SAT is asked if there are no more jobs than this; 0: never."""
+    """``cp`` asks CP-SAT if there are no more jobs than this; 0: never."""
 
 
 @dataclass(slots=True)
-class _Task:
+class Task:
     """An instance in the form that list scheduling works on."""
 
     reduced: Reduced
@@ -99,8 +98,8 @@ class _Task:
         )
 
 
-class Cp:
-    """Our own planner.
+class Lists:
+    """Plans by list schedules.
 
     Parameters
     ----------
@@ -114,7 +113,7 @@ class Cp:
         What is known from earlier passes; None: nothing, and no room is left free.
     """
 
-    name: ClassVar[str] = "cp"
+    name: ClassVar[str] = "lists"
 
     def __init__(
         self,
@@ -155,7 +154,7 @@ class Cp:
 
     # What to plan for
 
-    def _task(self, instance: Instance) -> _Task:
+    def _task(self, instance: Instance) -> Task:
         queued = instance.queued
         share = _shares(instance)
         waited = instance.now - queued.arrival
@@ -181,7 +180,7 @@ class Cp:
             capacity = capacity // part.queued.request[0]
         jobs = part.queued
         weights = self._weights(jobs.duration, share[rows])
-        return _Task(
+        return Task(
             reduced,
             base,
             pooled,
@@ -201,12 +200,12 @@ class Cp:
         queued, experience = instance.queued, self.experience
         n = len(rows)
         if experience is None:
-            return kinds_of(instance, rows, np.zeros(len(instance.resources)), 0.0, np.zeros(n, np.bool_))
+            return kinds_of(instance, rows, np.zeros(len(instance.resources) + 1), 0.0, np.zeros(n, np.bool_))
         yields = instance.now - queued.arrival[rows] <= self.options.patience
         if experience.trust > 0:
             yields &= experience.share_much_shorter(queued.duration[rows]) >= _MANY_SHORTER
-        wanted = experience.share_that_asks(len(instance.resources))
-        return kinds_of(instance, rows, wanted, self.options.reserve, yields)
+        asked = experience.asked(len(instance.resources))
+        return kinds_of(instance, rows, asked, self.options.reserve, yields)
 
     @property
     def _trusted(self) -> bool:
@@ -248,7 +247,7 @@ class Cp:
 
     # Search
 
-    def _search(self, task: _Task) -> tuple[Plan, Solve]:
+    def _search(self, task: Task) -> tuple[Plan, Solve]:
         n = len(task.jobs.units)
         earliest = alone(task.jobs, task.base)
         starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
@@ -260,15 +259,18 @@ class Cp:
         extra: dict[str, Any] = {}
         if cost <= least * (1 + 1e-12):
             status = Status.OPTIMAL
-        elif n - task.fixed > 1 and n <= self.options.solve_jobs:
-            order, cost, status, extra = self._ask(task, order, cost, earliest, least)
+        else:
+            order, cost, status, extra = self.improve(task, order, cost, earliest, least)
         task.schedule(order, starts, nobody)
         plan = self._placed(task, order, starts)
+        if status is not Status.OPTIMAL:
+            plan, cost, status, more = self.place_exactly(task, plan, cost, earliest, least)
+            extra = extra | more
         jobs = task.reduced.instance.queued.job_id
         self._rank = {int(jobs[k]): place for place, k in enumerate(order.tolist())}
         return plan, Solve(0, status=status, **extra)
 
-    def _best_list(self, task: _Task, starts: Ints, nobody: Ints) -> tuple[Ints, float]:
+    def _best_list(self, task: Task, starts: Ints, nobody: Ints) -> tuple[Ints, float]:
         """Return the cheapest of a few priority orders, and the cost of its schedule."""
         share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
         n = len(task.jobs.units)
@@ -287,40 +289,19 @@ class Cp:
         assert best is not None
         return best, cost
 
-    def _ask(
-        self, task: _Task, order: Ints, cost: float, earliest: Ints, least: float
+    def improve(
+        self, _task: Task, order: Ints, cost: float, _earliest: Ints, _least: float
     ) -> tuple[Ints, float, Status, dict[str, Any]]:
-        """Solve the relaxation with CP-SAT; return order, cost, status and counts."""
-        model = Scheduling.of(task.reduced.instance)
-        starts, nobody = np.empty(len(task.jobs.units), np.int64), np.empty(0, np.int64)
-        task.schedule(order, starts, nobody)
-        for k, start in enumerate(model.starts):
-            # With every other job as early as can be, a later start would cost more than the plan.
-            latest = int(earliest[k] + (cost - least) / task.ranks.weights[k]) + 1
-            model.cp.add_linear_constraint(start, int(earliest[k]), max(latest, int(earliest[k])))
-            model.cp.add_hint(start, int(starts[k]))
-        scale = model.minimize(task.ranks.weights)
-        answer = solve(model.cp, self.control, False, linearization_level=0)
-        counts = {
-            "variables": len(model.cp.proto.variables),
-            "constraints": len(model.cp.proto.constraints),
-            "branches": answer.branches,
-            "conflicts": answer.conflicts,
-            "extensions": answer.extensions,
-        }
-        if answer.values is None:
-            return order, cost, Status.FEASIBLE, counts
-        found = answer.values[[start.index for start in model.starts]]
-        by_start = np.argsort(found, kind="stable")
-        by_start = np.concatenate((order[: task.fixed], by_start[~np.isin(by_start, order[: task.fixed])]))
-        if (other := task.schedule(by_start, starts, nobody, cost)) < cost:
-            order, cost = by_start, other
-        # Weights are rounded to integers of the model, by at most 1/2 each.
-        slack = 0.5 * float(starts.sum()) / scale if len(starts) else 0.0
-        proved = answer.bound / scale >= cost - slack - 1e-9 * cost
-        return order, cost, Status.OPTIMAL if proved else Status.FEASIBLE, counts
+        """Return a better order, its cost, what is known of it, and counts; here nothing is solved."""
+        return order, cost, Status.FEASIBLE, {}
 
-    def _placed(self, task: _Task, order: Ints, starts: Ints) -> Plan:
+    def place_exactly(
+        self, _task: Task, plan: Plan, cost: float, _earliest: Ints, _least: float
+    ) -> tuple[Plan, float, Status, dict[str, Any]]:
+        """Return a plan that costs no more, and what is known of it; here nothing is solved."""
+        return plan, cost, Status.FEASIBLE, {}
+
+    def _placed(self, task: Task, order: Ints, starts: Ints) -> Plan:
         """Return the plan with nodes allocated to the jobs that start now."""
         part = task.reduced.instance
         if task.pooled:
@@ -335,7 +316,7 @@ class Cp:
             at += int(task.jobs.units[k])
         return task.reduced.widen(Plan(starts, tuple(chosen)))
 
-    def _without(self, task: _Task, possible: NDArray[np.bool_]) -> tuple[Plan, Solve]:
+    def _without(self, task: Task, possible: NDArray[np.bool_]) -> tuple[Plan, Solve]:
         """Plan without the jobs that do not fit even when all running jobs have ended: nodes are down."""
         kept = np.flatnonzero(possible)
         part = task.reduced.instance.with_queued(kept)

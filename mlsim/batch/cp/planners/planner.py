@@ -130,7 +130,7 @@ class Planner(ABC):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
         built = self.build(reduced.instance)
         ready = time.perf_counter()
-        answer = solve(built.scheduling.cp, self.control, built.fixed_search)
+        answer = solve(built.scheduling.cp, self.control.after(ready - began), built.fixed_search)
         plan, unplaced = self._read(reduced, built, answer)
         proto = built.scheduling.cp.proto
         done = Solve(

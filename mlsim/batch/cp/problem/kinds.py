@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
+from mlsim.batch.allocators.demand import dislikes, kept_nodes, scarce_types
 from mlsim.batch.cp.problem.instance import Instance
 
 __all__ = ["Kinds", "kinds_of"]
@@ -33,7 +34,7 @@ class Kinds:
     """
 
 
-def kinds_of(instance: Instance, rows: Ints, wanted: Floats, reserve: float, yields: Bools) -> Kinds:
+def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yields: Bools) -> Kinds:
     """Return the nodes of an instance classified by resource types and reserved share.
 
     Parameters
@@ -42,31 +43,33 @@ def kinds_of(instance: Instance, rows: Ints, wanted: Floats, reserve: float, yie
         With all its resource types.
     rows
         The queued jobs that count.
-    wanted : ndarray of float64, shape (R,)
-        Share of arrivals that ask for each type.
-    reserve
-        Of the nodes with a type that only some nodes have, reserve x share of arrivals that ask for it,
-        rounded down, are kept for jobs that ask for a type that only some nodes have; the last ones.
+    asked, reserve
+        As in :mod:`mlsim.batch.allocators.demand`, whose rules these are.
     yields : ndarray of bool, shape (n,)
         Whether a job stays off those nodes, if it has room elsewhere on an empty machine.
     """
     has, kind = np.unique(instance.capacity > 0, axis=0, return_inverse=True)
     kind = kind.reshape(-1).astype(np.int64)
     request = instance.queued.request[rows]
-    special = has & ~has[has.any(axis=1)].all(axis=0)  # a node that is down has nothing at all
-    kept = (reserve * (special * wanted).max(axis=1) * np.bincount(kind)).astype(np.int64)
+    special = has & scarce_types(instance.capacity)
+    sizes = np.bincount(kind)
+    kept = np.zeros(len(has), np.int64)
+    for row, scarce in enumerate(special.astype(np.int64)):
+        kept[row] = kept_nodes(scarce, int(sizes[row]), reserve, asked)
     split = np.flatnonzero(kept)
     for new, k in enumerate(split.tolist(), start=len(has)):
         kind[np.flatnonzero(kind == k)[-kept[k] :]] = new
-    idle = (request == 0)[:, None, :] & np.concatenate((has, has[split]))[None, :, :]
-    dislike = np.ascontiguousarray(idle @ wanted, np.float64)
+    whole = np.concatenate((has, has[split])).astype(np.int64)
+    liked = np.empty((len(request), len(whole)))
+    dislikes(request, whole, asked, liked)
+    dislike = liked.copy()
     for new, k in enumerate(split.tolist(), start=len(has)):
         away = yields & (request[:, special[k]] == 0).all(axis=1)
         dislike[away, new] = np.inf
     for job in np.flatnonzero((dislike == np.inf).any(axis=1)).tolist():
         allowed = instance.capacity[dislike[job, kind] < np.inf]
         if not _fits(int(instance.queued.units[rows[job]]), request[job], allowed):
-            dislike[job] = idle[job] @ wanted
+            dislike[job] = liked[job]
     return Kinds(kind, dislike)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim.batch.allocators.demand import note_request
 from mlsim.batch.view import StateView
 
 __all__ = ["Experience"]
@@ -41,7 +42,7 @@ class Experience:
         self._before = -np.inf  # time of the pass before
         self._arrivals = np.zeros(_N_BINS)
         self._newest = -1
-        self._asked: Floats = np.zeros(1)
+        self._asked: Floats = np.zeros(1)  # the last one counts arrivals
 
     def observe(self, view: StateView) -> None:
         """Take note of the jobs that have gone and of those that have come since the last pass."""
@@ -68,8 +69,10 @@ class Experience:
             for place in _bins(view.waiting.estimate[new]).tolist():
                 self._arrivals *= _FORGET
                 self._arrivals[place] += 1.0
-            for asked in view.waiting.request[new] > 0:
-                self._asked = self._asked * _FORGET + asked
+            if len(self._asked) == 1:
+                self._asked = np.zeros(view.waiting.request.shape[1] + 1)
+            for request in np.array(view.waiting.request[new], np.int64, order="C"):
+                note_request(request, self._asked)
 
     @property
     def trust(self) -> float:
@@ -82,15 +85,15 @@ class Experience:
             return 0.0
         return max(10.0 * self._right / self._seen - 9.0, 0.0)
 
-    def share_that_asks(self, resources: int) -> Floats:
-        """Return the share of arrivals that request each resource type.
+    def asked(self, resources: int) -> Floats:
+        """Return how many arrivals request each resource type, and how many there were.
 
         Where nodes are given whole, an instance has ``node`` before the types of the view, for which all
         ask.
         """
-        share: Floats = np.ones(resources)
-        share[resources - len(self._asked) :] = self._asked / max(self._arrivals.sum(), 1.0)
-        return share
+        asked: Floats = np.full(resources + 1, self._asked[-1])
+        asked[resources + 1 - len(self._asked) :] = self._asked
+        return asked
 
     def share_much_shorter(self, durations: Ints) -> Floats:
         """Return, for each duration, the share of arrivals that are at least 90 times shorter."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,16 @@ class Control:
     deterministic: bool = True
     seed: int = 0
     workers: int = 1
+
+    def after(self, seconds: float) -> Control:
+        """Return what is left of the limits after building a model took some seconds; 1 ms is, always.
+
+        Deterministic time does not count them: answers would depend on the machine.
+        """
+        if self.deterministic:
+            return self
+        limit, last = max(self.limit - seconds, 0.001), max(self.last_limit - seconds, 0.001)
+        return replace(self, limit=limit, last_limit=last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mlsim.scenario.values.hints import nearest
 
 __all__ = ["NOT_WITH_SEARCH", "SEARCH_KEYS", "read_search"]
 
-NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval")
+NOT_WITH_SEARCH = ("columns", "relative", "reference", "pictures", "timelines", "interval", "trim")
 """Keys of a study about combinations, of which a search has none; its own intervals are by bootstrap."""
 _OF_ALL = ("minimise", "maximise", "over", "method", "average", "relative", "validate", "baselines")
 SEARCH_KEYS = (*_OF_ALL, *dict.fromkeys(key for keys in METHOD_KEYS.values() for key in keys))

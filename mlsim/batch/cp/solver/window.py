@@ -1,0 +1,118 @@
+"""One step of large neighbourhood search: some jobs move, all others keep their starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlsim._arrays import Floats, Ints
+from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.solver.model import scaled
+from mlsim.batch.cp.solver.solving import Answer, Control, solve
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntervalVar
+
+__all__ = ["QUICKLY", "Window", "solve_window"]
+
+QUICKLY = {
+    "cp_model_presolve": False,
+    "cp_model_probing_level": 0,
+    "symmetry_level": 0,
+    "linearization_level": 0,
+    "max_number_of_conflicts": 100,
+}
+"""Parameters of CP-SAT with which a small model is searched at once: presolve may take longer, and
+its deterministic time runs slowly without, so that conflicts are counted as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What may move, and how far."""
+
+    free: Ints
+    """Jobs that move."""
+    starts: Ints
+    """int64[n]: the starts of all jobs in the plan so far."""
+    earliest: Ints
+    """int64[n]: the earliest start of each job if no other waited."""
+    latest: Ints
+    """int64[n]: the latest start at which a better plan could have each job."""
+    weights: Floats
+    """float64[n]: what a second of waiting costs."""
+
+
+def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]]:
+    """Sum what fixed boxes hold: (from, until, amount), one after the other."""
+    held = (amounts > 0) & (ends > begins)
+    times, place = np.unique(np.concatenate((begins[held], ends[held])), return_inverse=True)
+    change = np.concatenate((amounts[held], -amounts[held]))
+    level = np.cumsum(np.bincount(place, weights=change, minlength=len(times)).astype(np.int64))
+    busy = np.flatnonzero(level[:-1] > 0) if len(times) else np.empty(0, np.int64)
+    return list(zip(times[busy].tolist(), times[busy + 1].tolist(), level[busy].tolist(), strict=True))
+
+
+def solve_window(
+    instance: Instance, window: Window, control: Control
+) -> tuple[Ints | None, Answer, float, tuple[int, int]]:
+    """Move some jobs on the pool of all nodes, so that the plan costs less.
+
+    Returns
+    -------
+    starts : ndarray or None
+        Starts of all jobs; None where nothing was found.
+    answer, scale
+        What CP-SAT says, and by how much costs were multiplied.
+    size
+        Variables and constraints of the model.
+    """
+    from ortools.sat.python import cp_model
+
+    queued, running, free = instance.queued, instance.running, window.free
+    fixed = np.setdiff1d(np.arange(len(queued)), free)
+    cp = cp_model.CpModel()
+    duration = queued.duration
+    starts = [
+        cp.new_int_var(low, high, "")
+        for low, high in zip(window.earliest[free].tolist(), window.latest[free].tolist(), strict=True)
+    ]
+    intervals = [
+        cp.new_fixed_size_interval_var(start, d, "")
+        for start, d in zip(starts, duration[free].tolist(), strict=True)
+    ]
+    begins = np.concatenate((np.zeros(len(running), np.int64), window.starts[fixed]))
+    ends = np.concatenate((running.remaining, window.starts[fixed] + duration[fixed]))
+    for r in range(len(instance.resources)):
+        asked = queued.request[:, r] * queued.units
+        held = np.concatenate((running.request[:, r] * running.units, asked[fixed]))
+        _limit(cp, intervals, asked[free], _steps(begins, ends, held), int(instance.capacity[:, r].sum()))
+    horizon = int((window.latest[free] + duration[free]).max())
+    weights, scale = scaled(window.weights[free], horizon)
+    cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
+    for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
+        cp.add_hint(start, hint)
+    cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
+    answer = solve(cp, control, False, **QUICKLY)
+    size = len(cp.proto.variables), len(cp.proto.constraints)
+    if answer.values is None:
+        return None, answer, scale, size
+    found = window.starts.copy()
+    found[free] = answer.values[[start.index for start in starts]]
+    return found, answer, scale, size
+
+
+def _limit(
+    cp: CpModel, intervals: list[IntervalVar], asked: Ints, held: list[tuple[int, int, int]], total: int
+) -> None:
+    """Limit moving jobs, with what others hold, to a total at every time."""
+    demands = asked.tolist()
+    most = max((amount for _, _, amount in held), default=0)
+    if sum(demands) + most <= total:
+        return
+    boxes = [cp.new_fixed_size_interval_var(begin, end - begin, "") for begin, end, _ in held]
+    moving = [interval for interval, demand in zip(intervals, demands, strict=True) if demand]
+    # The hint may be above the total: where starts are not kept, others are planned over them.
+    heights = [min(amount, total) for _, _, amount in held] + [demand for demand in demands if demand]
+    cp.add_cumulative(boxes + moving, heights, total)

@@ -1,0 +1,37 @@
+"""The smallest area first, and nothing planned, with the placement of the list planner.
+
+What planning adds to placement is the difference to this: nodes are chosen by the planner's own code. Jobs
+are gone through in the order of their area (estimate x largest share of a resource); each that fits starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsim.batch.cp.dispatcher import CpDispatcher
+from mlsim.batch.cp.planners.list_planner import Lists
+from mlsim.batch.cp.solver.solving import Control
+from mlsim.scenario import CpConfig
+
+
+class _Greedy(Lists):
+    """One list in place of three; no start is kept, and no room left free."""
+
+    def _keep_start(self, duration, *_args):
+        return np.zeros(len(duration), np.bool_)
+
+    def _keep_free(self, _duration, requests, *_args):
+        return np.zeros(requests.shape)
+
+    def _best_list(self, task, starts, nobody):
+        share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
+        order = np.argsort(share * task.jobs.durations, kind="stable")
+        return order, task.schedule(order, starts, nobody)
+
+
+class GreedySaf(CpDispatcher):
+    """Answers for a pass."""
+
+    def __init__(self):
+        super().__init__(_Greedy(Control(0.02, 0.02, 1, True, 1, 1)), CpConfig())
+        self._planner.experience = self._experience

@@ -1,0 +1,84 @@
+"""Time passes of the dispatchers that plan by constraint programming, by waiting jobs; CPU milliseconds.
+
+Usage: python tools/bench/cp_passes.py [--limit 0.02] [--passes 5] [--only cp]
+
+A machine of 64 nodes like Eurora's, on each of which half of the cores are held; jobs of one to
+eight units, three in four of which ask for a GPU. Each pass is a new instance, and planners remember none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from mlsim.batch.cp.catalogue import MEANINGS, make_planner
+from mlsim.batch.cp.problem.instance import Instance, Queued, Running
+from mlsim.scenario import CpConfig, Dispatcher
+
+WAITING = (10, 50, 100, 300)
+SOURCES_OLD = ("hcp1", "hcp2", "pcp1", "pcp2")
+GROWING = ("pcp19", "pcp4")
+"""Models that grow with nodes x jobs: not tried above 50 waiting jobs."""
+
+
+def instance(waiting: int, seed: int) -> Instance:
+    """Draw an instance."""
+    rng = np.random.default_rng(seed)
+    capacity = np.array([[16, 16000, 2, 0]] * 32 + [[16, 16000, 0, 2]] * 32, np.int64)
+    n = len(capacity)
+    held = np.column_stack((np.full(n, 8), np.full(n, 8000), np.arange(n) < 32, np.zeros(n))).astype(np.int64)
+    ones = np.ones(n, np.int64)
+    running = Running(np.arange(n), np.arange(n), ones, held, rng.integers(100, 20000, n), ones, ones * 0)
+    request = np.column_stack(
+        (
+            rng.integers(1, 9, waiting),
+            rng.integers(100, 8000, waiting),
+            rng.random(waiting) < 0.75,
+            np.zeros(waiting),
+        )
+    ).astype(np.int64)
+    arrival = -np.sort(rng.integers(0, 5000, waiting))[::-1].astype(np.float64)
+    units = rng.choice([1, 1, 2, 4, 8], waiting).astype(np.int64)
+    duration = rng.integers(30, 8000, waiting)
+    queued = Queued(np.arange(waiting), arrival, units, request, duration, np.ones(waiting))
+    return Instance(0.0, ("cores", "memory", "gpu", "mic"), capacity, capacity - held, running, queued)
+
+
+def milliseconds(name: Dispatcher, waiting: int, limit: float, passes: int) -> list[float]:
+    """Return what passes take, in ascending order."""
+    config = CpConfig(time_limit=limit, time_limit_max=limit)
+    make_planner(name, config).plan(instance(waiting, 0))  # kernels and the solver are loaded
+    taken = []
+    for seed in range(1, passes + 1):
+        planner, problem = make_planner(name, config), instance(waiting, seed)
+        began = time.process_time()
+        planner.plan(problem)
+        taken.append(1e3 * (time.process_time() - began))
+    return sorted(taken)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--limit", type=float, default=0.02, help="time limit of a pass (deterministic s)")
+    parser.add_argument("--passes", type=int, default=5, help="passes of each kind")
+    parser.add_argument("--only", default="", help="this dispatcher alone")
+    options = parser.parse_args()
+    print(f"{'dispatcher':<10} {'waiting':>7} {'least':>8} {'median':>8} {'largest':>8}  CPU ms")
+    for name in MEANINGS:
+        if name in SOURCES_OLD or options.only not in ("", name):
+            continue
+        for waiting in WAITING:
+            if name in GROWING and waiting > 50:
+                continue
+            taken = milliseconds(name, waiting, options.limit, options.passes)
+            median = taken[len(taken) // 2]
+            print(f"{name:<10} {waiting:>7} {taken[0]:8.1f} {median:8.1f} {taken[-1]:8.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
