@@ -49,7 +49,8 @@ def instance(waiting: int, seed: int) -> Instance:
 def milliseconds(name: Dispatcher, waiting: int, limit: float, passes: int) -> list[float]:
     """Return what passes take, in ascending order."""
     config = CpConfig(time_limit=limit, time_limit_max=limit)
-    make_planner(name, config).plan(instance(waiting, 0))  # kernels and the solver are loaded
+    # Kernels and the solver are loaded; a plan for few jobs may need no solver.
+    make_planner(name, config).plan(instance(max(waiting, 50), 0))
     taken = []
     for seed in range(1, passes + 1):
         planner, problem = make_planner(name, config), instance(waiting, seed)

@@ -47,8 +47,8 @@ def dispatchers(weights: dict[str, float]) -> dict[str, Keys]:
         "SAF, forest-mean": {"batch.policy": "SAF", "batch.predictor": "forest-mean"},
         "FCFS, classes": {"batch.classifier": {"trees": 50}},
         "SAF, classes": {"batch.policy": "SAF", "batch.classifier": {"trees": 50}},
-        "cp": {
-            "batch.dispatcher": "cp",
+        "lists": {
+            "batch.dispatcher": "lists",
             "batch.policy": None,
             "batch.backfill": None,
             "batch.threshold": None,
