@@ -163,6 +163,12 @@ def _parts() -> dict[str, dict[str, Any]]:
             "description": "How intervals of means are found. Default: bootstrap.",
             "enum": list(INTERVALS),
         },
+        "trim": {
+            "description": "How many of the least and of the largest values of repetitions are left out of "
+            "means and intervals. Default: 0.",
+            "type": "integer",
+            "minimum": 0,
+        },
         "formats": {
             "description": "What pictures are written as. Default: png.",
             "anyOf": [

@@ -39,7 +39,9 @@ def test_what_a_file_names_is_not(mlsim, apart: Path) -> None:
     done = mlsim("run", "there/small.yaml", "--out", "out")
     assert done.code == 2
     assert "there is no file 'mine.py'" in done.err
+    assert "the same command would execute another file elsewhere" in done.err
     assert "name it by its whole path" in done.err
+    assert "executed" not in done.err.replace("is not executed", "")
 
 
 def test_a_file_beside_the_scenario_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

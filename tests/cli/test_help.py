@@ -126,18 +126,6 @@ def test_several_values_for_one_key_point_to_studies(key: str, mlsim, small: Pat
     assert f"a study compares several: `mlsim init study`, and in it vary: {{{key}: [...]}}" in done.err
 
 
-def test_code_in_the_current_directory_is_named_and_not_executed(mlsim, small: Path) -> None:
-    (small / "deeper").mkdir()
-    (small / "mine.py").write_text("raise SystemExit('executed')\n")
-    text = (small / "small.yaml").read_text().replace("small.csv", "../small.csv")
-    (small / "deeper" / "small.yaml").write_text(text)
-    done = mlsim("check", "deeper/small.yaml", "--plugins", "--set", "batch.policy=./mine.py:Mine")
-    assert done.code == 2
-    assert "the same command would execute another file elsewhere" in done.err
-    assert "name it by its whole path" in done.err
-    assert "executed" not in done.err.replace("is not executed", "")
-
-
 def test_without_ortools_its_dispatchers_are_refused_and_others_are_not(monkeypatch) -> None:
     monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'mlsim\[cp\]'"):
