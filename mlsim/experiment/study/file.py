@@ -52,6 +52,11 @@ def file_text(file: Path) -> str:
         raise InputError(f"{error}; a study is a directory with study.yaml") from error
 
 
+def _is_varied_key(key: tuple[str | int, ...]) -> bool:
+    """Return whether it is a key of the scenario, below a label: an empty one has its default."""
+    return len(key) == 4 and key[0] == "vary"
+
+
 def mapping(text: str, file: Path) -> dict[str, Any]:
     """Read the keys of a study; ``of`` is among them then.
 
@@ -65,7 +70,7 @@ def mapping(text: str, file: Path) -> dict[str, Any]:
     InputError
         If it is no mapping, has other keys, or lacks one; the message names the line.
     """
-    document = parse_text(text, str(file))
+    document = parse_text(text, str(file), _is_varied_key)
     for problem in document.problems:
         place = f"{file}:{problem.line}" if problem.line else str(file)
         raise InputError(f"{place}: {'.'.join(map(str, problem.key))}: {problem.message}")

@@ -6,6 +6,7 @@ line, duplicate keys are all found, and nothing but mappings, lists, texts, numb
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ class Document:
         return None
 
 
-def parse_text(text: str, name: str) -> Document:
+def parse_text(text: str, name: str, keeps_empty: Callable[[Path], bool] | None = None) -> Document:
     """Read YAML.
 
     Parameters
@@ -63,6 +64,8 @@ def parse_text(text: str, name: str) -> Document:
         One YAML document.
     name
         What messages call the text.
+    keeps_empty
+        Of which keys an empty value is kept, as None; of no other.
 
     Raises
     ------
@@ -76,8 +79,13 @@ def parse_text(text: str, name: str) -> Document:
     document = Document()
     if node is not None:
         document.lines[()] = node.start_mark.line + 1
-        document.value = _Builder(document, yaml).build(node, ())
+        document.value = _Builder(document, yaml, keeps_empty or _none).build(node, ())
     return document
+
+
+def _none(key: Path) -> bool:
+    del key
+    return False
 
 
 def parse_value_text(text: str, name: str) -> Any:
@@ -121,9 +129,10 @@ def _advice(problem: str) -> str:
 class _Builder:
     """Turns YAML nodes into plain values and notes lines and problems."""
 
-    def __init__(self, document: Document, yaml: YAML) -> None:
+    def __init__(self, document: Document, yaml: YAML, keeps_empty: Callable[[Path], bool]) -> None:
         self._document = document
         self._yaml = yaml
+        self._keeps_empty = keeps_empty
         self._open: set[int] = set()
         self._built = 0
 
@@ -168,7 +177,7 @@ class _Builder:
                 continue
             first[name] = lines[*key, name] = line
             value = self.build(value_node, (*key, name))
-            if value is not None:
+            if value is not None or self._keeps_empty((*key, name)):
                 values[name] = value
         return values
 

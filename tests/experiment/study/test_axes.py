@@ -30,7 +30,25 @@ def test_seeds_and_weeks(tmp_path):
     assert (study.columns, study.repetitions) == ("week", "seed")
 
 
+def test_an_empty_key_below_a_label_has_its_default(tmp_path):
+    (tmp_path / "run.yaml").write_text(RUN + "batch: {policy: SAF, threshold: 10 h}\n")
+    (tmp_path / "study.yaml").write_text(
+        "of: runs\nbase: run.yaml\nvary:\n  limit:\n    base: {batch.policy: SPF}\n"
+        "    none: {batch.threshold: null, batch.policy: ~}\n  cases:\n    - {batch.threshold: }\n"
+    )
+    (limited, _), (free, scenario) = load_study(tmp_path).cases
+    assert (limited.labels["limit"], free.labels["limit"]) == ("base", "none")
+    assert scenario.batch.threshold is None
+    assert scenario.batch.policy == "FCFS"
+    (tmp_path / "study.yaml").write_text(
+        "of: runs\nbase: run.yaml\nvary:\n  point: {sample: random, count: 3, of: {batch.reservations: }}\n"
+    )
+    with pytest.raises(InputError, match=r"point: batch\.reservations: None"):
+        load_study(tmp_path)
+
+
 GOOD = [
+    {"cases": {"one": {"batch.policy": None}}},
     {"weeks": "all"},
     {"workload.path": {"files": "*.csv"}},
     {"log": {"files": "*.csv"}},
