@@ -185,7 +185,7 @@ def test_mlsim_is_read_like_its_peers(tmp_path: Path) -> None:
     jobs = synthetic.workload(50, 16, 0.9)
     log = tmp_path / "log.swf"
     synthetic.write(jobs, 16, log)
-    task = peers.Task(log, 16, "EASY", tmp_path)
+    task = peers.Task(log, 16, "EASY", tmp_path, longest=600.0)
     peer = peers.Mlsim(sys.executable)
     peer.run(task)
     assert peer.starts(task) == peers.exact_starts(jobs, 16, "EASY")

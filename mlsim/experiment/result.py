@@ -60,6 +60,11 @@ class Result:
         """The coordination messages, as in ``messages.parquet``."""
         return self._frame("messages")
 
+    @cached_property
+    def power_steps(self) -> pl.DataFrame:
+        """The measured power of jobs over time, as in ``power_steps.parquet``."""
+        return self._frame("power_steps")
+
     def by(self, group: str, tau: float = 10.0) -> pl.DataFrame:
         """Break the metrics of jobs down: one row a group, every aggregate of every metric a column.
 

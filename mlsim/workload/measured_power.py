@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from mlsim._arrays import Floats, Ints, Mask
-from mlsim._files import open_file
-from mlsim._files.parquet import refusing_damage
 from mlsim.errors import InputError
 
 __all__ = ["STEP_COLUMNS", "JobSteps", "read_steps"]
@@ -66,7 +62,11 @@ def read_steps(path: Path) -> JobSteps:
     InputError
         If it cannot be read, a column is missing, or a value makes no sense; the message names the line.
     """
-    frame = _frame(path)
+    import polars as pl  # runs without such a file do without
+
+    from mlsim._files.tables import read_table
+
+    frame = read_table(path, "table of power", STEP_COLUMNS)
     missing = [name for name in STEP_COLUMNS[:3] if name not in frame.columns]
     if missing:
         raise InputError(f"{path}: has no column {missing[0]}; needed: job_id, time (s), power (W)")
@@ -84,15 +84,6 @@ def read_steps(path: Path) -> JobSteps:
     found = JobSteps(job_id.to_numpy()[order], time[order], power[order], period[order])
     _check(path, found, order)
     return found
-
-
-def _frame(path: Path) -> pl.DataFrame:
-    with open_file(path, "table of power") as file:
-        content = file.read()
-    with refusing_damage(f"{path}: cannot be read"):
-        if content[:4] == b"PAR1":
-            return pl.read_parquet(io.BytesIO(content))
-        return pl.read_csv(io.BytesIO(content), infer_schema=False)
 
 
 def _check(path: Path, steps: JobSteps, order: Ints) -> None:

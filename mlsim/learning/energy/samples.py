@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 
 from mlsim._arrays import Floats
 from mlsim._files import open_file
-from mlsim._files.parquet import refusing_damage
+from mlsim._files.tables import read_table
 from mlsim.errors import InputError
 
 __all__ = ["Measured", "Samples", "read_samples", "write_samples"]
@@ -83,14 +82,10 @@ def read_samples(path: str | Path) -> Measured:
     """
     path = Path(path)
     with open_file(path, "table of power") as file:
-        content = file.read()
-    if content[:8] == _HDF5:
+        begins = file.read(len(_HDF5))
+    if begins == _HDF5:
         return _jobs_of(path, _read_hdf5(path))
-    with refusing_damage(f"{path}: cannot be read"):
-        if content[:4] == b"PAR1":
-            return _jobs_of(path, pl.read_parquet(io.BytesIO(content)))
-        frame = pl.read_csv(io.BytesIO(content), infer_schema=False)
-    return _jobs_of(path, frame)
+    return _jobs_of(path, read_table(path, "table of power", (*_NEEDED, "class")))
 
 
 def write_samples(path: Path, measured: Measured) -> None:

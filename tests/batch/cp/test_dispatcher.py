@@ -69,7 +69,7 @@ def test_no_more_licences_are_held_than_there_are(jobs: Path, name: Dispatcher):
 
 def test_lists_that_know_nodes_alone_refuse_licences(jobs: Path):
     keys = {"platform.shared": {"matlab": 3}}
-    with pytest.raises(InputError, match=r"platform\.shared: the lists of dispatcher cp know nodes alone"):
+    with pytest.raises(InputError, match=r"platform\.shared: dispatchers cp and lists know nodes alone"):
         mlsim.run(scenario(jobs, keys=keys, dispatcher="cp"))
 
 
@@ -97,7 +97,7 @@ def test_no_deadlock_without_a_solution(tmp_path: Path, deterministic: bool):
 def test_options_that_nobody_reads(jobs: Path):
     for batch, words in (
         ({"cp": {"jobs": 5}}, "read by dispatcher cp and its like only"),
-        ({"dispatcher": "hcp19", "cp": {"headroom": 0.1}}, "headroom is read by cp only"),
+        ({"dispatcher": "hcp19", "cp": {"headroom": 0.1}}, "headroom is read by cp, lists only"),
         ({"dispatcher": "cp", "cp": {"ewt": {1: 5}}}, "ewt is read by hcp1, hcp2, pcp1, pcp2 only"),
         ({"dispatcher": "cp", "policy": "SAF"}, "read by dispatcher queue only"),
         ({"dispatcher": "cp", "cp": {"workers": 2}}, "read with deterministic: off only"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -137,7 +138,9 @@ def test_code_of_the_user_and_what_it_imports(place, done):
     assert Digests("runs", place).of(given) != Digests("loops", place).of(given)
 
 
-def test_an_entry_cut_short_is_said_and_done_again(place, done, caplog):
+def test_an_entry_cut_short_is_said_and_done_again(place, done, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("mlsim"), "propagate", True)  # commands have it end with them
+    caplog.set_level(logging.WARNING, logger="mlsim")  # a command with --quiet raises it
     do(place)
     before = results_of(place / "out")
     done.clear()
