@@ -157,7 +157,7 @@ def choose(
         # More than the loop is long means no more than that, and stays clear of the integers' end.
         least = min(min_chunk, n + 1)
         choice = Choice(name, code, least, column, first_weights(name, parameters, speed))
-        column[settings.PIECES] = 0 if choice.is_object and not choice.times_iterations else pieces
+        column[settings.PIECES] = pieces if choice.times_iterations else settings.UNTIMED
         choices.append(choice)
     return tuple(choices)
 

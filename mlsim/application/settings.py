@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mlsim._arrays import Floats, Ints
 
-__all__ = ["PARAMETERS", "RuleSettings"]
+__all__ = ["PARAMETERS", "UNTIMED", "RuleSettings"]
 
 
 (
@@ -44,6 +44,9 @@ USER_BY_STEP = 101
 USER_OBJECT = 102
 OF_USER = (USER, USER_BY_STEP, USER_OBJECT)
 
+UNTIMED = -1
+"""In how many parts a technique times chunks that does not time their iterations."""
+
 LB4MPI = 50
 """Added to the code of a technique that remembers more, or needs to know more, as LB4MPI sizes it."""
 
@@ -63,7 +66,7 @@ class RuleSettings(NamedTuple):
     static part as numerator and denominator, σ and μ of the iteration times and h in s, α, batches (0: those
     of FAC2), 1 for VISS's geometric growth, the seed's lower 32 and upper bits, the address of a technique of
     the user, 1 where AWF-C and AWF-E weigh the batch's chunk, 1 where sizes are LB4MPI's,
-    RND's bounds as shares of N/P, in how many parts a chunk is timed (0: each iteration).
+    RND's bounds as shares of N/P, in how many parts a chunk is timed (0: each iteration; ``UNTIMED``).
     """
     weights: Floats
     """float64[P]: weight of each PE, of sum P; all 1 where the technique does not read them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from importlib import import_module
 from typing import Annotated, Any
@@ -49,6 +50,23 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except (SystemExit, KeyboardInterrupt) as error:
             raise user_code_error("code that the command called has tried to end it", error) from error
+        except typer.BadParameter as error:
+            error.message = _worded(error.message)
+            raise
+
+
+_NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
+
+
+def _worded(message: str) -> str:
+    """Return what Typer says of a wrong word as we say it elsewhere: what is allowed, what may be meant."""
+    found = _NOT_ONE_OF.fullmatch(message)
+    if found is None:
+        return message.removeprefix("Value error, ")
+    from mlsim.scenario.values.hints import nearest
+
+    word, allowed = found["word"], found["allowed"].strip("'").split("', '")
+    return f"{word}:{nearest(word, allowed)} allowed: {', '.join(allowed)}"
 
 
 def _print_version(wanted: bool) -> None:

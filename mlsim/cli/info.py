@@ -81,15 +81,22 @@ class FileKind(StrEnum):
 
 
 def schema(
-    for_: Annotated[
-        FileKind,
-        typer.Option(
-            "--for",
-            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study.",
+    kind: Annotated[
+        FileKind | None,
+        typer.Argument(
+            help="Which files: loop is what mlsim loop and mlsim mpi run read, study what mlsim study. "
+            "Default: scenario.",
+            show_default=False,
         ),
-    ] = FileKind.SCENARIO,
+    ] = None,
+    for_: Annotated[
+        FileKind | None, typer.Option("--for", help="The same, as an option.", show_default=False)
+    ] = None,
 ) -> None:
     """Print the JSON schema of scenario files, or of loops or studies, for editors."""
+    from mlsim.errors import InputError
     from mlsim.experiment.schemas import schema_of
 
-    print(json.dumps(schema_of(for_.value), indent=2))
+    if kind is not None and for_ is not None and kind != for_:
+        raise InputError(f"mlsim schema {kind} --for {for_}: give one of them")
+    print(json.dumps(schema_of((kind or for_ or FileKind.SCENARIO).value), indent=2))

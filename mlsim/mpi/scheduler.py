@@ -32,6 +32,7 @@ from mlsim.mpi.rca.wire import ADDRESS
 from mlsim.mpi.results.report import Gathered, LoopReport, gather
 from mlsim.mpi.transport.alarm import Alarm
 from mlsim.mpi.transport.clock import Clock
+from mlsim.mpi.transport.last_words import abort_with_words
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, serve_while_waiting, stop_serving
 from mlsim.record import Records
@@ -422,16 +423,16 @@ class LoopScheduler:
         comm = self._layout.comm
         if comm.size == 1:
             return
-        sys.stdout.flush()
         if isinstance(error, KeyboardInterrupt):
+            sys.stdout.flush()
             comm.Abort(_INTERRUPTED)
+        words = ""
         if not isinstance(error, SystemExit):
             text = "".join(traceback.format_exception(kind, error, where))
             place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
-            sys.stderr.write(f"mlsim: {place}: an exception in {self._title} ends the run\n{text}")
-            sys.stderr.flush()
+            words = f"mlsim: {place}: an exception in {self._title} ends the run\n{text}"
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
-        comm.Abort(code or 1)
+        abort_with_words(comm, words, code or 1)
 
     def _close(self) -> None:
         """Gather the report and the records, and free what the loop holds."""

@@ -44,6 +44,11 @@ COSTS = {
 }
 
 
+def of_no_parts(case: Case) -> Case:
+    """Return a case without costs of a chunk's parts: a case does not know which technique is at work."""
+    return replace(case, piece_time=0.0)
+
+
 def choices_of(case: Case, name: str) -> tuple[Choice, ...]:
     told, column = of_whole_loops.parameters_of(case), _column(np.array(case.prefix))
     first_chunk, seed = case.parameters.first_chunk, case.parameters.seed
@@ -118,7 +123,7 @@ def scripts(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_same_as_reference_where_events_coincide(model: str, data: st.DataObject) -> None:
-    case = data.draw(of_whole_loops.coarse_cases(data.draw(st.sampled_from(TECHNIQUES))))
+    case = of_no_parts(data.draw(of_whole_loops.coarse_cases(data.draw(st.sampled_from(TECHNIQUES)))))
     dedicated = data.draw(st.booleans()) if model == "cca" else False
     assert_same(replace(case, dedicated=dedicated, **data.draw(scripts())), model)
 
@@ -129,7 +134,7 @@ def test_same_as_reference_where_events_coincide(model: str, data: st.DataObject
 def test_same_as_reference_on_real_numbers(
     model: str, data: st.DataObject, seed: int, n: int, p: int
 ) -> None:
-    case = of_whole_loops.fine_case(data.draw(st.sampled_from(TECHNIQUES)), seed, n, p)
+    case = of_no_parts(of_whole_loops.fine_case(data.draw(st.sampled_from(TECHNIQUES)), seed, n, p))
     script = data.draw(scripts())
     spent = tuple((name, time * 1e-3 + 1e-7) for name, time in script["choices"])
     assert_same(replace(case, every=script["every"], choices=spent), model)
@@ -139,7 +144,7 @@ def test_same_as_reference_on_real_numbers(
 @pytest.mark.parametrize("technique", ["SS", "AF", "AWF-B", "TSS", "FAC2"])
 def test_a_choice_that_takes_no_time_and_changes_nothing(model: str, technique: str) -> None:
     """Under CCA it is as if nobody had asked; the window is held for three accesses under DCA."""
-    case = of_whole_loops.fine_case(technique, 5, 120, 6)
+    case = of_no_parts(of_whole_loops.fine_case(technique, 5, 120, 6))
     case = replace(case, choices=((technique, 0.0),), every=10)
     if model == "dca":
         case = replace(case, atomic=0.0, latency=(0.0,) * 6)

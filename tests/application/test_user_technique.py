@@ -114,6 +114,7 @@ def test_same_as_reference(file: Path, model: str, function: str, data: st.DataO
         injected_delay=case.delay,
         break_after=case.break_after,
         break_time=case.break_time,
+        piece_time=case.piece_time,
         service_order=case.service_order,
     )
     prefix, speed, latency = (np.array(column) for column in (case.prefix, case.speed, case.latency))

@@ -129,6 +129,20 @@ def test_unknown_option_and_command(mlsim):
         assert "Traceback" not in done.err
 
 
+def test_a_wrong_word_is_answered_with_what_is_allowed_and_what_may_be_meant(mlsim):
+    for words, hint, allowed in (
+        (("list", "techniqes"), "did you mean 'techniques'?", "policies"),
+        (("metrics", ".", "--by", "siez"), "did you mean 'size'?", "partition"),
+    ):
+        done = mlsim(*words)
+        assert done.code == 2
+        said = " ".join(done.err.replace("│", " ").split())
+        assert hint in said
+        assert "allowed:" in said
+        assert allowed in said
+        assert "Value error" not in said
+
+
 def limit_file_size() -> None:
     # As on a full disk, a write fails in the middle of a file.
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

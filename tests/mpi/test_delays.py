@@ -60,3 +60,10 @@ def test_the_table_has_medians_their_intervals_and_what_a_delay_adds(
     assert lines.count(row) == 2
     assert lines[0] == "psia"
     assert "mandelbrot" in lines
+
+
+@pytest.mark.parametrize(("name", "n"), [("psia", 2048), ("mandelbrot", 2025)])
+def test_loops_that_sleep_have_the_iterations_of_the_applications(name: str, n: int) -> None:
+    application = runpy.run_path(str(DELAYS / "measure.py"))["sleeping"](name)
+    assert application.n == n
+    assert application._prefix[-1] / n == pytest.approx(1e-3)

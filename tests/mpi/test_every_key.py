@@ -300,8 +300,8 @@ def validated(directory: Path, started: Started, *words: str) -> tuple[object, .
     told: list[object] = []
     original = module.simulated
 
-    def seen(prefix: Any, ranks: int, per_node: int, chosen: LoopOptions, machine: Any) -> Any:
-        outcome = original(prefix, ranks, per_node, chosen, machine)
+    def seen(prefix: Any, machine: Any, ranks: int, per_node: int, chosen: LoopOptions) -> Any:
+        outcome = original(prefix, machine, ranks, per_node, chosen)
         told.append((outcome.t_loop, outcome.steps, outcome.finish.tolist()))
         return outcome
 

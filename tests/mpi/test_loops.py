@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -91,11 +92,23 @@ def test_an_exception_on_a_coordinator_ends_the_run(any_launcher: Launcher) -> N
     assert 0.0 < done.seconds < 10.0
 
 
-def test_a_killed_rank_ends_the_run(launcher: Launcher) -> None:
-    done = execute(launcher, 3, "ends.py", "kill", "dca", "1")
+@pytest.mark.parametrize("model", ["dca", "hdca"])
+def test_a_killed_rank_ends_the_run(launcher: Launcher, model: str) -> None:
+    done = execute(launcher, 3, "ends.py", "kill", model, "1")
     assert done.code != 0
     assert "signal 9" in done.out + done.err
     assert 0.0 < done.seconds < 10.0
+
+
+@pytest.mark.parametrize("level", ["single", "multiple"])
+def test_loops_of_any_size_under_any_level_of_threads(launcher: Launcher, level: str) -> None:
+    """Two runs at once, which must not meet."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(execute, launcher, ranks, "sizes.py", level) for ranks in (2, 3)]
+    for run in runs:
+        done = run.result()
+        assert done.code == 0, done.err
+        assert done.out.split() == ["True", level]
 
 
 @pytest.mark.parametrize("model", ["dca", "cca"])

@@ -172,7 +172,7 @@ def test_given_costs_are_slept_and_recorded_as_columns(any_launcher: Launcher, t
         (["--repetitions", "2", "--columns", str(columns)], "--columns: has one loop"),
         (["--columns", str(tmp_path / "none" / "x.npz")], "cannot be written: No such file"),
     ):
-        done = _application(any_launcher, 1, *words, *more)  # of several, the end may overtake the words
+        done = _application(any_launcher, 2, *words, *more)
         assert done.returncode != 0
         assert reason in done.stderr
 

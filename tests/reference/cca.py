@@ -85,7 +85,7 @@ class _Loop:
                 return
             step, first, size = chunk
             if size > case.ahead:
-                yield env.timeout(case.elapsed(rank, first, size - case.ahead, start))
+                yield env.timeout(case.elapsed(rank, first, size - case.ahead, start, case.part(size)))
             asked, answer = env.now, env.process(self.ask(rank, self.done.pop(rank, None)))
             yield env.timeout(case.elapsed(rank, first, size, start) - (asked - start))
             log.work[rank].append((start, env.now))
@@ -122,17 +122,20 @@ class _Loop:
                 log.waits[0].append((requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((0, step, first, size, requested, start, env.now))
-                done = self.case.times(0, first, size, self.executed), env.now - requested, env.now - start
+                times = self.case.times(0, first, size, self.executed, self.case.break_after)
+                done = times, env.now - requested, env.now - start
                 requested, answer = env.now, self.request(0, done)
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         """Execute a chunk of the master's own, with breaks, but for the one at its end."""
         position, end = first, first + size
         self.executed = Fraction(0)
+        case = self.case
+        longest = case.part(size, case.break_after) if case.piece_time else case.break_after
         while True:
-            count = min(self.case.break_after, end - position)
+            count = min(longest, end - position)
             begin = self.env.now
-            yield self.env.timeout(self.case.elapsed(0, position, count, begin))
+            yield self.env.timeout(self.case.elapsed(0, position, count, begin, count))
             self.log.work[0].append((begin, self.env.now))
             self.executed += self.env.now - begin
             position += count

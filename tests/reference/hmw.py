@@ -60,7 +60,7 @@ class _Master:
                 log.waits[me].append((self.requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((me, step, first, size, self.requested, start, env.now))
-                times = self.case.times(me, first, size, self.executed)
+                times = self.case.times(me, first, size, self.executed, self.case.break_after)
                 self.loop.measured[me] = times, env.now - self.requested
                 self.ask()
 
@@ -88,10 +88,12 @@ class _Master:
     def execute(self, first: int, size: int) -> Iterator[Any]:
         position, end = first, first + size
         self.executed = Fraction(0)
+        case = self.case
+        longest = case.part(size, case.break_after) if case.piece_time else case.break_after
         while True:
-            count = min(self.case.break_after, end - position)
+            count = min(longest, end - position)
             begin = self.env.now
-            yield self.env.timeout(self.case.elapsed(self.rank, position, count, begin))
+            yield self.env.timeout(case.elapsed(self.rank, position, count, begin, count))
             self.log.work[self.rank].append((begin, self.env.now))
             self.executed += self.env.now - begin
             position += count

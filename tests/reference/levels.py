@@ -13,6 +13,7 @@ import simpy
 from tests.reference.locks import new_lock
 from tests.reference.loops import Case, Ranked
 from tests.reference.techniques import Rule, mixed
+from tests.reference.timing import Times
 
 
 class Levels:
@@ -54,12 +55,12 @@ class Levels:
         self.inner[v] = rule
         return rule
 
-    def report(self, pe: int, times: list[Fraction], spent: Fraction) -> None:
+    def report(self, pe: int, times: Times, spent: Fraction) -> None:
         """Let the node know of a chunk that a PE executed: its iterations, and asking to end."""
         v = self.case.node_of_pe[pe]
         pes = self.works[v]
         self.inner[v].learn(pes.index(pe), times, spent)
-        self.pending[v].append(([time / len(pes) for time in times], spent / len(pes)))
+        self.pending[v].append((times.shared_by(len(pes)), spent / len(pes)))
 
     def begins(self, env: simpy.Environment, v: int) -> Iterator[Any]:
         """Process step at the loop's start: wait until the node is there; whether it ever is."""
@@ -93,9 +94,9 @@ class Levels:
         self.pending[v].clear()
 
     @property
-    def pending(self) -> list[list[tuple[list[Fraction], Fraction]]]:
+    def pending(self) -> list[list[tuple[Times, Fraction]]]:
         if not hasattr(self, "_pending"):
-            self._pending: list[list[tuple[list[Fraction], Fraction]]] = [[] for _ in self.pes]
+            self._pending: list[list[tuple[Times, Fraction]]] = [[] for _ in self.pes]
         return self._pending
 
 

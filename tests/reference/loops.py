@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import simpy
 
 from tests.reference.techniques import Parameters, Rule
+from tests.reference.timing import Times
 
 LAST = 10**9  # priority of an event that lets everything else of its time happen first
 
@@ -29,6 +31,7 @@ class Case:
     delay: float = 0.0
     break_after: int = 1
     break_time: float = 0.0
+    piece_time: float = 0.0
     service_order: str = "fifo"
     ahead: int = 0
     dedicated: bool = False
@@ -59,13 +62,22 @@ class Case:
     def p(self) -> int:
         return len(self.speed)
 
+    def part(self, size: int, longest: int = 10**9) -> int:
+        """Iterations of all but the last part of a chunk: AF times each, or so many parts of it."""
+        timed = {"AF", "mAF"} & set(self.technique.split("+"))
+        pieces = self.parameters.pieces if timed else 1
+        length = ceil(Fraction(size, pieces)) if pieces else 1
+        return min(length, longest) if self.piece_time else length
+
     def seconds(self, pe: int, first: int, size: int) -> Fraction:
         cost = Fraction(self.prefix[first + size]) - Fraction(self.prefix[first])
         return cost / Fraction(self.speed[pe])
 
-    def elapsed(self, pe: int, first: int, size: int, start: Fraction) -> Fraction:
-        """Time that iterations take from ``start`` on, slow-downs included."""
-        left, now, factor = self.seconds(pe, first, size), start, Fraction(1)
+    def elapsed(self, pe: int, first: int, size: int, start: Fraction, part: int = 0) -> Fraction:
+        """Time that iterations take from ``start`` on, slow-downs included; ``part``: executed at a time."""
+        calls = ceil(Fraction(size, part or self.part(size)))
+        each = Fraction(self.piece_time) / Fraction(self.speed[pe])
+        left, now, factor = self.seconds(pe, first, size) + calls * each, start, Fraction(1)
         for time, following in self.slow[pe] if self.slow else ():
             room = Fraction(time) - now
             if room > 0:
@@ -75,11 +87,16 @@ class Case:
             factor = Fraction(following)
         return now + left / factor - start
 
-    def times(self, pe: int, first: int, size: int, elapsed: Fraction) -> list[Fraction]:
-        """Times of the iterations of a chunk as they are measured: a slow-down counts for all alike."""
-        total = self.seconds(pe, first, size)
+    def times(self, pe: int, first: int, size: int, elapsed: Fraction, longest: int = 10**9) -> Times:
+        """Times of the iterations of a chunk as they are measured: a slow-down counts for all alike.
+
+        What a part takes besides is counted as its first iteration's.
+        """
+        length, each = self.part(size, longest), Fraction(self.piece_time) / Fraction(self.speed[pe])
+        times = [self.seconds(pe, first + k, 1) + (each if k % length == 0 else 0) for k in range(size)]
+        total = sum(times, Fraction(0))
         stretch = elapsed / total if total else Fraction(1)
-        return [self.seconds(pe, k, 1) * stretch for k in range(first, first + size)]
+        return Times((time * stretch for time in times), length if self.piece_time else None)
 
     def thinking(self, pe: int) -> Fraction:
         return Fraction(self.calculation) / Fraction(self.speed[pe]) + Fraction(self.delay)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from tests.reference.library import OF_ANY_SIZE, OF_BATCHES, Library, trapezoid
-from tests.reference.timing import Part, mean_and_variance, parts
+from tests.reference.timing import Part, Times, mean_and_variance, parts
 
 DIGITS = 60
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
@@ -82,8 +82,10 @@ class Rule:
             assert elapsed is not None
             self.library.learn(pe, times, elapsed)
             return
-        waited = (spent - sum(times, Fraction(0))) / len(times) if self.name == "mAF" else 0
-        self.adaptive.learn(pe, [time + waited for time in times])
+        waited = (spent - sum(times, Fraction(0))) / len(times) if self.name == "mAF" else Fraction(0)
+        self.adaptive.learn(
+            pe, times.and_more(waited) if isinstance(times, Times) else [time + waited for time in times]
+        )
         self.learned.add(
             pe, len(times), spent if self.name in ("AWF-D", "AWF-E") else sum(times, Fraction(0))
         )

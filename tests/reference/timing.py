@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import ceil
 
@@ -10,9 +10,30 @@ Part = tuple[int, Fraction]
 """Iterations of a part of a chunk, and their mean time."""
 
 
+class Times(list[Fraction]):
+    """Times of the iterations of a chunk, which are executed some at a time."""
+
+    def __init__(self, times: Iterable[Fraction], length: int | None) -> None:
+        super().__init__(times)
+        self.length = length
+
+    def shared_by(self, pes: int) -> Times:
+        """Return what the iterations count where so many PEs execute at a time."""
+        return Times((time / pes for time in self), self.length)
+
+    def and_more(self, each: Fraction) -> Times:
+        """Return the times if each were longer by so much."""
+        return Times((time + each for time in self), self.length)
+
+
 def parts(times: Sequence[Fraction], pieces: int) -> list[Part]:
-    """Cut the iterations of a chunk into at most so many parts, all but the last as long; 0: each alone."""
+    """Cut the iterations of a chunk into at most so many parts, all but the last as long; 0: each alone.
+
+    ``Times`` may say themselves how long their parts are.
+    """
     length = ceil(Fraction(len(times), pieces)) if pieces else 1
+    if isinstance(times, Times) and times.length is not None:
+        length = times.length
     cut = [times[begin : begin + length] for begin in range(0, len(times), length)]
     return [(len(part), sum(part, Fraction(0)) / len(part)) for part in cut]
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,20 @@ def test_node_compiles_every_pattern() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schemas_are_schemas(kind: str) -> None:
     Draft202012Validator.check_schema(schema_of(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_check_jsonschema_accepts_every_file(kind: str, tmp_path: Path) -> None:
+    """By a program that reads patterns as ECMA-262 has them."""
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(schema_of(kind)), encoding="utf-8")
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("batch: {policy: [}", encoding="utf-8")
+    files = [str(file) for file in FILES if kind_of(content(file)) == kind]
+    program = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(schema)]
+    done = subprocess.run([*program, *files], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert subprocess.run([*program, str(wrong)], capture_output=True, timeout=120).returncode == 1
 
 
 SETS = [

@@ -7,10 +7,24 @@ import numpy as np
 from mlsim._jit import c_function, inner_kernel, leaf_kernel
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.perturbation import elapsed_time
+from mlsim.application.settings import PIECES, UNTIMED
+from mlsim.application.techniques.adaptive import timed_length
 from mlsim.application.techniques.at_work import learn_chunk
+from mlsim.application.techniques.fixed import ceil_div
 from mlsim.application.techniques.rules import STATIC, counts_breaks
 
-__all__ = ["FAR", "NEAR", "WRONG", "execute", "keep_row", "message", "notify", "report", "slowed"]
+__all__ = [
+    "FAR",
+    "NEAR",
+    "WRONG",
+    "execute",
+    "keep_row",
+    "message",
+    "notify",
+    "part_length",
+    "report",
+    "slowed",
+]
 
 hand_over = c_function("int32", "int64")
 """Call the function that takes full blocks of rows."""
@@ -40,7 +54,11 @@ def slowed(s: State, seconds: float, start: float, pe: int) -> float:
 def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
     """Execute a chunk; return when it ends, infinity if the loop is ended before."""
     # Unsigned, so that compiled code need not ask whether an index counts from the end.
-    work = (s.prefix[np.uint64(first + size)] - s.prefix[np.uint64(first)]) / me.speed
+    cost = s.prefix[np.uint64(first + size)] - s.prefix[np.uint64(first)]
+    if s.costs.piece_time > 0.0:
+        me.last_part = part_length(s, size)
+        cost += s.costs.piece_time * ceil_div(size, me.last_part)
+    work = cost / me.speed
     seconds = slowed(s, work, start, pe)
     took = seconds
     end = start + seconds
@@ -59,6 +77,15 @@ def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: 
         me.last_step, me.unreported = step, 1
     me.asked, me.since = end, end
     return following
+
+
+@leaf_kernel
+def part_length(s: State, size: int) -> int:
+    """Return how many iterations of a chunk (size >= 1) are executed at a time: as many as are timed."""
+    pieces = int(s.outer.parameters[PIECES])
+    if pieces == UNTIMED:
+        pieces = int(s.inner.parameters[PIECES])
+    return size if pieces == UNTIMED else timed_length(size, pieces)
 
 
 @leaf_kernel
@@ -111,13 +138,25 @@ def _learn(s: State, q: Queue, me: PE, who: int) -> bool:
             seconds = me.spent + (me.waited if inner.whole else 0.0)
             weights = inner.weights[q.weights : q.weights + workers]
             learn_chunk(
-                inner, inner.measured[v], inner.sums[v], weights, who, me, s.prefix, 1.0, seconds, v, False
+                inner,
+                inner.measured[v],
+                inner.sums[v],
+                weights,
+                who,
+                me,
+                s.prefix,
+                s.costs.piece_time,
+                1.0,
+                seconds,
+                v,
+                False,
             )
         measured, sums, share, who = outer.own_measured[0], outer.own_sums[0], float(workers), v
         seconds = me.spent + (me.waited if outer.whole else 0.0)
     if outer.learns:
         gathers = q.number > 0
-        learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, share, seconds, 0, gathers)
+        each = s.costs.piece_time
+        learn_chunk(outer, measured, sums, outer.weights, who, me, s.prefix, each, share, seconds, 0, gathers)
     if s.costs.choose_after == 0 or outer.code == STATIC:  # whose chunks are all assigned
         return False
     q.executed += me.last_size

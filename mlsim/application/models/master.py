@@ -10,10 +10,19 @@ import numpy as np
 
 from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_lowest_rank, move
-from mlsim.application.models.execution import NEAR, execute, keep_row, message, report, slowed
+from mlsim.application.models.execution import (
+    NEAR,
+    execute,
+    keep_row,
+    message,
+    part_length,
+    report,
+    slowed,
+)
 from mlsim.application.models.levels import back_at, leave, next_request, present_at, take
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
+from mlsim.application.techniques.fixed import ceil_div
 from mlsim.application.techniques.rules import STATIC
 
 __all__ = [
@@ -124,8 +133,11 @@ def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int
     end = execute(s, me, pe, step, first, size, start)
     asks = start
     if size > s.costs.ahead:
-        work = (s.prefix[first + size - s.costs.ahead] - s.prefix[first]) / me.speed
-        asks = start + slowed(s, work, start, pe)
+        before = size - s.costs.ahead
+        cost = s.prefix[first + before] - s.prefix[first]
+        if s.costs.piece_time > 0.0:
+            cost += s.costs.piece_time * ceil_div(before, me.last_part)
+        asks = start + slowed(s, cost / me.speed, start, pe)
     if asks >= s.until:
         return np.inf
     if len(s.pe_unavailability.begin) > 0 and present_at(s, pe, asks) > asks:
@@ -141,7 +153,7 @@ def _keep_chunk(me: PE, before: PE) -> None:
     """Keep what is to be learned from a PE's last chunk until it asks again."""
     before.pace, before.spent, before.waited, before.took = me.pace, me.spent, me.waited, me.took
     before.finish, before.last_start, before.last_step = me.finish, me.last_start, me.last_step
-    before.last_first, before.last_size = me.last_first, me.last_size
+    before.last_first, before.last_size, before.last_part = me.last_first, me.last_size, me.last_part
     before.unreported = 1
 
 
@@ -184,10 +196,12 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         m.own_begun, m.own_seconds = 1, 0.0
         me.chunks += 1
         me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
+        if s.costs.piece_time > 0.0:
+            me.last_part = min(part_length(s, me.last_size), s.costs.break_after)
         me.last_start = m.clock
         me.overhead += m.clock - me.since
     request = min(request, s.until)
-    if s.costs.break_time > 0.0:
+    if s.costs.break_time > 0.0 or s.costs.piece_time > 0.0:
         _execute_with_long_breaks(s, m, me, request)
     else:
         reached, time = m.own_position, 0.0
@@ -207,9 +221,10 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
 @leaf_kernel
 def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> None:
     """Execute a master's chunk up to the break at whose end a request waits, where breaks take time."""
+    length = me.last_part if s.costs.piece_time > 0.0 else s.costs.break_after
     while True:
-        reached = min(m.own_position + s.costs.break_after, m.own_end)
-        seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
+        reached = min(m.own_position + length, m.own_end)
+        seconds = ((s.prefix[reached] - s.prefix[m.own_position]) + s.costs.piece_time) / me.speed
         end = m.clock + slowed(s, seconds, m.clock, m.first_pe)
         m.own_seconds += min(end, s.until) - m.clock
         m.own_position, m.clock = reached, end
@@ -225,7 +240,10 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
 def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk, after which it asks at once."""
     keep_row(s, me, m.first_pe, m.own_step, m.clock)
-    seconds = (s.prefix[m.own_end] - s.prefix[me.last_first]) / me.speed
+    cost = s.prefix[m.own_end] - s.prefix[me.last_first]
+    if s.costs.piece_time > 0.0:
+        cost += s.costs.piece_time * ceil_div(me.last_size, me.last_part)
+    seconds = cost / me.speed
     if len(s.perturbation.slow_time) > 0:
         me.pace = me.speed * (seconds / m.own_seconds) if seconds > 0.0 else me.speed
         seconds = m.own_seconds

@@ -27,13 +27,13 @@ COUNTS = ("chunks", "last_first", "last_size")
 class Costs(NamedTuple):
     """Costs and options of an execution model, as in ``docs/reference/loops.md``, "Costs"; times in seconds.
 
-    ``calculation`` holds at speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue.
-    ``polling``, ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled
-    lock. ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes
-    for P, 0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``:
-    iterations executed between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many
-    iterations before its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's
-    lower 32 bits.
+    ``calculation`` and ``piece_time``, which each part of a chunk takes besides its iterations, hold at
+    speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue. ``polling``,
+    ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled lock.
+    ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes for P,
+    0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``: iterations executed
+    between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many iterations before
+    its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's lower 32 bits.
     """
 
     calculation: float
@@ -44,6 +44,7 @@ class Costs(NamedTuple):
     retry: float
     break_after: int
     break_time: float
+    piece_time: float
     lowest_rank: bool
     dedicated: bool
     nowait: bool
@@ -112,8 +113,9 @@ class PE:
     ``asked``: when it asked for its chunk. ``since``: from when waiting for it is counted. ``pace``: speed
     at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
     its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
-    ``last_step``: the scheduling step of its last chunk; ``unreported``: 1 if its queue
-    does not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
+    ``last_step``: the scheduling step of its last chunk; ``last_part``: iterations of its
+    last chunk that were executed at a time, where ``piece_time`` counts; ``unreported``: 1 if its queue does
+    not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
     """
 
     speed: float
@@ -138,6 +140,7 @@ class PE:
     last_first: int
     last_size: int
     last_step: int
+    last_part: int
     unreported: int
 
 

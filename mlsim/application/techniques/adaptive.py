@@ -25,6 +25,7 @@ __all__ = [
     "new_measurements",
     "put",
     "spread_of_parts",
+    "timed_length",
     "variance",
 ]
 
@@ -185,31 +186,38 @@ def learn_timed(
     first: int,
     size: int,
     waited: float,
-    pieces: int,
+    length: int,
+    each: float,
 ) -> None:
-    """Add an executed chunk (size >= 1) that was timed in at most so many ``pieces``.
+    """Add an executed chunk (size >= 1) that was timed in parts of some ``length``, which each take more.
 
-    Other parameters as in ``learn_waiting``.
+    ``each``: what a part takes besides its iterations, in s at speed 1. Other parameters as in
+    ``learn_waiting``.
     """
-    mean = (prefix[first + size] - prefix[first]) / size
-    parts, between = spread_of_parts(prefix, first, size, pieces)
+    parts, between = spread_of_parts(prefix, first, size, length, each)
+    mean = ((prefix[first + size] - prefix[first]) + each * parts) / size
     learn_pieces(measured, sums, pe, size, parts, mean / speed + waited / size, between / (speed * speed))
 
 
+@inner_kernel
+def timed_length(size: int, pieces: int) -> int:
+    """Return how many iterations of a chunk (size >= 1) are timed together; ``pieces`` below 1: one."""
+    return ceil_div(size, pieces) if pieces > 0 else 1
+
+
 @kernel
-def spread_of_parts(prefix: Floats, first: int, size: int, pieces: int) -> tuple[int, float]:
+def spread_of_parts(prefix: Floats, first: int, size: int, length: int, each: float) -> tuple[int, float]:
     """Return how many parts a timed chunk (size >= 1) has, and Σ n_j·(x_j − μ)² over them, in s² at speed 1.
 
-    All parts but the last are of the same length, and there are at most ``pieces``; 0: each iteration.
+    All parts but the last have ``length`` iterations; ``each``: what a part takes besides them, in s.
     """
-    length = ceil_div(size, pieces) if pieces > 0 else 1
-    mean = (prefix[first + size] - prefix[first]) / size
-    between, parts = 0.0, 0
+    parts = ceil_div(size, length)
+    mean = ((prefix[first + size] - prefix[first]) + each * parts) / size
+    between = 0.0
     for begin in range(first, first + size, length):
         end = min(begin + length, first + size)
-        deviation = (prefix[end] - prefix[begin]) / (end - begin) - mean
+        deviation = ((prefix[end] - prefix[begin]) + each) / (end - begin) - mean
         between += (end - begin) * deviation * deviation
-        parts += 1
     return parts, between
 
 

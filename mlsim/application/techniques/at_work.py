@@ -9,7 +9,14 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim._jit import inlined, inner_kernel, kernel, leaf_kernel, zeros
 from mlsim.application.settings import ADDRESS, PIECES, USER_OBJECT, RuleSettings
-from mlsim.application.techniques.adaptive import RATE, RISK, new_measurements, put, spread_of_parts
+from mlsim.application.techniques.adaptive import (
+    RATE,
+    RISK,
+    new_measurements,
+    put,
+    spread_of_parts,
+    timed_length,
+)
 from mlsim.application.techniques.guided import FRACTION_WORDS, new_guide
 from mlsim.application.techniques.random import random_key
 from mlsim.application.techniques.rules import (
@@ -58,6 +65,7 @@ class Executor(Protocol):
     last_first: int
     last_size: int
     last_step: int
+    last_part: int
 
 
 class Technique(NamedTuple):
@@ -153,6 +161,7 @@ def learn_chunk(
     who: int,
     me: Executor,
     prefix: Floats,
+    each: float,
     share: float,
     seconds: float,
     queue: int,
@@ -160,13 +169,17 @@ def learn_chunk(
 ) -> None:
     """Learn from a PE's last chunk, as from one of somebody ``share`` times as fast.
 
+    ``each``: what a part of the chunk takes besides its iterations, in s at speed 1. Where that is nothing,
+    nobody kept how long the parts were: classes of the user that ask for no times are told of each iteration.
     ``queue``: which of the technique's, for a class of the user; it learns at once unless a node ``gathers``
     what it will tell of.
     """
+    pieces = int(t.parameters[PIECES])
+    length = me.last_part if each > 0.0 else timed_length(me.last_size, pieces)
     if t.code == USER_OBJECT:
         size, rule = me.last_size, t.rules[queue]
         pace = me.pace * share
-        parts, spread = spread_of_parts(prefix, me.last_first, size, int(t.parameters[PIECES]))
+        parts, spread = spread_of_parts(prefix, me.last_first, size, length, each)
         spread /= pace * pace
         spent, waited = me.spent / share, me.waited / share
         if gathers:
@@ -197,7 +210,9 @@ def learn_chunk(
         me.last_first,
         me.last_size,
         seconds / share,
-        int(t.parameters[PIECES]),
+        pieces,
+        length,
+        each,
     )
 
 

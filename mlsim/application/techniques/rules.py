@@ -47,6 +47,7 @@ from mlsim.application.techniques.factoring import (
     weighted_size,
 )
 from mlsim.application.techniques.fixed import (
+    ceil_div,
     fixed_size,
     modified_fixed_size,
     self_scheduling_size,
@@ -321,6 +322,8 @@ def learn(
     size: int,
     seconds: float,
     pieces: int,
+    length: int,
+    each: float,
 ) -> None:
     """Update an adaptive technique with a chunk that a PE has executed.
 
@@ -338,14 +341,20 @@ def learn(
         Time the chunk took, for AWF and mAF; from asking to its end where the technique counts overhead.
     pieces
         In how many parts AF times a chunk; 0: each iteration.
+    length, each
+        How many iterations these parts have, all but the last, and what a part takes besides them, in s at
+        speed 1.
     """
     if code in (AF, MAF):
-        waited = seconds - (prefix[first + size] - prefix[first]) / speed if code == MAF else 0.0
-        _learn_costs(measured, sums, pe, prefix, speed, first, size, waited, pieces)
+        waited = 0.0
+        if code == MAF:
+            spent = (prefix[first + size] - prefix[first]) + each * ceil_div(size, length)
+            waited = seconds - spent / speed
+        _learn_costs(measured, sums, pe, prefix, speed, first, size, waited, pieces, length, each)
     elif code == LIBRARY_AF:
-        if prefix[first + size] > prefix[first]:  # one that took no time counts as none
+        if each > 0.0 or prefix[first + size] > prefix[first]:  # one that took no time counts as none
             forget_chunks(measured, pe)
-            _learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces)
+            _learn_costs(measured, sums, pe, prefix, speed, first, size, 0.0, pieces, length, each)
             note_deviation(measured, sums, pe)
     else:
         learn_chunk(measured, sums, weights, pe, size, seconds)
@@ -362,12 +371,15 @@ def _learn_costs(
     size: int,
     waited: float,
     pieces: int,
+    length: int,
+    each: float,
 ) -> None:
     """Update AF with a chunk that was timed in pieces, or each iteration of it."""
     if pieces > 0:
-        learn_timed(measured, sums, pe, prefix, speed, first, size, waited, pieces)
+        learn_timed(measured, sums, pe, prefix, speed, first, size, waited, length, each)
     else:
-        learn_waiting(measured, sums, pe, prefix, speed, first, size, waited)
+        besides = waited + each * size / speed
+        learn_waiting(measured, sums, pe, prefix, speed, first, size, besides)
 
 
 @inner_kernel

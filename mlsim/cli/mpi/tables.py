@@ -26,6 +26,7 @@ def print_machine(measured: dict[str, float | int | str]) -> None:
         "recursive": "chunk calculation (execution.chunk_calculation under cca, hmw)",
         "straightforward": "chunk calculation (execution.chunk_calculation under dca, hdca)",
         "break": "a master's look for requests (execution.break_time under cca, hmw)",
+        "piece": "a part of a chunk, besides its iterations (execution.piece_time)",
     }
     table = Table("what", "time", box=None, pad_edge=False)
     for key, text in keys.items():
@@ -40,6 +41,8 @@ def print_machine(measured: dict[str, float | int | str]) -> None:
         highlight=False,
     )
     console.print(table)
+    if "spins" in measured:
+        console.print("iterations compute" if measured["spins"] else "iterations sleep")
 
 
 def print_rows(rows: list[Row]) -> None:

@@ -59,8 +59,17 @@ def validate(
     ranks_per_node: Annotated[
         int | None, typer.Option(min=1, help="Ranks that count as a node, for models of two levels.")
     ] = None,
-    repetitions: Annotated[int, typer.Option(min=1, help="Executions of each loop; the median counts.")] = 3,
-    spin: Annotated[bool, typer.Option("--spin", help="Iterations compute, and do not sleep.")] = False,
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="Executions of each loop; the mean of the middle half counts.")
+    ] = 9,
+    spin: Annotated[
+        bool | None,
+        typer.Option(
+            "--spin/--sleep",
+            help="Iterations compute, or sleep. Default: they compute if each rank has a core.",
+            show_default=False,
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Another option of the loops, such as pieces=0."),

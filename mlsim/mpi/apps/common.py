@@ -20,6 +20,7 @@ from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.reading import scenario_options
 from mlsim.mpi.results.report import LoopTotals
 from mlsim.mpi.scheduler import LoopScheduler
+from mlsim.mpi.transport.last_words import abort_with_words
 from mlsim.mpi.transport.waiting import Patience
 from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
 
@@ -77,9 +78,10 @@ def main(description: str, add: Callable[[argparse.ArgumentParser], None], make:
         _run(comm, arguments, make)
     except MlsimError as error:
         # All ranks have the same error, or the one that has it ends the others.
-        print(f"mlsim: {error}", file=sys.stderr, flush=True)
+        words = f"mlsim: {error}\n"
         if comm.size > 1:
-            comm.Abort(error.exit_code)
+            abort_with_words(comm, words, error.exit_code)
+        sys.stderr.write(words)
         sys.exit(error.exit_code)
     sys.exit(0)
 

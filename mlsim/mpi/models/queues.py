@@ -100,18 +100,20 @@ class StepQueue(_InWindow):
 class RelayQueue(_InWindow):
     """For techniques that need the remaining iterations, or measurements of other PEs.
 
-    The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`).
+    The state of the technique is in the window, and goes from rank to rank (see :class:`Relay`). Only what
+    depends on the others' chunks is calculated in a rank's turn. An injected delay, which stands for the rest
+    of the calculation, comes before it, so that ranks delay at the same time (Eleliemy 2021, ch. 4: all PEs
+    can calculate AF's D and E simultaneously).
     """
 
     def __init__(self, setting: Setting, choice: Choice, p: int, pe: int, weights: Floats) -> None:
         options, words = setting.options, RuleState.words(choice, p)
         self._delay, self._pe = options.injected_delay, pe
         self._context = setting.context
-        self._n = options.n
         self._window = setting.context.window(words + RELAY_WORDS)
         self._relay = relay_on(self._window, words, setting.patience)
-        self._state = RuleState(self._relay.block[1:-1], choice, p)
-        self._rule = RecursiveRule(choice, self._state, options.n, p, setting.clock.now)
+        state = RuleState(self._relay.block[1:-1], choice, p)
+        self._rule = RecursiveRule(choice, state, options.n, p, setting.clock.now)
         self._now = self._rule.now
         self._take = self._rule.taker(self._relay.kernel, self._relay.memory, pe)
         if setting.layout.comm.rank == 0:
@@ -132,7 +134,9 @@ class RelayQueue(_InWindow):
             Not read: chunks are in order of the turns.
         """
         relay, take, now = self._relay, self._take, self._now
-        turn = relay.ask() if publish is None and not self._delay else self._prepare(publish)
+        if self._delay:
+            delay(self._delay)
+        turn = relay.ask() if publish is None else self._prepare(publish)
         chunk = take(turn, done, now())
         tries = 0
         while chunk[1] == NOT_YET:
@@ -145,16 +149,13 @@ class RelayQueue(_InWindow):
         self._rule.check_nothing(*chunk, self._pe)
         return None
 
-    def _prepare(self, publish: Publish | None) -> int:
-        """Wait for this rank's turn, publish measurements and inject the delay before a chunk is claimed."""
+    def _prepare(self, publish: Publish) -> int:
+        """Wait for this rank's turn and publish measurements before a chunk is claimed."""
         ticket, tries = self._relay.draw(), 0
         while not self._relay.has_turn(ticket):
             self._relay.wait(ticket, tries)
             tries += 1
-        if publish is not None:
-            publish(self._rule)
-        if self._delay and self._state.numbers[self._state.position] < self._n:
-            delay(self._delay)
+        publish(self._rule)
         return KNOWN
 
 
@@ -187,6 +188,8 @@ class LockedQueue(_InWindow):
             Not read: chunks are in order of the claims.
         """
         state, numbers = self._state, self._state.numbers
+        if self._delay:
+            delay(self._delay)
         self._lock.acquire()
         try:
             self._window.read(PollingLock.WORDS, state.block)
@@ -198,8 +201,6 @@ class LockedQueue(_InWindow):
             elif self._learns:
                 self._rule.update(self._pe, done)
             size = self._rule.size(step, self._n - first, self._pe)
-            if self._delay:
-                delay(self._delay)
             numbers[state.position], numbers[state.step] = first + size, step + 1
             self._window.write(PollingLock.WORDS, state.block)
         finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from mlsim.mpi.scheduler import LoopScheduler
 __all__ = ["execute_plan"]
 
 _PIECE = 100e-6
+_PARTS, _BATCHES = 2000, 5
 
 
 def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
@@ -29,17 +32,19 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
         The ranks.
     plan
         ``costs``: path of an .npy file with the iteration costs in s; ``spins``: whether to compute and not
-        to sleep; ``repetitions``; ``loops``: the options of each.
+        to sleep, None: if each rank has a core; ``repetitions``; ``loops``: the options of each.
 
     Returns
     -------
     dict
         ``machine``: what :func:`calibrate` measured, with ``break`` for the loops' body instead of an empty
-        one, and besides ``body``, what that takes at least, in s, and ``spins``; ``loops``: for each the
-        facts of every repetition.
+        one, and besides ``spins``, whether iterations compute; if so ``piece``, what a part of a chunk takes
+        besides them, else ``body``, what a part takes at least, in s; ``loops``: for each the facts of every
+        repetition.
     """
-    application = Synthetic(np.concatenate([[0.0], np.cumsum(np.load(plan["costs"]))]), plan["spins"])
-    machine = calibrate(comm) | _body(comm, plan["spins"])
+    spins = _has_cores(comm) if plan["spins"] is None else bool(plan["spins"])
+    application = Synthetic(np.concatenate([[0.0], np.cumsum(np.load(plan["costs"]))]), spins)
+    machine = calibrate(comm) | (_computing(comm) if spins else _sleeping(comm))
     runs: list[list[dict[str, Any]]] = [[] for _ in plan["loops"]]
     # Repetitions go round, so that a disturbance of some seconds does not hit all those of one loop.
     for _ in range(plan["repetitions"]):
@@ -54,12 +59,35 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     return {"machine": machine, "loops": runs}
 
 
-def _body(comm: MPI.Intracomm, spins: bool) -> dict[str, Any]:
-    """Measure breaks between pieces of the synthetic application, and its shortest piece."""
-    application = Synthetic(np.array([0.0, _PIECE, _PIECE]), spins)
+def _has_cores(comm: MPI.Intracomm) -> bool:
+    """Return whether every rank has a core to itself."""
+    machine = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    has = machine.size <= len(os.sched_getaffinity(0)) or len(os.sched_getaffinity(0)) == 1
+    machine.Free()
+    return bool(comm.allreduce(has, MPI.LAND))
+
+
+def _computing(comm: MPI.Intracomm) -> dict[str, Any]:
+    """Measure what parts take besides their iterations that compute, and a master's breaks besides both."""
+    application = Synthetic(np.zeros(_PARTS + 1), True)
+    times = []
+    for _ in range(_BATCHES):
+        with LoopScheduler(MPI.COMM_SELF, n=_PARTS, technique="AF", pieces=0) as loop:
+            begin = time.perf_counter()
+            for first, size in loop:
+                application.execute(first, size)
+            times.append((time.perf_counter() - begin) / _PARTS)
+    part = float(comm.bcast(min(times)))
+    broken = piece_time(comm, lambda: application.execute(0, 1))
+    return {"break": max(broken - part, 0.0), "piece": part, "spins": True}
+
+
+def _sleeping(comm: MPI.Intracomm) -> dict[str, Any]:
+    """Measure breaks between parts that sleep, and the shortest of these."""
+    application = Synthetic(np.array([0.0, _PIECE, _PIECE]), False)
     broken = max(piece_time(comm, lambda: application.execute(0, 1)) - _PIECE, 0.0)
     shortest = piece_time(comm, lambda: application.execute(1, 1))
-    return {"break": broken, "body": max(shortest - broken, 0.0), "spins": spins}
+    return {"break": broken, "body": max(shortest - broken, 0.0), "spins": False}
 
 
 if __name__ == "__main__":

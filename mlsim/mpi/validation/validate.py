@@ -23,10 +23,13 @@ from mlsim.scenario import ExecutionConfig
 if TYPE_CHECKING:
     from mlsim.application import LoopOutcome
 
-__all__ = ["Pair", "Row", "simulated", "validate"]
+__all__ = ["Pair", "Row", "mean_of_middle", "simulated", "validate"]
 
 
 _SECONDS_A_LOOP = 120.0
+_SIMULATIONS = 25
+_NOISE_OF_COSTS, _NOISE_OF_MACHINE = 0.02, 0.2
+"""By how much simulations differ: a standard deviation of costs, and the most of what was measured."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,19 @@ class Row:
         Which.
     times
         T_loop of every repetition, in s.
+    times_simulated
+        T_loop of every simulation, in s.
     t_loop, t_simulated
-        Median of the repetitions, and of the simulation, in s.
+        Means of the middle halves of these, in s: between two modes, as AF's may have, a median jumps.
     steps, steps_simulated
-        Chunks: the median's, the simulation's.
+        Chunks: medians.
     imbalance, imbalance_simulated
-        Percent imbalance: median, simulated.
+        Percent imbalance: medians.
     """
 
     pair: Pair
     times: tuple[float, ...]
+    times_simulated: tuple[float, ...]
     t_loop: float
     t_simulated: float
     steps: int
@@ -77,9 +83,9 @@ def validate(
     costs: Floats,
     pairs: Sequence[Pair],
     *,
-    repetitions: int = 3,
+    repetitions: int = 9,
     ranks_per_node: int | None = None,
-    spins: bool = False,
+    spins: bool | None = None,
     options: Callable[[str], dict[str, Any]] | None = None,
 ) -> tuple[list[Row], dict[str, Any]]:
     """Execute loops and simulate them with the costs of messages and atomics measured in the same run.
@@ -97,7 +103,7 @@ def validate(
     ranks_per_node
         Ranks that count as a node for models of two levels; None: all.
     spins
-        Whether iterations compute, and not sleep.
+        Whether iterations compute, and not sleep; None: if each rank has a core.
     options
         Returns further options of the loops under a model, as ``LoopOptions`` has them; real and simulated
         loops get the same.
@@ -116,29 +122,58 @@ def validate(
         raise InputError(
             f"{' '.join(launcher.words)} started {found} ranks, not {ranks}; say which with --ranks"
         )
-    prefix = np.concatenate([[0.0], np.cumsum(costs)])
     per_node = ranks_per_node or ranks
+    drawn = [_disturbed(costs, native["machine"], seed) for seed in range(_SIMULATIONS)]
     rows = []
     for pair, asked, runs in zip(pairs, all_options, native["loops"], strict=True):
-        outcome = simulated(prefix, ranks, per_node, asked, native["machine"])
-        mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
+        outcomes = [simulated(*each, ranks, per_node, asked) for each in drawn]
         rows.append(
             Row(
                 pair,
                 tuple(run["t_loop"] for run in runs),
-                float(np.median([run["t_loop"] for run in runs])),
-                outcome.t_loop,
+                tuple(outcome.t_loop for outcome in outcomes),
+                mean_of_middle([run["t_loop"] for run in runs]),
+                mean_of_middle([outcome.t_loop for outcome in outcomes]),
                 int(np.median([run["steps"] for run in runs])),
-                outcome.steps,
+                int(np.median([outcome.steps for outcome in outcomes])),
                 float(np.median([run["imbalance"] for run in runs])),
-                (1.0 - mean / longest) * 100.0 if longest else 0.0,
+                float(np.median([_imbalance(outcome) for outcome in outcomes])),
             )
         )
     return rows, native["machine"]
 
 
+def mean_of_middle(values: Sequence[float]) -> float:
+    """Return the mean of the middle half of some values, one or more; of three the median."""
+    cut = (len(values) + 1) // 4
+    return float(np.mean(sorted(values)[cut : len(values) - cut]))
+
+
+def _disturbed(costs: Floats, machine: dict[str, Any], seed: int) -> tuple[Floats, dict[str, Any]]:
+    """Return costs, as prefix sums, and what was measured of a machine, a little disturbed; 0: as given.
+
+    No two real runs take the same times. Most loops hardly notice; what AF does may depend on it.
+    """
+    rng = np.random.default_rng(seed)
+    some = float(seed > 0)
+    noise = rng.lognormal(0.0, some * _NOISE_OF_COSTS, len(costs))
+    prefix = np.concatenate([[0.0], np.cumsum(costs * noise)])
+    other = {
+        name: value * (1.0 + some * _NOISE_OF_MACHINE * rng.uniform(-1.0, 1.0))
+        if isinstance(value, float)
+        else value
+        for name, value in machine.items()
+    }
+    return prefix, other
+
+
+def _imbalance(outcome: LoopOutcome) -> float:
+    mean, longest = float(outcome.finish.mean()), float(outcome.finish.max())
+    return (1.0 - mean / longest) * 100.0 if longest else 0.0
+
+
 def _execute(
-    launcher: Launcher, loops: list[dict[str, Any]], costs: Floats, repetitions: int, spins: bool
+    launcher: Launcher, loops: list[dict[str, Any]], costs: Floats, repetitions: int, spins: bool | None
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
         place = Path(directory)
@@ -176,7 +211,11 @@ def _options(
 
 
 def simulated(
-    prefix: Floats, ranks: int, per_node: int, options: LoopOptions, machine: dict[str, Any]
+    prefix: Floats,
+    machine: dict[str, Any],
+    ranks: int,
+    per_node: int,
+    options: LoopOptions,
 ) -> LoopOutcome:
     """Simulate a loop on a machine that was measured."""
     from mlsim.application import simulate
@@ -196,6 +235,7 @@ def simulated(
         lock=options.lock,
         first_chunk=options.first_chunk,
         pieces=options.pieces,
+        piece_time=machine["piece"] if machine["spins"] else 0.0,
         **_breaks(prefix, options, machine),
     )
     distance = np.full(ranks, latency)
@@ -217,14 +257,15 @@ def simulated(
 def _breaks(prefix: Floats, options: LoopOptions, machine: dict[str, Any]) -> dict[str, Any]:
     """Return how often a master looks for requests, and what that takes.
 
-    A piece takes what its iterations cost, and at least ``body``: what the loop's body takes for none. Bodies
-    that sleep make up for that later, those that compute do not.
+    A piece that sleeps takes what its iterations cost, and at least ``body``: what the loop's body takes for
+    none. Later ones make up for a part of that.
     """
     n = len(prefix) - 1
     if not options.has_master or n == 0:
         return {}
     after = options.break_after or typical_break_after(float(prefix[-1]) / n)
+    if machine["spins"]:
+        return {"break_after": after, "break_time": machine["break"]}
     pieces = np.diff(prefix[np.append(np.arange(0, n, after), n)])
-    body = machine["body"]
-    lost = np.maximum(body - pieces, 0.0).mean() if machine["spins"] else max(body - pieces.mean(), 0.0)
-    return {"break_after": after, "break_time": machine["break"] + float(lost)}
+    lost = max(machine["body"] - float(pieces.mean()), 0.0)
+    return {"break_after": after, "break_time": machine["break"] + lost}

@@ -34,17 +34,22 @@ def error_table(rows: Sequence[Row]) -> str:
     """Lay out the rows as a Markdown table."""
     lines = [
         "| technique | model | delay µs | T_loop real s | simulated s | error % | chunks real | simulated | "
-        "imbalance real % | simulated % |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "imbalance real % | simulated % | real from – to s | simulated from – to s |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         pair = row.pair
         lines.append(
             f"| {pair.technique} | {pair.model} | {pair.delay * 1e6:.0f} | {row.t_loop:.4f} | "
             f"{row.t_simulated:.4f} | {row.error * 100:+.2f} | {row.steps} | {row.steps_simulated} | "
-            f"{row.imbalance:.2f} | {row.imbalance_simulated:.2f} |"
+            f"{row.imbalance:.2f} | {row.imbalance_simulated:.2f} | {_range(row.times)} | "
+            f"{_range(row.times_simulated)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _range(times: Sequence[float]) -> str:
+    return f"{min(times):.4f} – {max(times):.4f}"
 
 
 def _draw(path: Path, rows: Sequence[Row], title: str) -> None:

@@ -87,6 +87,12 @@ class ExecutionConfig(Section):
     """Time that each of these breaks takes a master (s), but for what it serves then and for the one at a
     chunk's end. Default: nothing is charged that was not asked for. For cca and hmw.
     """
+    piece_time: Seconds = 0.0
+    """Time that executing a part of a chunk takes besides its iterations (s), on a PE of the reference speed:
+    what a call of the loop's body costs. A chunk is one part, or as many as a technique times (`pieces`);
+    masters of cca and hmw have a break, and a part, after `break_after` iterations or fewer. Default: nothing
+    is charged that was not asked for, and what a technique times leads to no breaks.
+    """
     service_order: OneOf[ServiceOrder] = ServiceOrder.FIFO
     """Which waiting request is served first: fifo, or lowest-rank (the PE with the lowest number; what
     Eleliemy 2021, §4.4, saw). For cca and hmw.

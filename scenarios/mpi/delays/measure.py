@@ -60,7 +60,10 @@ def sleeping(name: str) -> Application:
     costs: dict[str, object] = {"profile": name, "mean": f"{SLEEP} s"}
     costs |= {"points": SLEEPERS, "bin_size": 0.05} if name == "psia" else {"size": WIDTH, "limit": STEPS}
     platform = {"nodes": [{"name": "n", "count": 1, "cores": 1}]}
-    scenario = {"platform": platform, "application": {"model": "loop", "technique": "SS", "costs": costs}}
+    application = {"model": "loop", "technique": "SS", "costs": costs}
+    if name == "psia":
+        application["iterations"] = {"count": SLEEPERS}
+    scenario = {"platform": platform, "application": application}
     return Synthetic(loop_costs(loop_from_mapping(scenario, {})), spins=False)
 
 
