@@ -30,7 +30,7 @@ MEANINGS = {
 
 _LIMIT, _LAST_LIMIT = 1.0, 16.0
 """Seconds, as in the sources."""
-_LIST_LIMIT = 0.02
+_OUR_LIMIT = 0.05
 
 
 def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
@@ -38,7 +38,7 @@ def control_for(name: Dispatcher, config: CpConfig, seed: int = 0) -> Control:
     from mlsim.batch.cp.solver.solving import Control
 
     plans_lists = name in (Dispatcher.CP, Dispatcher.LISTS)
-    limit = config.time_limit if config.time_limit is not None else (_LIST_LIMIT if plans_lists else _LIMIT)
+    limit = config.time_limit if config.time_limit is not None else (_OUR_LIMIT if plans_lists else _LIMIT)
     last = config.time_limit_max
     if last is None:
         last = limit if plans_lists else max(_LAST_LIMIT, limit)

@@ -64,8 +64,8 @@ class CpConfig(Section):
     """How long to solve, how much to plan for, and what is made small."""
 
     time_limit: Duration | None = None
-    """First time limit of a pass (s; deterministic time where deterministic is on). Default: 1 s as in the
-    sources, 20 ms with dispatcher cp.
+    """First time limit of a whole pass (s), building the model and presolve included. Default: 1 s as in the
+    sources, 50 ms with dispatcher cp.
     """
     time_limit_max: Duration | None = None
     """Last time limit (s): without a proof the limit doubles up to it. Default: 16 s as in the sources,
@@ -74,8 +74,8 @@ class CpConfig(Section):
     extensions: Count = 2
     """Doublings in a row without a better plan after which solving ends (k)."""
     deterministic: Switch = True
-    """One worker, a fixed seed and deterministic time instead of wall-clock time: the same results on every
-    machine.
+    """One worker, a fixed seed, and time told by what was computed instead of the clock: the same results on
+    every machine, limits kept on one as fast as that on which they were measured.
     """
     workers: Count = 1
     """Threads of the solver. Read with deterministic off only."""

@@ -233,7 +233,8 @@ def test_many_jobs_and_a_wide_one(name: Dispatcher):
     config = CpConfig(time_limit=0.05, time_limit_max=0.05)
     jobs = [(k * 0.001, 1 + k % 7, [4, 8], 10 + k % 50) for k in range(1000)]
     plan, solve = plan_of(name, instance([[20, 64]] * 60, [], jobs, now=1.0), config)
-    assert solve.considered == 100
+    # As many as have a model within the limit, where it grows with units.
+    assert solve.considered == 100 or (name is Dispatcher.PCP21S and solve.considered > 1)
     assert plan.starting() or solve.status is Status.UNKNOWN
     wide = instance([[20, 64]] * 1152, [], [(0, 1152, [20, 64], 100), (0, 1, [1, 1], 5)])
     plan, solve = plan_of(name, wide, config)
@@ -259,7 +260,7 @@ def test_version_1_is_infeasible_where_a_late_job_shrinks_the_horizon():
 def test_extensions_go_on_until_proof_or_the_last_limit():
     jobs = [(0, 1 + k % 3, [2 + k % 3], 7 + 3 * k) for k in range(25)]
     problem = instance([[4]] * 6, [(0, 1, [2], 9)], jobs)
-    config = CpConfig(time_limit=1e-4, time_limit_max=1e-3, extensions=50)
+    config = CpConfig(time_limit=0.02, time_limit_max=0.2, extensions=50)
     _, solve = plan_of(Dispatcher.PCP19, problem, config)
     assert solve.extensions == 4  # 1, 2, 4, 8, 10 times the first limit
     _, wall = plan_of(Dispatcher.PCP19, problem, config.model_copy(update={"deterministic": False}))
@@ -382,7 +383,61 @@ def test_numbers_that_cp_sat_does_not_take_are_named(deterministic: bool) -> Non
         solve(model, Control(deterministic=deterministic), fixed_search=False)
 
 
-def test_building_counts_against_limits_in_seconds_alone():
-    left = Control(0.5, 2.0, deterministic=False).after(0.25)
+def test_building_counts_against_limits():
+    """By the clock, or as the size of the model tells it where answers have to repeat."""
+    left = Control(0.5, 2.0, deterministic=False).after(0.25, 9.0)
     assert (left.limit, left.last_limit) == (0.25, 1.75)
-    assert Control(0.5, 2.0).after(0.25) == Control(0.5, 2.0)
+    left = Control(0.5, 2.0).after(9.0, 0.25)
+    assert (left.limit, left.last_limit) == (0.25, 1.75)
+    none = Control(0.5, 2.0).after(9.0, 9.0)
+    assert (none.limit, none.last_limit) == pytest.approx((0.05, 0.2))
+
+
+def many(jobs: int, nodes: int = 64) -> Instance:
+    """Jobs of some units that queue on a machine of many nodes."""
+    rng = np.random.default_rng(jobs)
+    rows = rng.integers([1, 1, 30], [9, 9, 8000], (jobs, 3)).tolist()
+    boxes = [(node, 1, [8, 8], 100 + 7 * node) for node in range(nodes)]
+    asks = [(-9.0 * k, units, [each, each], d) for k, (units, each, d) in enumerate(rows)]
+    return instance([[16, 16]] * nodes, boxes, asks)
+
+
+@pytest.mark.parametrize("name", [Dispatcher.PCP19, Dispatcher.PCP4, Dispatcher.PCP21, Dispatcher.PCP1])
+def test_a_model_has_no_more_jobs_than_can_be_built_within_the_limit(name: Dispatcher):
+    problem = many(60)
+    short, long = (
+        make_planner(name, CpConfig(time_limit=limit, time_limit_max=limit)).plan(problem)[1]
+        for limit in (0.01, 0.5)
+    )
+    assert 1 <= short.considered < long.considered
+    assert 10e-6 * (short.variables + short.constraints) < 0.02
+
+
+def test_all_that_wait_are_searched_in_a_few_passes():
+    """Each pass searches the first neighbourhood, and others in turn."""
+    planner = make_planner(Dispatcher.CP, QUICK)
+    order = np.arange(100)
+    seen: set[int] = set()
+    for _ in range(4):
+        chosen = planner._neighbourhoods(order, 3)
+        assert chosen[0].tolist() == list(range(20))
+        assert len(chosen) == 3
+        seen |= {int(job) for free in chosen for job in free}
+    assert seen == set(range(100))
+
+
+@quickly
+@given(small)
+def test_bounds_of_ours_hold(problem: Instance):
+    """No plan costs less than the bound that is recorded with a plan."""
+    for name in (Dispatcher.CP, Dispatcher.LISTS):
+        _, solve = plan_of(name, problem)
+        best = best_cost(problem)
+        if solve.status is Status.EMPTY or math.isinf(best):
+            continue
+        queued = problem.queued
+        so_far = float(((problem.now - queued.arrival + queued.duration) / queued.duration).sum())
+        assert solve.bound <= so_far + best + 1e-6
+        assert solve.bound <= solve.objective + 1e-6
+        if solve.status is Status.OPTIMAL:
+            assert solve.bound == pytest.approx(solve.objective)

@@ -15,66 +15,69 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim.batch.cp.planners.list_planner import Lists, Task
+from mlsim.batch.cp.planners.list_planner import Found, Lists, Task
 from mlsim.batch.cp.planners.pcp4 import Pcp4
 from mlsim.batch.cp.problem.plan import Plan
 from mlsim.batch.cp.solver.model import Scheduling
-from mlsim.batch.cp.solver.solving import Answer, Status, solve
+from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
 from mlsim.batch.cp.solver.window import Window, solve_window
 
 __all__ = ["Cp"]
 
 _WINDOW = 20
 """Jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms."""
-_SEARCHED = 50
-"""Jobs of the order, the first ones, of which there are neighbourhoods."""
 _MOST_COUNTS = 200
 """Jobs x nodes up to which units are placed on nodes by CP-SAT."""
+_SEARCH = 0.004
+"""Seconds of search that a neighbourhood is worth making a model for."""
+_MODEL = 0.002
+"""Seconds that the model of a neighbourhood takes."""
+_PACE = 0.3
+"""Deterministic time that passes in a second at least, with models of neighbourhoods."""
 
 
 class Cp(Lists):
     """Lists, then CP-SAT."""
 
     name: ClassVar[str] = "cp"
+    _turn: int = 0
+    """Neighbourhoods of long queues searched so far: the next pass goes on with those that follow."""
 
-    def improve(
-        self, task: Task, order: Ints, cost: float, earliest: Ints, least: float
-    ) -> tuple[Ints, float, Status, dict[str, Any]]:
-        """Search with CP-SAT; return order, cost, status and counts."""
+    def improve(self, task: Task, found: Found) -> None:
+        """Search neighbourhoods with CP-SAT, as many as the rest of the limit allows."""
         n = len(task.jobs.units)
-        counts = {"variables": 0, "constraints": 0, "branches": 0, "conflicts": 0, "extensions": 0}
+        found.counts = dict.fromkeys(("variables", "constraints", *_COUNTED), 0)
         if n - task.fixed < 2 or n > self.options.solve_jobs:
-            return order, cost, Status.FEASIBLE, counts
-        status = Status.FEASIBLE
-        neighbourhoods = _neighbourhoods(order)
-        control, parts = self.control, len(neighbourhoods)
-        control = replace(control, limit=control.limit / parts, last_limit=control.last_limit / parts)
-        starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
+            return
+        scheduling = _listing(task)
+        left = max(self.control.limit - _LISTS * scheduling, 0.1 * self.control.limit)
+        extra = max(self.control.last_limit - self.control.limit, 0.0)
+        each = scheduling + _MODEL + _SEARCH
+        neighbourhoods = self._neighbourhoods(found.order, max(int(left / each), 1))
+        parts = len(neighbourhoods)
+        limit = max(left / parts - scheduling - _MODEL, 0.1 * left / parts)
+        control = replace(self.control, limit=limit, last_limit=limit + extra / parts, pace=_PACE)
         for free in neighbourhoods:
-            task.schedule(order, starts, nobody)
-            # With every other job as early as can be, a later start would cost more than the plan.
-            slack = np.minimum((cost - least) / task.ranks.weights, 2.0**40).astype(np.int64) + 1
-            latest = np.maximum(earliest + slack, starts)
-            window = Window(free, starts, earliest, latest, task.ranks.weights)
-            found, answer, scale, size = solve_window(task.reduced.instance, window, control)
-            _count(counts, answer, size)
-            if found is None:
-                continue
-            by_start = np.argsort(found, kind="stable")
-            fixed = order[: task.fixed]
-            by_start = np.concatenate((fixed, by_start[~np.isin(by_start, fixed)]))
-            whole = len(free) == n
-            # Weights are rounded to integers of the model, by at most 1/2 each.
-            rounding = 0.5 * float(starts.sum()) / scale
-            if (other := task.schedule(by_start, starts, nobody, cost)) < cost:
-                order, cost = by_start, other
-            if whole and answer.bound / scale >= cost - rounding - 1e-9 * cost:
-                status = Status.OPTIMAL
-        return order, cost, status, counts
+            _search(task, found, free, control)
+            if found.status is Status.OPTIMAL:
+                break
 
-    def place_exactly(
-        self, task: Task, plan: Plan, cost: float, earliest: Ints, least: float
-    ) -> tuple[Plan, float, Status, dict[str, Any]]:
+    def _neighbourhoods(self, order: Ints, most: int) -> list[Ints]:
+        """Return which jobs move together: all, or those that follow each other in the order.
+
+        Of a long queue the first ones are searched in every pass, as they may start now; the others take
+        turns, so that all that wait are searched in a few passes.
+        """
+        n = len(order)
+        if n <= _WINDOW:
+            return [np.arange(n)]
+        firsts = list(range(0, n - _WINDOW // 2, _WINDOW // 2))
+        others = firsts[1:]
+        chosen = [(self._turn + k) % len(others) for k in range(min(most - 1, len(others)))]
+        self._turn += len(chosen)
+        return [np.sort(order[f : f + _WINDOW]) for f in (0, *(others[k] for k in sorted(chosen)))]
+
+    def place_exactly(self, task: Task, plan: Plan, found: Found) -> Plan:
         """Have CP-SAT place the units of a small instance; return a plan that costs no more."""
         part = task.reduced.instance
         n = len(part.queued)
@@ -82,45 +85,76 @@ class Cp(Lists):
         # Room that is left free, nodes that are kept and starts that make way are not in the model.
         plain = task.ranks.keep_start.all() and not task.ranks.keep_free.any()
         if not small or not plain or not np.isfinite(task.jobs.dislike).all():
-            return plan, cost, Status.FEASIBLE, {}
+            return plan
         model = Scheduling.of(part)
         read = Pcp4(self.control).place(model)
         assert read is not None
+        weights, earliest = task.ranks.weights, found.earliest
         for k, start in enumerate(model.starts):
-            latest = int(earliest[k] + (cost - least) / task.ranks.weights[k]) + 1
+            latest = int(earliest[k] + (found.cost - float(weights @ earliest)) / weights[k]) + 1
             model.cp.add_linear_constraint(start, int(earliest[k]), max(latest, int(earliest[k])))
-        scale = model.minimize(task.ranks.weights)
-        answer = solve(model.cp, self.control, False, linearization_level=0)
+        scale = model.minimize(weights)
+        answer = solve(model.cp, replace(self.control, pace=Pcp4.pace), False, linearization_level=0)
         if answer.values is None:
-            return plan, cost, Status.FEASIBLE, {}
+            return plan
         starts = answer.values[[start.index for start in model.starts]]
-        found = float(task.ranks.weights @ starts)
+        cost = float(weights @ starts)
         rounding = 0.5 * float(starts.sum()) / scale
-        better = found < cost - rounding
-        best = min(found, cost)
-        proved = answer.bound / scale >= best - rounding - 1e-9 * best
-        if better:
+        if cost < found.cost - rounding:
             chosen = zip(read(answer.values), starts.tolist(), strict=True)
             nodes = [each if start == 0 else None for each, start in chosen]
-            plan, cost = task.reduced.widen(Plan(starts, tuple(nodes))), found
-        return plan, cost, Status.OPTIMAL if proved else Status.FEASIBLE, {}
+            plan = task.reduced.widen(Plan(starts, tuple(nodes)))
+            found.starts, found.cost = starts, cost
+        found.bound = max(found.bound, _proved(answer, scale, rounding, found.cost))
+        return plan
 
 
-def _neighbourhoods(order: Ints) -> list[Ints]:
-    """Return which jobs move together: all, or those that follow each other in the order.
+_COUNTED = ("branches", "conflicts", "extensions")
+_LISTS = 5
+"""List schedules of a pass, what each job could have alone and the last placing counted as such."""
 
-    Jobs far back in a long queue are left out: what starts now hardly depends on them.
+
+def _listing(task: Task) -> float:
+    """Return how long a list schedule takes (s), told by its size: the dearest that was measured."""
+    n = len(task.jobs.units)
+    return 1.5e-7 * n * (task.base.n_classes + 2 * n)
+
+
+def _proved(answer: Answer, scale: float, rounding: float, cost: float) -> float:
+    """Return the bound on the cost, and the cost itself where they differ by rounding alone.
+
+    Weights are rounded to integers of the model, by at most 1/2 each.
     """
-    n = len(order)
-    if n <= _WINDOW:
-        return [np.arange(n)]
-    firsts = range(0, min(n, _SEARCHED) - _WINDOW // 2, _WINDOW // 2)
-    return [np.sort(order[first : first + _WINDOW]) for first in firsts]
+    bound = answer.bound / scale
+    return cost if bound >= cost - rounding - 1e-9 * cost else bound - rounding
 
 
-def _count(counts: dict[str, int], answer: Answer, size: tuple[int, int]) -> None:
+def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
+    """Let some jobs move on the pool, and schedule the order of the starts that come out."""
+    n, weights = len(found.order), task.ranks.weights
+    # With every other job as early as can be, a later start would cost more than the plan.
+    above = found.cost - float(weights @ found.earliest)
+    slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
+    latest = np.maximum(found.earliest + slack, found.starts)
+    window = Window(free, found.starts, found.earliest, latest, weights)
+    moved, answer, scale, size = solve_window(task.reduced.instance, window, control)
+    _count(found.counts, answer, size)
+    if moved is None:
+        return
+    rounding = 0.5 * float(found.starts.sum()) / scale
+    by_start = np.argsort(moved, kind="stable")
+    fixed = found.order[: task.fixed]
+    by_start = np.concatenate((fixed, by_start[~np.isin(by_start, fixed)]))
+    starts = np.empty(n, np.int64)
+    if (cost := task.schedule(by_start, starts, np.empty(0, np.int64), found.cost)) < found.cost:
+        found.order, found.starts, found.cost = by_start, starts, cost
+    if len(free) == n:
+        found.bound = max(found.bound, _proved(answer, scale, rounding, found.cost))
+
+
+def _count(counts: dict[str, Any], answer: Answer, size: tuple[int, int]) -> None:
     """Add up what was searched."""
     counts["variables"] = max(counts["variables"], size[0])
     counts["constraints"] = max(counts["constraints"], size[1])
-    for name in ("branches", "conflicts", "extensions"):
+    for name in _COUNTED:
         counts[name] += getattr(answer, name)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.batch.cp.planners.pcp19 import UnitIntervals
+from mlsim.batch.cp.planners.pcp19 import UnitIntervals, units_on
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance, Queued
 from mlsim.batch.cp.solver.model import Scheduling
@@ -32,6 +32,7 @@ class Hcp2(Planner):
     """HCP with the reduced model, improved search control, and at least 1 s for running jobs."""
 
     name: ClassVar[str] = "hcp2"
+    pace: ClassVar[float] = 0.1
 
     def priority(self, instance: Instance) -> Floats:
         """Weigh the wait by max(ewt) / ewt; ties go to the smaller demand, resources x duration."""
@@ -73,6 +74,12 @@ class Pcp2(Hcp2):
     """PCP: only waiting beyond the queue's ewt counts; jobs are considered as they arrived."""
 
     name: ClassVar[str] = "pcp2"
+    pace: ClassVar[float] = 0.07
+
+    def parts(self, instance: Instance) -> Floats:
+        """Count as in PCP'19."""
+        parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
+        return parts
 
     def priority(self, instance: Instance) -> Floats:
         """Return the wait of each queued job: the longest-waiting goes first."""

@@ -15,6 +15,7 @@ class Hcp19(Planner):
     """Nodes are not in the model; a job that then finds no nodes waits for the next pass."""
 
     name: ClassVar[str] = "hcp19"
+    pace: ClassVar[float] = 0.1
 
     def build(self, instance: Instance) -> Built:
         """Make start variables and one cumulative a resource type."""

@@ -1,12 +1,10 @@
-"""``cp``: list schedules on classes of nodes, and on request CP-SAT.
+"""``lists``: list schedules on classes of nodes; ``cp`` goes on from there.
 
 A pass goes through these steps and ends at the first that settles it:
 
 1. nothing can start now: nothing is planned;
 2. list schedules in a few orders, the order of the plan before among them; the best is the plan. If every
-   job in it starts as early as it could alone, no plan is better;
-3. CP-SAT on the pooled resources, a relaxation, within little time: its bound may prove the plan best,
-   and the order of its starts is one more list schedule.
+   job in it starts as early as it could alone, no plan is better.
 
 Where estimates can be trusted, jobs are placed around each other in time, so a wide job has its start
 reserved; elsewhere only the one that has waited longest for its estimate has. One that has waited longer
@@ -17,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +28,7 @@ from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.kinds import Kinds, kinds_of
 from mlsim.batch.cp.problem.learning import Experience
 from mlsim.batch.cp.problem.packing import first_that_fit
-from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
+from mlsim.batch.cp.problem.plan import LATER, Plan
 from mlsim.batch.cp.problem.pooling import is_pool, pool_of
 from mlsim.batch.cp.problem.profiles import (
     NEVER,
@@ -44,7 +42,7 @@ from mlsim.batch.cp.problem.profiles import (
 )
 from mlsim.batch.cp.solver.solving import Control, Status
 
-__all__ = ["CpOptions", "Goal", "Lists", "Task"]
+__all__ = ["CpOptions", "Found", "Goal", "Lists", "Task"]
 
 
 _SHORTEST = 10.0
@@ -75,6 +73,30 @@ class CpOptions:
     """Seconds after which a waiting job comes first."""
     solve_jobs: int = 0
     """``cp`` asks CP-SAT if there are no more jobs than this; 0: never."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The best plan of a pass so far, and what is known of it."""
+
+    order: Ints
+    """Jobs, as they are placed one by one."""
+    starts: Ints
+    """int64[n]: the start of each job."""
+    cost: float
+    """Sum of weight x start."""
+    earliest: Ints
+    """int64[n]: the start that each job could have alone."""
+    bound: float
+    """No plan costs less."""
+    counts: dict[str, Any] = field(default_factory=dict)
+    """Of CP-SAT."""
+
+    @property
+    def status(self) -> Status:
+        """Return whether the plan is proved to be the best."""
+        best = self.cost <= self.bound * (1 + 1e-9) + 1e-12
+        return Status.OPTIMAL if best else Status.FEASIBLE
 
 
 @dataclass(slots=True)
@@ -139,16 +161,13 @@ class Lists:
         task = self._task(instance)
         ready = time.perf_counter()
         plan, solve_ = self._search(task)
-        done = Solve(
-            **{
-                **{name: getattr(solve_, name) for name in Solve.__slots__},
-                "queued": n,
-                "considered": len(task.jobs.units),
-                "started": len(plan.starting()),
-                "objective": objective_of(instance, plan.start),
-                "build_seconds": ready - began,
-                "solve_seconds": time.perf_counter() - ready,
-            }
+        done = replace(
+            solve_,
+            queued=n,
+            considered=len(task.jobs.units),
+            started=len(plan.starting()),
+            build_seconds=ready - began,
+            solve_seconds=time.perf_counter() - ready,
         )
         return plan, done
 
@@ -248,58 +267,56 @@ class Lists:
     # Search
 
     def _search(self, task: Task) -> tuple[Plan, Solve]:
-        n = len(task.jobs.units)
         earliest = alone(task.jobs, task.base)
-        starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
         if (earliest >= NEVER).any():
             return self._without(task, earliest < NEVER)
-        least = float(task.ranks.weights @ earliest)
-        order, cost = self._best_list(task, starts, nobody)
-        status = Status.FEASIBLE
-        extra: dict[str, Any] = {}
-        if cost <= least * (1 + 1e-12):
-            status = Status.OPTIMAL
-        else:
-            order, cost, status, extra = self.improve(task, order, cost, earliest, least)
-        task.schedule(order, starts, nobody)
-        plan = self._placed(task, order, starts)
-        if status is not Status.OPTIMAL:
-            plan, cost, status, more = self.place_exactly(task, plan, cost, earliest, least)
-            extra = extra | more
+        found = self._best_list(task, earliest)
+        if found.status is not Status.OPTIMAL:
+            self.improve(task, found)
+        plan = self._placed(task, found.order, found.starts)
+        if found.status is not Status.OPTIMAL:
+            plan = self.place_exactly(task, plan, found)
         jobs = task.reduced.instance.queued.job_id
-        self._rank = {int(jobs[k]): place for place, k in enumerate(order.tolist())}
-        return plan, Solve(0, status=status, **extra)
+        self._rank = {int(jobs[k]): place for place, k in enumerate(found.order.tolist())}
+        before = self._cost_so_far(task)
+        bound = before + min(found.bound, found.cost)
+        return plan, Solve(0, status=found.status, objective=before + found.cost, bound=bound, **found.counts)
 
-    def _best_list(self, task: Task, starts: Ints, nobody: Ints) -> tuple[Ints, float]:
-        """Return the cheapest of a few priority orders, and the cost of its schedule."""
+    def _cost_so_far(self, task: Task) -> float:
+        """Return what the objective has besides weight x start: waits so far, and run times in slowdowns."""
+        part = task.reduced.instance
+        waited = part.now - part.queued.arrival
+        if self.options.goal != "wait":
+            waited = waited + part.queued.duration
+        return float(task.ranks.weights @ waited)
+
+    def _best_list(self, task: Task, earliest: Ints) -> Found:
+        """Return the cheapest of a few priority orders."""
         share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
         n = len(task.jobs.units)
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
         # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
         keys = [share / task.ranks.weights, share * task.jobs.durations / task.ranks.weights, before]
-        best, cost = None, math.inf
+        starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
+        found = None
         for key in keys:
             key = key.astype(np.float64)
             key[: task.fixed] = -1.0
             order = np.argsort(key, kind="stable")
-            found = task.schedule(order, starts, nobody, cost)
-            if best is None or found < cost:
-                best, cost = order, found
-        assert best is not None
-        return best, cost
+            cost = task.schedule(order, starts, nobody, found.cost if found else math.inf)
+            if found is None or cost < found.cost:
+                least = float(task.ranks.weights @ earliest)
+                found = Found(order, starts.copy(), cost, earliest, least)
+        assert found is not None
+        return found
 
-    def improve(
-        self, _task: Task, order: Ints, cost: float, _earliest: Ints, _least: float
-    ) -> tuple[Ints, float, Status, dict[str, Any]]:
-        """Return a better order, its cost, what is known of it, and counts; here nothing is solved."""
-        return order, cost, Status.FEASIBLE, {}
+    def improve(self, _task: Task, _found: Found) -> None:
+        """Make what was found better, and say what is known of it; here nothing is solved."""
 
-    def place_exactly(
-        self, _task: Task, plan: Plan, cost: float, _earliest: Ints, _least: float
-    ) -> tuple[Plan, float, Status, dict[str, Any]]:
-        """Return a plan that costs no more, and what is known of it; here nothing is solved."""
-        return plan, cost, Status.FEASIBLE, {}
+    def place_exactly(self, _task: Task, plan: Plan, _found: Found) -> Plan:
+        """Return a plan that costs no more, and note what is known of it; here nothing is solved."""
+        return plan
 
     def _placed(self, task: Task, order: Ints, starts: Ints) -> Plan:
         """Return the plan with nodes allocated to the jobs that start now."""

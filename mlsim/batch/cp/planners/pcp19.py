@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.hcp19 import Hcp19
 from mlsim.batch.cp.planners.planner import ReadNodes
+from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar
 
-__all__ = ["Pcp19", "UnitIntervals", "most_units"]
+__all__ = ["Pcp19", "UnitIntervals", "most_units", "units_on"]
 
 
 def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
@@ -24,6 +25,13 @@ def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
         return np.full(len(capacity), units)
     fit: Ints = np.minimum((capacity[:, asked] // request[asked]).min(axis=1), units)
     return fit
+
+
+def units_on(instance: Instance) -> Ints:
+    """Return how many units of each queued job fit on each empty node, shape (n, N)."""
+    queued, capacity = instance.queued, instance.capacity
+    rows = [most_units(int(u), r, capacity) for u, r in zip(queued.units, queued.request, strict=True)]
+    return np.array(rows, np.int64).reshape(len(queued), len(capacity))
 
 
 class UnitIntervals:
@@ -80,6 +88,12 @@ class Pcp19(Hcp19):
     """Times and nodes in one model, whose size grows with the number of nodes."""
 
     name: ClassVar[str] = "pcp19"
+    pace: ClassVar[float] = 0.2
+
+    def parts(self, instance: Instance) -> Floats:
+        """Count a literal and an interval for each place of a unit, and what time brings."""
+        parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
+        return parts
 
     def place(self, model: Scheduling) -> ReadNodes:
         """Add an optional interval for each unit on each node that can hold it."""

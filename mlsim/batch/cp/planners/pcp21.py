@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import Scheduling
@@ -144,6 +144,13 @@ class Pcp21(Planner):
     """
 
     name: ClassVar[str] = "pcp21"
+    pace: ClassVar[float] = 0.09
+
+    def parts(self, instance: Instance) -> Floats:
+        """Count what each unit has: a node, and a position, an interval and limits for each type."""
+        types = np.count_nonzero(instance.queued.request, axis=1)
+        parts: Floats = 4.0 + instance.queued.units * (2.0 + 5.0 * types)
+        return parts
 
     def build(self, instance: Instance) -> Built:
         """Make HCP's model, and boxes of units."""

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mlsim._arrays import Ints
+from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.hcp19 import Hcp19
-from mlsim.batch.cp.planners.pcp19 import most_units
+from mlsim.batch.cp.planners.pcp19 import most_units, units_on
 from mlsim.batch.cp.planners.planner import ReadNodes
+from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class Pcp4(Hcp19):
     """Times and nodes in one model; one integer a job and node."""
 
     name: ClassVar[str] = "pcp4"
+    pace: ClassVar[float] = 0.04
+
+    def parts(self, instance: Instance) -> Floats:
+        """Count a variable for each node that can hold a unit, and what time brings."""
+        parts: Floats = 4.0 + np.minimum(units_on(instance), 1).sum(axis=1)
+        return parts
 
     def place(self, model: Scheduling) -> ReadNodes:
         """Add counts of units."""

@@ -15,6 +15,7 @@ from mlsim.batch.cp.problem.filter import Reduced, reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.packing import best_fit
 from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
+from mlsim.batch.cp.solver.effort import building
 from mlsim.batch.cp.solver.model import Scheduling
 from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
 
@@ -103,9 +104,11 @@ class Planner(ABC):
     """
 
     name: ClassVar[str]
+    pace: ClassVar[float]
+    """Deterministic time that passes in a second at least, measured as in the solver's room said."""
 
     def __init__(self, control: Control, most_jobs: int = 100) -> None:
-        self.control = control
+        self.control = replace(control, pace=self.pace)
         self.most_jobs = most_jobs
 
     def priority(self, instance: Instance) -> Floats:
@@ -116,6 +119,19 @@ class Planner(ABC):
         """Return the cost of a second of waiting: 1 / d, so that the objective is the sum of slowdowns."""
         weights: Floats = 1.0 / queued.duration
         return weights
+
+    def parts(self, instance: Instance) -> Floats:
+        """Return how many variables and constraints each queued job brings into a model, about."""
+        return np.full(len(instance.queued), 4.0)
+
+    def _affordable(self, reduced: Reduced) -> Reduced:
+        """Keep the first jobs whose model is built within half of the last limit; one, always."""
+        told = building(np.cumsum(self.parts(reduced.instance)))
+        most = max(int(np.searchsorted(told, 0.5 * self.control.last_limit, side="right")), 1)
+        if most >= len(reduced.rows):
+            return reduced
+        first = np.arange(most)
+        return Reduced(reduced.instance.with_queued(first), reduced.rows[first], reduced.whole)
 
     @abstractmethod
     def build(self, instance: Instance) -> Built:
@@ -128,11 +144,13 @@ class Planner(ABC):
         reduced = reduce(instance, self.most_jobs, self.priority(instance))
         if not len(reduced.rows):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
+        reduced = self._affordable(reduced)
         built = self.build(reduced.instance)
         ready = time.perf_counter()
-        answer = solve(built.scheduling.cp, self.control.after(ready - began), built.fixed_search)
-        plan, unplaced = self._read(reduced, built, answer)
         proto = built.scheduling.cp.proto
+        told = building(len(proto.variables) + len(proto.constraints))
+        answer = solve(built.scheduling.cp, self.control.after(ready - began, told), built.fixed_search)
+        plan, unplaced = self._read(reduced, built, answer)
         done = Solve(
             queued=n,
             considered=len(reduced.rows),

@@ -1,5 +1,6 @@
 """Time control: how long CP-SAT may look for an answer, and what it found (paper, section 3, Search).
 
+Limits are those of a pass: building and presolve count (:mod:`mlsim.batch.cp.solver.effort`).
 CP-SAT is asked for a proof within the first limit. Without one, the limit is doubled, until it has reached
 the last limit, or until ``patience`` extensions in a row have not improved the objective. A model
 that is proved infeasible is not tried again.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsim._arrays import Ints
+from mlsim.batch.cp.solver.effort import presolving
 from mlsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Control:
     Attributes
     ----------
     limit, last_limit
-        First and last limit: seconds, or CP-SAT's deterministic time, which is about as long.
+        First and last limit in seconds; with ``deterministic`` as CP-SAT's deterministic time tells them.
     patience
         Extensions in a row without improvement after which the search ends.
     deterministic
@@ -51,6 +53,8 @@ class Control:
         Of CP-SAT.
     workers
         Threads of CP-SAT where it need not be deterministic.
+    pace
+        Deterministic time that passes in a second at least, with the models at hand.
     """
 
     limit: float = 1.0
@@ -59,16 +63,21 @@ class Control:
     deterministic: bool = True
     seed: int = 0
     workers: int = 1
+    pace: float = 1.0
 
-    def after(self, seconds: float) -> Control:
-        """Return what is left of the limits after building a model took some seconds; 1 ms is, always.
+    def after(self, seconds: float, told: float) -> Control:
+        """Return what is left of the limits; a tenth of each is, always.
 
-        Deterministic time does not count them: answers would depend on the machine.
+        Parameters
+        ----------
+        seconds
+            What building a model took, by the clock.
+        told
+            The same, told by its size: what counts where answers must not depend on the machine.
         """
-        if self.deterministic:
-            return self
-        limit, last = max(self.limit - seconds, 0.001), max(self.last_limit - seconds, 0.001)
-        return replace(self, limit=limit, last_limit=last)
+        gone = told if self.deterministic else seconds
+        limits = [max(limit - gone, 0.1 * limit) for limit in (self.limit, self.last_limit)]
+        return replace(self, limit=limits[0], last_limit=limits[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,17 @@ def _solver(control: Control, fixed_search: bool, parameters: dict[str, Any]) ->
     return solver
 
 
+def _parts(model: CpModel) -> int:
+    return len(model.proto.variables) + len(model.proto.constraints)
+
+
+def _as_it_is(solver: Any) -> None:
+    """Have CP-SAT search a model as it is: presolve does not end in time."""
+    solver.parameters.cp_model_presolve = False
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+
+
 def _status(code: Any, model: CpModel) -> Status:
     """Return how a search ended.
 
@@ -175,11 +195,18 @@ def _deterministic(
     the bound found before; what was learned from conflicts is lost.
     """
     best: Answer | None = None
+    presolve = presolving(_parts(model))
     step = spent = control.limit
     extensions = stale = 0
     while True:
         solver = _solver(control, fixed_search, parameters)
-        solver.parameters.max_deterministic_time = step
+        searching = step
+        if solver.parameters.cp_model_presolve:
+            if presolve <= 0.5 * step:
+                searching -= presolve
+            else:
+                _as_it_is(solver)
+        solver.parameters.max_deterministic_time = control.pace * searching
         status = _status(solver.solve(model), model)
         answer = _answer(solver, status, best, extensions)
         improved = answer.values is not None and (
@@ -232,6 +259,8 @@ def _wall_clock(model: CpModel, control: Control, fixed_search: bool, parameters
             self.found = self.objective_value
 
     solver, best, ended = _solver(control, fixed_search, parameters), Best(), threading.Event()
+    if presolving(_parts(model)) > 0.5 * control.limit:
+        _as_it_is(solver)
     solver.parameters.max_time_in_seconds = control.last_limit
     extensions = 0
 
