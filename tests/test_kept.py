@@ -149,6 +149,20 @@ def test_types_that_entries_do_not_take_are_left_to_numba(place: Path) -> None:
     assert with_numba
 
 
+def test_what_was_compiled_for_arrays_that_are_read_is_called_with_others(tmp_path: Path) -> None:
+    """As numba does, which compiles nothing for them: each process would load it."""
+    (tmp_path / "given.py").write_text(KERNELS)
+    program = (
+        "import json, sys, numpy as np, given\n"
+        "values = np.array([5, 6, 7]); values.flags.writeable = WRITEABLE\n"
+        "made, n = given.reverse(values)\n"
+        "print(json.dumps([made.tolist(), n, 'numba' in sys.modules]))\n"
+    )
+    assert run(program.replace("WRITEABLE", "False"), tmp_path) == [[7, 6, 5], 3, True]
+    assert run(program.replace("WRITEABLE", "True"), tmp_path) == [[7, 6, 5], 3, False]
+    assert run(program.replace("WRITEABLE", "False"), tmp_path) == [[7, 6, 5], 3, False]
+
+
 def test_settings_of_numba_are_left_to_numba(place: Path) -> None:
     run(CALLS, place)
     program = "import sys, json, given; print(json.dumps([given.halve(3.0), 'numba' in sys.modules]))"

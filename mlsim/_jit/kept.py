@@ -18,12 +18,12 @@ import pickle
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from struct import Struct
 from struct import error as struct_error
@@ -42,6 +42,8 @@ MISSING: Final = object()
 
 _MOST_WORDS = 500_000
 """Words of arguments after which numba is loaded, which takes as long as some hundred thousand of them."""
+_FEW_ARRAYS = 6
+"""Arrays of which all choices are looked for on disk."""
 _SCALARS: dict[type, tuple[str, str]] = {
     bool: ("bool", "q"),
     int: ("int64", "q"),
@@ -319,11 +321,31 @@ def _load(body: Callable[..., Any], arguments: tuple[Any, ...]) -> _Loaded | Non
         stamp = _stamp()
         if stamp is None:
             return None
-        path = _path(body, kinds, stamp)
-        entry = _read(path, tuple(kinds))
+        entry = _find(body, kinds, stamp)
         if entry is None and wait_for_room(room_of(body)):
-            entry = _read(path, tuple(kinds))
+            entry = _find(body, kinds, stamp)
         return None if entry is None else _loaded(entry, layout)
+
+
+def _find(body: Callable[..., Any], kinds: Sequence[str], stamp: str) -> Entry | None:
+    """Find the entry for arguments of these kinds, or one that reads arrays that might be written.
+
+    Numba, too, calls what was compiled for arrays that are read with others, and compiles nothing for these.
+    """
+    for some in (kinds, *_reading(kinds)):
+        entry = _read(_path(body, some, stamp), tuple(some))
+        if entry is not None:
+            return entry
+    return None
+
+
+def _reading(kinds: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the kinds with some arrays that may be written as such that are read; of many arrays all."""
+    written = [place for place, kind in enumerate(kinds) if kind.endswith("]")]
+    least = 1 if len(written) <= _FEW_ARRAYS else len(written)
+    for number in range(len(written), least - 1, -1):
+        for places in combinations(written, number) if number else ():
+            yield [f"{kind} read-only" if place in places else kind for place, kind in enumerate(kinds)]
 
 
 @cache

@@ -252,6 +252,7 @@ def _costs(
         retry=execution.lock_retry,
         break_after=min(execution.break_after, n + 1),
         break_time=execution.break_time,
+        break_every=execution.break_every,
         piece_time=execution.piece_time,
         lowest_rank=execution.service_order is ServiceOrder.LOWEST_RANK,
         # A master without workers executes all of it.

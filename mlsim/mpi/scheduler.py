@@ -17,10 +17,11 @@ from mpi4py import MPI
 
 from mlsim._arrays import Floats
 from mlsim.application.choice import Choice
+from mlsim.application.models.pacing import next_length
 from mlsim.application.selection.facts import Progress, Selected
 from mlsim.application.timesteps import StepHistory
 from mlsim.errors import InputError, MlsimError
-from mlsim.mpi.loop.breaks import next_length
+from mlsim.mpi.loop.breaks import BREAK_EVERY
 from mlsim.mpi.loop.context import Context, allgather
 from mlsim.mpi.loop.options import WARN_AFTER, LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
@@ -330,7 +331,7 @@ class LoopScheduler:
                 parts += 1
                 position += part
                 if model.paces:
-                    longest = next_length(longest, part, seconds)
+                    longest = next_length(longest, part, seconds, BREAK_EVERY)
                 if position < stop:
                     model.serve()
                     begun = now()

@@ -46,7 +46,7 @@ COSTS = {
 
 def of_no_parts(case: Case) -> Case:
     """Return a case without costs of a chunk's parts: a case does not know which technique is at work."""
-    return replace(case, piece_time=0.0)
+    return replace(case, piece_time=0.0, break_every=0.0)
 
 
 def choices_of(case: Case, name: str) -> tuple[Choice, ...]:

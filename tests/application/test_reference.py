@@ -49,6 +49,7 @@ def execution_of(case: Case, model: str) -> ExecutionConfig:
         injected_delay=case.delay,
         break_after=case.break_after,
         break_time=case.break_time,
+        break_every=case.break_every,
         piece_time=case.piece_time,
         service_order=case.service_order,
         request_ahead=case.ahead,
@@ -185,6 +186,7 @@ def coarse_cases(draw: st.DrawFn, technique: str) -> Case:
         delay=draw(eighths),
         break_after=draw(st.sampled_from([1, 1, 2, 3, 50])),
         break_time=draw(st.sampled_from([0.0, 0.0, 0.125, 0.5])),
+        break_every=draw(st.sampled_from([0.0, 0.0, 0.5, 1.25])),
         piece_time=draw(st.sampled_from([0.0, 0.0, 0.125, 0.5])),
         service_order=draw(st.sampled_from(["fifo", "lowest-rank"])),
         parameters=draw(told_parameters(p)),
@@ -208,6 +210,7 @@ def fine_case(technique: str, seed: int, n: int, p: int) -> Case:
         delay=scale[4],
         break_after=int(rng.integers(1, 5)),
         break_time=float(rng.choice([0.0, scale[3]])),
+        break_every=float(rng.choice([0.0, 0.05])),
         piece_time=float(rng.choice([0.0, scale[1]])),
         service_order=str(rng.choice(["fifo", "lowest-rank"])),
         parameters=Parameters(

@@ -114,6 +114,7 @@ def test_same_as_reference(file: Path, model: str, function: str, data: st.DataO
         injected_delay=case.delay,
         break_after=case.break_after,
         break_time=case.break_time,
+        break_every=case.break_every,
         piece_time=case.piece_time,
         service_order=case.service_order,
     )

@@ -51,12 +51,15 @@ def test_the_table_has_medians_their_intervals_and_what_a_delay_adds(
             for delay, longer in ((0.0, 0.0), (1e-5, 0.1), (1e-4, 0.5)):
                 for repetition, seconds in enumerate((1.0, 3.0, 2.0)):
                     write.writerow([name, "SS", "cca", delay, repetition, seconds * (1.0 + longer), 7])
+                    write.writerow([name, "SS", "dca", delay, repetition, 1.0, 7])
     monkeypatch.setattr(sys, "argv", ["table.py", str(out)])
     runpy.run_path(str(DELAYS / "table.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
     row = (
         "| SS | cca | 7 | 2.0000 (1.0000–3.0000) | 2.2000 (1.1000–3.3000) | 3.0000 (1.5000–4.5000) | +50.0% |"
     )
+    assert lines.count(row) == 2
+    row = "| SS | +100.0% (+0.0% – +200.0%) | +120.0% (+10.0% – +230.0%) | +200.0% (+50.0% – +350.0%) |"
     assert lines.count(row) == 2
     assert lines[0] == "psia"
     assert "mandelbrot" in lines

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application.catalogue import TECHNIQUES
+from mlsim.application.models.pacing import next_length
 from mlsim.application.outcome import ChunkRows
 from mlsim.application.techniques import sequence
 from mlsim.application.techniques.adaptive import learn_iterations, learn_pieces, new_measurements
@@ -23,7 +24,7 @@ from mlsim.application.techniques.travelling import (
     take_travelling,
 )
 from mlsim.application.timesteps import StepHistory
-from mlsim.mpi.loop.breaks import BREAK_EVERY, next_length, typical_break_after
+from mlsim.mpi.loop.breaks import BREAK_EVERY, typical_break_after
 from mlsim.mpi.loop.chunk_rules import NOTHING, RecursiveRule, RuleState, StraightforwardRule, needs_lock
 from mlsim.mpi.loop.options import LoopOptions, chosen
 from mlsim.mpi.loop.rank_times import RankTimes
@@ -59,7 +60,7 @@ def test_pieces_between_breaks_take_their_time_and_grow_by_halves(
     length: int, seconds: float, data: st.DataObject
 ) -> None:
     part = data.draw(st.integers(1, length))
-    following = next_length(length, part, seconds)
+    following = next_length(length, part, seconds, BREAK_EVERY)
     assert 1 <= following <= 2 * length
     wanted = BREAK_EVERY * part / seconds if seconds > 0.0 else np.inf
     assert following == pytest.approx(max(min(wanted, 2 * length), 1.0), abs=1.0, rel=1e-9)

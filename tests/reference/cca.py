@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import simpy
 
-from tests.reference.loops import LAST, Case, Choosing, Log, Ranked
+from tests.reference.loops import LAST, Case, Choosing, Log, Pace, Ranked
 
 
 class _Request(NamedTuple):
@@ -31,7 +31,7 @@ class _Loop:
         self.last: dict[int, tuple[int, int]] = {}
         self.done: dict[int, tuple[Any, ...]] = {}
         self.reported: set[simpy.Event] = set()
-        self.choosing = Choosing(case)
+        self.choosing, self.pace = Choosing(case), Pace(case)
 
     def request(self, rank: int, done: tuple[Any, ...] | None) -> simpy.Event:
         reply = self.env.event()
@@ -122,20 +122,23 @@ class _Loop:
                 log.waits[0].append((requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((0, step, first, size, requested, start, env.now))
-                times = self.case.times(0, first, size, self.executed, self.case.break_after)
+                parts = self.parts if self.case.as_real else None
+                times = self.case.times(0, first, size, self.executed, parts)
                 done = times, env.now - requested, env.now - start
                 requested, answer = env.now, self.request(0, done)
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         """Execute a chunk of the master's own, with breaks, but for the one at its end."""
         position, end = first, first + size
-        self.executed = Fraction(0)
+        self.executed, self.parts = Fraction(0), list[tuple[int, Fraction]]()
         case = self.case
-        longest = case.part(size, case.break_after) if case.piece_time else case.break_after
+        timed = case.part(size) if case.as_real else size
         while True:
-            count = min(longest, end - position)
+            count = min(self.pace.length, timed, end - position)
             begin = self.env.now
-            yield self.env.timeout(self.case.elapsed(0, position, count, begin, count))
+            yield self.env.timeout(case.elapsed(0, position, count, begin, count))
+            self.pace.note(count, self.env.now - begin)
+            self.parts.append((count, self.env.now - begin))
             self.log.work[0].append((begin, self.env.now))
             self.executed += self.env.now - begin
             position += count

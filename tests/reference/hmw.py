@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import simpy
 
 from tests.reference.levels import Levels
-from tests.reference.loops import LAST, Case, Log, Ranked
+from tests.reference.loops import LAST, Case, Log, Pace, Ranked
 
 
 class _Request(NamedTuple):
@@ -30,7 +30,7 @@ class _Master:
         self.mailbox: list[_Request] = []
         self.bell = self.env.event()
         self.awaited: simpy.Event | None = None  # reply of the global master
-        self.exhausted = False
+        self.exhausted, self.pace = False, Pace(self.case)
         self.step = self.position = self.end = 0
         self.answered = Fraction(0)
         self.requested, self.answer = self.env.now, self.env.event()
@@ -60,7 +60,8 @@ class _Master:
                 log.waits[me].append((self.requested, start))
                 yield from self.execute(first, size)
                 log.rows.append((me, step, first, size, self.requested, start, env.now))
-                times = self.case.times(me, first, size, self.executed, self.case.break_after)
+                parts = self.parts if self.case.as_real else None
+                times = self.case.times(me, first, size, self.executed, parts)
                 self.loop.measured[me] = times, env.now - self.requested
                 self.ask()
 
@@ -87,13 +88,15 @@ class _Master:
 
     def execute(self, first: int, size: int) -> Iterator[Any]:
         position, end = first, first + size
-        self.executed = Fraction(0)
+        self.executed, self.parts = Fraction(0), list[tuple[int, Fraction]]()
         case = self.case
-        longest = case.part(size, case.break_after) if case.piece_time else case.break_after
+        timed = case.part(size) if case.as_real else size
         while True:
-            count = min(longest, end - position)
+            count = min(self.pace.length, timed, end - position)
             begin = self.env.now
             yield self.env.timeout(case.elapsed(self.rank, position, count, begin, count))
+            self.pace.note(count, self.env.now - begin)
+            self.parts.append((count, self.env.now - begin))
             self.log.work[self.rank].append((begin, self.env.now))
             self.executed += self.env.now - begin
             position += count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 from typing import Any
 
@@ -31,6 +32,7 @@ class Case:
     delay: float = 0.0
     break_after: int = 1
     break_time: float = 0.0
+    break_every: float = 0.0
     piece_time: float = 0.0
     service_order: str = "fifo"
     ahead: int = 0
@@ -62,12 +64,21 @@ class Case:
     def p(self) -> int:
         return len(self.speed)
 
-    def part(self, size: int, longest: int = 10**9) -> int:
+    def part(self, size: int) -> int:
         """Iterations of all but the last part of a chunk: AF times each, or so many parts of it."""
         timed = {"AF", "mAF"} & set(self.technique.split("+"))
         pieces = self.parameters.pieces if timed else 1
-        length = ceil(Fraction(size, pieces)) if pieces else 1
-        return min(length, longest) if self.piece_time else length
+        return ceil(Fraction(size, pieces)) if pieces else 1
+
+    def sizes(self, size: int) -> list[int]:
+        """Iterations of each part of a chunk."""
+        length = self.part(size)
+        return [min(length, size - begin) for begin in range(0, size, length)]
+
+    @property
+    def as_real(self) -> bool:
+        """Whether masters execute their chunks in parts, as in real runs."""
+        return self.piece_time > 0 or self.break_every > 0
 
     def seconds(self, pe: int, first: int, size: int) -> Fraction:
         cost = Fraction(self.prefix[first + size]) - Fraction(self.prefix[first])
@@ -87,19 +98,58 @@ class Case:
             factor = Fraction(following)
         return now + left / factor - start
 
-    def times(self, pe: int, first: int, size: int, elapsed: Fraction, longest: int = 10**9) -> Times:
-        """Times of the iterations of a chunk as they are measured: a slow-down counts for all alike.
+    def times(
+        self,
+        pe: int,
+        first: int,
+        size: int,
+        elapsed: Fraction,
+        executed: list[tuple[int, Fraction]] | None = None,
+    ) -> Times:
+        """Times of the iterations of a chunk as they are measured.
 
-        What a part takes besides is counted as its first iteration's.
+        What a part takes besides is counted as its first iteration's. ``executed``: iterations and times of
+        the parts, as a master took them. Of other chunks, and where each iteration is timed, slow-downs count
+        for all alike.
         """
-        length, each = self.part(size, longest), Fraction(self.piece_time) / Fraction(self.speed[pe])
-        times = [self.seconds(pe, first + k, 1) + (each if k % length == 0 else 0) for k in range(size)]
-        total = sum(times, Fraction(0))
-        stretch = elapsed / total if total else Fraction(1)
-        return Times((time * stretch for time in times), length if self.piece_time else None)
+        sizes = [part for part, _ in executed] if executed else None
+        if sizes is None and self.piece_time:
+            sizes = self.sizes(size)
+        begins = [0, *accumulate(sizes[:-1])] if sizes else [0]
+        each = Fraction(self.piece_time) / Fraction(self.speed[pe])
+        times = [self.seconds(pe, first + k, 1) + (each if k in begins and sizes else 0) for k in range(size)]
+        if executed and self.parameters.pieces:
+            for begin, (part, took) in zip(begins, executed, strict=True):
+                _stretch(times, begin, begin + part, took)
+        else:
+            _stretch(times, 0, size, elapsed)
+        return Times(times, sizes)
 
     def thinking(self, pe: int) -> Fraction:
         return Fraction(self.calculation) / Fraction(self.speed[pe]) + Fraction(self.delay)
+
+
+def _stretch(times: list[Fraction], begin: int, end: int, elapsed: Fraction) -> None:
+    """Make some times add up to what has elapsed."""
+    total = sum(times[begin:end], Fraction(0))
+    if total:
+        times[begin:end] = [time * elapsed / total for time in times[begin:end]]
+
+
+class Pace:
+    """How many iterations a master executes before it looks for requests, if nothing else ends a part."""
+
+    def __init__(self, case: Case) -> None:
+        self.every, self.length = Fraction(case.break_every), case.break_after
+        if self.every:
+            self.length = 1
+
+    def note(self, part: int, seconds: Fraction) -> None:
+        """Note how long a part took: the next one is to take as long as is asked for."""
+        if self.every:
+            twice = 2 * self.length
+            quick = seconds * twice <= self.every * part
+            self.length = twice if quick else max(int(part * self.every / seconds), 1)
 
 
 class Choosing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from math import ceil
 
 Part = tuple[int, Fraction]
@@ -11,30 +12,31 @@ Part = tuple[int, Fraction]
 
 
 class Times(list[Fraction]):
-    """Times of the iterations of a chunk, which are executed some at a time."""
+    """Times of the iterations of a chunk, which are executed some at a time; None: that is not known."""
 
-    def __init__(self, times: Iterable[Fraction], length: int | None) -> None:
+    def __init__(self, times: Iterable[Fraction], sizes: list[int] | None) -> None:
         super().__init__(times)
-        self.length = length
+        self.sizes = sizes
 
     def shared_by(self, pes: int) -> Times:
         """Return what the iterations count where so many PEs execute at a time."""
-        return Times((time / pes for time in self), self.length)
+        return Times((time / pes for time in self), self.sizes)
 
     def and_more(self, each: Fraction) -> Times:
         """Return the times if each were longer by so much."""
-        return Times((time + each for time in self), self.length)
+        return Times((time + each for time in self), self.sizes)
 
 
 def parts(times: Sequence[Fraction], pieces: int) -> list[Part]:
     """Cut the iterations of a chunk into at most so many parts, all but the last as long; 0: each alone.
 
-    ``Times`` may say themselves how long their parts are.
+    ``Times`` may say themselves how long their parts were.
     """
     length = ceil(Fraction(len(times), pieces)) if pieces else 1
-    if isinstance(times, Times) and times.length is not None:
-        length = times.length
-    cut = [times[begin : begin + length] for begin in range(0, len(times), length)]
+    begins = list(range(0, len(times), length))
+    if pieces and isinstance(times, Times) and times.sizes is not None:
+        begins = [0, *accumulate(times.sizes[:-1])]
+    cut = [times[begin:end] for begin, end in pairwise([*begins, len(times)])]
     return [(len(part), sum(part, Fraction(0)) / len(part)) for part in cut]
 
 

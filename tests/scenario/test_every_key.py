@@ -422,6 +422,7 @@ CASES: dict[str, Case] = {
     "application.execution.break_after": Case(CCA, 3),
     "application.execution.break_time": Case(CCA, "1 s"),
     "application.execution.piece_time": Case(CCA, "1 s"),
+    "application.execution.break_every": Case(CCA, "3 s"),
     "application.execution.service_order": Case(
         CCA | {"application.execution.chunk_assignment": "1 s", "application.technique": "SS"}, "lowest-rank"
     ),

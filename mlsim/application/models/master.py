@@ -20,6 +20,7 @@ from mlsim.application.models.execution import (
     slowed,
 )
 from mlsim.application.models.levels import back_at, leave, next_request, present_at, take
+from mlsim.application.models.pacing import paced
 from mlsim.application.models.state import PE, Queue, State
 from mlsim.application.techniques.at_work import note_bad_size, size_from_rest
 from mlsim.application.techniques.fixed import ceil_div
@@ -196,12 +197,13 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         m.own_begun, m.own_seconds = 1, 0.0
         me.chunks += 1
         me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
-        if s.costs.piece_time > 0.0:
-            me.last_part = min(part_length(s, me.last_size), s.costs.break_after)
+        if as_real(s):
+            m.own_parts, m.own_squares = 0, 0.0
+            me.last_part = part_length(s, me.last_size)
         me.last_start = m.clock
         me.overhead += m.clock - me.since
     request = min(request, s.until)
-    if s.costs.break_time > 0.0 or s.costs.piece_time > 0.0:
+    if s.costs.break_time > 0.0 or as_real(s):
         _execute_with_long_breaks(s, m, me, request)
     else:
         reached, time = m.own_position, 0.0
@@ -221,11 +223,18 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
 @leaf_kernel
 def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> None:
     """Execute a master's chunk up to the break at whose end a request waits, where breaks take time."""
-    length = me.last_part if s.costs.piece_time > 0.0 else s.costs.break_after
+    timed = me.last_part if as_real(s) else m.own_end - m.own_position
     while True:
-        reached = min(m.own_position + length, m.own_end)
+        length = max(m.own_length, 1) if s.costs.break_every > 0.0 else s.costs.break_after
+        reached = min(m.own_position + min(length, timed), m.own_end)
         seconds = ((s.prefix[reached] - s.prefix[m.own_position]) + s.costs.piece_time) / me.speed
         end = m.clock + slowed(s, seconds, m.clock, m.first_pe)
+        part, took = reached - m.own_position, end - m.clock
+        m.own_parts += 1
+        m.own_squares += took * took / part
+        if s.costs.break_every > 0.0:
+            # Longer than the loop is as long as it, and stays clear of the integers' end.
+            m.own_length = min(paced(length, part, took, s.costs.break_every), len(s.prefix))
         m.own_seconds += min(end, s.until) - m.clock
         m.own_position, m.clock = reached, end
         if reached == m.own_end or end >= s.until:
@@ -236,13 +245,20 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
             return
 
 
+@inlined
+def as_real(s: State) -> bool:
+    """Whether a master executes its chunks in the parts in which real ones do, of which each is a call."""
+    return bool(s.costs.piece_time > 0.0 or s.costs.break_every > 0.0)
+
+
 @leaf_kernel
 def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk, after which it asks at once."""
     keep_row(s, me, m.first_pe, m.own_step, m.clock)
     cost = s.prefix[m.own_end] - s.prefix[me.last_first]
-    if s.costs.piece_time > 0.0:
-        cost += s.costs.piece_time * ceil_div(me.last_size, me.last_part)
+    if as_real(s):
+        cost += s.costs.piece_time * m.own_parts
+        me.parts, me.squares = m.own_parts, m.own_squares
     seconds = cost / me.speed
     if len(s.perturbation.slow_time) > 0:
         me.pace = me.speed * (seconds / m.own_seconds) if seconds > 0.0 else me.speed

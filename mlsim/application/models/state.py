@@ -30,6 +30,7 @@ class Costs(NamedTuple):
     ``calculation`` and ``piece_time``, which each part of a chunk takes besides its iterations, hold at
     speed 1, ``delay`` at any; ``assignment`` and ``atomic`` are times at a queue. ``polling``,
     ``lowest_rank``: otherwise in order of arrival. ``retry``: between two attempts at a polled lock.
+    ``break_every``: how long parts between breaks take that masters choose themselves, 0: they do not.
     ``nowait``: threads go on without a barrier. ``global_p``: what the technique between nodes takes for P,
     0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``: iterations executed
     between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many iterations before
@@ -44,6 +45,7 @@ class Costs(NamedTuple):
     retry: float
     break_after: int
     break_time: float
+    break_every: float
     piece_time: float
     lowest_rank: bool
     dedicated: bool
@@ -114,8 +116,9 @@ class PE:
     at which it executed its last chunk, perturbation included. ``spent``, ``waited``, ``took``: executing
     its last chunk, from asking to its start, and from asking to its end. ``barrier``: when it came there.
     ``last_step``: the scheduling step of its last chunk; ``last_part``: iterations of its
-    last chunk that were executed at a time, where ``piece_time`` counts; ``unreported``: 1 if its queue does
-    not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
+    last chunk that were executed at a time, where ``piece_time`` counts; ``parts``, ``squares``: how many
+    parts a master's last chunk had, and Σ t_j²/n_j over them (s²), 0: not kept; ``unreported``: 1 if its
+    queue does not yet know of that chunk, 2 if the PE was executing it when it asked for another one.
     """
 
     speed: float
@@ -141,6 +144,8 @@ class PE:
     last_size: int
     last_step: int
     last_part: int
+    parts: int
+    squares: float
     unreported: int
 
 
@@ -162,7 +167,8 @@ class Queue:
     comes. ``masters``: of them, who do not execute; the others' ``weights`` begin there. ``exhausted``:
     nothing comes any more. ``holder``: PE that refills. ``free``: when its lock is. ``waiting``, ``draws``,
     ``invited``, ``key``: of a polled lock. ``clock``: the master's, or when a size is
-    calculated under the lock. ``own_...``: what is left of the master's own chunk. ``awaiting``: it has asked
+    calculated under the lock. ``own_...``: what is left of the master's own chunk, how it was
+    executed, and how long its next part may be. ``awaiting``: it has asked
     for a chunk of the node; ``reply_first``, ``got``: the answer.
     ``begun``, ``earlier``: first iteration of the technique at work, and scheduling steps of those before.
     ``executed``, ``choose_at``: iterations known to be executed, and how many make the next choice due.
@@ -194,6 +200,9 @@ class Queue:
     own_step: int
     own_begun: int
     own_seconds: float
+    own_length: int
+    own_parts: int
+    own_squares: float
     awaiting: int
     reply_first: int
     got: int

@@ -32,7 +32,9 @@ from mlsim.application.techniques.rules import (
     recursive_size,
     remembers,
     reset_rule,
+    times_iterations,
 )
+from mlsim.application.techniques.travelling import learn_done, spread_of
 from mlsim.application.techniques.user import (
     begin_object,
     gather_chunk,
@@ -66,6 +68,8 @@ class Executor(Protocol):
     last_size: int
     last_step: int
     last_part: int
+    parts: int
+    squares: float
 
 
 class Technique(NamedTuple):
@@ -175,11 +179,18 @@ def learn_chunk(
     what it will tell of.
     """
     pieces = int(t.parameters[PIECES])
+    done = me.last_size, me.spent, me.waited, me.squares, me.parts, me.last_step
+    if me.parts > 0 and pieces > 0 and t.code != USER_OBJECT and times_iterations(t.code):
+        learn_done(t.code, measured, sums, weights, who, 1.0 / share, done)
+        return
     length = me.last_part if each > 0.0 else timed_length(me.last_size, pieces)
     if t.code == USER_OBJECT:
         size, rule = me.last_size, t.rules[queue]
-        pace = me.pace * share
-        parts, spread = spread_of_parts(prefix, me.last_first, size, length, each)
+        if me.parts > 0:
+            parts, spread, pace = me.parts, spread_of(done), share
+        else:
+            parts, spread = spread_of_parts(prefix, me.last_first, size, length, each)
+            pace = me.pace * share
         spread /= pace * pace
         spent, waited = me.spent / share, me.waited / share
         if gathers:

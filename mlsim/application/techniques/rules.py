@@ -110,6 +110,7 @@ __all__ = [
     "reset_rule",
     "straightforward_size",
     "straightforward_sizes",
+    "times_iterations",
 ]
 
 
@@ -180,6 +181,12 @@ def _is_library(code: int) -> bool:
 def is_adaptive(code: int) -> bool:
     """Whether a technique learns within a loop, by :func:`learn`."""
     return code in _ADAPTIVE
+
+
+@kernel
+def times_iterations(code: int) -> bool:
+    """Whether a technique learns the times of iterations, or of few: AF and its kin."""
+    return code in (AF, MAF, LIBRARY_AF)
 
 
 @kernel

@@ -15,7 +15,6 @@ from mlsim.application.settings import USER_OBJECT
 from mlsim.application.techniques.adaptive import ROWS, learn_pieces
 from mlsim.application.techniques.lb4mpi import forget_chunks, note_deviation
 from mlsim.application.techniques.rules import (
-    AF,
     LIBRARY_AF,
     MAF,
     MEMORY,
@@ -26,6 +25,7 @@ from mlsim.application.techniques.rules import (
     is_adaptive,
     recursive_size,
     remembers,
+    times_iterations,
 )
 from mlsim.application.techniques.user import learn_object
 from mlsim.application.techniques.weighting import learn_chunk
@@ -131,7 +131,7 @@ def learn_done(
     size, seconds, waited, pieces = done[0], done[1], done[2], done[4]
     if size == 0:
         return
-    if code in (AF, MAF, LIBRARY_AF):
+    if times_iterations(code):
         mean = (seconds + (waited if code == MAF else 0.0)) / size
         between = spread_of(done)
         if code == LIBRARY_AF:

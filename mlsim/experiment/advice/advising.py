@@ -18,7 +18,7 @@ __all__ = ["Advice", "Candidate", "Variation", "advise"]
 NEARLY = 0.01
 """A choice is as good as the best one if it takes at most this share more."""
 _SPREAD = (1.0, 0.8, 1.2)
-_COSTS = ("chunk_calculation", "chunk_assignment", "atomic_service", "break_time")
+_COSTS = ("chunk_calculation", "chunk_assignment", "atomic_service", "break_time", "piece_time")
 _LATENCIES = ("latency", "intra_node_latency")
 
 

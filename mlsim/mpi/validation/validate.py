@@ -14,7 +14,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.mpi.launch import Launcher, launch
-from mlsim.mpi.loop.breaks import typical_break_after
+from mlsim.mpi.loop.breaks import BREAK_EVERY, typical_break_after
 from mlsim.mpi.loop.chunk_rules import is_ordered
 from mlsim.mpi.loop.options import LoopOptions, chosen, parameters_of
 from mlsim.mpi.validation.charges import charges_of
@@ -263,6 +263,8 @@ def _breaks(prefix: Floats, options: LoopOptions, machine: dict[str, Any]) -> di
     n = len(prefix) - 1
     if not options.has_master or n == 0:
         return {}
+    if machine["spins"] and options.break_after is None:
+        return {"break_every": BREAK_EVERY, "break_time": machine["break"]}
     after = options.break_after or typical_break_after(float(prefix[-1]) / n)
     if machine["spins"]:
         return {"break_after": after, "break_time": machine["break"]}

@@ -87,6 +87,11 @@ class ExecutionConfig(Section):
     """Time that each of these breaks takes a master (s), but for what it serves then and for the one at a
     chunk's end. Default: nothing is charged that was not asked for. For cca and hmw.
     """
+    break_every: Seconds = 0.0
+    """How long the parts between these breaks take (s) where masters choose their lengths themselves, by the
+    time of the last part, as in real runs; `break_after` then does not matter. 0: they do not. For cca and
+    hmw.
+    """
     piece_time: Seconds = 0.0
     """Time that executing a part of a chunk takes besides its iterations (s), on a PE of the reference speed:
     what a call of the loop's body costs. A chunk is one part, or as many as a technique times (`pieces`);

@@ -183,7 +183,7 @@ class ModelProperties(NamedTuple):
 
 
 _GLOBAL = ("global_p",)
-_MASTER = ("master", "break_after", "break_time", "service_order")
+_MASTER = ("master", "break_after", "break_time", "break_every", "service_order")
 _LOCK = ("atomic_service", "lock", "lock_retry")
 
 
