@@ -19,7 +19,7 @@ from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
 from mlsim.batch.cp.problem.shared import SharedPart
 from mlsim.batch.cp.solver.solving import Control, Status, solve
 from mlsim.errors import InputError
-from mlsim.scenario import CpConfig, Dispatcher
+from mlsim.scenario import CpConfig, Dispatcher, PlanGoal
 from tests.batch.cp.instances import arrival, best_cost, instance, worked_example
 from tests.effort import examples
 
@@ -194,6 +194,59 @@ def test_cp_finds_the_best_plan_of_a_small_instance(problem: Instance):
     if math.isfinite(fits) and solve.status is not Status.EMPTY:
         assert solve.status is Status.OPTIMAL
         assert cost_of(plan, problem) == pytest.approx(fits)
+
+
+def weights_of(problem: Instance, goal: PlanGoal, by_size: bool) -> np.ndarray:
+    """What a second of waiting costs by each goal, from their definitions."""
+    queued = problem.queued
+    each = {
+        PlanGoal.SLOWDOWN: 1.0 / queued.duration,
+        PlanGoal.BOUNDED_SLOWDOWN: 1.0 / np.maximum(queued.duration, 10),
+        PlanGoal.WAIT: np.ones(len(queued)),
+    }[goal]
+    asked = queued.request * queued.units[:, None] / np.maximum(problem.capacity.sum(axis=0), 1)
+    return each * asked.max(axis=1) if by_size else each
+
+
+@pytest.mark.parametrize("by_size", [False, True])
+@pytest.mark.parametrize("goal", list(PlanGoal))
+@settings(max_examples=examples(10), deadline=None)
+@given(small)
+def test_the_best_plan_by_each_goal_is_that_of_exhaustive_search(
+    goal: PlanGoal, by_size: bool, problem: Instance
+):
+    """Durations go beyond 10 s, below which bounded slowdown counts no job as shorter."""
+    problem = replace(problem, queued=replace(problem.queued, duration=problem.queued.duration * 7))
+    config = CpConfig(time_limit=1.0, goal=goal, by_size=by_size)
+    plan, solve = plan_of(Dispatcher.CP, problem, config)
+    weights = weights_of(problem, goal, by_size)
+    best = best_cost(problem, weights=weights)
+    if math.isinf(best) or solve.status is Status.EMPTY:
+        return
+    assert float(weights @ plan.start) == pytest.approx(best)
+    assert solve.status is Status.OPTIMAL
+    assert solve.bound == pytest.approx(solve.objective)
+    so_far = problem.now - problem.queued.arrival
+    so_far = so_far if goal is PlanGoal.WAIT else so_far + problem.queued.duration
+    assert solve.objective == pytest.approx(float(weights @ so_far) + best)
+
+
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(small)
+def test_no_dispatcher_claims_an_optimum_that_can_be_beaten(problem: Instance):
+    """Every plan is checked; what is called optimal costs what exhaustive search over its jobs finds."""
+    considered = only_considered(problem)
+    best, pooled = best_cost(considered), best_cost(considered, pooled=True)
+    for name in EVERY:
+        plan, solve = plan_of(name, considered, CpConfig(time_limit=0.2, time_limit_max=0.2))
+        if solve.status is not Status.OPTIMAL:
+            continue
+        if name in (Dispatcher.PCP19, Dispatcher.PCP4, Dispatcher.CP, Dispatcher.LISTS):
+            assert cost_of(plan, considered) == pytest.approx(best)
+        elif name in (Dispatcher.PCP21, Dispatcher.PCP21S):  # stricter than the machine
+            assert cost_of(plan, considered) >= best - 1e-9
+        elif name is Dispatcher.HCP19 and solve.unplaced == 0:  # on the pool of all nodes
+            assert cost_of(plan, considered) == pytest.approx(pooled)
 
 
 @settings(max_examples=40, deadline=None)
