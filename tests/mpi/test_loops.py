@@ -100,6 +100,14 @@ def test_a_killed_rank_ends_the_run(launcher: Launcher, model: str) -> None:
     assert 0.0 < done.seconds < 10.0
 
 
+def test_an_error_that_nobody_has_foreseen_ends_the_run(launcher: Launcher) -> None:
+    done = execute(launcher, 3, "unforeseen.py")
+    assert done.code != 0
+    assert "rank 0 of 3" in done.err
+    assert "RuntimeError: no kernel can be read" in done.err
+    assert 0.0 < done.seconds < 10.0
+
+
 @pytest.mark.parametrize("level", ["single", "multiple"])
 def test_loops_of_any_size_under_any_level_of_threads(launcher: Launcher, level: str) -> None:
     """Two runs at once, which must not meet."""

@@ -20,7 +20,7 @@ from mlsim.errors import InputError, MlsimError
 from mlsim.mpi.reading import scenario_options
 from mlsim.mpi.results.report import LoopTotals
 from mlsim.mpi.scheduler import LoopScheduler
-from mlsim.mpi.transport.last_words import abort_with_words
+from mlsim.mpi.transport.last_words import abort_with_words, ending_all
 from mlsim.mpi.transport.waiting import Patience
 from mlsim.scenario import KnownCosts, Scenario, SelectionConfig
 
@@ -75,7 +75,8 @@ def main(description: str, add: Callable[[argparse.ArgumentParser], None], make:
     warnings.showwarning = lambda message, *_: print(message, file=sys.stderr, flush=True)
     try:
         arguments = _parser(description, add).parse_args()
-        _run(comm, arguments, make)
+        with ending_all(comm):
+            _run(comm, arguments, make)
     except MlsimError as error:
         # All ranks have the same error, or the one that has it ends the others.
         words = f"mlsim: {error}\n"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mlsim.mpi.loop.chunk_rules import warm_up
 from mlsim.mpi.transport.alarm import Alarm
+from mlsim.mpi.transport.last_words import ending_all
 from mlsim.mpi.transport.layout import Layout
 from mlsim.mpi.transport.waiting import Patience, WaitStyle
 from mlsim.mpi.transport.window import SharedWindow, Window
@@ -159,7 +160,8 @@ def _warm_up_in_turns(layout: Layout) -> None:
     first_here = layout.machine.rank == 0
     for turn in (layout.comm.rank == 0, first_here and layout.comm.rank > 0, True):
         if turn:
-            warm_up()
+            with ending_all(layout.comm):
+                warm_up()
         patience.until(layout.comm.Ibarrier().Test)
 
 

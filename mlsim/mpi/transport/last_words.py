@@ -10,10 +10,14 @@ import struct
 import sys
 import termios
 import time
+import traceback
+from collections.abc import Iterator
 
 from mpi4py import MPI
 
-__all__ = ["abort_with_words", "wait_until_read"]
+from mlsim.errors import MlsimError
+
+__all__ = ["abort_with_words", "ending_all", "wait_until_read"]
 
 _LONGEST = 1.0
 _BETWEEN = 1e-3
@@ -31,6 +35,23 @@ def abort_with_words(comm: MPI.Intracomm, text: str, code: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # a stream that was replaced or closed has no file
             wait_until_read(stream.fileno())
     comm.Abort(code)
+
+
+@contextlib.contextmanager
+def ending_all(comm: MPI.Intracomm) -> Iterator[None]:
+    """End all ranks where this one fails in a way that nobody has foreseen: others would wait for ever.
+
+    Errors for people are passed on, as is everything on a rank alone.
+    """
+    try:
+        yield
+    except MlsimError:
+        raise
+    except Exception:
+        if comm.size == 1:
+            raise
+        place = f"rank {comm.rank} of {comm.size} on {MPI.Get_processor_name()}"
+        abort_with_words(comm, f"mlsim: {place}: an internal error ends the run\n{traceback.format_exc()}", 1)
 
 
 def wait_until_read(file: int) -> None:
