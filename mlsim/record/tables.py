@@ -346,7 +346,8 @@ class Solves:
     extensions: Annotated[Ints, Column("how often its time limit was doubled")]
     status: Annotated[Codes, Column("what is known of the plan", words=SolveStatus)]
     objective: Annotated[
-        Floats, Column("sum of expected slowdowns over the plan; null if there is none", "1")
+        Floats,
+        Column("sum of what is made small over the plan (slowdown, or its goal); null if there is none", "1"),
     ]
     bound: Annotated[Floats, Column("proved bound on it; null if there is none", "1")]
     build_seconds: Annotated[Floats, Column("wall-clock time of making the model", "s")]
