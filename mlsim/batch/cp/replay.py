@@ -73,7 +73,10 @@ class Replayed:
     @property
     def objective(self) -> float:
         """Sum of expected slowdowns: 0 where no job could start, NaN where there is no solution."""
-        return 0.0 if self.solve.status is Status.EMPTY else self.solve.objective
+        if self.solve.status is Status.EMPTY:
+            return 0.0
+        # A plan for fewer jobs than the others have, as more could not be built in time, costs less for that.
+        return self.solve.objective if self.solve.considered == self.solve.queued else math.nan
 
 
 @contextmanager
