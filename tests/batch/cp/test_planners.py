@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from mlsim.batch.cp.catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.easy import easy
+from mlsim.batch.cp.planners.planner import Solve
 from mlsim.batch.cp.problem.filter import reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.learning import Experience
 from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
 from mlsim.batch.cp.problem.shared import SharedPart
+from mlsim.batch.cp.replay import Group, Replayed, group_of
 from mlsim.batch.cp.solver.solving import Control, Status, solve
 from mlsim.errors import InputError
 from mlsim.scenario import CpConfig, Dispatcher, PlanGoal
@@ -494,3 +496,13 @@ def test_bounds_of_ours_hold(problem: Instance):
         assert solve.bound <= solve.objective + 1e-6
         if solve.status is Status.OPTIMAL:
             assert solve.bound == pytest.approx(solve.objective)
+
+
+@pytest.mark.parametrize(("considered", "expected"), [(3, 5.0), (2, float("nan"))])
+def test_a_plan_for_fewer_jobs_is_not_compared_with_others(considered: int, expected: float) -> None:
+    """Its sum of slowdowns is smaller for that; a dispatcher that could not build more would look better."""
+    solve = Solve(queued=3, considered=considered, status=Status.FEASIBLE, objective=5.0)
+    one = Replayed(0, Dispatcher.PCP19, solve, ())
+    assert one.objective == pytest.approx(expected, nan_ok=True)
+    whole = Replayed(0, Dispatcher.LISTS, Solve(3, 3, status=Status.FEASIBLE, objective=6.0), ())
+    assert (group_of(one, whole) is Group.UNSOLVED) == (considered < 3)
