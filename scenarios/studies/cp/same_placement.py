@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim.batch.cp.dispatcher import CpDispatcher
-from mlsim.batch.cp.planners.list_planner import Lists
+from mlsim.batch.cp.planners.list_planner import Found, Lists
 from mlsim.batch.cp.solver.solving import Control
 from mlsim.scenario import CpConfig
 
@@ -23,10 +23,12 @@ class _Greedy(Lists):
     def _keep_free(self, _duration, requests, *_args):
         return np.zeros(requests.shape)
 
-    def _best_list(self, task, starts, nobody):
+    def _best_list(self, task, earliest):
         share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
         order = np.argsort(share * task.jobs.durations, kind="stable")
-        return order, task.schedule(order, starts, nobody)
+        starts = np.empty(len(order), np.int64)
+        cost = task.schedule(order, starts, np.empty(0, np.int64))
+        return Found(order, starts, cost, earliest, float(task.ranks.weights @ earliest))
 
 
 class GreedySaf(CpDispatcher):
