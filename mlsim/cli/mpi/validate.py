@@ -61,7 +61,7 @@ def validate(
     ] = None,
     repetitions: Annotated[
         int, typer.Option(min=1, help="Executions of each loop; the mean of the middle half counts.")
-    ] = 9,
+    ] = 15,
     spin: Annotated[
         bool | None,
         typer.Option(

@@ -20,7 +20,7 @@ from mlsim.mpi.scheduler import LoopScheduler
 __all__ = ["execute_plan"]
 
 _PIECE = 100e-6
-_PARTS, _BATCHES = 2000, 5
+_PARTS, _BATCHES, _LOOPS = 2000, 25, 101
 
 
 def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     -------
     dict
         ``machine``: what :func:`calibrate` measured, with ``break`` for the loops' body instead of an empty
-        one, and besides ``spins``, whether iterations compute; if so ``piece``, what a part of a chunk takes
-        besides them, else ``body``, what a part takes at least, in s; ``loops``: for each the facts of every
-        repetition.
+        one, and besides ``spins``, whether iterations compute. If so, also ``piece``, what a part of a chunk
+        takes besides them, and ``first``, what a master's first one takes besides that; else ``body``, what a
+        part takes at least, in s. ``loops``: for each the facts of every repetition.
     """
     spins = _has_cores(comm) if plan["spins"] is None else bool(plan["spins"])
     application = Synthetic(np.concatenate([[0.0], np.cumsum(np.load(plan["costs"]))]), spins)
@@ -79,7 +79,21 @@ def _computing(comm: MPI.Intracomm) -> dict[str, Any]:
             times.append((time.perf_counter() - begin) / _PARTS)
     part = float(comm.bcast(min(times)))
     broken = piece_time(comm, lambda: application.execute(0, 1))
-    return {"break": max(broken - part, 0.0), "piece": part, "spins": True}
+    longer = max(_first_part(comm, application) - part, 0.0)
+    return {"break": max(broken - part, 0.0), "piece": part, "first": longer, "spins": True}
+
+
+def _first_part(comm: MPI.Intracomm, application: Synthetic) -> float:
+    """Return how long a master's first part takes: what it needs is in no cache, and cores have slept."""
+    times = []
+    for _ in range(_LOOPS):
+        with LoopScheduler(comm, n=comm.size, technique="SS", model="cca", record=True) as loop:
+            for first, size in loop:
+                application.execute(first, size)
+        if loop.records is not None:
+            chunks = loop.records.chunks
+            times += (chunks.end - chunks.start)[chunks.first == 0].tolist()
+    return float(comm.bcast(float(np.median(times)) if times else 0.0))
 
 
 def _sleeping(comm: MPI.Intracomm) -> dict[str, Any]:

@@ -27,7 +27,7 @@ __all__ = ["Pair", "Row", "mean_of_middle", "simulated", "validate"]
 
 
 _SECONDS_A_LOOP = 120.0
-_SIMULATIONS = 25
+_SIMULATIONS = 101
 _NOISE_OF_COSTS, _NOISE_OF_MACHINE = 0.02, 0.2
 """By how much simulations differ: a standard deviation of costs, and the most of what was measured."""
 
@@ -83,7 +83,7 @@ def validate(
     costs: Floats,
     pairs: Sequence[Pair],
     *,
-    repetitions: int = 9,
+    repetitions: int = 15,
     ranks_per_node: int | None = None,
     spins: bool | None = None,
     options: Callable[[str], dict[str, Any]] | None = None,
@@ -238,6 +238,8 @@ def simulated(
         piece_time=machine["piece"] if machine["spins"] else 0.0,
         **_breaks(prefix, options, machine),
     )
+    if machine["spins"] and options.has_master:  # of whom it was measured
+        prefix = np.concatenate([prefix[:1], prefix[1:] + machine["first"]])
     distance = np.full(ranks, latency)
     distance[0] = 0.0
     return simulate(
