@@ -111,8 +111,9 @@ def test_an_error_that_nobody_has_foreseen_ends_the_run(launcher: Launcher) -> N
 @pytest.mark.parametrize("level", ["single", "multiple"])
 def test_loops_of_any_size_under_any_level_of_threads(launcher: Launcher, level: str) -> None:
     """Two runs at once, which must not meet."""
+    chosen = {"MPI4PY_RC_THREAD_LEVEL": level}
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(execute, launcher, ranks, "sizes.py", level) for ranks in (2, 3)]
+        runs = [pool.submit(execute, launcher, ranks, "sizes.py", **chosen) for ranks in (2, 3)]
     for run in runs:
         done = run.result()
         assert done.code == 0, done.err

@@ -198,5 +198,6 @@ def test_validate_compares_real_and_simulated_loops(any_launcher: Launcher, tmp_
     assert rows["GSS", "dca"]["steps"] == rows["GSS", "dca"]["steps_simulated"]
     assert all(row["t_loop"] > 0.02 and row["t_simulated"] > 0.02 for row in rows.values())
     assert told["machine"]["atomic"] > 0.0
+    assert told["machine"]["spins"] == (len(os.sched_getaffinity(0)) >= 2)  # each rank has a core
     assert (out / "table.md").read_text().count("\n") == 2 + 4
     assert (out / "loops.png").stat().st_size > 1000

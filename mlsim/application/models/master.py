@@ -197,13 +197,13 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         m.own_begun, m.own_seconds = 1, 0.0
         me.chunks += 1
         me.last_first, me.last_size = m.own_position, m.own_end - m.own_position
-        if as_real(s):
+        if _as_real(s):
             m.own_parts, m.own_squares = 0, 0.0
             me.last_part = part_length(s, me.last_size)
         me.last_start = m.clock
         me.overhead += m.clock - me.since
     request = min(request, s.until)
-    if s.costs.break_time > 0.0 or as_real(s):
+    if s.costs.break_time > 0.0 or _as_real(s):
         _execute_with_long_breaks(s, m, me, request)
     else:
         reached, time = m.own_position, 0.0
@@ -223,7 +223,7 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
 @leaf_kernel
 def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> None:
     """Execute a master's chunk up to the break at whose end a request waits, where breaks take time."""
-    timed = me.last_part if as_real(s) else m.own_end - m.own_position
+    timed = me.last_part if _as_real(s) else m.own_end - m.own_position
     while True:
         length = max(m.own_length, 1) if s.costs.break_every > 0.0 else s.costs.break_after
         reached = min(m.own_position + min(length, timed), m.own_end)
@@ -246,7 +246,7 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
 
 
 @inlined
-def as_real(s: State) -> bool:
+def _as_real(s: State) -> bool:
     """Whether a master executes its chunks in the parts in which real ones do, of which each is a call."""
     return bool(s.costs.piece_time > 0.0 or s.costs.break_every > 0.0)
 
@@ -256,7 +256,7 @@ def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk, after which it asks at once."""
     keep_row(s, me, m.first_pe, m.own_step, m.clock)
     cost = s.prefix[m.own_end] - s.prefix[me.last_first]
-    if as_real(s):
+    if _as_real(s):
         cost += s.costs.piece_time * m.own_parts
         me.parts, me.squares = m.own_parts, m.own_squares
     seconds = cost / me.speed

@@ -180,7 +180,7 @@ def learn_chunk(
     """
     pieces = int(t.parameters[PIECES])
     done = me.last_size, me.spent, me.waited, me.squares, me.parts, me.last_step
-    if me.parts > 0 and pieces > 0 and t.code != USER_OBJECT and times_iterations(t.code):
+    if me.parts > 0 and pieces > 0 and times_iterations(t.code):
         learn_done(t.code, measured, sums, weights, who, 1.0 / share, done)
         return
     length = me.last_part if each > 0.0 else timed_length(me.last_size, pieces)

@@ -27,6 +27,7 @@ def print_machine(measured: dict[str, float | int | str]) -> None:
         "straightforward": "chunk calculation (execution.chunk_calculation under dca, hdca)",
         "break": "a master's look for requests (execution.break_time under cca, hmw)",
         "piece": "a part of a chunk, besides its iterations (execution.piece_time)",
+        "first": "a master's first part of a loop, besides that",
     }
     table = Table("what", "time", box=None, pad_edge=False)
     for key, text in keys.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,7 +14,9 @@ from mpi4py import MPI
 from mlsim.mpi.apps.common import facts
 from mlsim.mpi.apps.synthetic import Synthetic
 from mlsim.mpi.calibrate import calibrate, piece_time
+from mlsim.mpi.loop.context import Context
 from mlsim.mpi.scheduler import LoopScheduler
+from mlsim.mpi.transport.waiting import Patience
 
 __all__ = ["execute_plan"]
 
@@ -60,11 +61,9 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_cores(comm: MPI.Intracomm) -> bool:
-    """Return whether every rank has a core to itself."""
-    machine = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    has = machine.size <= len(os.sched_getaffinity(0)) or len(os.sched_getaffinity(0)) == 1
-    machine.Free()
-    return bool(comm.allreduce(has, MPI.LAND))
+    """Return whether every rank has a core to itself: whether ranks that wait would poll."""
+    machine = Context.of(comm, None).layout.machine
+    return bool(comm.allreduce(not Patience("auto", machine.size).sleeps, MPI.LAND))
 
 
 def _computing(comm: MPI.Intracomm) -> dict[str, Any]:

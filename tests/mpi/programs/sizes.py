@@ -1,22 +1,19 @@
 """Loops of all models with fewer and more iterations than ranks, under a thread level of MPI.
 
-Usage: sizes.py LEVEL. Bodies use threads of their own; under `multiple` the last loops are in one.
+MPI4PY_RC_THREAD_LEVEL names the level. Bodies use threads of their own; under `multiple` the last loops are
+in one.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import mpi4py
 import numpy as np
+from mpi4py import MPI
 
-mpi4py.rc.thread_level = sys.argv[1]
-
-from mpi4py import MPI  # noqa: E402 - the level must be set before
-
-from mlsim.mpi import LoopScheduler  # noqa: E402
+from mlsim.mpi import LoopScheduler
 
 LEVELS = ("single", "funneled", "serialized", "multiple")
 comm = MPI.COMM_WORLD
@@ -45,7 +42,7 @@ def all_models(counts: tuple[int, ...]) -> bool:
 
 
 right = all_models((0, 1, 31))
-if sys.argv[1] == "multiple":
+if os.environ["MPI4PY_RC_THREAD_LEVEL"] == "multiple":
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(all_models((5,))))
     thread.start()
