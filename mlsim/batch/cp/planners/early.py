@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.batch.cp.planners.pcp19 import UnitIntervals, units_on
+from mlsim.batch.cp.planners.pcp19 import UnitIntervals, parts_of_places
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance, Queued
 from mlsim.batch.cp.solver.model import Scheduling
@@ -78,8 +78,7 @@ class Pcp2(Hcp2):
 
     def parts(self, instance: Instance) -> Floats:
         """Count as in PCP'19."""
-        parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
-        return parts
+        return parts_of_places(instance)
 
     def priority(self, instance: Instance) -> Floats:
         """Return the wait of each queued job: the longest-waiting goes first."""

@@ -15,7 +15,7 @@ from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar
 
-__all__ = ["Pcp19", "UnitIntervals", "most_units", "units_on"]
+__all__ = ["Pcp19", "UnitIntervals", "most_units", "parts_of_places", "units_on"]
 
 
 def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
@@ -25,6 +25,12 @@ def most_units(units: int, request: Ints, capacity: Ints) -> Ints:
         return np.full(len(capacity), units)
     fit: Ints = np.minimum((capacity[:, asked] // request[asked]).min(axis=1), units)
     return fit
+
+
+def parts_of_places(instance: Instance) -> Floats:
+    """Count a literal and an interval for each place of a unit, and what time brings, of each queued job."""
+    parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
+    return parts
 
 
 def units_on(instance: Instance) -> Ints:
@@ -91,9 +97,8 @@ class Pcp19(Hcp19):
     pace: ClassVar[float] = 0.2
 
     def parts(self, instance: Instance) -> Floats:
-        """Count a literal and an interval for each place of a unit, and what time brings."""
-        parts: Floats = 4.0 + 2.0 * units_on(instance).sum(axis=1)
-        return parts
+        """Count those of all places of the units."""
+        return parts_of_places(instance)
 
     def place(self, model: Scheduling) -> ReadNodes:
         """Add an optional interval for each unit on each node that can hold it."""
