@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.costs import prefix_sums
 from mlsim.application.perturbation import Perturbation
+from mlsim.application.selection.by_simulation import BySimulation
+from mlsim.application.selection.correction import Correction
 from mlsim.application.selection.estimate import estimate, speeds_by_profile
 from mlsim.application.selection.expert import Expert, rungs
-from mlsim.application.selection.facts import ExecutedChunks, StepFacts, percent_imbalance
+from mlsim.application.selection.facts import ExecutedChunks, Rest, StepFacts, percent_imbalance
 from mlsim.application.selection.learning import Learner
 from mlsim.application.selection.selector import ByTrial, RandomSelector
 from mlsim.application.timesteps import StepHistory
@@ -168,6 +171,109 @@ def test_a_pe_that_executed_nothing_is_as_fast_as_the_median() -> None:
     )
     found = estimate([chunks], 30, 4)
     assert found.speed[3] == pytest.approx(np.median(found.speed[:3]))
+
+
+def _steps_of(speed: np.ndarray, deviation: float, seed: int) -> list[ExecutedChunks]:
+    """Three time steps of a loop whose costs rise, on 4 PEs: chunks of 16 iterations, handed out in turn."""
+    random = np.random.default_rng(seed)
+    first, size = np.arange(0, 640, 16), np.full(40, 16)
+    costs = np.linspace(1.0, 3.0, 640)
+    pe = np.arange(40) % 4
+    return [
+        ExecutedChunks(
+            pe, first, size, np.add.reduceat(random.normal(costs, deviation * costs), first) / speed[pe]
+        )
+        for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pes_are_as_fast_as_each_other_unless_times_tell_more_than_chance(seed: int) -> None:
+    equal = estimate(_steps_of(np.ones(4), 0.5, seed), 640, 4)
+    assert (equal.speed == 1.0).all()
+    slow = estimate(_steps_of(np.array([1.0, 1.0, 1.0, 0.5]), 0.5, seed), 640, 4)
+    np.testing.assert_allclose(slow.speed / slow.speed[:3].mean(), [1.0, 1.0, 1.0, 0.5], atol=0.2)
+
+
+def test_a_pe_that_always_has_the_dear_chunk_is_not_held_for_slow() -> None:
+    """Two chunks a PE, the first of each dear: speeds could explain what costs explain as well."""
+    pe, first, size = np.array([0, 1, 0, 1]), np.array([0, 100, 150, 200]), np.array([100, 50, 50, 50])
+    seconds = np.array([9.0, 2.0, 1.0, 1.1])
+    found = estimate([ExecutedChunks(pe, first, size, seconds)] * 3, 250, 2)
+    assert (found.speed == 1.0).all()
+
+
+def test_a_correction_is_learned_and_those_of_others_are_forgotten() -> None:
+    correction = Correction()
+    assert correction.of("A") == 1.0
+    correction.learn("A", 3.0, 2.0)
+    assert correction.of("A") == 1.5
+    correction.learn("A", 2.0, 2.0)
+    assert correction.of("A") == 1.25
+    correction.learn("B", 1.0, 2.0)
+    assert correction.of("A") == pytest.approx(1.25 - 0.1 * 0.25)
+    correction.learn("B", 1.0, 0.0)  # tells nothing
+    assert correction.of("B") == 0.5
+
+
+def _by_simulation(goal: SelectionGoal, simulated: dict[str, float]) -> BySimulation:
+    def trial(
+        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        return min(simulated[name], 1.02 * until), simulated[name], 1
+
+    return BySimulation(tuple(simulated), goal, 8, 2, trial, 0, 1, 1.0, 0.0)
+
+
+def _told(selector: BySimulation, times: dict[str, float], steps: int) -> list[str]:
+    chunks = ExecutedChunks(np.array([0, 1]), np.array([0, 4]), np.array([4, 4]), np.ones(2))
+    names = []
+    for _ in range(steps):
+        names.append(selector.choose())
+        selector.note(StepFacts(names[-1], times[names[-1]], times[names[-1]], chunks))
+    return names
+
+
+def test_simulation_learns_where_simulations_are_wrong() -> None:
+    """Of two techniques that should take 1.0 and 1.01 s the first takes 1.1: the second is tried and kept."""
+    simulated, times = {"FAC2": 1.0, "mFSC": 1.01, "SS": 9.0}, {"FAC2": 1.1, "mFSC": 1.01}
+    assert _told(_by_simulation(T_LOOP, simulated), times, 8) == ["FAC2"] * 2 + ["mFSC"] * 6
+
+
+def test_one_disturbed_step_is_forgotten() -> None:
+    """FAC2's second time step is disturbed; it comes back, as the other one takes longer."""
+    selector = _by_simulation(T_LOOP, {"FAC2": 1.0, "mFSC": 1.01})
+    assert _told(selector, {"FAC2": 1.0, "mFSC": 1.05}, 1) == ["FAC2"]
+    assert _told(selector, {"FAC2": 1.5, "mFSC": 1.05}, 1) == ["FAC2"]
+    later = _told(selector, {"FAC2": 1.0, "mFSC": 1.05}, 40)
+    assert later[0] == "mFSC"
+    assert later[-1] == "FAC2"
+
+
+def test_balance_is_not_corrected() -> None:
+    simulated = {"FAC2": 1.0, "mFSC": 1.01}
+    assert set(_told(_by_simulation(IMBALANCE, simulated), {"FAC2": 5.0, "mFSC": 1.0}, 6)) == {"FAC2"}
+
+
+def test_what_simulating_takes_is_known_before_the_first_choice() -> None:
+    """Where time is measured, the first choice comes once the loop has taken a hundred times as long."""
+    begin = time.perf_counter()
+    tried: list[str] = []
+
+    def trial(
+        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        tried.append(name)
+        return 1.0, 0.0, 1
+
+    selector = BySimulation(("FAC2", "GSS"), T_LOOP, 8, 2, trial, 0, 1, 0.01, None)
+    selector.load()
+    loaded = time.perf_counter() - begin
+    tried.clear()
+    assert _told(selector, {"FAC2": 1e-9}, 2) == ["FAC2"] * 2
+    assert not tried
+    _told(selector, {"FAC2": 1e3 * loaded, "GSS": 1.0}, 2)
+    assert set(tried) == {"FAC2", "GSS"}
 
 
 @pytest.mark.parametrize("method", METHODS)

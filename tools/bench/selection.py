@@ -5,8 +5,9 @@ Usage: python tools/bench/selection.py [--ranks 4] [--rounds 10] [--loops 20] [-
 
 A round executes the loop of Mandelbrot, then that of PSIA, LOOPS times in a row: with each technique of the
 portfolio, and with technique auto, method simulation. What is compared are the sums of the loops' times, with
-what choosing took. The best technique of a round is known afterwards only. Run it on a quiet machine:
-techniques take turns within a round, so that the load of others tells in the comparison.
+what choosing took. The best technique of a round is known afterwards only. One that took more than twice as long
+as the best in the first round has no chance to be it, and is left out of the others. Run it on a quiet
+machine: techniques take turns within a round, so that the load of others tells in the comparison.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MLSIM = Path(sys.executable).with_name("mlsim")
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "mpi"
 PORTFOLIO = ("STATIC", "GSS", "TSS", "FAC2", "mFSC", "SS")
 AUTO = "auto"
+HOPELESS = 2.0
+"""How much longer than the best a technique took that is left out of further rounds."""
 
 Loops = Callable[[str, str], list[float]]
 """Executes the loops of an application by a technique; returns their times in s."""
@@ -44,11 +47,14 @@ class Outcome(NamedTuple):
 def compare(application: str, loops: Loops, rounds: int, within: float) -> Outcome:
     """Execute rounds; ``within``: how much more than the best counts as near, as a share."""
     ratios, best = [], []
-    for _ in range(rounds):
-        times = {name: sum(loops(application, name)) for name in (*PORTFOLIO, AUTO)}
+    names: Sequence[str] = PORTFOLIO
+    for number in range(rounds):
+        times = {name: sum(loops(application, name)) for name in (*names, AUTO)}
         chosen = times.pop(AUTO)
         best.append(min(times, key=times.__getitem__))
         ratios.append(chosen / times[best[-1]])
+        if number == 0:
+            names = [name for name in names if times[name] <= HOPELESS * times[best[0]]]
     return Outcome(application, sum(ratio <= 1.0 + within for ratio in ratios), ratios, best)
 
 

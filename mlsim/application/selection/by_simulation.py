@@ -10,6 +10,7 @@ import numpy as np
 
 from mlsim._arrays import Floats
 from mlsim.application.costs import prefix_sums
+from mlsim.application.selection.correction import Correction
 from mlsim.application.selection.estimate import (
     ByProfile,
     Estimate,
@@ -33,8 +34,11 @@ chunks simulated."""
 _KEPT = 3
 _DRAWS = 4096
 """Random costs of a loop where time is measured: more tell hardly more, and take more than simulations."""
-_PREPARED = 5e-9
-"""What drawing the costs of an iteration takes, in s, as long as it has not been measured."""
+_ALIKE = 1.25
+"""Up to this ratio of the fastest and the slowest PE, what simulations miss is put down to techniques: a
+slow-down that comes or goes amid a time step is not the technique's fault."""
+_COLD = 2.0
+"""How much longer preparing takes after a time step, which has filled the caches, than just before."""
 _SIMULATED = 2e-8
 """What simulating a chunk takes, in s, as long as it has not been measured."""
 
@@ -51,10 +55,14 @@ class BySimulation(Selector):
     chosen, is left out there in the first time step, when nobody has executed the iterations that are left,
     unless their costs are known.
 
+    What the last time step took is compared with what is then simulated for it, and simulations of its
+    technique are corrected by the ratio (:class:`Correction`): of whole time steps, where the goal is time,
+    and not by the first one, in which caches and memory are cold.
+
     All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
     which the time is too short, and, of those that take longer than the best one, sees only the beginning.
-    Where time is measured, it begins once there is time for what it takes to prepare, and as long again.
+    Where time is measured, it begins once there is time to prepare, and for simulations that take no longer.
 
     Parameters
     ----------
@@ -105,24 +113,36 @@ class BySimulation(Selector):
         self._share, self._chunk_time = share, chunk_time
         self._seconds: dict[str, float] = {}  # what simulating each took the last time, for a whole loop
         self._kept: list[Floats] = []
-        self._preparing = n * _PREPARED  # what it took the last time
+        self._preparing = 0.0  # what it took the last time, in s
         if chunk_time is None and Technique.SS in portfolio:
             self._seconds[Technique.SS] = n * _SIMULATED
         self._elapsed = self._own = 0.0
         self._current = self._first()
         self._speed: Floats | None = None  # as known at the last choice
+        self._correction = Correction()
+        self._last: float | None = None  # seconds of the last time step, where they are compared
+        self._changed = False  # whether the last time step had more than one technique
         self.spent = 0.0
 
     def load(self) -> None:
-        """Simulate a tiny loop by each technique, so that no choice waits for kernels and memory."""
+        """Simulate a tiny loop by each technique, so that no choice waits for kernels and memory.
+
+        What that takes at least, and preparing at most, is then known before the first choice.
+        """
         each, prefix = np.arange(self._p), np.zeros(self._p + 1)
         executed = ExecutedChunks(each, each, np.ones_like(each), np.ones(self._p))
         known = estimate((executed,), self._p, self._p)
         known.draw_prefix(prefix, generator(0), _DRAWS)
         for name in self.portfolio:
             self._simulate(name, prefix, known.speed, np.inf, None)
+            begin = time.perf_counter()
+            self._simulate(name, prefix, known.speed, np.inf, None)
+            self._seconds[name] = max(time.perf_counter() - begin, self._seconds.get(name, 0.0))
         for drawn in self._prefixes():
             drawn[:] = 0.0
+        begin = time.perf_counter()
+        self._drawn(self._known((executed._replace(first=each % self._n),)), 0)
+        self._preparing = _COLD * (time.perf_counter() - begin)
 
     def _first(self) -> str:
         dynamic = [name for name in self.portfolio if not name.startswith(Technique.STATIC)]
@@ -131,6 +151,7 @@ class BySimulation(Selector):
     def choose(self) -> str:
         """Simulate as many as there is time for, and take the one of the least mean value."""
         self.spent = 0.0
+        self._changed = False
         if self._steps:
             self._current = self._best()
             self._own += self.spent
@@ -162,15 +183,25 @@ class BySimulation(Selector):
             costs = self._drawn(known, progress.position)
             self._prepared(begin, part)
             rest = Rest(free, progress.now)
-            self._current = self._best_of(costs, speed, rest, elapsed)
+            best = self._best_of(costs, speed, rest, elapsed)
+            self._changed |= best != self._current
+            self._current = best
             self._own += self.spent
         return self._current
 
     def _has_time(self, part: float, elapsed: float) -> bool:
-        """Whether there is time to prepare simulations of a part of the loop, and as long again."""
+        """Whether there is time to prepare simulations of a part of the loop, and for the cheap ones of them.
+
+        Cheap are those of the present technique, and those that take no longer than to prepare.
+        """
         if self._chunk_time is not None:
             return True  # preparing takes none
-        if self._own + 2.0 * self._preparing * part <= self._share * elapsed:
+        cheap = sum(
+            seconds
+            for name, seconds in self._seconds.items()
+            if name == self._current or seconds <= self._preparing
+        )
+        if self._own + (self._preparing + cheap) * part <= self._share * elapsed:
             return True
         self._preparing *= 1.0 - self._share
         return False
@@ -205,7 +236,11 @@ class BySimulation(Selector):
                 if name == self._current:
                     return name  # with which the others cannot be compared
                 continue
-            values[name] = self._value_of(name, costs, speed, min(values.values(), default=np.inf), rest)
+            least = min(values.values(), default=np.inf)
+            if rest is None:
+                values[name] = self._corrected_value_of(name, costs, speed, least)
+            else:
+                values[name] = self._value_of(name, costs, speed, least, rest)
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
 
@@ -233,6 +268,13 @@ class BySimulation(Selector):
             self._kept = [np.zeros(self._n + 1) for _ in range(self._samples)]
         return self._kept
 
+    def _corrected_value_of(self, name: str, costs: Sequence[Floats], speed: Floats, best: float) -> float:
+        """Return the value of a technique for a whole time step, by what simulations of it are worth."""
+        value = self._value_of(name, costs, speed, best / self._correction.of(name), None)
+        if name == self._current and self._last is not None and speed.max() <= _ALIKE * speed.min():
+            self._correction.learn(name, self._last, value)
+        return value * self._correction.of(name)
+
     def _value_of(
         self, name: str, costs: Sequence[Floats], speed: Floats, best: float, rest: Rest | None
     ) -> float:
@@ -253,7 +295,9 @@ class BySimulation(Selector):
         return total / len(costs)
 
     def note(self, step: StepFacts) -> None:
-        """Keep its chunks."""
+        """Keep its chunks, and how long it took."""
+        whole = self._elapsed > 0.0 and not self._changed and not self._by_imbalance
+        self._last = step.t_loop if whole else None
         self._elapsed += step.t_loop
         if step.chunks is not None and len(step.chunks.pe):
             self._steps.append(step.chunks)

@@ -4,6 +4,11 @@ A chunk of PE p took t = C / s_p seconds: C the sum of its iterations' costs, s_
 are averaged over bins of neighbouring iterations, which all time steps share; speeds are of each time step.
 Both are found in turns, a few times: costs from the times at the speeds known, then speeds from the costs.
 What is left of the times gives the standard deviation of one iteration about its bin.
+
+The chunks of one PE may be dear because it is slow, or by chance: few chunks tell little of speeds, and those
+of a steep profile that the same PE executes each time tell nothing. So PEs are as fast as each other unless
+speeds of their own explain the times better than that many more numbers do by chance, by the criterion of
+Hannan and Quinn (1979).
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlsim._arrays import Floats, Mask
+from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
 from mlsim.application.costs import prefix_sums
 from mlsim.application.selection.facts import ExecutedChunks
@@ -163,22 +168,46 @@ def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
     """
     known = sum(len(step.size) for step in steps)
     bounds = np.linspace(0.0, n, min(n, _BINS, max(known // _CHUNKS_A_BIN, 1)) + 1)
-    chunks = [_by_bins(step, bounds) for step in steps]
-    speeds = [np.ones(p) for _ in steps]
-    mean = np.zeros(len(bounds) - 1)
-    for _ in range(_ROUNDS):
-        mean = _costs(steps, chunks, speeds, len(bounds) - 1)
-        speeds = [_speeds(step, *parts, mean, p) for step, parts in zip(steps, chunks, strict=True)]
-        scale = speeds[-1].mean()
-        speeds = [speed / scale for speed in speeds]
-        mean = mean * scale
-    squares = counted = 0.0
-    for step, (row, place, overlap), speed in zip(steps, chunks, speeds, strict=True):
-        expected = np.bincount(row, overlap * mean[place], len(step.size))
-        error = step.seconds * speed[step.pe] - expected
-        squares += float((error**2 / step.size).sum())
-        counted += len(step.size)
-    return Estimate(mean, bounds, float(np.sqrt(squares / max(counted, 1.0))), speeds[-1])
+    columns = _columns(steps, bounds, p)
+    equal = _in_turns(columns._replace(pe=columns.pe // p), len(bounds) - 1, 1)
+    mean, speed, deviation, squares = equal
+    speed = np.full(p, speed[0])
+    if p > 1:
+        each = _in_turns(columns, len(bounds) - 1, p)
+        more = len(np.unique(columns.pe)) - len(steps)
+        by_chance = np.log(max(known, 3)) ** (-2.0 * more / known)
+        if each[-1] < squares * by_chance:
+            mean, speed, deviation, _ = each
+    return Estimate(mean, bounds, deviation, speed)
+
+
+class _Columns(NamedTuple):
+    """Chunks of all time steps, and their parts within a bin."""
+
+    pe: Ints
+    """Of step s, PE p has the number s·P + p."""
+    size: Ints
+    seconds: Floats
+    before: Ints
+    """Chunks before each time step, and all."""
+    row: Ints
+    """Of each part its chunk, its bin and its iterations."""
+    place: Ints
+    overlap: Floats
+
+
+def _columns(steps: Sequence[ExecutedChunks], bounds: Floats, p: int) -> _Columns:
+    parts = [_by_bins(step, bounds) for step in steps]
+    before = np.cumsum([0, *(len(step.size) for step in steps)])
+    return _Columns(
+        pe=np.concatenate([step.pe + p * number for number, step in enumerate(steps)]),
+        size=np.concatenate([step.size for step in steps]),
+        seconds=np.concatenate([step.seconds for step in steps]),
+        before=before,
+        row=np.concatenate([row + first for (row, _, _), first in zip(parts, before, strict=False)]),
+        place=np.concatenate([place for _, place, _ in parts]),
+        overlap=np.concatenate([overlap for _, _, overlap in parts]),
+    )
 
 
 def _by_bins(step: ExecutedChunks, bounds: Floats) -> tuple[np.ndarray, np.ndarray, Floats]:
@@ -193,47 +222,126 @@ def _by_bins(step: ExecutedChunks, bounds: Floats) -> tuple[np.ndarray, np.ndarr
     return row, place, overlap
 
 
-def _costs(
-    steps: Sequence[ExecutedChunks],
-    chunks: Sequence[tuple[np.ndarray, np.ndarray, Floats]],
-    speeds: Sequence[Floats],
-    bins: int,
-) -> Floats:
-    """Return the mean cost in each bin; a small chunk, which tells more of its place, counts for more.
+@kernel
+def _in_turns(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, float, float]:
+    """Find costs and speeds in turns.
+
+    Returns
+    -------
+    mean, speed
+        Costs, and the speeds of the last time step, 1 in the mean.
+    deviation
+        Of an iteration's cost, in s at speed 1.
+    squares
+        What is left of the chunks' times, in s²: the sum of squares, each as a share of the chunk's size.
+    """
+    pe, size, seconds, before, row, place, overlap = columns
+    steps = len(before) - 1
+    speed = np.ones(steps * p)
+    mean, expected = np.zeros(bins), np.zeros(len(size))
+    for _ in range(_ROUNDS):
+        _find_costs(pe, size, seconds, row, place, overlap, speed, mean)
+        _expect(row, place, overlap, mean, expected)
+        for step in range(steps):
+            a, b, first = before[step], before[step + 1], step * p
+            _find_speeds(pe[a:b], seconds[a:b], expected[a:b], first, speed[first : first + p])
+        _scale(speed, mean, p)
+    _expect(row, place, overlap, mean, expected)
+    work = time = 0.0
+    for chunk in range(len(size)):
+        fast = speed[pe[chunk]]
+        error = seconds[chunk] * fast - expected[chunk]
+        work += error**2 / size[chunk]
+        time += (error / fast) ** 2 / size[chunk]
+    deviation = np.sqrt(work / max(len(size), 1))
+    return mean, speed[(steps - 1) * p :].copy(), deviation, time
+
+
+@kernel
+def _find_costs(
+    pe: Ints,
+    size: Ints,
+    seconds: Floats,
+    row: Ints,
+    place: Ints,
+    overlap: Floats,
+    speed: Floats,
+    mean: Floats,
+) -> None:
+    """Find the mean cost in each bin; a small chunk, which tells more of its place, counts for more.
 
     A bin of which nothing is known has the mean of all others, of which near ones count for more.
     """
+    bins = len(mean)
     work, weight = np.zeros(bins), np.zeros(bins)
-    for step, (row, place, overlap), speed in zip(steps, chunks, speeds, strict=True):
-        cost = step.seconds * speed[step.pe] / step.size
-        share = overlap / step.size[row]
-        work += np.bincount(place, share * cost[row], bins)
-        weight += np.bincount(place, share, bins)
-    known = weight > 0.0
-    mean: Floats = np.divide(work, weight, out=np.zeros(bins), where=known)
-    if not known.all() and known.any():
-        unknown, here = np.flatnonzero(~known), np.flatnonzero(known)
-        away = np.abs(unknown[:, None] - here[None, :]) - 1.0
-        counts = weight[here] * np.exp(-away / (_NEAR * bins))
-        mean[unknown] = counts @ mean[here] / counts.sum(axis=1)
-    return mean
+    for part in range(len(row)):
+        chunk = row[part]
+        share = overlap[part] / size[chunk]
+        work[place[part]] += share * seconds[chunk] * speed[pe[chunk]] / size[chunk]
+        weight[place[part]] += share
+    for here in range(bins):
+        if weight[here] > 0.0:
+            mean[here] = work[here] / weight[here]
+    for here in range(bins):
+        if weight[here] > 0.0:
+            continue
+        total = counted = 0.0
+        for other in range(bins):
+            if weight[other] > 0.0:
+                counts = weight[other] * np.exp((1.0 - abs(other - here)) / (_NEAR * bins))
+                total += counts * mean[other]
+                counted += counts
+        mean[here] = total / counted if counted > 0.0 else 0.0
 
 
-def _speeds(
-    step: ExecutedChunks, row: np.ndarray, place: np.ndarray, overlap: Floats, mean: Floats, p: int
-) -> Floats:
-    """Return the speed of each PE in a time step; one that executed nothing is as fast as the median."""
-    expected: Floats = np.bincount(row, overlap * mean[place], len(step.size)).astype(np.float64)
-    return _speeds_of(step, expected, p)
+@kernel
+def _expect(row: Ints, place: Ints, overlap: Floats, mean: Floats, expected: Floats) -> None:
+    """Find what each chunk should take at speed 1, in s."""
+    for chunk in range(len(expected)):
+        expected[chunk] = 0.0
+    for part in range(len(row)):
+        expected[row[part]] += overlap[part] * mean[place[part]]
 
 
 def _speeds_of(step: ExecutedChunks, expected: Floats, p: int) -> Floats:
     """Return the speed of each PE, by what its chunks cost at speed 1; others are as fast as the median."""
-    work = np.bincount(step.pe, expected, p)
-    seconds = np.bincount(step.pe, step.seconds, p)
-    known = (seconds > 0.0) & (work > 0.0)
     speed = np.ones(p)
-    if known.any():
-        speed[known] = work[known] / seconds[known]
-        speed[~known] = float(np.median(speed[known]))
+    _find_speeds(step.pe, step.seconds, expected, 0, speed)
     return speed
+
+
+@kernel
+def _find_speeds(pe: Ints, seconds: Floats, expected: Floats, first: int, speed: Floats) -> None:
+    """Find the speeds of PEs, the number of whose first one is ``first``; see ``_speeds_of``."""
+    p = len(speed)
+    work, took, known = np.zeros(p), np.zeros(p), np.zeros(p)
+    for chunk in range(len(pe)):
+        work[pe[chunk] - first] += expected[chunk]
+        took[pe[chunk] - first] += seconds[chunk]
+    count = 0
+    for one in range(p):
+        if took[one] > 0.0 and work[one] > 0.0:
+            known[count] = speed[one] = work[one] / took[one]
+            count += 1
+    if count == p:
+        return
+    middle = 1.0
+    if count > 0:
+        known[:count].sort()
+        middle = 0.5 * (known[(count - 1) // 2] + known[count // 2])
+    for one in range(p):
+        if not (took[one] > 0.0 and work[one] > 0.0):
+            speed[one] = middle
+
+
+@kernel
+def _scale(speed: Floats, mean: Floats, p: int) -> None:
+    """Let the speeds of the last ``p`` PEs, those of the last time step, have the mean 1."""
+    total = 0.0
+    for one in range(len(speed) - p, len(speed)):
+        total += speed[one]
+    scale = total / p
+    for one in range(len(speed)):
+        speed[one] /= scale
+    for here in range(len(mean)):
+        mean[here] *= scale

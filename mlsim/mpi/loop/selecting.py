@@ -16,7 +16,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.choice import Choice
 from mlsim.application.outcome import ChunkRows
-from mlsim.application.selection.by_simulation import BySimulation
+from mlsim.application.selection.by_simulation import BySimulation, Simulate
 from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
 from mlsim.application.selection.overhead import charge_of, typical_wait
@@ -112,6 +112,7 @@ class Selecting:
         self.selected: list[Selected] = []
         self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
         self._overhead = 0.0
+        self._trial: Simulate | None = None  # with the overhead and the history of now
         self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
         self._made: list[Selected] = []  # in this loop, with times from its begin
@@ -122,7 +123,7 @@ class Selecting:
 
         ``history``: what PEs have executed in the loops before.
         """
-        self._history = history
+        self._history, self._trial = history, None
         if self._selector is None:
             p = len(self._node_of_pe)
             self._selector = make_selector(
@@ -140,7 +141,7 @@ class Selecting:
         """Return the number of the technique of the rest of the loop; ``wait``: what a request took [s]."""
         selector = self._selector
         assert isinstance(selector, BySimulation), "checked: method simulation"
-        self._overhead = wait
+        self._overhead, self._trial = wait, None
         name = selector.choose_within(progress)
         begin = progress.now + selector.spent
         self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
@@ -155,6 +156,11 @@ class Selecting:
         self, name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
+        if self._trial is None:
+            self._trial = self._make_trial()
+        return self._trial(name, prefix, speeds, until, rest)
+
+    def _make_trial(self) -> Simulate:
         options, p = self._options, len(self._node_of_pe)
         charged, seconds = charge_of(options.model, self._overhead)
         execution = ExecutionConfig(
@@ -168,11 +174,10 @@ class Selecting:
             **{charged: seconds},
         )
         parameters = parameters_of(options)
-        trial = trial_by(
+        return trial_by(
             *(execution, parameters, options.min_chunk, options.seed, np.zeros(p), self._node_of_pe, 0.0),
             self._history,
         )
-        return trial(name, prefix, speeds, until, rest)
 
     def note(self, t_loop: float, imbalance: float, rows: ChunkRows | None) -> None:
         """Learn from the loop that has ended; on rank 0."""
