@@ -5,8 +5,8 @@ Usage: python tools/bench/selection.py [--ranks 4] [--rounds 10] [--loops 20] [-
 
 A round executes the loop of Mandelbrot, then that of PSIA, LOOPS times in a row: with each technique of the
 portfolio, and with technique auto, method simulation. What is compared are the sums of the loops' times, with
-what choosing took. The best technique of a round is known afterwards only. One that took more than twice as long
-as the best in the first round has no chance to be it, and is left out of the others. Run it on a quiet
+what choosing took. The best technique of a round is known afterwards only. One that took more than twice as
+long as the best in the first round has no chance to be it, and is left out of the others. Run it on a quiet
 machine: techniques take turns within a round, so that the load of others tells in the comparison.
 """
 
