@@ -6,16 +6,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from mlsim.errors import InputError, MlsimError
 
-__all__ = ["Launcher", "find_launchers", "launch", "launcher_of"]
+__all__ = ["Launcher", "environment_to_start", "find_launchers", "launch", "launcher_of"]
 
 _VARIABLE = "MLSIM_MPIEXEC"
+_OPEN_MPI_SESSIONS = "OMPI_MCA_orte_tmpdir_base"
+_OPEN_MPI = {"MPI4PY_MPIABI": "openmpi"}
 _SECONDS_TO_END_ALONE, _SECONDS_TO_END = 1.0, 5.0
 
 
@@ -63,7 +67,7 @@ def _recognized(path: str) -> Launcher | None:
         return Launcher("mpich", (path,), environment)
     if "OpenRTE" in text or "Open MPI" in text:
         root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
-        return Launcher("openmpi", (path, *root, "--oversubscribe"), {"MPI4PY_MPIABI": "openmpi"})
+        return Launcher("openmpi", (path, *root, "--oversubscribe"), _OPEN_MPI)
     return None
 
 
@@ -99,6 +103,22 @@ def launcher_of(words: Sequence[str], ranks: int) -> Launcher:
     )
 
 
+@contextmanager
+def environment_to_start(launcher: Launcher) -> Iterator[dict[str, str]]:
+    """Yield the variables to start a launcher with, as long as it runs.
+
+    Under Open MPI each launch has a directory of its own for its sessions, unless the user has named one: of
+    two launchers of version 4 that start at once, one may find that the other has just made the common
+    directory, and fail with "mkdir: File exists" (open-mpi/ompi, issue 8510).
+    """
+    environment = {**os.environ, **launcher.environment}
+    if _OPEN_MPI.items() <= launcher.environment.items() and _OPEN_MPI_SESSIONS not in environment:
+        with tempfile.TemporaryDirectory(prefix="mlsim-", ignore_cleanup_errors=True) as sessions:
+            yield environment | {_OPEN_MPI_SESSIONS: sessions}
+    else:
+        yield environment
+
+
 def launch(
     launcher: Launcher, program: Sequence[str], timeout: float | None = None, quiet: bool = False
 ) -> str:
@@ -121,9 +141,11 @@ def launch(
         If it fails; it has said why.
     """
     command = [*launcher.words, sys.executable, *program]
-    environment = {**os.environ, **launcher.environment}
     output = subprocess.PIPE if quiet else None
-    with subprocess.Popen(command, env=environment, stdout=output, text=True) as process:
+    with (
+        environment_to_start(launcher) as environment,
+        subprocess.Popen(command, env=environment, stdout=output, text=True) as process,
+    ):
         try:
             printed, _ = process.communicate(timeout=timeout)
         except BaseException as error:

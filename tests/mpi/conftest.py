@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsim.mpi.launch import Launcher, find_launchers
+from mlsim.mpi.launch import Launcher, environment_to_start, find_launchers
 
 PROGRAMS = Path(__file__).parent / "programs"
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -49,16 +48,17 @@ def find(name: str) -> Launcher:
 def execute(launcher: Launcher, ranks: int, program: str, *words: str, **environment: str) -> Done:
     """Run a program of this directory; fail if it takes too long."""
     command = [*launcher.with_ranks(ranks).words, sys.executable, str(PROGRAMS / program), *words]
-    inherited = {**os.environ, **launcher.environment, "PYTHONPATH": str(REPOSITORY), **environment}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=inherited
-    )
-    try:
-        out, err = process.communicate(timeout=HARD_LIMIT)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        out, err = process.communicate(timeout=20)
-        pytest.fail(f"{program} {words} on {ranks} ranks hangs:\n{out}\n{err}")
+    with environment_to_start(launcher) as inherited:
+        inherited |= {"PYTHONPATH": str(REPOSITORY), **environment}
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=inherited
+        )
+        try:
+            out, err = process.communicate(timeout=HARD_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            out, err = process.communicate(timeout=20)
+            pytest.fail(f"{program} {words} on {ranks} ranks hangs:\n{out}\n{err}")
     ended = time.time()
     stamps = [float(line.split()[1]) for line in out.splitlines() if line.startswith("now ")]
     return Done(process.returncode, out, err, ended - stamps[0] if stamps else 0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from mlsim.mpi.launch import Launcher
+from mlsim.mpi.launch import Launcher, environment_to_start
 from tests.mpi.conftest import execute, find
 
 pytestmark = pytest.mark.mpi
@@ -118,6 +118,24 @@ def test_loops_of_any_size_under_any_level_of_threads(launcher: Launcher, level:
         done = run.result()
         assert done.code == 0, done.err
         assert done.out.split() == ["True", level]
+
+
+def test_launches_of_open_mpi_have_directories_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else, of two that start at once, one may find the common one just made, and fail."""
+    name = "OMPI_MCA_orte_tmpdir_base"
+    monkeypatch.delenv(name, raising=False)
+    given = Launcher("given", ("mpiexec",), {"MPI4PY_MPIABI": "openmpi"})
+    with environment_to_start(given) as first, environment_to_start(given) as second:
+        places = {first[name], second[name]}
+        assert len(places) == 2
+        assert all(Path(place).is_dir() for place in places)
+    assert not any(Path(place).exists() for place in places)
+    monkeypatch.setenv(name, "/chosen")
+    with environment_to_start(given) as chosen:
+        assert chosen[name] == "/chosen"
+    monkeypatch.delenv(name)
+    with environment_to_start(Launcher("mpich", ("mpiexec",))) as other:
+        assert name not in other
 
 
 @pytest.mark.parametrize("model", ["dca", "cca"])
