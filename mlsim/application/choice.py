@@ -6,6 +6,7 @@ Importing this loads no compiler; a technique of the user does once it is used.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -225,6 +226,7 @@ def _fill(
     column[settings.SEED_HIGH] = seed >> _SEED_BITS
 
 
+@cache
 def _ratio(share: float) -> tuple[int, int]:
     """Return a share as the fraction of its decimal digits: 0.1 is a tenth; one of 30 rounds up to 3."""
     ratio = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)

@@ -32,7 +32,7 @@ loop's time (s; at least that one, if it takes longer; of a rest from now), its 
 chunks simulated."""
 
 _KEPT = 3
-_DRAWS = 4096
+_DRAWS = 1024
 """Random costs of a loop where time is measured: more tell hardly more, and take more than simulations."""
 _ALIKE = 1.25
 """Up to this ratio of the fastest and the slowest PE, what simulations miss is put down to techniques: a

@@ -71,7 +71,7 @@ class Estimate(NamedTuple):
 
     def work(self, chunks: ExecutedChunks) -> Floats:
         """Return what each chunk should take at speed 1, in s."""
-        row, place, overlap = _by_bins(chunks, self.bounds)
+        row, place, overlap = _by_bins(chunks.first, chunks.size, self.bounds)
         return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
 
 
@@ -80,11 +80,13 @@ def sum_blocks(mean: Floats, length: int, prefix: Floats) -> None:
     """Sum up the costs of iterations, of which each ``length`` neighbours cost their block's mean."""
     n = len(prefix) - 1
     prefix[0] = total = 0.0
+    count = np.arange(1.0, length + 1.0)  # as numbers of their own: so the loop is compiled to vectors
     for block in range(len(mean)):
-        first = block * length
-        for k in range(first, min(first + length, n)):
-            prefix[k + 1] = total + (k + 1 - first) * mean[block]
-        total = prefix[min(first + length, n)]
+        first, cost = block * length + 1, mean[block]
+        sums = prefix[first : min(first + length, n + 1)]
+        for k in range(len(sums)):
+            sums[k] = total + count[k] * cost
+        total = sums[-1]
 
 
 class ByProfile(NamedTuple):
@@ -166,19 +168,9 @@ def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
     n, p
         Iterations and PEs of the loop.
     """
-    known = sum(len(step.size) for step in steps)
-    bounds = np.linspace(0.0, n, min(n, _BINS, max(known // _CHUNKS_A_BIN, 1)) + 1)
-    columns = _columns(steps, bounds, p)
-    equal = _in_turns(columns._replace(pe=columns.pe // p), len(bounds) - 1, 1)
-    mean, speed, deviation, squares = equal
-    speed = np.full(p, speed[0])
-    if p > 1:
-        each = _in_turns(columns, len(bounds) - 1, p)
-        more = len(np.unique(columns.pe)) - len(steps)
-        by_chance = np.log(max(known, 3)) ** (-2.0 * more / known)
-        if each[-1] < squares * by_chance:
-            mean, speed, deviation, _ = each
-    return Estimate(mean, bounds, deviation, speed)
+    pe, first, size, seconds = (np.concatenate(column) for column in zip(*steps, strict=True))
+    before = np.cumsum([0, *(len(step.size) for step in steps)])
+    return Estimate(*_estimate(pe, first, size, seconds, before, n, p))
 
 
 class _Columns(NamedTuple):
@@ -196,29 +188,46 @@ class _Columns(NamedTuple):
     overlap: Floats
 
 
-def _columns(steps: Sequence[ExecutedChunks], bounds: Floats, p: int) -> _Columns:
-    parts = [_by_bins(step, bounds) for step in steps]
-    before = np.cumsum([0, *(len(step.size) for step in steps)])
-    return _Columns(
-        pe=np.concatenate([step.pe + p * number for number, step in enumerate(steps)]),
-        size=np.concatenate([step.size for step in steps]),
-        seconds=np.concatenate([step.seconds for step in steps]),
-        before=before,
-        row=np.concatenate([row + first for (row, _, _), first in zip(parts, before, strict=False)]),
-        place=np.concatenate([place for _, place, _ in parts]),
-        overlap=np.concatenate([overlap for _, _, overlap in parts]),
-    )
+@kernel
+def _estimate(
+    pe: Ints, first: Ints, size: Ints, seconds: Floats, before: Ints, n: int, p: int
+) -> tuple[Floats, Floats, float, Floats]:
+    """Estimate from the chunks of all time steps, one after the other; return what an Estimate has."""
+    known, steps = len(size), len(before) - 1
+    bins = min(n, _BINS, max(known // _CHUNKS_A_BIN, 1))
+    bounds = np.linspace(0.0, n, bins + 1)
+    row, place, overlap = _by_bins(first, size, bounds)
+    step_of, of_all = np.zeros(known, np.int64), np.zeros(known, np.int64)
+    executes = np.zeros(steps * p, np.bool_)
+    for step in range(steps):
+        step_of[before[step] : before[step + 1]] = step
+    for chunk in range(known):
+        of_all[chunk] = step_of[chunk] * p + pe[chunk]
+        executes[of_all[chunk]] = True
+    equal = _Columns(step_of, size, seconds, before, row, place, overlap)
+    mean, one_speed, deviation, squares = _in_turns(equal, bins, 1)
+    speed = np.full(p, one_speed[0])
+    if p > 1:
+        each = _Columns(of_all, size, seconds, before, row, place, overlap)
+        of_each = _in_turns(each, bins, p)
+        by_chance = np.log(max(known, 3)) ** (-2.0 * (executes.sum() - steps) / known)
+        if of_each[3] < squares * by_chance:
+            mean, speed, deviation, _ = of_each
+    return mean, bounds, deviation, speed
 
 
-def _by_bins(step: ExecutedChunks, bounds: Floats) -> tuple[np.ndarray, np.ndarray, Floats]:
+@kernel
+def _by_bins(first: Ints, size: Ints, bounds: Floats) -> tuple[Ints, Ints, Floats]:
     """Cut chunks at the bounds of bins; return of each part its chunk, its bin and its iterations."""
-    begin, end = step.first.astype(np.float64), (step.first + step.size).astype(np.float64)
-    first = np.searchsorted(bounds, begin, "right") - 1
-    last = np.searchsorted(bounds, end, "left")
-    count = last - first
-    row = np.repeat(np.arange(len(begin)), count)
-    place = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    overlap = np.minimum(bounds[place + 1], end[row]) - np.maximum(bounds[place], begin[row])
+    begin, end = np.searchsorted(bounds, first, "right") - 1, np.searchsorted(bounds, first + size)
+    parts = (end - begin).sum()
+    row, place, overlap = np.zeros(parts, np.int64), np.zeros(parts, np.int64), np.zeros(parts)
+    part = 0
+    for chunk in range(len(size)):
+        for here in range(begin[chunk], end[chunk]):
+            low, high = max(bounds[here], first[chunk]), min(bounds[here + 1], first[chunk] + size[chunk])
+            row[part], place[part], overlap[part] = chunk, here, high - low
+            part += 1
     return row, place, overlap
 
 
