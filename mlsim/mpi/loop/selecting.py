@@ -19,7 +19,7 @@ from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
 from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.overhead import charge_of, typical_wait
+from mlsim.application.selection.overhead import Waits, charges_of_waits, waits_of
 from mlsim.application.selection.plan import rows_of_step
 from mlsim.application.selection.selector import Selector
 from mlsim.application.timesteps import StepHistory
@@ -111,8 +111,8 @@ class Selecting:
         self.needs_chunks = config.method is SelectionMethod.SIMULATION
         self.selected: list[Selected] = []
         self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
-        self._overhead = 0.0
-        self._trial: Simulate | None = None  # with the overhead and the history of now
+        self._waits = Waits(0.0, 0.0)
+        self._trial: Simulate | None = None  # with the waits and the history of now
         self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
         self._made: list[Selected] = []  # in this loop, with times from its begin
@@ -141,7 +141,7 @@ class Selecting:
         """Return the number of the technique of the rest of the loop; ``wait``: what a request took [s]."""
         selector = self._selector
         assert isinstance(selector, BySimulation), "checked: method simulation"
-        self._overhead, self._trial = wait, None
+        self._waits, self._trial = Waits(wait, 0.0), None
         name = selector.choose_within(progress)
         begin = progress.now + selector.spent
         self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
@@ -162,7 +162,6 @@ class Selecting:
 
     def _make_trial(self) -> Simulate:
         options, p = self._options, len(self._node_of_pe)
-        charged, seconds = charge_of(options.model, self._overhead)
         execution = ExecutionConfig(
             model=options.model,
             master=options.master,
@@ -171,7 +170,7 @@ class Selecting:
             pieces=options.pieces,
             injected_delay=options.injected_delay,
             request_ahead=options.request_ahead,
-            **{charged: seconds},
+            **charges_of_waits(options.model, self._waits),
         )
         parameters = parameters_of(options)
         return trial_by(
@@ -185,7 +184,7 @@ class Selecting:
         chunks = None
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
-            self._overhead = typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
+            self._waits = waits_of(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
         begin = time.perf_counter() - self._begin - t_loop
         self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))
