@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +44,20 @@ _SIMULATED = 2e-8
 """What simulating a chunk takes, in s, as long as it has not been measured."""
 
 
+class _Prediction(NamedTuple):
+    """What the last choice expects of the time step to come."""
+
+    technique: str
+    seconds: float
+    """Its time, corrected by what simulations are off."""
+    simulated: float
+    """The same as simulated."""
+    before: str
+    """The technique of the time step before."""
+    took: float | None
+    """What that took; None: not known, or of no use for comparisons."""
+
+
 class BySimulation(Selector):
     """Simulates each technique of the portfolio and takes the best.
 
@@ -57,7 +72,9 @@ class BySimulation(Selector):
 
     What the last time step took is compared with what is then simulated for it, and simulations of its
     technique are corrected by the ratio (:class:`Correction`): of whole time steps, where the goal is time,
-    and not by the first one, in which caches and memory are cold.
+    and not by the first one, in which caches and memory are cold. The technique changes if another one is
+    better by more than predictions were off of late. If that one then takes longer than the one before did,
+    the one before comes back.
 
     All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
@@ -122,6 +139,8 @@ class BySimulation(Selector):
         self._correction = Correction()
         self._last: float | None = None  # seconds of the last time step, where they are compared
         self._changed = False  # whether the last time step had more than one technique
+        self._prediction: _Prediction | None = None  # of the time step to come
+        self._better: str | None = None  # than the technique of the last time step, as that has shown
         self.spent = 0.0
 
     def load(self) -> None:
@@ -152,7 +171,10 @@ class BySimulation(Selector):
         """Simulate as many as there is time for, and take the one of the least mean value."""
         self.spent = 0.0
         self._changed = False
-        if self._steps:
+        self._prediction = None
+        if self._better is not None:
+            self._current, self._better = self._better, None
+        elif self._steps:
             self._current = self._best()
             self._own += self.spent
         return self._current
@@ -241,8 +263,20 @@ class BySimulation(Selector):
                 values[name] = self._corrected_value_of(name, costs, speed, least)
             else:
                 values[name] = self._value_of(name, costs, speed, least, rest)
+        if rest is None:
+            return self._preferred(values)
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
+
+    def _preferred(self, values: dict[str, float]) -> str:
+        """Return the best technique for a whole time step, if it is better than the present one for sure."""
+        bound = 1.0 + self._correction.error
+        sure = {name: value * (1.0 if name == self._current else bound) for name, value in values.items()}
+        best = min(sure.values())
+        chosen = next(name for name in self.portfolio if sure.get(name, np.inf) <= best)
+        simulated = values[chosen] / self._correction.of(chosen)
+        self._prediction = _Prediction(chosen, values[chosen], simulated, self._current, self._last)
+        return chosen
 
     def _known(self, steps: Sequence[ExecutedChunks]) -> Estimate | ByProfile:
         """Return costs of the iterations, known or estimated, and speeds of the PEs in the last step."""
@@ -298,6 +332,17 @@ class BySimulation(Selector):
         """Keep its chunks, and how long it took."""
         whole = self._elapsed > 0.0 and not self._changed and not self._by_imbalance
         self._last = step.t_loop if whole else None
+        if whole and self._prediction is not None:
+            self._judge(self._prediction, step.t_loop)
         self._elapsed += step.t_loop
         if step.chunks is not None and len(step.chunks.pe):
             self._steps.append(step.chunks)
+
+    def _judge(self, predicted: _Prediction, took: float) -> None:
+        """Compare a time step with its prediction, and a new technique with the one before."""
+        self._correction.judge(took, predicted.seconds)
+        if predicted.technique == predicted.before:
+            return
+        self._correction.learn(predicted.technique, took, predicted.simulated)
+        if predicted.took is not None and took > predicted.took:
+            self._better = predicted.before
