@@ -14,6 +14,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose
+from mlsim.application.costs import CostSums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
@@ -225,6 +226,7 @@ def _chosen(
         min_chunk,
         problem.seed,
         pieces=execution.pieces or 0,
+        iterations=problem.iterations,
     )
     _check_levels(found, execution, parameters)
     return found
@@ -247,11 +249,13 @@ def trial_by(
     distance = _column(latency)
 
     def trial(
-        name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         until *= _SLACK
         problem = Problem(
-            *(_column(prefix), _column(speeds), distance, node_of_pe, intra_latency), None, seed
+            *(_column(costs.sums), _column(speeds), distance, node_of_pe, intra_latency, None, seed),
+            block=costs.block,
+            iterations=costs.n,
         )
         # Not by simulate(): its checks and time steps would take longer than the event loop.
         choices = _chosen(name, problem, execution, parameters, min_chunk)

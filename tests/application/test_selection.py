@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate, trial_by
-from mlsim.application.costs import prefix_sums
+from mlsim.application.costs import CostSums, prefix_sums
 from mlsim.application.perturbation import Perturbation
 from mlsim.application.selection.by_simulation import BySimulation
 from mlsim.application.selection.correction import Correction
@@ -218,7 +218,7 @@ def test_a_correction_is_learned_and_those_of_others_are_forgotten() -> None:
 
 def _by_simulation(goal: SelectionGoal, simulated: dict[str, float]) -> BySimulation:
     def trial(
-        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: np.ndarray, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         return min(simulated[name], 1.02 * until), simulated[name], 1
 
@@ -261,7 +261,7 @@ def test_what_simulating_takes_is_known_before_the_first_choice() -> None:
     tried: list[str] = []
 
     def trial(
-        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: np.ndarray, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         tried.append(name)
         return 1.0, 0.0, 1

@@ -20,7 +20,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
-from mlsim.application.costs import prefix_sums
+from mlsim.application.costs import CostSums, prefix_sums
 from mlsim.application.selection.facts import ExecutedChunks
 
 __all__ = ["ByProfile", "Estimate", "by_profile", "estimate", "speeds_by_profile", "speeds_with", "when_free"]
@@ -47,16 +47,15 @@ class Estimate(NamedTuple):
         """Draw the costs of ``n`` iterations, in s at speed 1: gamma about the means of their bins."""
         return self._drawn(np.arange(n, dtype=np.float64) + 0.5, 1, random)
 
-    def draw_prefix(self, prefix: Floats, random: np.random.Generator, draws: int) -> None:
-        """Draw the prefix sums of costs, float64[N+1], with so many random numbers at most.
+    def draw_sums(self, n: int, random: np.random.Generator, draws: int) -> CostSums:
+        """Draw the costs of ``n`` iterations with so many random numbers at most.
 
         Where there are more iterations, neighbours share the mean of as many costs.
         """
-        n = len(prefix) - 1
         length = max(-(-n // draws), 1)
         begin = np.arange(0, n, length, dtype=np.float64)
-        middle = 0.5 * (begin + np.minimum(begin + length, n))
-        sum_blocks(self._drawn(middle, length, random), length, prefix)
+        count = np.minimum(begin + length, n) - begin
+        return CostSums(n, length, prefix_sums(self._drawn(begin + 0.5 * count, length, random) * count))
 
     def _drawn(self, middle: Floats, length: int, random: np.random.Generator) -> Floats:
         """Draw the mean cost of ``length`` iterations about each of some places."""
@@ -73,20 +72,6 @@ class Estimate(NamedTuple):
         """Return what each chunk should take at speed 1, in s."""
         row, place, overlap = _by_bins(chunks.first, chunks.size, self.bounds)
         return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
-
-
-@kernel
-def sum_blocks(mean: Floats, length: int, prefix: Floats) -> None:
-    """Sum up the costs of iterations, of which each ``length`` neighbours cost their block's mean."""
-    n = len(prefix) - 1
-    prefix[0] = total = 0.0
-    count = np.arange(1.0, length + 1.0)  # as numbers of their own: so the loop is compiled to vectors
-    for block in range(len(mean)):
-        first, cost = block * length + 1, mean[block]
-        sums = prefix[first : min(first + length, n + 1)]
-        for k in range(len(sums)):
-            sums[k] = total + count[k] * cost
-        total = sums[-1]
 
 
 class ByProfile(NamedTuple):

@@ -15,6 +15,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.choice import Choice
+from mlsim.application.costs import CostSums
 from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
 from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
@@ -153,12 +154,12 @@ class Selecting:
         return sum(choice.spent for choice in self._made)
 
     def _simulate(
-        self, name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
+        self, name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
         if self._trial is None:
             self._trial = self._make_trial()
-        return self._trial(name, prefix, speeds, until, rest)
+        return self._trial(name, costs, speeds, until, rest)
 
     def _make_trial(self) -> Simulate:
         options, p = self._options, len(self._node_of_pe)
