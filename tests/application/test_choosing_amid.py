@@ -261,7 +261,9 @@ def test_a_trial_of_the_rest_begins_with_the_weights_of_time_steps_before(techni
 
     def tried(history: StepHistory) -> float:
         told = execution, ParametersConfig(), 1, 0, LATENCY, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, CostSums.of_each(prefix_sums(costs)), speeds, 1e9, Rest(free, 1.0))[0]
+        return trial_by(*told)(technique, CostSums.of_each(prefix_sums(costs)), speeds, 1e9, Rest(free, 1.0))[
+            0
+        ]
 
     rest = simulate(prefix_sums(costs), speeds, LATENCY, technique, execution, history=known, asks=free)
     assert tried(known) == rest.t_loop != tried(empty)

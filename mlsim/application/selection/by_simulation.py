@@ -41,6 +41,9 @@ _ALIKE = 1.25
 slow-down that comes or goes amid a time step is not the technique's fault."""
 _COLD = 2.0
 """How much longer preparing takes after a time step, which has filled the caches, than just before."""
+_SURE = 0.5
+"""By how much of what predictions are off another technique has to be better: trying one that is not costs
+one time step, missing one that is costs all."""
 _SIMULATED = 2e-8
 """What simulating a chunk takes, in s, as long as it has not been measured."""
 
@@ -276,7 +279,7 @@ class BySimulation(Selector):
 
     def _preferred(self, values: dict[str, float]) -> str:
         """Return the best technique for a whole time step, if it is better than the present one for sure."""
-        bound = 1.0 + self._correction.error
+        bound = 1.0 + _SURE * self._correction.error
         sure = {name: value * (1.0 if name == self._current else bound) for name, value in values.items()}
         best = min(sure.values())
         chosen = next(name for name in self.portfolio if sure.get(name, np.inf) <= best)
@@ -345,18 +348,18 @@ class BySimulation(Selector):
         """Keep its chunks, and how long it took."""
         whole = self._elapsed > 0.0 and not self._changed and not self._by_imbalance
         self._last = step.t_loop if whole else None
-        if whole and self._prediction is not None:
-            self._judge(self._prediction, step.t_loop)
+        if whole and self._prediction is not None and self._prediction.took is not None:
+            self._judge(self._prediction, self._prediction.took, step.t_loop)
         self._shortest = min(step.t_loop, self._shortest or step.t_loop)
         self._elapsed += step.t_loop
         if step.chunks is not None and len(step.chunks.pe):
             self._steps.append(step.chunks)
 
-    def _judge(self, predicted: _Prediction, took: float) -> None:
-        """Compare a time step with its prediction, and a new technique with the one before."""
+    def _judge(self, predicted: _Prediction, before: float, took: float) -> None:
+        """Compare a time step with its prediction, and a new technique with the one before; times in s."""
         self._correction.judge(took, predicted.seconds)
         if predicted.technique == predicted.before:
             return
         self._correction.learn(predicted.technique, took, predicted.simulated)
-        if predicted.took is not None and took > predicted.took:
+        if took > before:
             self._better = predicted.before

@@ -191,14 +191,44 @@ def _estimate(
         executes[of_all[chunk]] = True
     equal = _Columns(step_of, size, seconds, before, row, place, overlap)
     mean, one_speed, deviation, squares = _in_turns(equal, bins, 1)
-    speed = np.full(p, one_speed[0])
+    speed = np.full(p, one_speed[-1])
     if p > 1:
         each = _Columns(of_all, size, seconds, before, row, place, overlap)
         of_each = _in_turns(each, bins, p)
         by_chance = np.log(max(known, 3)) ** (-2.0 * (executes.sum() - steps) / known)
         if of_each[3] < squares * by_chance:
-            mean, speed, deviation, _ = of_each
+            mean, speeds, deviation, _ = of_each
+            speed = _lasting(speeds, executes, p)
     return mean, bounds, deviation, speed
+
+
+@kernel
+def _lasting(speeds: Floats, executes: Mask, p: int) -> Floats:
+    """Return by how much the speeds of the last time step are expected to last, with a mean of 1.
+
+    Speeds that change as much from each time step to the next as they differ between PEs tell nothing of
+    the time step to come: so it is where ranks share cores. Those that change once do.
+    """
+    steps = len(speeds) // p
+    last = speeds[(steps - 1) * p :]
+    deviation = np.zeros((steps, p))
+    both = executes[(steps - 1) * p :].copy()
+    for step in range(max(steps - 3, 0), steps):
+        both &= executes[step * p : (step + 1) * p]
+    count = both.sum()
+    if steps < 2 or count < 2:
+        return last.copy()
+    for step in range(max(steps - 3, 0), steps):
+        own = np.log(speeds[step * p : (step + 1) * p])
+        deviation[step] = own - own[both].mean()
+    changes = np.inf
+    for step in range(max(steps - 3, 0), steps - 1):
+        change = (deviation[step + 1] - deviation[step])[both]
+        changes = min(changes, 0.5 * (change**2).sum())
+    squares = (deviation[steps - 1][both] ** 2).sum()
+    found = last ** (max(1.0 - changes / squares, 0.0) if squares > 0.0 else 1.0)
+    scaled: Floats = found * (p / found.sum())
+    return scaled
 
 
 @kernel
@@ -223,7 +253,7 @@ def _in_turns(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, flo
     Returns
     -------
     mean, speed
-        Costs, and the speeds of the last time step, 1 in the mean.
+        Costs, and the speeds of each time step one after the other; 1 in the mean in the last one.
     deviation
         Of an iteration's cost, in s at speed 1.
     squares
@@ -248,7 +278,7 @@ def _in_turns(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, flo
         work += error**2 / size[chunk]
         time += (error / fast) ** 2 / size[chunk]
     deviation = np.sqrt(work / max(len(size), 1))
-    return mean, speed[(steps - 1) * p :].copy(), deviation, time
+    return mean, speed, deviation, time
 
 
 @kernel
