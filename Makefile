@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench docs docs-full clean
+.PHONY: demo test coverage bench docs docs-full clean
 
 demo: $(VENV)/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/mlsim run scenarios/quickstart.yaml
@@ -18,6 +18,15 @@ test: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto --dist worksteal
+
+# Which lines the tests execute: a table, and pages in build/coverage. Of some tests: make coverage TESTS=tests/cli
+TESTS ?=
+coverage: $(VENV)/.installed-dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n auto --dist worksteal $(TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet --directory build/coverage
+	$(BIN)/coverage report
 
 # The site, into build/site: warnings are errors.
 docs: $(VENV)/.installed-dev

@@ -41,8 +41,8 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=CONSTRAINED)
 def coverage(session: nox.Session) -> None:
     """Which lines of Python the tests execute, as a table and as pages in build/coverage."""
-    session.install("--constraint", "constraints.txt", "--editable", ".[dev]", "coverage>=7.10")
-    session.run("coverage", "run", "-m", "pytest", "-n", "0", *session.posargs)
+    session.install("--constraint", "constraints.txt", "--editable", ".[dev]")
+    session.run("coverage", "run", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *session.posargs)
     session.run("coverage", "combine")
     session.run("coverage", "html", "--directory", "build/coverage")
     session.run("coverage", "report")

@@ -1,38 +1,70 @@
-"""Word on standard error that kernels are being compiled, and the time that it took."""
+"""Word on standard error that kernels are being compiled, where it takes long, and the time that it took."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable
 
-__all__ = ["announcer", "compile_seconds", "quiet"]
+__all__ = ["PATIENCE", "Announcer", "announcer", "compile_seconds", "quiet"]
+
+PATIENCE = 2.0
+"""Seconds of compiling, all in all, that nobody is told of."""
 
 
-class _Announcer:
-    """Announces once per process that kernels are being compiled, and sums up the time spent."""
+class Announcer:
+    """Announces once per process that kernels are being compiled, if it takes long; sums up the time spent.
 
-    def __init__(self) -> None:
+    A command that needs a kernel or two has it in less than a second, and nobody wants to know. Who waits
+    for longer is told, while the compiler is still at work: by a timer, as nothing else can speak then.
+
+    Parameters
+    ----------
+    clock
+        Return the time in seconds.
+    timer
+        Make what calls a function after some seconds, unless it is cancelled.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+    ) -> None:
         self.seconds = 0.0
         self.quiet = False
+        self._clock, self._timer = clock, timer
         self._depth = 0
         self._began = 0.0
         self._told = False
         self._warned = False
+        self._waiting: threading.Timer | None = None
 
     def begin(self) -> None:
         """Note that the compiler begins with a kernel, or with one that a kernel calls."""
         if self._depth == 0:
-            self._began = time.perf_counter()
+            self._began = self._clock()
             if not self._told and not self.quiet:
-                self._told = True
-                print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
+                self._waiting = self._timer(max(PATIENCE - self.seconds, 0.0), self._tell)
+                self._waiting.daemon = True
+                self._waiting.start()
         self._depth += 1
 
     def end(self) -> None:
         """Note that it has ended."""
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._began
+            self.seconds += self._clock() - self._began
+            if self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting.join()  # it is no more when the command looks whether it may end
+                self._waiting = None
+
+    def _tell(self) -> None:
+        if not self._told and not self.quiet:
+            self._told = True
+            print("Compiling kernels (once per machine, kept on disk) ...", file=sys.stderr, flush=True)
 
     def cannot_keep(self, error: OSError) -> None:
         """Warn once that compiled kernels cannot be written to disk."""
@@ -44,7 +76,7 @@ class _Announcer:
             )
 
 
-announcer = _Announcer()
+announcer = Announcer()
 
 
 def compile_seconds() -> float:

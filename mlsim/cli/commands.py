@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from mlsim.cli.ending import DEBUG
-from mlsim.errors import user_code_error
+from mlsim.cli.usage import Commands
 
 __all__ = ["COMMANDS", "program"]
 
@@ -40,33 +38,6 @@ COMMANDS = {
     "slurm": "slurm:slurm",
 }
 """Where each is, in the order of the help."""
-
-
-class _Commands(TyperGroup):
-    """The commands; none of the code that they call ends the process behind their back."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise user_code_error("code that the command called has tried to end it", error) from error
-        except typer.BadParameter as error:
-            error.message = _worded(error.message)
-            raise
-
-
-_NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
-
-
-def _worded(message: str) -> str:
-    """Return what Typer says of a wrong word as we say it elsewhere: what is allowed, what may be meant."""
-    found = _NOT_ONE_OF.fullmatch(message)
-    if found is None:
-        return message.removeprefix("Value error, ")
-    from mlsim.scenario.values.hints import nearest
-
-    word, allowed = found["word"], found["allowed"].strip("'").split("', '")
-    return f"{word}:{nearest(word, allowed)} allowed: {', '.join(allowed)}"
 
 
 def _print_version(wanted: bool) -> None:
@@ -104,7 +75,7 @@ def program(names: Collection[str] = COMMANDS) -> typer.Typer:
     """Make the program with the commands of these names."""
     made = typer.Typer(
         name="mlsim",
-        cls=_Commands,
+        cls=Commands,
         help="Simulate HPC scheduling at the batch and the application level at once.",
         no_args_is_help=True,
         add_completion=not names or len(names) > 1,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlsim.cli.options import Overrides
+from mlsim.cli.usage import Commands
 
 if TYPE_CHECKING:
     from mlsim.batch.cp.problem.instance import Instance
@@ -21,6 +22,7 @@ __all__ = ["cp"]
 
 cp = typer.Typer(
     name="cp",
+    cls=Commands,
     help="Save and re-solve instances of CP dispatchers.",
     no_args_is_help=True,
 )

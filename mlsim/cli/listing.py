@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli import streams
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -51,10 +53,11 @@ def list_(
 
     titles, rows = rows_of(what)
     console = Console()
-    if _fits(titles, rows, console.width):
-        console.print(_table(titles, rows))
+    width = min(console.width, streams.terminal_width())
+    if _fits(titles, rows, width):
+        console.print(_table(titles, rows), width=width)
         return
-    print("\n\n".join(_as_entry(titles, row, console.width) for row in rows))
+    print("\n\n".join(_as_entry(titles, row, width) for row in rows))
 
 
 def _print_json(what: Listing | None) -> None:
@@ -80,7 +83,7 @@ def _as_entry(titles: Sequence[str], row: Sequence[str], width: int) -> str:
     import textwrap
 
     width = max(width, _LEAST_FOR_TEXT)
-    lines = [row[0]]
+    lines = textwrap.wrap(row[0], width, break_long_words=False, break_on_hyphens=False)
     for title, cell in zip(titles[1:], row[1:], strict=True):
         if cell:
             start = f"  {title}: "

@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from mlsim.cli.usage import Commands
+
 __all__ = ["rca"]
 
-rca = typer.Typer(name="rca", help="The RCA agent for MPI runs.", no_args_is_help=True)
+rca = typer.Typer(name="rca", cls=Commands, help="The RCA agent for MPI runs.", no_args_is_help=True)
 
 
 @rca.callback()

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.usage import Commands
+
 if TYPE_CHECKING:
     from mlsim.slurm.esp import Trial
 
 __all__ = ["slurm"]
 
 slurm = typer.Typer(
-    name="slurm", help="RCA on a real Slurm, and a Slurm on one machine.", no_args_is_help=True
+    name="slurm", cls=Commands, help="RCA on a real Slurm, and a Slurm on one machine.", no_args_is_help=True
 )
-_cluster = typer.Typer(name="cluster", help="A trial cluster on this machine.", no_args_is_help=True)
+_cluster = typer.Typer(
+    name="cluster", cls=Commands, help="A trial cluster on this machine.", no_args_is_help=True
+)
 slurm.add_typer(_cluster)
 
 _Place = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Directory of the cluster.")]

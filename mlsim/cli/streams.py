@@ -16,7 +16,7 @@ import sys
 import unicodedata
 from typing import TextIO
 
-__all__ = ["finish", "prepare", "quiet"]
+__all__ = ["finish", "prepare", "quiet", "terminal_width"]
 
 _NARROWEST, _WIDEST = 80, 1000
 """Columns: in narrower tables numbers are cut off, and wider ones take much memory."""
@@ -115,9 +115,18 @@ def _look_alike(letter: str) -> str:
     return plain or "?"
 
 
+_terminal: list[int] = []
+
+
+def terminal_width() -> int:
+    """Return how many columns the terminal has, for text that can be broken; tables of numbers have 80."""
+    return _terminal[0] if _terminal else shutil.get_terminal_size().columns
+
+
 def _widen() -> None:
     """Have tables laid out for a width that they can be read in."""
     columns = shutil.get_terminal_size().columns
+    _terminal[:] = [columns]
     given = os.environ.get("COLUMNS")
     if not _NARROWEST <= columns <= _WIDEST or (given is not None and given != str(columns)):
         os.environ["COLUMNS"] = str(min(max(columns, _NARROWEST), _WIDEST))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from mlsim.cli import streams
+from mlsim.cli.usage import Commands
 
 if TYPE_CHECKING:
     from mlsim.experiment.study import Study, StudyRow
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["study"]
 
 
-class _Study(TyperGroup):
+class _Study(Commands):
     """Commands of studies; ``run`` where another word than theirs stands first."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

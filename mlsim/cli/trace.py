@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlsim.cli.usage import Commands
+
 if TYPE_CHECKING:
     from mlsim.traces import Survey
 
@@ -17,6 +19,7 @@ __all__ = ["trace"]
 
 trace = typer.Typer(
     name="trace",
+    cls=Commands,
     help="Look at OTF2 traces, of runs or of others; check, convert and cut them.",
     no_args_is_help=True,
 )

@@ -89,6 +89,12 @@ def test_lists_that_do_not_fit_have_an_entry_a_row(mlsim) -> None:
     assert "FAC2\n" not in mlsim("list", "techniques", env={"COLUMNS": "1000"}).out
 
 
+def test_lists_fit_into_terminals_that_are_narrower_than_tables(mlsim) -> None:
+    for what in ("policies", "metrics"):
+        out = mlsim("list", what, env={"COLUMNS": "50"}).out
+        assert max(map(len, out.splitlines())) <= 50
+
+
 @pytest.mark.parametrize("what", [None, listing.Listing.TECHNIQUES, listing.Listing.METRICS])
 def test_lists_as_json(what: listing.Listing | None, capsys) -> None:
     listing.list_(what, json_=True)

@@ -9,10 +9,11 @@ from mlsim.cli.learn.energy import energy, profiles
 from mlsim.cli.learn.function import function
 from mlsim.cli.learn.mixed import mixed
 from mlsim.cli.learn.transfer import transfer
+from mlsim.cli.usage import Commands
 
 __all__ = ["learn"]
 
-learn = typer.Typer(name="learn", help="Learn policies from a log.", no_args_is_help=True)
+learn = typer.Typer(name="learn", cls=Commands, help="Learn policies from a log.", no_args_is_help=True)
 
 
 @learn.callback()

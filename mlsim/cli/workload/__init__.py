@@ -2,6 +2,7 @@
 
 import typer
 
+from mlsim.cli.usage import Commands
 from mlsim.cli.workload.convert import convert
 from mlsim.cli.workload.describe import describe
 from mlsim.cli.workload.esp import esp
@@ -17,6 +18,7 @@ __all__ = ["workload"]
 
 workload = typer.Typer(
     name="workload",
+    cls=Commands,
     help="Generate, learn, resample, scale, convert and analyse workloads.",
     no_args_is_help=True,
 )

@@ -1,0 +1,177 @@
+"""Errors of a command line, worded as all errors of mlsim: what was wrong, what is allowed, what to try.
+
+Typer finds them and words them in its own way, each differently; here they become an
+:class:`~mlsim.errors.InputError`, with the exit code that they have had.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from mlsim.errors import InputError, user_code_error
+
+__all__ = ["Commands"]
+
+_found: Any = import_module(typer.BadParameter.__module__)
+"""The module of Typer's errors; until 0.25 it was one of Click, and Typer itself exports only a few."""
+
+
+class Commands(TyperGroup):
+    """Commands; none of the code that they call ends the process behind their back."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the words of a command line up to the command."""
+        path = f"{parent.command_path} {info_name}" if parent else str(info_name)
+        with _in_our_words(lambda: (self, path)):
+            return super().make_context(info_name, args, parent, **extra)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the words name."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise InputError(_unknown(args[0], "command", ctx.command_path, self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do the command."""
+
+        def asked() -> tuple[Any, str]:
+            return self.get_command(
+                ctx, ctx.invoked_subcommand
+            ), f"{ctx.command_path} {ctx.invoked_subcommand}"
+
+        try:
+            with _in_our_words(asked):
+                return super().invoke(ctx)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise user_code_error("code that the command called has tried to end it", error) from error
+
+
+@contextmanager
+def _in_our_words(asked: Callable[[], tuple[Any, str]]) -> Iterator[None]:
+    """Turn what Typer says of a command line into ours; ``asked`` gives the command and its name."""
+    try:
+        yield
+    except _found.UsageError as error:
+        if isinstance(error, getattr(_found, "NoArgsIsHelpError", ())):
+            raise  # no error: the help is printed
+        command, path = (error.ctx.command, error.ctx.command_path) if error.ctx else asked()
+        raise InputError(_said(error, command, path)) from error
+
+
+def _said(error: Any, command: Any, path: str) -> str:
+    if isinstance(error, _found.NoSuchOption):
+        return _no_such_option(error.option_name, error.ctx, command, path)
+    if isinstance(error, _found.MissingParameter):
+        return f"{_missing(error)}; {_try(path)}"
+    if isinstance(error, _found.BadOptionUsage):
+        return f"{_misused(error, command)}; {_try(path)}"
+    if isinstance(error, _found.BadParameter):
+        return f"{_named(error.param)}{_worded(error)}"
+    extra = re.fullmatch(r"Got unexpected extra argument\(?s?\)? \((?P<words>.*)\)", error.message, re.DOTALL)
+    if extra:
+        return f"{extra['words']}: more than {path} takes; allowed: {_usage(error.ctx)}; {_try(path)}"
+    return f"{error.message.rstrip('.')}; {_try(path)}"
+
+
+def _try(path: str) -> str:
+    return f"try: {path} --help"
+
+
+def _unknown(word: str, kind: str, path: str, known: list[str]) -> str:
+    from mlsim.scenario.values.hints import nearest
+
+    hint = nearest(word, known)
+    return f"{word}: {path} has no such {kind};{hint} allowed: {', '.join(known)}; {_try(path)}"
+
+
+def _no_such_option(word: str, context: Any, command: Any, path: str) -> str:
+    outer = context.parent if context else None
+    while outer is not None:
+        if any(word in parameter.opts for parameter in outer.command.params):
+            rest = path.removeprefix(outer.command_path)
+            first = outer.command_path
+            return f"{word}: an option of {first}, which stands before the command; try: {first} {word}{rest}"
+        outer = outer.parent
+    known = [option for parameter in command.params for option in _options(parameter)]
+    return _unknown(word, "option", path, [*known, "--help"])
+
+
+def _options(parameter: Any) -> list[str]:
+    """Return the names of an option, none of an argument."""
+    return [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
+
+
+def _named(parameter: Any) -> str:
+    """Return the option or argument that a word is about, to be put before the word."""
+    if parameter is None:
+        return ""
+    longest = max(_options(parameter), key=len, default="")
+    return f"{longest} " if longest else ""
+
+
+def _shown(parameter: Any) -> str:
+    """Return an option or argument as one would type it: ``--out DIR``."""
+    name = max(_options(parameter), key=len, default="")
+    value = str(parameter.metavar or parameter.name).strip("{}[]<>")
+    return f"{name} {value if parameter.metavar else value.upper()}" if name else value
+
+
+def _missing(error: Any) -> str:
+    if error.param is None:
+        return error.format_message().rstrip(".")  # type: ignore[no-any-return]
+    shown = _shown(error.param)
+    words = [item.value for item in error.param.shell_complete(error.ctx, "") if item.value]
+    allowed = ", ".join(words) if words else shown if _options(error.param) else _usage(error.ctx)
+    return f"{shown} is missing; allowed: {allowed}"
+
+
+def _usage(context: Any) -> str:
+    """Return how a command is typed: ``mlsim run [OPTIONS] {file}``."""
+    return " ".join(context.get_usage().split()).removeprefix("Usage: ")
+
+
+def _misused(error: Any, command: Any) -> str:
+    """Return what is wrong with an option that has a value too few or too many."""
+    name = error.option_name
+    shown = [_shown(parameter) for parameter in command.params if name in parameter.opts]
+    if "does not take" in error.message or not shown:
+        return f"{name}: takes no value; allowed: {name}"
+    return f"{name}: needs a value; allowed: {shown[0]}"
+
+
+_NOT_ONE_OF = re.compile(r"Value error, '(?P<word>.*)' is not one of (?P<allowed>'.*')\.", re.DOTALL)
+
+
+def _worded(error: Any) -> str:
+    """Return what is wrong with a value: what is allowed, what may be meant."""
+    message = error.message.removeprefix("Value error, ")
+    found = _NOT_ONE_OF.fullmatch(error.message)
+    if found is not None:
+        from mlsim.scenario.values.hints import nearest
+
+        word, allowed = found["word"], found["allowed"].strip("'").split("', '")
+        return f"{word}:{nearest(word, allowed)} allowed: {', '.join(allowed)}"
+    details = getattr(error.__cause__, "errors", None)  # pydantic's, where it has read the value
+    if details is None:
+        return f"{message}"
+    detail = details()[0]
+    numbers = _numbers(error.param.type_descriptor)
+    return f"{detail['input']}: {f'allowed: {numbers}' if numbers else message}"
+
+
+def _numbers(kind: Any) -> str:
+    """Return which numbers an option takes, as text; none if it does not take numbers."""
+    name = {int: "whole numbers", float: "numbers"}.get(kind.annotation)
+    least, most = kind.parameter_info.min, kind.parameter_info.max
+    if name is None or (least is None and most is None):
+        return name or ""
+    if most is None:
+        return f"{name} from {least:g} up"
+    return f"{name} up to {most:g}" if least is None else f"{name} from {least:g} to {most:g}"
