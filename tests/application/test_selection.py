@@ -238,11 +238,10 @@ def test_how_far_predictions_are_off() -> None:
 
 def _speeds_in_turn(speeds: Sequence[Sequence[float]]) -> np.ndarray:
     """Return the speeds that are estimated from steps of 80 chunks that tell the speed of each exactly."""
-    first = np.arange(80) * 8
-    pe = np.arange(80) % 4
-    steps = [
-        ExecutedChunks(pe, first, np.full(80, 8), 8e-3 / np.asarray(of_step)[pe]) for of_step in speeds
-    ]
+    first, rng, steps = np.arange(80) * 8, np.random.default_rng(4), []
+    for of_step in speeds:
+        pe = rng.permutation(np.arange(80) % 4)
+        steps.append(ExecutedChunks(pe, first, np.full(80, 8), 8e-3 / np.asarray(of_step)[pe]))
     found = estimate(steps, 640, 4).speed
     scaled: np.ndarray = found / found.mean()
     return scaled
@@ -280,9 +279,13 @@ def test_costs_of_blocks_are_those_of_their_iterations(n: int) -> None:
 def test_a_trial_with_costs_of_blocks_is_one_with_those_of_their_iterations(
     model: str, technique: str, block: int
 ) -> None:
-    """The last block is shorter, chunks begin and end inside blocks, and masters stop inside them."""
-    n, speeds = 599, SPEEDS["unequal"]
-    sums = np.cumsum(np.r_[0.0, np.random.default_rng(2).random(-(-n // block)) * 1e-3])
+    """The last block is shorter, chunks begin and end inside blocks, and masters stop inside them.
+
+    No two PEs are as fast as each other: which of two that ask at the same time is first hangs on rounding.
+    """
+    n, rng = 599, np.random.default_rng(2)
+    speeds = SPEEDS["unequal"] * (1.0 + 0.1 * rng.random(P))
+    sums = np.cumsum(np.r_[0.0, rng.random(-(-n // block)) * 1e-3])
     each = np.zeros(n + 1)
     sums_of_each(block, sums, each)
     nodes = np.arange(P) // 2
@@ -314,14 +317,12 @@ def test_techniques_that_learn_from_iterations_are_tried_with_each() -> None:
 
 
 def test_a_technique_that_took_longer_than_the_one_before_is_left() -> None:
-    """The second promises 0.5 s and takes 2: the first comes back at once, and stays for some time."""
-    simulated, times = {"FAC2": 1.0, "mFSC": 0.5}, {"FAC2": 1.0, "mFSC": 2.0}
+    """By 3 %, which is less than its prediction was off by: that alone would not change the technique."""
+    simulated, times = {"FAC2": 1.0, "mFSC": 2.0}, {"FAC2": 1.0, "mFSC": 1.03}
     selector = _by_simulation(T_LOOP, simulated)
-    assert _told(selector, {"FAC2": 1.0, "mFSC": 0.5}, 1) == ["FAC2"]
-    names = _told(selector, times, 12)
-    assert names[:2] == ["mFSC", "mFSC"]  # compared with nothing: the first time step was cold
-    back = names.index("FAC2")
-    assert names[back : back + 4] == ["FAC2"] * 4
+    assert _told(selector, times, 3) == ["FAC2"] * 3
+    simulated["mFSC"] = 0.5
+    assert _told(selector, times, 3) == ["mFSC", "FAC2", "FAC2"]
 
 
 def _by_simulation(goal: SelectionGoal, simulated: dict[str, float]) -> BySimulation:

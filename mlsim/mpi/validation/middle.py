@@ -1,4 +1,4 @@
-"""The mean of the middle half of some times, and how sure it is."""
+"""The mean of the middle half of some times, and how sure means are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["mean_of_middle", "unsureness_of_middle"]
+__all__ = ["mean_of_middle", "unsureness"]
 
 _QUANTILE = 2.0
 """Of a standard error, for an interval of 95 %."""
@@ -19,8 +19,8 @@ def mean_of_middle(values: Sequence[float]) -> float:
     return float(np.mean(sorted(values)[cut : len(values) - cut]))
 
 
-def unsureness_of_middle(values: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of :func:`mean_of_middle`, as a share of that.
+def unsureness(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of the mean of all values, as a share of it.
 
     Parameters
     ----------
@@ -29,16 +29,12 @@ def unsureness_of_middle(values: Sequence[float]) -> float:
 
     Notes
     -----
-    The standard error of a trimmed mean is that of the Winsorized values, as a share of what is not cut
-    (Tukey and McLaughlin 1963).
+    The middle half alone does not tell how sure its own mean is: of times with two modes, most of a few
+    repetitions may be of one, and all of their middle half.
     """
     if len(values) < 4:
         return math.inf
-    cut, ordered = _cut(values), np.sort(values)
-    winsorized = np.clip(ordered, ordered[cut], ordered[len(values) - 1 - cut])
-    kept = 1.0 - 2.0 * cut / len(values)
-    error = float(winsorized.std(ddof=1)) / (kept * math.sqrt(len(values)))
-    return _QUANTILE * error / mean_of_middle(values)
+    return float(_QUANTILE * np.std(values, ddof=1) / (math.sqrt(len(values)) * np.mean(values)))
 
 
 def _cut(values: Sequence[float]) -> int:

@@ -17,14 +17,13 @@ from mlsim.mpi.calibrate import calibrate, piece_time
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.mpi.transport.waiting import Patience
-from mlsim.mpi.validation.middle import unsureness_of_middle
+from mlsim.mpi.validation.middle import unsureness
 
 __all__ = ["execute_plan"]
 
 _PIECE = 100e-6
-_SURE, _MOST_TIMES = 0.02, 16
-"""How well the mean of a loop's times has to be known, as a share; and for that so many times as many
-repetitions as were asked for, at most."""
+_SURE = 0.02
+"""How well the mean of a loop's times has to be known, as a share."""
 _PARTS, _BATCHES, _LOOPS = 2000, 25, 101
 
 
@@ -37,8 +36,8 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
         The ranks.
     plan
         ``costs``: path of an .npy file with the iteration costs in s; ``spins``: whether to compute and not
-        to sleep, None: if each rank has a core; ``repetitions``: at least; ``loops``: the
-        options of each.
+        to sleep, None: if each rank has a core; ``repetitions``: of each loop at least; ``most``: of those
+        whose times differ; ``loops``: the options of each.
 
     Returns
     -------
@@ -54,7 +53,7 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     runs: list[list[dict[str, Any]]] = [[] for _ in plan["loops"]]
     # Repetitions go round, so that a disturbance of some seconds does not hit all those of one loop.
     done, again = 0, list(range(len(runs)))
-    while again and done < plan["repetitions"] * _MOST_TIMES:
+    while again and done < plan["most"]:
         for row in again:
             application.begin()
             with LoopScheduler(comm, n=application.n, **plan["loops"][row]) as loop:
@@ -72,7 +71,7 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
 def _is_unsure(runs: list[dict[str, Any]]) -> bool:
     """Return whether a loop's times differ too much for what is known of their mean; on rank 0."""
     times = [run["t_loop"] for run in runs]
-    return len(times) >= 4 and unsureness_of_middle(times) > _SURE
+    return len(times) >= 4 and unsureness(times) > _SURE
 
 
 def _has_cores(comm: MPI.Intracomm) -> bool:

@@ -28,6 +28,8 @@ __all__ = ["Pair", "Row", "simulated", "validate"]
 
 
 _SECONDS_A_LOOP = 120.0
+_MOST_TIMES = 16
+"""So many times as many repetitions as are asked for, at most, where a loop's times differ."""
 _SIMULATIONS = 101
 _NOISE_OF_COSTS, _NOISE_OF_MACHINE = 0.02, 0.2
 """By how much simulations differ: a standard deviation of costs, and the most of what was measured."""
@@ -100,8 +102,8 @@ def validate(
     pairs
         What to compare.
     repetitions
-        How often each loop is executed; up to 16 times as often where the times differ so much that the mean
-        of their middle half is not known within 2 %.
+        How often each loop is executed; up to 16 times as often where the times differ so much that their
+        mean is not known within 2 %.
     ranks_per_node
         Ranks that count as a node for models of two levels; None: all.
     spins
@@ -172,17 +174,18 @@ def _execute(
     launcher: Launcher, loops: list[dict[str, Any]], costs: Floats, repetitions: int, spins: bool | None
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="mlsim-") as directory:
-        place = Path(directory)
+        place, most = Path(directory), repetitions * _MOST_TIMES
         np.save(place / "costs.npy", costs)
         plan = {
             "costs": str(place / "costs.npy"),
             "spins": spins,
             "repetitions": repetitions,
+            "most": most,
             "loops": loops,
             "out": str(place / "out.json"),
         }
         (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-        limit = 120.0 + repetitions * len(loops) * (_SECONDS_A_LOOP + float(costs.sum()))
+        limit = 120.0 + most * len(loops) * (_SECONDS_A_LOOP + float(costs.sum()))
         launch(launcher, ["-m", "mlsim.mpi.validation.native", str(place / "plan.json")], timeout=limit)
         result: dict[str, Any] = json.loads((place / "out.json").read_text(encoding="utf-8"))
     return result
