@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.learn.options import Jobs, Out
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mlsim._arrays import Mask
     from mlsim.experiment.weekly import WholeLog
+    from mlsim.learning.classes import VariantResult
     from mlsim.learning.features import JobFeatures
     from mlsim.scenario import Policy
 
@@ -37,10 +42,8 @@ def classes(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write classes.csv and variants.csv into DIR, a new one."),
-    ] = None,
+    jobs: Jobs = None,
+    out: Out = None,
 ) -> None:
     """Predict which jobs are small, week by week, and simulate five variants (Zrigui 2021, ch. 6).
 
@@ -52,16 +55,15 @@ def classes(
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
-    from mlsim.cli.learn.progress import weeks_done
+    from mlsim.batch.weekly.forest import check_library
     from mlsim.errors import InputError
-    from mlsim.experiment.directories import check_target
     from mlsim.experiment.weekly import whole_log
-    from mlsim.learning.classes import predict_classes
+    from mlsim.learning.class_parts import predicted_in_parts, variants_in_parts
     from mlsim.learning.features import Known, features_of
+    from mlsim.learning.parts import parts_in, write_tables
     from mlsim.scenario import Policy, load, parse_overrides
 
-    if out is not None:
-        check_target(out)
+    check_library()
     try:
         chosen = [Policy(name.strip()) for name in policies.split(",")]
     except ValueError as error:
@@ -70,24 +72,26 @@ def classes(
         raise InputError("--policies: fairshare: users are not known here; choose another")
     if known not in tuple(Known):
         raise InputError(f"--known: {known!r}; allowed: {', '.join(Known)}")
+    scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    names = [scenario.name for scenario in scenarios]
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
     quality, variants = [], []
-    for file in files:
-        log = whole_log(load(file, parse_overrides(overrides or [])))
-        features = features_of(log.jobs, log.local, Known(known))
-        with weeks_done() as progress:
-            predicted = predict_classes(features, trees=trees, seed=seed, progress=progress)
-        quality.append(_quality_row(log, features, predicted))
-        variants += _variant_rows(log, features, predicted, chosen)
-    _print("Classes", _transposed(quality))
-    _print("Variants: bounded slowdowns", variants)
+    with parts_in(out, "learn classes", ", ".join(names), jobs) as parts:
+        for scenario in scenarios:
+            log, what = whole_log(scenario), Known(known)
+            features = features_of(log.jobs, log.local, what)
+            predicted = predicted_in_parts(parts, log, features, what, trees=trees, seed=seed)
+            quality.append(_quality_row(log, features, predicted))
+            variants += _variant_rows(log, variants_in_parts(parts, log, what, predicted, chosen))
+        _print("Classes", _transposed(quality))
+        _print("Variants: bounded slowdowns", variants)
+        if out is not None:
+            import polars as pl
+
+            tables = {"classes.csv": quality, "variants.csv": variants}
+            write_tables(out, {name: pl.DataFrame(rows).write_csv() for name, rows in tables.items()})
     if out is not None:
-        import polars as pl
-
-        from mlsim.experiment.directories import complete_or_gone
-
-        with complete_or_gone(out) as place:
-            pl.DataFrame(quality).write_csv(place.partial / "classes.csv")
-            pl.DataFrame(variants).write_csv(place.partial / "variants.csv")
         print(f"Written: {out}")
 
 
@@ -120,31 +124,26 @@ def _quality_row(log: WholeLog, features: JobFeatures, predicted: Mask) -> dict[
 
 
 def _variant_rows(
-    log: WholeLog, features: JobFeatures, predicted: Mask, policies: list[Policy]
+    log: WholeLog, results: Mapping[tuple[Policy, str], VariantResult]
 ) -> list[dict[str, object]]:
-    from mlsim.learning.classes import VARIANTS, run_variant
-
+    """Return a row for each policy and variant."""
     rows: list[dict[str, object]] = []
-    for policy in policies:
-        config = log.scenario.batch.model_copy(update={"policy": policy})
-        base = None
-        for variant in VARIANTS:
-            found = run_variant(variant, log.jobs, features, predicted, config, log.units)
-            base = found.bounded_slowdown if base is None else base
-            rows.append(
-                {
-                    "log": log.scenario.name,
-                    "policy": str(policy),
-                    "variant": variant,
-                    "cumulative": found.bounded_slowdown,
-                    "to base %": 100 * (found.bounded_slowdown / base - 1),
-                    "mean small": found.mean_small,
-                    "mean large": found.mean_large,
-                    "killed": found.killed,
-                    "lost node-seconds": found.lost_node_seconds,
-                    "jobs": found.jobs,
-                }
-            )
+    for (policy, variant), found in results.items():
+        base = results[policy, "base"]
+        rows.append(
+            {
+                "log": log.scenario.name,
+                "policy": str(policy),
+                "variant": variant,
+                "cumulative": found.bounded_slowdown,
+                "to base %": 100 * (found.bounded_slowdown / base.bounded_slowdown - 1),
+                "mean small": found.mean_small,
+                "mean large": found.mean_large,
+                "killed": found.killed,
+                "lost node-seconds": found.lost_node_seconds,
+                "jobs": found.jobs,
+            }
+        )
     return rows
 
 
