@@ -5,18 +5,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from pathlib import Path
 
 import numpy as np
 
 from mlsim._arrays import Floats, Mask
+from mlsim._files import expanded
 from mlsim._shared import bytes_of, shared
+from mlsim.analysis.metrics.jobs import JOB_METRICS
 from mlsim.experiment.weekly import WholeLog, whole_log
 from mlsim.learning.classes import VARIANTS, VariantResult, predict_week, run_variant
 from mlsim.learning.features import JobFeatures, Known, features_of
 from mlsim.learning.parts import Part, Parts, Work
-from mlsim.scenario import Policy, Scenario, dump
+from mlsim.record.derived import TAU
+from mlsim.scenario import Policy, Scenario, dump, loads
 
-__all__ = ["predicted_in_parts", "variants_in_parts"]
+__all__ = ["predicted_in_parts", "rival_in_parts", "variants_in_parts"]
 
 
 def predicted_in_parts(
@@ -75,6 +79,35 @@ def variants_in_parts(
         for policy, variant in cases
     ]
     return {case: _result(found) for case, found in zip(cases, parts.results(wanted), strict=True)}
+
+
+def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
+    """Return the cumulative bounded slowdown of EASY++ on a log, and how many jobs ran.
+
+    EASY++ (Tsafrir et al. 2007) predicts the mean of a user's last two run times, backfills shortest first,
+    and serves in order of arrival; the rest is that of the scenario.
+    """
+    keys = {"batch.policy": "FCFS", "batch.predictor": "EASY++", "batch.backfill_order": "SPF"}
+    place = Path(scenario.source)
+    changed = loads(dump(scenario), scenario.source, keys, expanded(place).parent)
+    part = Part({"log": scenario.name, "dispatcher": "EASY++"}, changed, _Run())
+    (found,) = parts.results([part])
+    total, jobs = found.tolist()
+    return total, int(jobs)
+
+
+@dataclass(frozen=True)
+class _Run(Work):
+    """Simulates a scenario as it is."""
+
+    __reduce__ = Work.__reduce__
+
+    def found(self, scenario: Scenario) -> Floats:
+        """Return the sum of bounded slowdowns of the jobs that ran, and their number."""
+        from mlsim.experiment.runner import run
+
+        values = JOB_METRICS["bounded_slowdown"].values(run(scenario).records.jobs, TAU)
+        return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], np.float64)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import mlsim
 from mlsim.cli.main import app
 from mlsim.errors import InputError, MlsimError
 from mlsim.experiment.study.store import Memory
@@ -166,7 +167,9 @@ def test_transfer_by_one_and_two_processes(scenarios, tmp_path):
 def test_classes_by_one_and_two_processes(scenarios, tmp_path):
     pytest.importorskip("sklearn", reason="no scikit-learn; pip install mlsim[learning]")
     files = files_of(scenarios, tmp_path)
-    words = ["classes", *files, "--trees", "3", "--policies", "FCFS,SAF"]
+    source = tmp_path / "source.csv"
+    source.write_text("log,dispatcher,gain\none,EASY++,12.5\n")
+    words = ["classes", *files, "--trees", "3", "--policies", "FCFS,SAF", "--reference", str(source)]
     outs = [tmp_path / "1", tmp_path / "2"]
     for out in outs:
         learn(*words, "--jobs", out.name, "--out", str(out))
@@ -177,6 +180,15 @@ def test_classes_by_one_and_two_processes(scenarios, tmp_path):
     done = entries(outs[0])
     learn(*words, "--jobs", "1", "--out", str(outs[0]))
     assert entries(outs[0]) == done
+    gains = pl.read_csv(outs[0] / "gains.csv").filter(pl.col("log") == "two")
+    assert gains["dispatcher"].to_list() == ["EASY++", "FCFS-CI", "SAF", "SAF-CI"]
+    keys = {"batch.predictor": "EASY++", "batch.backfill_order": "SPF"}
+    means = [mlsim.run(files[1], more).summary["bounded_slowdown"]["mean"] for more in ({}, keys)]
+    assert gains["mean"][0] == pytest.approx(means[1], rel=1e-9)
+    assert gains["gain %"][0] == pytest.approx(100 * (1 - means[1] / means[0]), rel=1e-9)
+    source.write_text("log,dispatcher,gain\none,EASY++,much\n")
+    result = CliRunner().invoke(app, ["learn", *words])
+    assert "needed: numbers" in str(result.exception)
 
 
 def test_a_directory_of_something_else_is_refused(scenarios, tmp_path):

@@ -63,6 +63,7 @@ def mixed(
     """
     from dataclasses import replace
 
+    from mlsim.cli.learn.reference import results_of_others
     from mlsim.experiment.weekly import weeks_of
     from mlsim.learning.files import write_mixed, write_phases
     from mlsim.learning.mixed import Searching, learn_mixed
@@ -75,7 +76,7 @@ def mixed(
     names = tuple(name.strip() for name in features.split(","))
     searching = Searching(names, method, points, evaluations, penalty, seed, scaled)
     searching.check()
-    source = {} if reference is None else _source(reference)
+    source = {} if reference is None else results_of_others(reference, "policy", "part")
     train_test = _weeks("train", train), _weeks("test", test)
     if phases:
         at_phases(scenario, phases)
@@ -102,20 +103,6 @@ def _weeks(name: str, text: str) -> tuple[int, int]:
         return WeeksKind().parse(text)
     except ValueError as error:
         raise InputError(f"--{name}: {error}") from error
-
-
-def _source(path: Path) -> dict[tuple[str, str], str]:
-    """Return what others found, by policy and part."""
-    import csv
-
-    from mlsim._files import read_text
-    from mlsim.errors import InputError
-
-    rows = list(csv.DictReader(read_text(path, "table of results").splitlines()))
-    names = list(rows[0]) if rows else []
-    if names[:2] != ["policy", "part"] or len(names) < 3:
-        raise InputError(f"{path}: columns: {', '.join(names)}; needed: policy, part, and one of values")
-    return {(row["policy"], row["part"]): row[names[2]] for row in rows}
 
 
 def _print_band(band: PhaseBand) -> None:
