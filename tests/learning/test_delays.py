@@ -68,12 +68,12 @@ def test_delays_are_what_plain_words_give(rows):
 
 
 def test_a_study_gives_the_means_over_its_samples(tmp_path):
-    generate("lublin", days=14, processors=16, load=0.9, seed=2, estimates="tsafrir").write(
+    generate("lublin", days=21, processors=32, load=0.9, seed=2, estimates="tsafrir").write(
         tmp_path / "log.swf"
     )
     base = {
-        "platform": {"nodes": [{"name": "n", "count": 16, "cores": 1}]},
-        "workload": {"path": "log.swf", "mapping": "node", "resample": {"weeks": 1}},
+        "platform": {"nodes": [{"name": "n", "count": 32, "cores": 1}]},
+        "workload": {"path": "log.swf", "mapping": "node", "resample": {"weeks": 1, "by": "week"}},
         "batch": {"policy": "FCFS", "backfill": "easy"},
     }
     study = {"of": "runs", "name": "small", "base": "base.yaml", "repetitions": "seed", "columns": "policy"}
