@@ -246,7 +246,7 @@ def _look(c: int, at: int, job: _Job, p: Profiles, sweep: Ints) -> int:
     while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
         k += 1
     fit, more = _fit(c, k, at, job, p)
-    change = p.sizes[c] * (fit - sweep[c, _FIT])
+    change: int = p.sizes[c] * (fit - sweep[c, _FIT])
     sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, k, fit, more
     return change
 
