@@ -136,7 +136,7 @@ class _CmaEs:
         except ImportError as error:
             raise InputError(
                 "method: cma-es: needs the package cmaes, which is not installed; "
-                "pip install mlsim[search], or use xnes"
+                "pip install 'mlsim[search]', or use xnes"
             ) from error
         self._own: Any = CMA(mean=np.zeros(dimensions), sigma=0.5, seed=seed)
         self.population = int(self._own.population_size)

@@ -165,7 +165,7 @@ def test_transfer_by_one_and_two_processes(scenarios, tmp_path):
 
 
 def test_classes_by_one_and_two_processes(scenarios, tmp_path):
-    pytest.importorskip("sklearn", reason="no scikit-learn; pip install mlsim[learning]")
+    pytest.importorskip("sklearn", reason="no scikit-learn; pip install 'mlsim[learning]'")
     files = files_of(scenarios, tmp_path)
     source = tmp_path / "source.csv"
     source.write_text("log,dispatcher,gain\none,EASY++,12.5\n")
