@@ -268,5 +268,5 @@ def test_sobol_takes_powers_of_two():
 
 def test_without_scipy(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(InputError, match=r"sobol needs SciPy: .*pip install mlsim\[study\]"):
+    with pytest.raises(InputError, match=r"sobol needs SciPy: .*pip install 'mlsim\[study\]'"):
         axes_of({"seed": {"sample": "sobol", "count": 8, "from": 0, "to": 1}}, "vary")

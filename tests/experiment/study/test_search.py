@@ -545,9 +545,9 @@ def test_a_missing_package_is_named(place: Path, monkeypatch: pytest.MonkeyPatch
     from mlsim.experiment.study.search.methods import base
 
     monkeypatch.setattr(base, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"cma-es: needs the package cmaes.*pip install mlsim\[search\]"):
+    with pytest.raises(InputError, match=r"cma-es: needs the package cmaes.*pip install 'mlsim\[search\]'"):
         do(place, with_search(STUDY, method="cma-es"))
-    with pytest.raises(InputError, match=r"optuna: needs the package optuna.*pip install mlsim\[optuna\]"):
+    with pytest.raises(InputError, match=r"optuna: needs the package optuna.*pip install 'mlsim\[optuna\]'"):
         do(place, with_search(STUDY, method="optuna"))
 
 
