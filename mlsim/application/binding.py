@@ -62,6 +62,15 @@ class Problem(NamedTuple):
     perturbation: Perturbation | None
     seed: int
     pe_unavailability: Unavailability | None = None
+    block: int = 1
+    """Iterations that share an entry of ``prefix``."""
+    iterations: int | None = None
+    """None: as many as ``prefix`` tells, where each has an entry."""
+
+    @property
+    def n(self) -> int:
+        """Iterations of the loop."""
+        return len(self.prefix) - 1 if self.iterations is None else self.iterations
 
 
 class Bound(NamedTuple):
@@ -108,11 +117,11 @@ def bind(
     """
     from mlsim.application.models.state import Inputs
 
-    n, p = len(problem.prefix) - 1, len(problem.speed)
+    n, p = problem.n, len(problem.speed)
     properties, kernel = _model(execution.model)
     outside, inside = choices[0], choices[-1]
     pushed = outside.of_lb4mpi and execution.model is ExecutionModel.CCA
-    costs = _costs(execution, properties, n, p, problem.seed, pushed, choose_after)
+    costs = _costs(execution, properties, problem, pushed, choose_after)
     if problem.pe_unavailability is not None and not properties.releases:
         allowed = ", ".join(RELEASING)
         raise InputError(f"model {execution.model}: its nodes cannot leave a loop; allowed: {allowed}")
@@ -235,14 +244,13 @@ def _settings_of_one(choice: Choice, costs: Costs) -> RuleSettings:
 def _costs(
     execution: ExecutionConfig,
     properties: ModelProperties,
-    n: int,
-    p: int,
-    seed: int,
+    problem: Problem,
     pushed: bool,
     choose_after: int,
 ) -> Costs:
     from mlsim.application.models.state import Costs
 
+    n, p, seed = problem.n, len(problem.speed), problem.seed
     return Costs(
         calculation=execution.chunk_calculation,
         assignment=execution.chunk_assignment,
@@ -264,6 +272,8 @@ def _costs(
         ahead=min(execution.request_ahead, n + 1) if "request_ahead" in properties.reads else 0,
         seed_low=seed % (1 << _SEED_BITS),
         seed_high=seed >> _SEED_BITS,
+        iterations=n,
+        block=problem.block,
     )
 
 

@@ -6,6 +6,7 @@ Importing this loads no compiler; a technique of the user does once it is used.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "choose",
     "first_weights",
     "is_adaptive_over_steps",
+    "reads_each_cost",
     "scaled",
 ]
 
@@ -50,6 +52,11 @@ WEIGHTED = frozenset(
 
 _WITHOUT_MEMORY = ("STATIC", "SS", "FSC", "mFSC", "GSS", "TSS")
 """Techniques that need to know no more where LB4MPI sizes them."""
+
+
+_TIMED = (Technique.AF, Technique.MAF)
+_OF_STATISTICS = (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD)
+"""Techniques that are given what iterations take, and by how much that varies."""
 
 
 class Choice(NamedTuple):
@@ -90,7 +97,7 @@ class Choice(NamedTuple):
     def times_iterations(self) -> bool:
         """Whether it learns from the times of single iterations, or of few."""
         if not self.is_object:
-            return self.name in (Technique.AF, Technique.MAF)
+            return self.name in _TIMED
         from mlsim.application.user_technique import compile_technique
 
         function = user_function(self.name)
@@ -123,6 +130,7 @@ def choose(
     min_chunk: int,
     seed: int,
     pieces: int = 0,
+    iterations: int | None = None,
 ) -> tuple[Choice, ...]:
     """Look up the technique of a loop, or the two of ``X+Y``.
 
@@ -136,13 +144,15 @@ def choose(
         Prefix sums of the iteration costs, for ``statistics: profiled``.
     parameters, first_chunk, min_chunk, seed, pieces
         As in a scenario.
+    iterations
+        Of the loop, where not each has an entry in ``prefix``; see :func:`reads_each_cost`.
 
     Raises
     ------
     InputError
         If there is no such technique, or its parameters are missing or do not fit the loop.
     """
-    n = len(prefix) - 1
+    n = len(prefix) - 1 if iterations is None else iterations
     names = tuple(map(canonical, split_technique(technique)))
     if len(names) > 2:
         raise InputError(f"technique: {technique!r} names {len(names)}; allowed: one, or two as X+Y")
@@ -160,6 +170,12 @@ def choose(
         column[settings.PIECES] = pieces if choice.times_iterations else settings.UNTIMED
         choices.append(choice)
     return tuple(choices)
+
+
+def reads_each_cost(technique: str) -> bool:
+    """Whether a technique, or one of two, needs what each iteration costs, not what chunks of them do."""
+    names = map(canonical, split_technique(technique))
+    return any(name in _TIMED or name in _OF_STATISTICS or user_function(name) is not None for name in names)
 
 
 def check_technique(technique: str) -> None:
@@ -225,6 +241,7 @@ def _fill(
     column[settings.SEED_HIGH] = seed >> _SEED_BITS
 
 
+@cache
 def _ratio(share: float) -> tuple[int, int]:
     """Return a share as the fraction of its decimal digits: 0.1 is a tenth; one of 30 rounds up to 3."""
     ratio = Fraction(repr(float(share))).limit_denominator(_DENOMINATOR)
@@ -233,7 +250,7 @@ def _ratio(share: float) -> tuple[int, int]:
 
 def _statistics(name: str, parameters: ParametersConfig, prefix: Floats) -> tuple[float, float]:
     """Return σ and μ of the iteration times [s]."""
-    if name not in (Technique.FSC, Technique.TAP, Technique.FAC, Technique.BOLD):
+    if name not in _OF_STATISTICS:
         return 0.0, 0.0
     if parameters.compat is Compat.LB4MPI and name == Technique.FAC:
         return 0.0, 0.0  # it is FAC2 there

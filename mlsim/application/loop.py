@@ -14,6 +14,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.application.binding import Bound, Problem, bind
 from mlsim.application.choice import Choice, choose
+from mlsim.application.costs import CostSums
 from mlsim.application.outcome import ChunkRows, LoopOutcome
 from mlsim.application.row_blocks import RowBlocks, in_order, new_rows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
@@ -181,15 +182,9 @@ def _plan(
     history: StepHistory,
 ) -> Plan:
     """Return which techniques the time steps have."""
-    prefix, speed = problem.prefix, problem.speed
 
     def chosen(name: str) -> tuple[Choice, ...]:
-        found = choose(
-            *(name, speed, prefix, parameters, execution.first_chunk, min_chunk, problem.seed),
-            pieces=execution.pieces or 0,
-        )
-        _check_levels(found, execution, parameters)
-        return found
+        return _chosen(name, problem, execution, parameters, min_chunk)
 
     trial = trial_by(
         execution,
@@ -204,14 +199,37 @@ def _plan(
     if technique.casefold() != AUTO:
         return FixedPlan(chosen(technique))
     config = selection or SelectionConfig()
-    costs = np.diff(prefix)
-    selector = make_selector(config, len(costs), len(speed), problem.seed, trial, profile=costs)
+    costs = np.diff(problem.prefix)
+    selector = make_selector(config, len(costs), len(problem.speed), problem.seed, trial, profile=costs)
     within = selector if config.chooses_within and isinstance(selector, BySimulation) else None
     portfolio = {name: chosen(name) for name in config.portfolio}
     for name, choices in portfolio.items():
         if within is not None and choices[0].is_object:
             raise InputError(f"application.selection.every: {learner_amid_loop(name)}")
     return SelectedPlan(selector, portfolio, within)
+
+
+def _chosen(
+    technique: str,
+    problem: Problem,
+    execution: ExecutionConfig,
+    parameters: ParametersConfig,
+    min_chunk: int,
+) -> tuple[Choice, ...]:
+    """Look up the technique of a loop, or the two of ``X+Y``, and check that the model can run them."""
+    found = choose(
+        technique,
+        problem.speed,
+        problem.prefix,
+        parameters,
+        execution.first_chunk,
+        min_chunk,
+        problem.seed,
+        pieces=execution.pieces or 0,
+        iterations=problem.iterations,
+    )
+    _check_levels(found, execution, parameters)
+    return found
 
 
 def trial_by(
@@ -228,23 +246,28 @@ def trial_by(
 
     Each time it follows those that ``history`` then has: AWF begins with the weights learned by then.
     """
+    distance = _column(latency)
 
     def trial(
-        name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         until *= _SLACK
-        found = simulate(
-            *(prefix, speeds, latency, name, execution, min_chunk, False, until),
-            parameters=parameters,
-            seed=seed,
-            node_of_pe=node_of_pe,
-            intra_latency=intra_latency,
-            asks=None if rest is None else rest.free,
-            history=history,
+        problem = Problem(
+            *(_column(costs.sums), _column(speeds), distance, node_of_pe, intra_latency, None, seed),
+            block=costs.block,
+            iterations=costs.n,
         )
-        finish = found.finish if rest is None else np.maximum(found.finish, rest.free)
+        # Not by simulate(): its checks and time steps would take longer than the event loop.
+        choices = _chosen(name, problem, execution, parameters, min_chunk)
+        bound = bind(problem, tuple(map(history.weigh, choices)), execution, 0.0)
+        if rest is None:
+            found = _simulate_once(bound, False, until, -math.inf)
+            finish, elapsed = found.finish, 0.0
+        else:
+            found = _simulate_with_stops(bound, False, until, rest.free, None)
+            finish, elapsed = np.maximum(found.finish, rest.free), rest.elapsed
         t_loop = until if found.notified_at.max() >= until else float(finish.max())
-        return t_loop, percent_imbalance(finish + (0.0 if rest is None else rest.elapsed)), found.steps
+        return t_loop, percent_imbalance(finish + elapsed), found.steps
 
     return trial
 

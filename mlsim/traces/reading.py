@@ -94,7 +94,9 @@ def opened(anchor: Path) -> Iterator[Any]:
     try:
         import otf2
     except ImportError as error:
-        raise InputError(f"traces are read by the package otf2: {error}; pip install mlsim[otf2]") from error
+        raise InputError(
+            f"traces are read by the package otf2: {error}; pip install 'mlsim[otf2]'"
+        ) from error
     from mlsim.record.otf2.library import noted_errors
 
     read_bytes(anchor, "trace")  # pipes, devices and what must not be read

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mlsim.application import LoopOutcome, simulate, trial_by
 from mlsim.application.binding import Problem, bind
 from mlsim.application.choice import Choice, choose
-from mlsim.application.costs import prefix_sums
+from mlsim.application.costs import CostSums, prefix_sums
 from mlsim.application.loop import _column, _simulate_with_stops
 from mlsim.application.perturbation import Perturbation
 from mlsim.application.selection.by_simulation import BySimulation
@@ -261,7 +261,9 @@ def test_a_trial_of_the_rest_begins_with_the_weights_of_time_steps_before(techni
 
     def tried(history: StepHistory) -> float:
         told = execution, ParametersConfig(), 1, 0, LATENCY, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, prefix_sums(costs), speeds, 1e9, Rest(free, 1.0))[0]
+        return trial_by(*told)(technique, CostSums.of_each(prefix_sums(costs)), speeds, 1e9, Rest(free, 1.0))[
+            0
+        ]
 
     rest = simulate(prefix_sums(costs), speeds, LATENCY, technique, execution, history=known, asks=free)
     assert tried(known) == rest.t_loop != tried(empty)
@@ -272,10 +274,10 @@ def test_with_known_costs_the_rest_is_tried_with_those_of_the_profile() -> None:
     profile, tried = np.array([0.5, 1.5, 3.0, 4.0, 1.0, 2.0]), []
 
     def trial(
-        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: np.ndarray, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         assert rest is not None
-        tried.append((name, prefix.tolist(), speeds.tolist(), rest.free.tolist()))
+        tried.append((name, costs.sums.tolist(), speeds.tolist(), rest.free.tolist()))
         return {"STATIC": 1.0}.get(name, 2.0), 0.0, 1
 
     selector = BySimulation(

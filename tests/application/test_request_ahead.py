@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import simulate
-from mlsim.application.selection.overhead import typical_wait
+from mlsim.application.selection.overhead import waits_of
 from mlsim.errors import InputError
 from mlsim.scenario import ExecutionConfig, ParametersConfig
 from tests.application.test_models import full_cases, full_fine_case
@@ -125,4 +125,4 @@ def test_what_a_pe_waits_is_counted_from_the_end_of_its_chunk_before() -> None:
     outcome = run(replace(two_pes(1), min_chunk=2, calculation=1.0), "cca")
     rows = outcome.rows
     assert rows is not None
-    assert typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end) == 0.5
+    assert waits_of(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end).typical == 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.application import LoopOutcome, simulate, trial_by
-from mlsim.application.costs import prefix_sums
+from mlsim.application.costs import CostSums, prefix_sums, sums_of_each
 from mlsim.application.perturbation import Perturbation
 from mlsim.application.selection.by_simulation import BySimulation
 from mlsim.application.selection.correction import Correction
-from mlsim.application.selection.estimate import estimate, speeds_by_profile
+from mlsim.application.selection.estimate import Estimate, estimate, speeds_by_profile
 from mlsim.application.selection.expert import Expert, rungs
 from mlsim.application.selection.facts import ExecutedChunks, Rest, StepFacts, percent_imbalance
 from mlsim.application.selection.learning import Learner
@@ -216,9 +216,118 @@ def test_a_correction_is_learned_and_those_of_others_are_forgotten() -> None:
     assert correction.of("B") == 0.5
 
 
+def test_a_technique_that_is_not_known_is_as_far_off_as_others_were() -> None:
+    correction = Correction()
+    correction.learn("A", 3.0, 2.0)
+    assert correction.of("B") == pytest.approx(1.5**0.3)
+    correction.learn("A", 3.0, 2.0)
+    assert correction.of("B") == pytest.approx(1.5**0.51)
+
+
+def test_how_far_predictions_are_off() -> None:
+    correction = Correction()
+    correction.judge(1.1, 1.0)
+    assert correction.error == pytest.approx(0.3 * np.log(1.1))
+    correction.judge(1.0, 1.1)
+    assert correction.error == pytest.approx(0.51 * np.log(1.1))
+    correction.judge(9.0, 1.0)  # the machine has changed
+    assert correction.error == pytest.approx(0.7 * 0.51 * np.log(1.1) + 0.3 * 0.3)
+    correction.judge(0.0, 1.0)  # tells nothing
+    assert correction.error > 0.1
+
+
+def _speeds_in_turn(speeds: Sequence[Sequence[float]]) -> np.ndarray:
+    """Return the speeds that are estimated from steps of 80 chunks that tell the speed of each exactly."""
+    first, rng, steps = np.arange(80) * 8, np.random.default_rng(4), []
+    for of_step in speeds:
+        pe = rng.permutation(np.arange(80) % 4)
+        steps.append(ExecutedChunks(pe, first, np.full(80, 8), 8e-3 / np.asarray(of_step)[pe]))
+    found = estimate(steps, 640, 4).speed
+    scaled: np.ndarray = found / found.mean()
+    return scaled
+
+
+def test_speeds_of_a_step_count_as_far_as_they_last() -> None:
+    equal, slow, other = [1.0] * 4, [1.0, 1.0, 1.0, 0.5], [0.5, 1.0, 1.0, 1.0]
+    expected = np.array(slow) / np.mean(slow)
+    np.testing.assert_allclose(_speeds_in_turn([slow]), expected, rtol=1e-6)
+    np.testing.assert_allclose(_speeds_in_turn([slow] * 3), expected, rtol=1e-6)
+    np.testing.assert_allclose(_speeds_in_turn([equal, equal, slow]), expected, rtol=1e-6)  # changed once
+    np.testing.assert_allclose(_speeds_in_turn([slow, equal, equal]), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(_speeds_in_turn([other, [1.0, 0.5, 1.0, 1.0], slow]), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 5, 1024, 1025, 5000])
+def test_costs_of_blocks_are_those_of_their_iterations(n: int) -> None:
+    mean, bounds = np.array([1.0, 3.0]), np.array([0.0, n / 2, n])
+    drawn = Estimate(mean, bounds, 0.5, np.ones(2)).draw_sums(n, np.random.default_rng(1), 1024)
+    assert drawn.n == n
+    assert drawn.block == -(-n // 1024)
+    assert len(drawn.sums) == -(-n // drawn.block) + 1
+    each = np.zeros(n + 1)
+    sums_of_each(drawn.block, drawn.sums, each)
+    np.testing.assert_allclose(each[:: drawn.block], drawn.sums[: len(each[:: drawn.block])], rtol=1e-12)
+    assert each[-1] == pytest.approx(drawn.sums[-1])
+    costs = np.diff(each)
+    for begin in range(0, n, drawn.block):
+        np.testing.assert_allclose(costs[begin : begin + drawn.block], costs[begin], rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["cca", "dca", "hdca", "hmw"])
+@pytest.mark.parametrize("technique", ["STATIC", "SS", "GSS", "FAC2", "mFSC", "AWF-B"])
+@pytest.mark.parametrize("block", [2, 7, 600])
+def test_a_trial_with_costs_of_blocks_is_one_with_those_of_their_iterations(
+    model: str, technique: str, block: int
+) -> None:
+    """The last block is shorter, chunks begin and end inside blocks, and masters stop inside them.
+
+    No two PEs are as fast as each other: which of two that ask at the same time is first hangs on rounding.
+    """
+    n, rng = 599, np.random.default_rng(2)
+    speeds = SPEEDS["unequal"] * (1.0 + 0.1 * rng.random(P))
+    sums = np.cumsum(np.r_[0.0, rng.random(-(-n // block)) * 1e-3])
+    each = np.zeros(n + 1)
+    sums_of_each(block, sums, each)
+    nodes = np.arange(P) // 2
+    execution = ExecutionConfig(
+        model=model, chunk_calculation=1e-6, break_after=5, break_time=1e-6, piece_time=1e-6
+    )
+    told = execution, ParametersConfig(), 1, 0, LATENCY, nodes, 1e-6, StepHistory(P)
+    found = trial_by(*told)(technique, CostSums(n, block, sums), speeds, np.inf, None)
+    expected = trial_by(*told)(technique, CostSums.of_each(each), speeds, np.inf, None)
+    assert found[2] == expected[2]
+    np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-9, atol=1e-9)
+
+
+def test_techniques_that_learn_from_iterations_are_tried_with_each() -> None:
+    tried: dict[str, int] = {}
+
+    def trial(
+        name: str, costs: CostSums, speeds: np.ndarray, until: float, rest: Rest | None
+    ) -> tuple[float, float, int]:
+        tried[name] = costs.block
+        assert costs.n == 4096 or costs.n == 2
+        return 1.0, 0.0, 1
+
+    names = ("FAC2", "AF", "TAP", "mAF+SS", "SS")
+    selector = BySimulation(names, T_LOOP, 4096, 2, trial, 0, 1, 1e9, None)
+    selector.load()
+    _told(selector, dict.fromkeys(names, 1.0), 2)
+    assert tried == {"FAC2": 4, "AF": 1, "TAP": 1, "mAF+SS": 1, "SS": 4}
+
+
+def test_a_technique_that_took_longer_than_the_one_before_is_left() -> None:
+    """By 3 %, which is less than its prediction was off by: that alone would not change the technique."""
+    simulated, times = {"FAC2": 1.0, "mFSC": 2.0}, {"FAC2": 1.0, "mFSC": 1.03}
+    selector = _by_simulation(T_LOOP, simulated)
+    assert _told(selector, times, 3) == ["FAC2"] * 3
+    simulated["mFSC"] = 0.5
+    assert _told(selector, times, 3) == ["mFSC", "FAC2", "FAC2"]
+
+
 def _by_simulation(goal: SelectionGoal, simulated: dict[str, float]) -> BySimulation:
     def trial(
-        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: np.ndarray, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         return min(simulated[name], 1.02 * until), simulated[name], 1
 
@@ -261,7 +370,7 @@ def test_what_simulating_takes_is_known_before_the_first_choice() -> None:
     tried: list[str] = []
 
     def trial(
-        name: str, prefix: np.ndarray, speeds: np.ndarray, until: float, rest: Rest | None
+        name: str, costs: CostSums, speeds: np.ndarray, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         tried.append(name)
         return 1.0, 0.0, 1
@@ -385,7 +494,7 @@ def test_a_trial_begins_with_the_weights_that_the_time_step_begins_with(techniqu
 
     def tried(history: StepHistory) -> float:
         told = execution, ParametersConfig(), 1, 0, latency, np.zeros(P, np.int64), 0.0, history
-        return trial_by(*told)(technique, prefix, speeds, 1e9, None)[0]
+        return trial_by(*told)(technique, CostSums.of_each(prefix), speeds, 1e9, None)[0]
 
     step = simulate(prefix, speeds, latency, technique, execution, history=known)
     assert tried(known) == step.t_loop != tried(empty)

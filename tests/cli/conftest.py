@@ -50,6 +50,15 @@ class Ended:
     err: str
 
 
+def uncounted() -> dict[str, str]:
+    """Return the environment of a process whose lines are not counted.
+
+    Coverage writes a file when a process ends, which a full disk refuses, and looks on, so that
+    none ends at once.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A directory with a small scenario, ``small.yaml``, and its workload."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import COMMAND, REPOSITORY
+from tests.cli.conftest import COMMAND, REPOSITORY, uncounted
 
 SWF = "; MaxProcs: 16\n" + "".join(
     f"{k} {k * 10} 0 50 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1\n" for k in range(1, 400)
@@ -156,7 +156,7 @@ def test_full_disk(small, trace):
         [*COMMAND, "run", "small.yaml", "--set", "workload.path=log.swf", "--set", f"output.trace={trace}"]
         + ["--set", "application.iterations.per_pe=64", "--out", "deep/er/here"],
         cwd=small,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**uncounted(), "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import REPOSITORY, Ended
+from tests.cli.conftest import REPOSITORY, Ended, uncounted
 
 _PROGRAM = """
 import atexit, os, sys
@@ -41,7 +41,7 @@ def told(before: str, **env: str) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        env={**uncounted(), "PYTHONPATH": str(REPOSITORY), **env},
     )
     assert done.returncode == 3, done.stderr
     return done.stdout.split("\n")[:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -69,6 +70,20 @@ def test_every_extra_has_a_purpose() -> None:
     assert set(PURPOSES) == set(EXTRAS) - {"dev"}
     in_dev = {line.split(">")[0] for line in EXTRAS["dev"]}
     assert {line.split(">")[0] for extra in ("docs", "cp", "otf2", "mpi") for line in EXTRAS[extra]} <= in_dev
+
+
+def test_extras_are_named_as_every_shell_takes_them() -> None:
+    """Zsh takes brackets without quotes for a pattern, and refuses the command."""
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    named = set()
+    for path in [*pages, *(REPOSITORY / "mlsim").rglob("*.py"), *(REPOSITORY / "mlsim").rglob("*.md")]:
+        if path.name == "CHANGELOG.md":
+            continue
+        for quote, extra in re.findall(r"pip install ('?)mlsim\[([^\]]+)\]", path.read_text("utf-8")):
+            assert quote, f"{path}: {extra}"
+            named.add(extra)
+    assert named - {"{extra}"} <= set(EXTRAS)
+    assert {"cp", "dask", "energy", "learning", "mpi", "mpich", "otf2", "pandas", "search", "study"} <= named
 
 
 def test_the_doctor_tells_what_is_there(mlsim) -> None:

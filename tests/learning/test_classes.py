@@ -128,7 +128,7 @@ def habits():
 
 
 def test_forests_find_habits_and_depend_on_the_past_alone(habits):
-    pytest.importorskip("sklearn", reason="no scikit-learn; pip install mlsim[learning]")
+    pytest.importorskip("sklearn", reason="no scikit-learn; pip install 'mlsim[learning]'")
     jobs, features = habits
     small = predict_classes(features, trees=10, seed=1)
     assert not small[features.week == 0].any()
@@ -168,7 +168,7 @@ def test_variants_complete_each_job_once(habits):
 
 
 def test_the_command_prints_classes_and_variants(tmp_path):
-    pytest.importorskip("sklearn", reason="no scikit-learn; pip install mlsim[learning]")
+    pytest.importorskip("sklearn", reason="no scikit-learn; pip install 'mlsim[learning]'")
     from typer.testing import CliRunner
 
     from mlsim.cli.main import app

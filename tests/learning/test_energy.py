@@ -165,7 +165,7 @@ def test_constant_and_short_jobs_are_one_step():
 
 
 def written_hdf5(path, measured, grouped):
-    h5py = pytest.importorskip("h5py", reason="no h5py; pip install mlsim[energy]")
+    h5py = pytest.importorskip("h5py", reason="no h5py; pip install 'mlsim[energy]'")
     with h5py.File(path, "w") as file:
         if grouped:
             for job, samples in measured.samples.items():
@@ -208,7 +208,7 @@ def test_broken_hdf5_and_a_missing_package_are_told(tmp_path, monkeypatch):
         patched.setitem(sys.modules, "h5py", None)
         with pytest.raises(InputError, match=r"pip install 'mlsim\[energy\]'"):
             read_samples(path)
-    h5py = pytest.importorskip("h5py", reason="no h5py; pip install mlsim[energy]")
+    h5py = pytest.importorskip("h5py", reason="no h5py; pip install 'mlsim[energy]'")
     with pytest.raises(InputError, match="cannot be read as HDF5"):
         read_samples(path)
     with h5py.File(path, "w") as file:

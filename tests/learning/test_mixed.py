@@ -62,7 +62,7 @@ def direction(target):
 @pytest.mark.parametrize("method", ["xnes", "cma-es"])
 def test_evolution_finds_a_direction_and_keeps_the_norm(method):
     if method == "cma-es":
-        pytest.importorskip("cmaes", reason="no cmaes; pip install mlsim[search]")
+        pytest.importorskip("cmaes", reason="no cmaes; pip install 'mlsim[search]'")
     target = np.array([0.5, -0.3, 0.2])
     options = {"method": method, "evaluations": 1500, "factor": 0.1, "seed": 3}
     vector, loss = minimise(direction(target), 3, **options)

@@ -201,3 +201,10 @@ def test_validate_compares_real_and_simulated_loops(any_launcher: Launcher, tmp_
     assert told["machine"]["spins"] == (len(os.sched_getaffinity(0)) >= 2)  # each rank has a core
     assert (out / "table.md").read_text().count("\n") == 2 + 4
     assert (out / "loops.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("sure", "repetitions"), [("inf", "5 5"), ("0", "9 9")])
+def test_loops_whose_times_differ_are_repeated(any_launcher: Launcher, sure: str, repetitions: str) -> None:
+    done = execute(any_launcher, 2, "repeated.py", sure)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == f"repetitions {repetitions}"

@@ -17,6 +17,7 @@ __all__ = [
     "FAR",
     "NEAR",
     "WRONG",
+    "cost_of",
     "execute",
     "keep_row",
     "message",
@@ -51,10 +52,30 @@ def slowed(s: State, seconds: float, start: float, pe: int) -> float:
 
 
 @leaf_kernel
+def cost_of(s: State, first: int, end: int) -> float:
+    """Return what the iterations from ``first`` to before ``end`` cost, in s at speed 1."""
+    if s.costs.block > 1:
+        return _sum_until(s, end) - _sum_until(s, first)
+    # Unsigned, so that compiled code need not ask whether an index counts from the end.
+    return float(s.prefix[np.uint64(end)] - s.prefix[np.uint64(first)])
+
+
+@inner_kernel
+def _sum_until(s: State, end: int) -> float:
+    """Return what the iterations before ``end`` cost, where those of a block cost the same."""
+    block = s.costs.block
+    number = end // block
+    inside = end - number * block
+    if inside == 0:
+        return float(s.prefix[number])
+    size = min(block, s.costs.iterations - number * block)
+    return float(s.prefix[number] + (s.prefix[number + 1] - s.prefix[number]) * inside / size)
+
+
+@leaf_kernel
 def execute(s: State, me: PE, pe: int, step: int, first: int, size: int, start: float) -> float:
     """Execute a chunk; return when it ends, infinity if the loop is ended before."""
-    # Unsigned, so that compiled code need not ask whether an index counts from the end.
-    cost = s.prefix[np.uint64(first + size)] - s.prefix[np.uint64(first)]
+    cost = cost_of(s, first, first + size)
     if s.costs.piece_time > 0.0:
         me.last_part = part_length(s, size)
         cost += s.costs.piece_time * ceil_div(size, me.last_part)

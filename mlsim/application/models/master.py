@@ -12,6 +12,7 @@ from mlsim._jit import inlined, inner_kernel, leaf_kernel
 from mlsim.application.event_queue import due_lowest_rank, move
 from mlsim.application.models.execution import (
     NEAR,
+    cost_of,
     execute,
     keep_row,
     message,
@@ -135,7 +136,7 @@ def _execute_and_ask(s: State, me: PE, pe: int, step: int, first: int, size: int
     asks = start
     if size > s.costs.ahead:
         before = size - s.costs.ahead
-        cost = s.prefix[first + before] - s.prefix[first]
+        cost = cost_of(s, first, first + before)
         if s.costs.piece_time > 0.0:
             cost += s.costs.piece_time * ceil_div(before, me.last_part)
         asks = start + slowed(s, cost / me.speed, start, pe)
@@ -209,7 +210,7 @@ def _execute_own(s: State, m: Queue, request: float) -> None:
         reached, time = m.own_position, 0.0
         while True:
             reached = min(reached + s.costs.break_after, m.own_end)
-            seconds = (s.prefix[reached] - s.prefix[m.own_position]) / me.speed
+            seconds = cost_of(s, m.own_position, reached) / me.speed
             time = m.clock + slowed(s, seconds, m.clock, m.first_pe)
             if reached == m.own_end or time >= request:
                 break
@@ -227,14 +228,14 @@ def _execute_with_long_breaks(s: State, m: Queue, me: PE, request: float) -> Non
     while True:
         length = max(m.own_length, 1) if s.costs.break_every > 0.0 else s.costs.break_after
         reached = min(m.own_position + min(length, timed), m.own_end)
-        seconds = ((s.prefix[reached] - s.prefix[m.own_position]) + s.costs.piece_time) / me.speed
+        seconds = (cost_of(s, m.own_position, reached) + s.costs.piece_time) / me.speed
         end = m.clock + slowed(s, seconds, m.clock, m.first_pe)
         part, took = reached - m.own_position, end - m.clock
         m.own_parts += 1
         m.own_squares += took * took / part
         if s.costs.break_every > 0.0:
             # Longer than the loop is as long as it, and stays clear of the integers' end.
-            m.own_length = min(paced(length, part, took, s.costs.break_every), len(s.prefix))
+            m.own_length = min(paced(length, part, took, s.costs.break_every), s.costs.iterations + 1)
         m.own_seconds += min(end, s.until) - m.clock
         m.own_position, m.clock = reached, end
         if reached == m.own_end or end >= s.until:
@@ -255,7 +256,7 @@ def _as_real(s: State) -> bool:
 def _finish_own(s: State, m: Queue, me: PE) -> None:
     """End a master's own chunk, after which it asks at once."""
     keep_row(s, me, m.first_pe, m.own_step, m.clock)
-    cost = s.prefix[m.own_end] - s.prefix[me.last_first]
+    cost = cost_of(s, me.last_first, m.own_end)
     if _as_real(s):
         cost += s.costs.piece_time * m.own_parts
         me.parts, me.squares = m.own_parts, m.own_squares

@@ -35,6 +35,7 @@ class Costs(NamedTuple):
     0: their number. ``pushed``: the master sends first chunks unasked. ``choose_after``: iterations executed
     between two choices of a technique amid the loop, 0: none is made. ``ahead``: so many iterations before
     its chunk ends a worker asks for the next one, 0: after it. ``seed_low``: the seed's lower 32 bits.
+    ``iterations``, ``block``: of the loop, and how many of them share an entry of ``Inputs.prefix``.
     """
 
     calculation: float
@@ -56,6 +57,8 @@ class Costs(NamedTuple):
     ahead: int
     seed_low: int
     seed_high: int
+    iterations: int
+    block: int
 
 
 class PEStats(NamedTuple):
@@ -85,7 +88,8 @@ class Inputs(NamedTuple):
     """What ``run`` of every model takes; arrays but those of ``stats`` and ``rows`` are read-only."""
 
     prefix: Floats
-    """float64[N+1], prefix sums of the iteration costs in s at speed 1."""
+    """float64[N+1], prefix sums of the iteration costs in s at speed 1; of ``Costs.block`` iterations each,
+    where more than one share an entry: only for techniques that do not learn from single iterations."""
     speed: Floats
     """float64[P], P >= 1: relative speeds."""
     latency: Floats
@@ -240,7 +244,7 @@ class State(NamedTuple):
 @kernel
 def open_state(inputs: Inputs) -> State:
     """Prepare a loop whose PEs have not asked yet."""
-    n, p, v_count = len(inputs.prefix) - 1, len(inputs.speed), len(inputs.first) - 1
+    n, p, v_count = inputs.costs.iterations, len(inputs.speed), len(inputs.first) - 1
     queues, costs = zeros(1 + v_count, QUEUE), inputs.costs
     _lay_out(queues, inputs.first, p, costs)
     loop, last = queues[0], queues[v_count]

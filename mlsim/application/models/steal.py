@@ -89,7 +89,7 @@ def _one_queue_each(inputs: Inputs) -> Inputs:
 @inner_kernel
 def _hand_out(s: State, thieves: Records[Thief], bounds: Ints) -> None:
     """Cut the loop into parts, one a PE, and schedule all first requests at 0."""
-    n, p, events = len(s.prefix) - 1, len(s.pes), s.queues[0]
+    n, p, events = s.costs.iterations, len(s.pes), s.queues[0]
     size = min(max((n + p - 1) // p, s.inner.min_chunk), n)
     for home in range(len(bounds) - 1):
         for pe in range(bounds[home], bounds[home + 1]):

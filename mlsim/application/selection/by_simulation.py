@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.application.costs import prefix_sums
+from mlsim.application.choice import reads_each_cost
+from mlsim.application.costs import CostSums, prefix_sums, sums_of_each
 from mlsim.application.selection.correction import Correction
 from mlsim.application.selection.estimate import (
     ByProfile,
@@ -25,22 +27,39 @@ from mlsim.scenario import SelectionGoal, Technique
 
 __all__ = ["BySimulation", "Simulate"]
 
-Simulate = Callable[[str, Floats, Floats, float, Rest | None], tuple[float, float, int]]
-"""Simulates a loop by a technique, with prefix sums of its costs (s at speed 1) and speeds of the PEs, up to
+Simulate = Callable[[str, CostSums, Floats, float, Rest | None], tuple[float, float, int]]
+"""Simulates a loop by a technique, with its costs and speeds of the PEs, up to
 a time (s) after which it is of no use, from its begin or, of a rest, from when PEs come free; returns the
 loop's time (s; at least that one, if it takes longer; of a rest from now), its percent imbalance and the
 chunks simulated."""
 
 _KEPT = 3
-_DRAWS = 4096
+_DRAWS = 1024
 """Random costs of a loop where time is measured: more tell hardly more, and take more than simulations."""
 _ALIKE = 1.25
 """Up to this ratio of the fastest and the slowest PE, what simulations miss is put down to techniques: a
 slow-down that comes or goes amid a time step is not the technique's fault."""
 _COLD = 2.0
 """How much longer preparing takes after a time step, which has filled the caches, than just before."""
+_SURE = 0.5
+"""By how much of what predictions are off another technique has to be better: trying one that is not costs
+one time step, missing one that is costs all."""
 _SIMULATED = 2e-8
 """What simulating a chunk takes, in s, as long as it has not been measured."""
+
+
+class _Prediction(NamedTuple):
+    """What the last choice expects of the time step to come."""
+
+    technique: str
+    seconds: float
+    """Its time, corrected by what simulations are off."""
+    simulated: float
+    """The same as simulated."""
+    before: str
+    """The technique of the time step before."""
+    took: float | None
+    """What that took; None: not known, or of no use for comparisons."""
 
 
 class BySimulation(Selector):
@@ -57,9 +76,12 @@ class BySimulation(Selector):
 
     What the last time step took is compared with what is then simulated for it, and simulations of its
     technique are corrected by the ratio (:class:`Correction`): of whole time steps, where the goal is time,
-    and not by the first one, in which caches and memory are cold.
+    and not by the first one, in which caches and memory are cold. The technique changes if another one is
+    better by more than predictions were off of late. If that one then takes longer than the one before did,
+    the one before comes back.
 
-    All its simulations together may take ``share`` of the time of all time steps so far. So it begins with
+    All its simulations together may take ``share`` of the time of all time steps so far and of the one to
+    come, which is expected to take as long as the shortest. So it begins with
     the technique of the last time step and those that took the shortest to simulate, leaves out those for
     which the time is too short, and, of those that take longer than the best one, sees only the beginning.
     Where time is measured, it begins once there is time to prepare, and for simulations that take no longer.
@@ -112,16 +134,21 @@ class BySimulation(Selector):
         self._steps: deque[ExecutedChunks] = deque(maxlen=_KEPT)
         self._share, self._chunk_time = share, chunk_time
         self._seconds: dict[str, float] = {}  # what simulating each took the last time, for a whole loop
-        self._kept: list[Floats] = []
+        self._each = {name for name in portfolio if reads_each_cost(name)}
+        self._room: list[Floats] = []  # for the costs of all iterations: getting memory takes longer
+        self._whole: list[CostSums] = []  # of the present choice
         self._preparing = 0.0  # what it took the last time, in s
         if chunk_time is None and Technique.SS in portfolio:
             self._seconds[Technique.SS] = n * _SIMULATED
         self._elapsed = self._own = 0.0
+        self._shortest = 0.0  # seconds of the shortest time step
         self._current = self._first()
         self._speed: Floats | None = None  # as known at the last choice
         self._correction = Correction()
         self._last: float | None = None  # seconds of the last time step, where they are compared
         self._changed = False  # whether the last time step had more than one technique
+        self._prediction: _Prediction | None = None  # of the time step to come
+        self._better: str | None = None  # than the technique of the last time step, as that has shown
         self.spent = 0.0
 
     def load(self) -> None:
@@ -129,17 +156,17 @@ class BySimulation(Selector):
 
         What that takes at least, and preparing at most, is then known before the first choice.
         """
-        each, prefix = np.arange(self._p), np.zeros(self._p + 1)
+        each = np.arange(self._p)
         executed = ExecutedChunks(each, each, np.ones_like(each), np.ones(self._p))
         known = estimate((executed,), self._p, self._p)
-        known.draw_prefix(prefix, generator(0), _DRAWS)
+        costs = known.draw_sums(self._p, generator(0), _DRAWS)
         for name in self.portfolio:
-            self._simulate(name, prefix, known.speed, np.inf, None)
+            self._simulate(name, costs, known.speed, np.inf, None)
             begin = time.perf_counter()
-            self._simulate(name, prefix, known.speed, np.inf, None)
+            self._simulate(name, costs, known.speed, np.inf, None)
             self._seconds[name] = max(time.perf_counter() - begin, self._seconds.get(name, 0.0))
-        for drawn in self._prefixes():
-            drawn[:] = 0.0
+        if self._each:
+            self._of_each(self._drawn(known, 0))
         begin = time.perf_counter()
         self._drawn(self._known((executed._replace(first=each % self._n),)), 0)
         self._preparing = _COLD * (time.perf_counter() - begin)
@@ -152,20 +179,24 @@ class BySimulation(Selector):
         """Simulate as many as there is time for, and take the one of the least mean value."""
         self.spent = 0.0
         self._changed = False
-        if self._steps:
+        self._prediction = None
+        if self._better is not None:
+            self._current, self._better = self._better, None
+        elif self._steps:
             self._current = self._best()
             self._own += self.spent
         return self._current
 
     def _best(self) -> str:
-        if not self._has_time(1.0, self._elapsed):
+        elapsed = self._elapsed + self._shortest
+        if not self._has_time(1.0, elapsed):
             return self._current
         begin = time.perf_counter()
         known = self._known(tuple(self._steps))
         costs = self._drawn(known, 0)
         self._speed = known.speed
         self._prepared(begin, 1.0)
-        return self._best_of(costs, known.speed, None, self._elapsed)
+        return self._best_of(costs, known.speed, None, elapsed)
 
     def choose_within(self, progress: Progress) -> str:
         """Choose for the rest of a time step, amid it; chunks of this one count as a step of its own."""
@@ -224,10 +255,10 @@ class BySimulation(Selector):
             self._seconds[name] = expected * (1.0 - self._share)
         return False
 
-    def _best_of(self, costs: Sequence[Floats], speed: Floats, rest: Rest | None, elapsed: float) -> str:
+    def _best_of(self, costs: Sequence[CostSums], speed: Floats, rest: Rest | None, elapsed: float) -> str:
         """Simulate as many techniques as there is time for, and return the best."""
         values: dict[str, float] = {}
-        part = (len(costs[0]) - 1) / self._n
+        part = costs[0].n / self._n
         order = sorted(self.portfolio, key=lambda name: self._seconds.get(name, np.inf))
         for name in sorted(order, key=lambda name: name != self._current):
             if rest is not None and name == Technique.STATIC and not self._steps and self._profile is None:
@@ -241,8 +272,20 @@ class BySimulation(Selector):
                 values[name] = self._corrected_value_of(name, costs, speed, least)
             else:
                 values[name] = self._value_of(name, costs, speed, least, rest)
+        if rest is None:
+            return self._preferred(values)
         best = min(values.values())
         return next(name for name in self.portfolio if values.get(name, np.inf) <= best)
+
+    def _preferred(self, values: dict[str, float]) -> str:
+        """Return the best technique for a whole time step, if it is better than the present one for sure."""
+        bound = 1.0 + _SURE * self._correction.error
+        sure = {name: value * (1.0 if name == self._current else bound) for name, value in values.items()}
+        best = min(sure.values())
+        chosen = next(name for name in self.portfolio if sure.get(name, np.inf) <= best)
+        simulated = values[chosen] / self._correction.of(chosen)
+        self._prediction = _Prediction(chosen, values[chosen], simulated, self._current, self._last)
+        return chosen
 
     def _known(self, steps: Sequence[ExecutedChunks]) -> Estimate | ByProfile:
         """Return costs of the iterations, known or estimated, and speeds of the PEs in the last step."""
@@ -250,25 +293,32 @@ class BySimulation(Selector):
             return by_profile(self._profile, steps[-1], self._p)
         return estimate(steps, self._n, self._p)
 
-    def _drawn(self, known: Estimate | ByProfile, position: int) -> list[Floats]:
-        """Return prefix sums of the costs from a position on: a sample each time, unless they are known."""
+    def _drawn(self, known: Estimate | ByProfile, position: int) -> list[CostSums]:
+        """Return the costs from a position on: a sample each time, unless they are known."""
+        self._whole = []
         if isinstance(known, ByProfile):
-            return [prefix_sums(known.profile[position:])]
+            return [CostSums.of_each(prefix_sums(known.profile[position:]))]
         if self._chunk_time is not None:
             drawn = [known.costs(self._n, self._random) for _ in range(self._samples)]
-            return [prefix_sums(costs[position:]) for costs in drawn]
-        whole = self._prefixes()
-        for prefix in whole:
-            known.draw_prefix(prefix, self._random, _DRAWS)
-        return [prefix[position:] - prefix[position] for prefix in whole] if position else whole
+            return [CostSums.of_each(prefix_sums(costs[position:])) for costs in drawn]
+        samples = [known.draw_sums(self._n, self._random, _DRAWS) for _ in range(self._samples)]
+        if not position:
+            return samples
+        whole = [costs.sums for costs in self._of_each(samples)]
+        return [CostSums.of_each(prefix[position:] - prefix[position]) for prefix in whole]
 
-    def _prefixes(self) -> list[Floats]:
-        """Return where costs are drawn to: the same memory each time, as getting it takes longer."""
-        if not self._kept:
-            self._kept = [np.zeros(self._n + 1) for _ in range(self._samples)]
-        return self._kept
+    def _of_each(self, samples: Sequence[CostSums]) -> Sequence[CostSums]:
+        """Return the same costs with those of single iterations; all of this choice."""
+        if all(costs.block == 1 for costs in samples):
+            return samples
+        if not self._whole:
+            self._room = self._room or [np.zeros(self._n + 1) for _ in samples]
+            for costs, prefix in zip(samples, self._room, strict=True):
+                sums_of_each(costs.block, costs.sums, prefix)
+            self._whole = [CostSums.of_each(prefix) for prefix in self._room]
+        return self._whole
 
-    def _corrected_value_of(self, name: str, costs: Sequence[Floats], speed: Floats, best: float) -> float:
+    def _corrected_value_of(self, name: str, costs: Sequence[CostSums], speed: Floats, best: float) -> float:
         """Return the value of a technique for a whole time step, by what simulations of it are worth."""
         value = self._value_of(name, costs, speed, best / self._correction.of(name), None)
         if name == self._current and self._last is not None and speed.max() <= _ALIKE * speed.min():
@@ -276,13 +326,13 @@ class BySimulation(Selector):
         return value * self._correction.of(name)
 
     def _value_of(
-        self, name: str, costs: Sequence[Floats], speed: Floats, best: float, rest: Rest | None
+        self, name: str, costs: Sequence[CostSums], speed: Floats, best: float, rest: Rest | None
     ) -> float:
         """Return the mean value of a technique; above ``best`` if it is worse, which is all that counts."""
         begin = time.perf_counter()
         until = np.inf if self._by_imbalance else best * len(costs)
         total, chunks = 0.0, 0
-        for drawn in costs:
+        for drawn in self._of_each(costs) if name in self._each else costs:
             t_loop, imbalance, simulated = self._simulate(name, drawn, speed, until - total, rest)
             total += self.value(t_loop, imbalance)
             chunks += simulated
@@ -290,7 +340,7 @@ class BySimulation(Selector):
                 break
         measured = time.perf_counter() - begin
         took = measured if self._chunk_time is None else chunks * self._chunk_time
-        self._seconds[name] = took * self._n / (len(costs[0]) - 1)
+        self._seconds[name] = took * self._n / costs[0].n
         self.spent += took
         return total / len(costs)
 
@@ -298,6 +348,18 @@ class BySimulation(Selector):
         """Keep its chunks, and how long it took."""
         whole = self._elapsed > 0.0 and not self._changed and not self._by_imbalance
         self._last = step.t_loop if whole else None
+        if whole and self._prediction is not None and self._prediction.took is not None:
+            self._judge(self._prediction, self._prediction.took, step.t_loop)
+        self._shortest = min(step.t_loop, self._shortest or step.t_loop)
         self._elapsed += step.t_loop
         if step.chunks is not None and len(step.chunks.pe):
             self._steps.append(step.chunks)
+
+    def _judge(self, predicted: _Prediction, before: float, took: float) -> None:
+        """Compare a time step with its prediction, and a new technique with the one before; times in s."""
+        self._correction.judge(took, predicted.seconds)
+        if predicted.technique == predicted.before:
+            return
+        self._correction.learn(predicted.technique, took, predicted.simulated)
+        if took > before:
+            self._better = predicted.before

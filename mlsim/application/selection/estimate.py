@@ -20,7 +20,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import kernel
-from mlsim.application.costs import prefix_sums
+from mlsim.application.costs import CostSums, prefix_sums
 from mlsim.application.selection.facts import ExecutedChunks
 
 __all__ = ["ByProfile", "Estimate", "by_profile", "estimate", "speeds_by_profile", "speeds_with", "when_free"]
@@ -47,16 +47,15 @@ class Estimate(NamedTuple):
         """Draw the costs of ``n`` iterations, in s at speed 1: gamma about the means of their bins."""
         return self._drawn(np.arange(n, dtype=np.float64) + 0.5, 1, random)
 
-    def draw_prefix(self, prefix: Floats, random: np.random.Generator, draws: int) -> None:
-        """Draw the prefix sums of costs, float64[N+1], with so many random numbers at most.
+    def draw_sums(self, n: int, random: np.random.Generator, draws: int) -> CostSums:
+        """Draw the costs of ``n`` iterations with so many random numbers at most.
 
         Where there are more iterations, neighbours share the mean of as many costs.
         """
-        n = len(prefix) - 1
         length = max(-(-n // draws), 1)
         begin = np.arange(0, n, length, dtype=np.float64)
-        middle = 0.5 * (begin + np.minimum(begin + length, n))
-        sum_blocks(self._drawn(middle, length, random), length, prefix)
+        count = np.minimum(begin + length, n) - begin
+        return CostSums(n, length, prefix_sums(self._drawn(begin + 0.5 * count, length, random) * count))
 
     def _drawn(self, middle: Floats, length: int, random: np.random.Generator) -> Floats:
         """Draw the mean cost of ``length`` iterations about each of some places."""
@@ -71,20 +70,8 @@ class Estimate(NamedTuple):
 
     def work(self, chunks: ExecutedChunks) -> Floats:
         """Return what each chunk should take at speed 1, in s."""
-        row, place, overlap = _by_bins(chunks, self.bounds)
+        row, place, overlap = _by_bins(chunks.first, chunks.size, self.bounds)
         return np.bincount(row, overlap * self.mean[place], len(chunks.size)).astype(np.float64)
-
-
-@kernel
-def sum_blocks(mean: Floats, length: int, prefix: Floats) -> None:
-    """Sum up the costs of iterations, of which each ``length`` neighbours cost their block's mean."""
-    n = len(prefix) - 1
-    prefix[0] = total = 0.0
-    for block in range(len(mean)):
-        first = block * length
-        for k in range(first, min(first + length, n)):
-            prefix[k + 1] = total + (k + 1 - first) * mean[block]
-        total = prefix[min(first + length, n)]
 
 
 class ByProfile(NamedTuple):
@@ -166,19 +153,9 @@ def estimate(steps: Sequence[ExecutedChunks], n: int, p: int) -> Estimate:
     n, p
         Iterations and PEs of the loop.
     """
-    known = sum(len(step.size) for step in steps)
-    bounds = np.linspace(0.0, n, min(n, _BINS, max(known // _CHUNKS_A_BIN, 1)) + 1)
-    columns = _columns(steps, bounds, p)
-    equal = _in_turns(columns._replace(pe=columns.pe // p), len(bounds) - 1, 1)
-    mean, speed, deviation, squares = equal
-    speed = np.full(p, speed[0])
-    if p > 1:
-        each = _in_turns(columns, len(bounds) - 1, p)
-        more = len(np.unique(columns.pe)) - len(steps)
-        by_chance = np.log(max(known, 3)) ** (-2.0 * more / known)
-        if each[-1] < squares * by_chance:
-            mean, speed, deviation, _ = each
-    return Estimate(mean, bounds, deviation, speed)
+    pe, first, size, seconds = (np.concatenate(column) for column in zip(*steps, strict=True))
+    before = np.cumsum([0, *(len(step.size) for step in steps)])
+    return Estimate(*_estimate(pe, first, size, seconds, before, n, p))
 
 
 class _Columns(NamedTuple):
@@ -196,29 +173,76 @@ class _Columns(NamedTuple):
     overlap: Floats
 
 
-def _columns(steps: Sequence[ExecutedChunks], bounds: Floats, p: int) -> _Columns:
-    parts = [_by_bins(step, bounds) for step in steps]
-    before = np.cumsum([0, *(len(step.size) for step in steps)])
-    return _Columns(
-        pe=np.concatenate([step.pe + p * number for number, step in enumerate(steps)]),
-        size=np.concatenate([step.size for step in steps]),
-        seconds=np.concatenate([step.seconds for step in steps]),
-        before=before,
-        row=np.concatenate([row + first for (row, _, _), first in zip(parts, before, strict=False)]),
-        place=np.concatenate([place for _, place, _ in parts]),
-        overlap=np.concatenate([overlap for _, _, overlap in parts]),
-    )
+@kernel
+def _estimate(
+    pe: Ints, first: Ints, size: Ints, seconds: Floats, before: Ints, n: int, p: int
+) -> tuple[Floats, Floats, float, Floats]:
+    """Estimate from the chunks of all time steps, one after the other; return what an Estimate has."""
+    known, steps = len(size), len(before) - 1
+    bins = min(n, _BINS, max(known // _CHUNKS_A_BIN, 1))
+    bounds = np.linspace(0.0, n, bins + 1)
+    row, place, overlap = _by_bins(first, size, bounds)
+    step_of, of_all = np.zeros(known, np.int64), np.zeros(known, np.int64)
+    executes = np.zeros(steps * p, np.bool_)
+    for step in range(steps):
+        step_of[before[step] : before[step + 1]] = step
+    for chunk in range(known):
+        of_all[chunk] = step_of[chunk] * p + pe[chunk]
+        executes[of_all[chunk]] = True
+    equal = _Columns(step_of, size, seconds, before, row, place, overlap)
+    mean, one_speed, deviation, squares = _in_turns(equal, bins, 1)
+    speed = np.full(p, one_speed[-1])
+    if p > 1:
+        each = _Columns(of_all, size, seconds, before, row, place, overlap)
+        of_each = _in_turns(each, bins, p)
+        by_chance = np.log(max(known, 3)) ** (-2.0 * (executes.sum() - steps) / known)
+        if of_each[3] < squares * by_chance:
+            mean, speeds, deviation, _ = of_each
+            speed = _lasting(speeds, executes, p)
+    return mean, bounds, deviation, speed
 
 
-def _by_bins(step: ExecutedChunks, bounds: Floats) -> tuple[np.ndarray, np.ndarray, Floats]:
+@kernel
+def _lasting(speeds: Floats, executes: Mask, p: int) -> Floats:
+    """Return by how much the speeds of the last time step are expected to last, with a mean of 1.
+
+    Speeds that change as much from each time step to the next as they differ between PEs tell nothing of
+    the time step to come: so it is where ranks share cores. Those that change once do.
+    """
+    steps = len(speeds) // p
+    last = speeds[(steps - 1) * p :]
+    deviation = np.zeros((steps, p))
+    both = executes[(steps - 1) * p :].copy()
+    for step in range(max(steps - 3, 0), steps):
+        both &= executes[step * p : (step + 1) * p]
+    count = both.sum()
+    if steps < 2 or count < 2:
+        return last.copy()
+    for step in range(max(steps - 3, 0), steps):
+        own = np.log(speeds[step * p : (step + 1) * p])
+        deviation[step] = own - own[both].mean()
+    changes = np.inf
+    for step in range(max(steps - 3, 0), steps - 1):
+        change = (deviation[step + 1] - deviation[step])[both]
+        changes = min(changes, 0.5 * (change**2).sum())
+    squares = (deviation[steps - 1][both] ** 2).sum()
+    found = last ** (max(1.0 - changes / squares, 0.0) if squares > 0.0 else 1.0)
+    scaled: Floats = found * (p / found.sum())
+    return scaled
+
+
+@kernel
+def _by_bins(first: Ints, size: Ints, bounds: Floats) -> tuple[Ints, Ints, Floats]:
     """Cut chunks at the bounds of bins; return of each part its chunk, its bin and its iterations."""
-    begin, end = step.first.astype(np.float64), (step.first + step.size).astype(np.float64)
-    first = np.searchsorted(bounds, begin, "right") - 1
-    last = np.searchsorted(bounds, end, "left")
-    count = last - first
-    row = np.repeat(np.arange(len(begin)), count)
-    place = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    overlap = np.minimum(bounds[place + 1], end[row]) - np.maximum(bounds[place], begin[row])
+    begin, end = np.searchsorted(bounds, first, "right") - 1, np.searchsorted(bounds, first + size)
+    parts = (end - begin).sum()
+    row, place, overlap = np.zeros(parts, np.int64), np.zeros(parts, np.int64), np.zeros(parts)
+    part = 0
+    for chunk in range(len(size)):
+        for here in range(begin[chunk], end[chunk]):
+            low, high = max(bounds[here], first[chunk]), min(bounds[here + 1], first[chunk] + size[chunk])
+            row[part], place[part], overlap[part] = chunk, here, high - low
+            part += 1
     return row, place, overlap
 
 
@@ -229,7 +253,7 @@ def _in_turns(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, flo
     Returns
     -------
     mean, speed
-        Costs, and the speeds of the last time step, 1 in the mean.
+        Costs, and the speeds of each time step one after the other; 1 in the mean in the last one.
     deviation
         Of an iteration's cost, in s at speed 1.
     squares
@@ -254,7 +278,7 @@ def _in_turns(columns: _Columns, bins: int, p: int) -> tuple[Floats, Floats, flo
         work += error**2 / size[chunk]
         time += (error / fast) ** 2 / size[chunk]
     deviation = np.sqrt(work / max(len(size), 1))
-    return mean, speed[(steps - 1) * p :].copy(), deviation, time
+    return mean, speed, deviation, time
 
 
 @kernel

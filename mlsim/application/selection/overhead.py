@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.scenario import ExecutionModel
 
-__all__ = ["charge_of", "has_masters", "typical_wait"]
+__all__ = ["Waits", "charges_of_waits", "has_masters", "waits_of"]
 
 
 def has_masters(model: str) -> bool:
@@ -15,23 +17,36 @@ def has_masters(model: str) -> bool:
     return any(model == known and known.properties.masters for known in ExecutionModel)
 
 
-def charge_of(model: str, seconds: float) -> tuple[str, float]:
-    """Return the key of ``application.execution`` that is charged, and with what [s].
+class Waits(NamedTuple):
+    """What requests of a loop took."""
+
+    typical: float
+    """Median [s]."""
+    beyond: float
+    """By how much the mean is longer [s], 0 or more: a rank that asks may have to wait for a core."""
+
+
+def charges_of_waits(model: str, waits: Waits) -> dict[str, float]:
+    """Return the keys of ``application.execution`` that are charged, and with what [s].
+
+    Where there is a master, that is the master's work for a request; what is beyond it comes of itself, as
+    requests queue. Else it is the two atomics of a chunk, one after the other for all PEs, and what is
+    beyond is a delay of the one PE alone.
 
     Parameters
     ----------
     model
         Execution model of the loop.
-    seconds
-        From a request to the start of its chunk [s]: the master's work for it, or the two atomics of a chunk.
+    waits
+        From requests to the start of their chunks.
     """
     if has_masters(model):
-        return "chunk_assignment", seconds
-    return "atomic_service", seconds / 2.0
+        return {"chunk_assignment": waits.typical}
+    return {"atomic_service": waits.typical / 2.0, "chunk_calculation": waits.beyond}
 
 
-def typical_wait(pe: Ints, requested: Floats, start: Floats, end: Floats) -> float:
-    """Return the median of what PEs waited for their chunks [s]: from asking, or the end of the chunk before.
+def waits_of(pe: Ints, requested: Floats, start: Floats, end: Floats) -> Waits:
+    """Return what PEs waited for their chunks: from asking, or the end of the chunk before.
 
     Parameters
     ----------
@@ -42,4 +57,6 @@ def typical_wait(pe: Ints, requested: Floats, start: Floats, end: Floats) -> flo
     pe, free = pe[order], requested[order]
     same = pe[1:] == pe[:-1]
     free[1:][same] = np.maximum(free[1:], end[order][:-1])[same]
-    return float(np.median(start[order] - free))
+    waited = start[order] - free
+    typical = float(np.median(waited))
+    return Waits(typical, max(float(waited.mean()) - typical, 0.0))

@@ -60,7 +60,12 @@ def validate(
         int | None, typer.Option(min=1, help="Ranks that count as a node, for models of two levels.")
     ] = None,
     repetitions: Annotated[
-        int, typer.Option(min=1, help="Executions of each loop; the mean of the middle half counts.")
+        int,
+        typer.Option(
+            min=1,
+            help="Executions of each loop, up to 16 times as many where times differ; the mean of the "
+            "middle half counts.",
+        ),
     ] = 15,
     spin: Annotated[
         bool | None,

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim._files import is_file, read_json
-from mlsim.application.selection.overhead import charge_of, typical_wait
+from mlsim.application.selection.overhead import Waits, charges_of_waits, waits_of
 from mlsim.errors import InputError
 from mlsim.experiment.loops import loop_from_mapping
 from mlsim.experiment.manifest import check_read
@@ -93,17 +93,17 @@ def recorded_loop(directory: Path, job: int | None = None) -> RecordedLoop:
     scenario, summary = read_scenario(directory, file), read_json(directory / "summary.json", "summary")
     cores, speed = _nodes_of(records, row, scenario["application"].get("pes_per_node"))
     measured = "mpi" in summary or "slurm" in summary
-    overhead = typical_wait(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
+    waits = waits_of(chunks.pe.astype(np.int64), chunks.requested, chunks.start, chunks.end)
     loop = int(np.flatnonzero(records.loops.job == row)[0])
     return RecordedLoop(
-        content=_content(scenario, records, cores, speed, overhead if measured else None),
+        content=_content(scenario, records, cores, speed, waits if measured else None),
         costs=_costs(directory, chunks, np.repeat(speed, cores)),
         technique=str(scenario["application"]["technique"]),
         model=str(scenario["application"]["execution"]["model"]),
         t_loop=float(records.loops.t_loop[loop]),
         chunks=len(chunks.job),
         measured=measured,
-        overhead=overhead,
+        overhead=waits.typical,
     )
 
 
@@ -167,9 +167,9 @@ def _costs(directory: Path, chunks: Chunks, speed: Floats) -> Floats:
 
 
 def _content(
-    scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, overhead: float | None
+    scenario: Mapping[str, Any], records: Records, cores: Ints, speed: Floats, waits: Waits | None
 ) -> dict[str, Any]:
-    """Return the loop alone, on the nodes that the job had; ``overhead`` [s] of a real chunk's request."""
+    """Return the loop alone, on the nodes that the job had; ``waits``: of real chunks' requests."""
     application = {key: value for key, value in scenario["application"].items() if key not in _OF_THE_RUN}
     platform: dict[str, Any] = {"nodes": _groups(cores, speed), "reference_speed": "1 GFLOP/s"}
     network = scenario["platform"].get("network") or {}
@@ -177,9 +177,10 @@ def _content(
         platform["network"] = network
     else:  # some nodes of a larger network: its topology would have other nodes
         platform["network"] = {key: network[key] for key in _NETWORK if network.get(key) is not None}
-    if overhead is not None:
-        charged, seconds = charge_of(application["execution"]["model"], overhead)
-        application["execution"] = {**application["execution"], charged: f"{seconds!r} s"}
+    if waits is not None:
+        charges = charges_of_waits(application["execution"]["model"], waits)
+        charged = {key: f"{seconds!r} s" for key, seconds in charges.items()}
+        application["execution"] = {**application["execution"], **charged}
     return {
         "name": scenario["name"],
         "seed": scenario["seed"],

@@ -94,7 +94,7 @@ def _shares(sample: str, count: int, seed: int, dimensions: int, place: str) -> 
         from scipy.stats import qmc
     except ImportError as error:
         raise InputError(
-            f"{place}: sample: {sample} needs SciPy: {error}; pip install mlsim[study]"
+            f"{place}: sample: {sample} needs SciPy: {error}; pip install 'mlsim[study]'"
         ) from error
     random = np.random.default_rng(seed)
     if sample == "latin-hypercube":

@@ -156,7 +156,7 @@ def t_quantile(freedom: int) -> float:
     try:
         from scipy.special import stdtrit
     except ImportError as error:
-        raise InputError(f"interval: t needs SciPy: {error}; pip install mlsim[study]") from error
+        raise InputError(f"interval: t needs SciPy: {error}; pip install 'mlsim[study]'") from error
     return float(stdtrit(freedom, 0.5 + _SHARE / 2.0))
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.application import trial_by
 from mlsim.application.choice import Choice
+from mlsim.application.costs import CostSums
 from mlsim.application.outcome import ChunkRows
 from mlsim.application.selection.by_simulation import BySimulation, Simulate
 from mlsim.application.selection.facts import ExecutedChunks, Progress, Rest, Selected, StepFacts
 from mlsim.application.selection.making import make_selector
-from mlsim.application.selection.overhead import charge_of, typical_wait
+from mlsim.application.selection.overhead import Waits, charges_of_waits, waits_of
 from mlsim.application.selection.plan import rows_of_step
 from mlsim.application.selection.selector import Selector
 from mlsim.application.timesteps import StepHistory
@@ -111,8 +112,8 @@ class Selecting:
         self.needs_chunks = config.method is SelectionMethod.SIMULATION
         self.selected: list[Selected] = []
         self._options, self._node_of_pe, self._profile = options, node_of_pe, profile
-        self._overhead = 0.0
-        self._trial: Simulate | None = None  # with the overhead and the history of now
+        self._waits = Waits(0.0, 0.0)
+        self._trial: Simulate | None = None  # with the waits and the history of now
         self._history = StepHistory(len(node_of_pe))
         self._begin = time.perf_counter()
         self._made: list[Selected] = []  # in this loop, with times from its begin
@@ -141,7 +142,7 @@ class Selecting:
         """Return the number of the technique of the rest of the loop; ``wait``: what a request took [s]."""
         selector = self._selector
         assert isinstance(selector, BySimulation), "checked: method simulation"
-        self._overhead, self._trial = wait, None
+        self._waits, self._trial = Waits(wait, 0.0), None
         name = selector.choose_within(progress)
         begin = progress.now + selector.spent
         self._made.append(Selected(name, begin, 0.0, 0.0, selector.spent, progress.position))
@@ -153,16 +154,15 @@ class Selecting:
         return sum(choice.spent for choice in self._made)
 
     def _simulate(
-        self, name: str, prefix: Floats, speeds: Floats, until: float, rest: Rest | None
+        self, name: str, costs: CostSums, speeds: Floats, until: float, rest: Rest | None
     ) -> tuple[float, float, int]:
         """Simulate a loop, or the rest of one, each request of which takes what requests have taken."""
         if self._trial is None:
             self._trial = self._make_trial()
-        return self._trial(name, prefix, speeds, until, rest)
+        return self._trial(name, costs, speeds, until, rest)
 
     def _make_trial(self) -> Simulate:
         options, p = self._options, len(self._node_of_pe)
-        charged, seconds = charge_of(options.model, self._overhead)
         execution = ExecutionConfig(
             model=options.model,
             master=options.master,
@@ -171,7 +171,7 @@ class Selecting:
             pieces=options.pieces,
             injected_delay=options.injected_delay,
             request_ahead=options.request_ahead,
-            **{charged: seconds},
+            **charges_of_waits(options.model, self._waits),
         )
         parameters = parameters_of(options)
         return trial_by(
@@ -185,7 +185,7 @@ class Selecting:
         chunks = None
         if rows is not None and len(rows.pe):
             chunks = ExecutedChunks(rows.pe.astype(np.int64), rows.first, rows.size, rows.end - rows.start)
-            self._overhead = typical_wait(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
+            self._waits = waits_of(rows.pe.astype(np.int64), rows.requested, rows.start, rows.end)
         begin = time.perf_counter() - self._begin - t_loop
         self.selected += rows_of_step(self._made, begin, t_loop, imbalance)
         self._selector.note(StepFacts(self._made[-1].technique, t_loop, imbalance, chunks))

@@ -17,10 +17,13 @@ from mlsim.mpi.calibrate import calibrate, piece_time
 from mlsim.mpi.loop.context import Context
 from mlsim.mpi.scheduler import LoopScheduler
 from mlsim.mpi.transport.waiting import Patience
+from mlsim.mpi.validation.middle import unsureness
 
 __all__ = ["execute_plan"]
 
 _PIECE = 100e-6
+_SURE = 0.02
+"""How well the mean of a loop's times has to be known, as a share."""
 _PARTS, _BATCHES, _LOOPS = 2000, 25, 101
 
 
@@ -33,7 +36,8 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
         The ranks.
     plan
         ``costs``: path of an .npy file with the iteration costs in s; ``spins``: whether to compute and not
-        to sleep, None: if each rank has a core; ``repetitions``; ``loops``: the options of each.
+        to sleep, None: if each rank has a core; ``repetitions``: of each loop at least; ``most``: of those
+        whose times differ; ``loops``: the options of each.
 
     Returns
     -------
@@ -48,16 +52,26 @@ def execute_plan(comm: MPI.Intracomm, plan: dict[str, Any]) -> dict[str, Any]:
     machine = calibrate(comm) | (_computing(comm) if spins else _sleeping(comm))
     runs: list[list[dict[str, Any]]] = [[] for _ in plan["loops"]]
     # Repetitions go round, so that a disturbance of some seconds does not hit all those of one loop.
-    for _ in range(plan["repetitions"]):
-        for row, options in enumerate(plan["loops"]):
+    done, again = 0, list(range(len(runs)))
+    while again and done < plan["most"]:
+        for row in again:
             application.begin()
-            with LoopScheduler(comm, n=application.n, **options) as loop:
+            with LoopScheduler(comm, n=application.n, **plan["loops"][row]) as loop:
                 for first, size in loop:
                     application.execute(first, size)
             totals = loop.report().loop
             if totals is not None:
                 runs[row].append(facts(totals))
+        done += 1
+        if done >= plan["repetitions"]:
+            again = comm.bcast([row for row in again if _is_unsure(runs[row])])
     return {"machine": machine, "loops": runs}
+
+
+def _is_unsure(runs: list[dict[str, Any]]) -> bool:
+    """Return whether a loop's times differ too much for what is known of their mean; on rank 0."""
+    times = [run["t_loop"] for run in runs]
+    return len(times) >= 4 and unsureness(times) > _SURE
 
 
 def _has_cores(comm: MPI.Intracomm) -> bool:

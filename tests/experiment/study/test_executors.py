@@ -249,7 +249,7 @@ def test_one_rank_is_not_enough(place):
 
 
 def test_a_dask_cluster_gives_the_same_bytes(place):
-    distributed = pytest.importorskip("distributed", reason="no Dask; pip install mlsim[dask]")
+    distributed = pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
     from mlsim.experiment.study.executors.dask import on_cluster
 
     study = load_study(place / "axes.yaml")
@@ -265,7 +265,7 @@ def test_a_dask_cluster_gives_the_same_bytes(place):
 
 
 def test_no_dask_scheduler(place, monkeypatch):
-    pytest.importorskip("distributed", reason="no Dask; pip install mlsim[dask]")
+    pytest.importorskip("distributed", reason="no Dask; pip install 'mlsim[dask]'")
     from mlsim.errors import InputError
     from mlsim.experiment.study.executors import dask
 

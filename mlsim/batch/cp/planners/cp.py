@@ -117,7 +117,7 @@ _LISTS = 5
 def _listing(task: Task) -> float:
     """Return how long a list schedule takes (s), told by its size: the dearest that was measured."""
     n = len(task.jobs.units)
-    return 1.5e-7 * n * (task.base.n_classes + 2 * n)
+    return 5e-8 * n * (task.base.n_classes + 2 * n)
 
 
 def _proved(answer: Answer, scale: float, rounding: float, cost: float) -> float:
@@ -132,8 +132,8 @@ def _proved(answer: Answer, scale: float, rounding: float, cost: float) -> float
 def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
     """Let some jobs move on the pool, and schedule the order of the starts that come out."""
     n, weights = len(found.order), task.ranks.weights
-    # With every other job as early as can be, a later start would cost more than the plan.
-    above = found.cost - float(weights @ found.earliest)
+    # All others stay: with the other free jobs as early as can be, a later start would cost more than now.
+    above = float(weights[free] @ (found.starts - found.earliest)[free])
     slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
     latest = np.maximum(found.earliest + slack, found.starts)
     window = Window(free, found.starts, found.earliest, latest, weights)

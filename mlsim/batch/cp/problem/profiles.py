@@ -23,6 +23,10 @@ NEVER = np.iinfo(np.int64).max // 4
 _DISLIKED = 1e6
 """What dislike counts for, against what is free; no more is free on a node than all there is."""
 
+# What a search for the earliest start notes of each class: the start it looked at last, the step of the
+# profile that covers it, how many units fit on a node from then on, and from when on more may fit.
+_SEEN, _STEP, _FIT, _MORE = range(4)
+
 
 class Profiles(NamedTuple):
     """What is free when, before anything is planned.
@@ -173,31 +177,29 @@ def _step_at(c: int, at: int, p: Profiles) -> int:
 
 
 @inner_kernel
-def _fit(c: int, at: int, job: _Job, p: Profiles) -> int:
-    """Return how many units of a job fit on one node of a class from ``at`` on."""
+def _fit(c: int, first: int, at: int, job: _Job, p: Profiles) -> tuple[int, int]:
+    """Return how many units fit on one node of a class from ``at`` on, and from when on more may.
+
+    ``first`` is the step that covers ``at``. No more units than the job has are counted, and from then on
+    no later start has more.
+    """
     n = p.n_steps[c]
-    k = _step_at(c, at, p)
-    fit = NEVER
-    while k < n and (p.times[c, k] <= at or p.times[c, k] < at + job.duration):
+    fit, tightest = job.units, first
+    k = first
+    while k < n and (k == first or p.times[c, k] < at + job.duration):
         for r in range(len(job.request)):
-            if job.request[r] > 0:
+            # A division is dear, and needed only where this step is as tight as any before.
+            if job.request[r] > 0 and p.room[c, k, r] < (fit + 1) * job.request[r]:
                 fit = min(fit, p.room[c, k, r] // job.request[r])
+                tightest = k
         if fit <= 0:
-            return 0
+            break
         k += 1
-    return fit
-
-
-@inner_kernel
-def _all_fit(at: int, job: _Job, n_classes: int, p: Profiles) -> bool:
-    """Whether all units of a job fit from ``at`` on, on the nodes that it may use."""
-    fit = 0
-    for c in range(n_classes):
-        if job.dislike[p.kind[c]] < np.inf:
-            fit += p.sizes[c] * min(job.units, _fit(c, at, job, p))
-            if fit >= job.units:
-                return True
-    return False
+    more = NEVER
+    # As long as the tightest step is still to come, a later start meets it, too.
+    if fit < job.units and tightest + 1 < n:
+        more = p.times[c, tightest + 1]
+    return fit, more
 
 
 @inner_kernel
@@ -238,34 +240,49 @@ def _earliest_of_one(not_before: int, job: _Job, n_classes: int, p: Profiles) ->
 
 
 @inner_kernel
-def _later_steps(after: int, job: _Job, n_classes: int, p: Profiles, candidates: Ints) -> int:
-    """List in order when steps begin after a time on the nodes that a job may use; return how many."""
-    n = 0
-    for c in range(n_classes):
-        if job.dislike[p.kind[c]] < np.inf:
-            for k in range(1, p.n_steps[c]):
-                if p.times[c, k] > after:
-                    candidates[n] = p.times[c, k]
-                    n += 1
-    candidates[:n].sort()
-    return n
+def _look(c: int, at: int, job: _Job, p: Profiles, sweep: Ints) -> int:
+    """Count the units that fit on a class from ``at`` on; return how many more they are than before."""
+    k = sweep[c, _STEP]
+    while k + 1 < p.n_steps[c] and p.times[c, k + 1] <= at:
+        k += 1
+    fit, more = _fit(c, k, at, job, p)
+    change: int = p.sizes[c] * (fit - sweep[c, _FIT])
+    sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, k, fit, more
+    return change
 
 
 @inner_kernel
-def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, candidates: Ints) -> int:
-    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use."""
+def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: Ints) -> int:
+    """Return the earliest start, from ``not_before``, of all units of a job on the nodes it may use.
+
+    The sweep goes from one time at which more may fit on a class to the next. What was found for a class
+    is, until then, the most that fits: a later start ends later, and may meet less room, not more. So the
+    other classes are looked at again only where the sum of these says that all units may fit.
+    """
     if job.units == 1:
         return _earliest_of_one(not_before, job, n_classes, p)
-    if _all_fit(not_before, job, n_classes, p):
-        return not_before
-    # The sum of what fits grows only where a step begins.
-    before = not_before
-    for i in range(_later_steps(not_before, job, n_classes, p, candidates)):
-        at: int = candidates[i]
-        if at > before and _all_fit(at, job, n_classes, p):
-            return at
-        before = at
-    return NEVER
+    most = 0
+    for c in range(n_classes):
+        sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = not_before, 0, 0, NEVER
+        if job.dislike[p.kind[c]] < np.inf:
+            most += _look(c, not_before, job, p, sweep)
+            if most >= job.units:
+                return not_before
+    while True:
+        at = NEVER
+        for c in range(n_classes):
+            at = min(at, sweep[c, _MORE])
+        if at >= NEVER:
+            return NEVER
+        for c in range(n_classes):
+            if sweep[c, _MORE] <= at:
+                most += _look(c, at, job, p, sweep)
+        if most >= job.units:
+            for c in range(n_classes):
+                if sweep[c, _FIT] > 0 and sweep[c, _SEEN] < at:
+                    most += _look(c, at, job, p, sweep)
+            if most >= job.units:
+                return at
 
 
 @inner_kernel
@@ -290,11 +307,14 @@ def _break_at(c: int, at: int, p: Profiles) -> None:
         k -= 1
     if p.times[c, k - 1] == at:
         return
+    n_resources = p.room.shape[2]
     for j in range(n, k, -1):
         p.times[c, j] = p.times[c, j - 1]
-        p.room[c, j] = p.room[c, j - 1]
+        for r in range(n_resources):  # compiled, faster than so short a slice
+            p.room[c, j, r] = p.room[c, j - 1, r]
     p.times[c, k] = at
-    p.room[c, k] = p.room[c, k - 1]
+    for r in range(n_resources):
+        p.room[c, k, r] = p.room[c, k - 1, r]
     p.n_steps[c] = n + 1
 
 
@@ -316,12 +336,11 @@ def _take(c: int, each: int, at: int, job: _Job, p: Profiles, nodes: Ints) -> No
 def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits: Ints) -> None:
     """Find how many units fit on a node of each class, and in which order classes are used."""
     for c in range(len(load)):
-        load[c] = np.inf
-        fits[c] = 0
+        load[c], fits[c], k = np.inf, 0, 0
         if job.dislike[p.kind[c]] < np.inf:
-            fits[c] = min(job.units, _fit(c, at, job, p))
-        if fits[c] > 0:
             k = _step_at(c, at, p)
+            fits[c], _ = _fit(c, k, at, job, p)
+        if fits[c] > 0:
             load[c] = _DISLIKED * job.dislike[p.kind[c]]
             for r in range(len(job.request)):
                 load[c] += p.room[c, k, r] * scarcity[r]
@@ -365,9 +384,9 @@ def alone(jobs: Demands, profiles: Profiles) -> Ints:
     """Return the earliest start of each job if no other job waited."""
     p = shared(profiles)
     starts = np.empty(len(jobs.units), np.int64)
-    candidates = np.empty(profiles.n_steps.sum() + 1, np.int64)
+    sweep = np.empty((len(profiles.sizes), 4), np.int64)
     for row in range(len(starts)):
-        starts[row] = _earliest(0, shared(_job(row, jobs)), len(profiles.sizes), p, candidates)
+        starts[row] = _earliest(0, shared(_job(row, jobs)), len(profiles.sizes), p, sweep)
     return starts
 
 
@@ -380,7 +399,8 @@ def reset(base: Profiles, work: Profiles) -> None:
         work.kind[c] = base.kind[c]
         for k in range(base.n_steps[c]):
             work.times[c, k] = base.times[c, k]
-            work.room[c, k] = base.room[c, k]
+            for r in range(base.room.shape[2]):
+                work.room[c, k, r] = base.room[c, k, r]
 
 
 @kernel
@@ -428,7 +448,7 @@ def list_schedule(
     for c in range(n_classes):
         for r in range(n_resources):
             pool[r] += p.sizes[c] * p.room[c, 0, r]
-    candidates = np.empty((len(p.sizes) + 2) * p.times.shape[1], np.int64)
+    sweep = np.empty((len(p.sizes), 4), np.int64)
     cost = 0.0
     written = 0
     for row in order:
@@ -438,7 +458,7 @@ def list_schedule(
             least = ranks.keep_free[row, r]
             if least > 0 and pool[r] - job.units * job.request[r] < least:
                 later = 1
-        at = _earliest(later, job, n_classes, p, candidates)
+        at = _earliest(later, job, n_classes, p, sweep)
         starts[row] = at
         cost += ranks.weights[row] * at
         if at >= NEVER or cost >= bound:

@@ -22,10 +22,12 @@ QUICKLY = {
     "cp_model_probing_level": 0,
     "symmetry_level": 0,
     "linearization_level": 0,
-    "max_number_of_conflicts": 100,
 }
-"""Parameters of CP-SAT with which a small model is searched at once: presolve may take longer, and
-its deterministic time runs slowly without, so that conflicts are counted as well."""
+"""Parameters of CP-SAT with which a small model is searched at once: presolve may take longer."""
+_SECONDS_A_CONFLICT = 5.5e-7
+"""A conflict for each constraint: the dearest that was measured. Deterministic time runs slowly without
+presolve, so that conflicts are counted as well."""
+_LEAST_CONFLICTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +84,24 @@ def solve_window(
         cp.new_fixed_size_interval_var(start, d, "")
         for start, d in zip(starts, duration[free].tolist(), strict=True)
     ]
+    # What others hold before and after all that may move is left out.
+    first = int(window.earliest[free].min())
+    horizon = int((window.latest[free] + duration[free]).max())
     begins = np.concatenate((np.zeros(len(running), np.int64), window.starts[fixed]))
     ends = np.concatenate((running.remaining, window.starts[fixed] + duration[fixed]))
+    begins, ends = np.maximum(begins, first), np.minimum(ends, horizon)
     for r in range(len(instance.resources)):
         asked = queued.request[:, r] * queued.units
         held = np.concatenate((running.request[:, r] * running.units, asked[fixed]))
         _limit(cp, intervals, asked[free], _steps(begins, ends, held), int(instance.capacity[:, r].sum()))
-    horizon = int((window.latest[free] + duration[free]).max())
     weights, scale = scaled(window.weights[free], horizon)
     cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
     for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
         cp.add_hint(start, hint)
     cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
-    answer = solve(cp, control, False, **QUICKLY)
     size = len(cp.proto.variables), len(cp.proto.constraints)
+    conflicts = max(int(control.last_limit / (_SECONDS_A_CONFLICT * size[1])), _LEAST_CONFLICTS)
+    answer = solve(cp, control, False, max_number_of_conflicts=conflicts, **QUICKLY)
     if answer.values is None:
         return None, answer, scale, size
     found = window.starts.copy()
@@ -108,8 +114,9 @@ def _limit(
 ) -> None:
     """Limit moving jobs, with what others hold, to a total at every time."""
     demands = asked.tolist()
-    most = max((amount for _, _, amount in held), default=0)
-    if sum(demands) + most <= total:
+    # Steps at which all that moves has room are no limit.
+    held = [(begin, end, amount) for begin, end, amount in held if sum(demands) + amount > total]
+    if sum(demands) <= total and not held:
         return
     boxes = [cp.new_fixed_size_interval_var(begin, end - begin, "") for begin, end, _ in held]
     moving = [interval for interval, demand in zip(intervals, demands, strict=True) if demand]

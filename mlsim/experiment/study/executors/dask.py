@@ -56,12 +56,12 @@ def on_cluster(scheduler: str, jobs: int | None) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise InputError(f"--executor dask: {error}; pip install mlsim[dask]") from error
+        raise InputError(f"--executor dask: {error}; pip install 'mlsim[dask]'") from error
     if scheduler == "slurm":
         try:
             from dask_jobqueue import SLURMCluster
         except ImportError as error:
-            raise InputError(f"--scheduler slurm: {error}; pip install mlsim[dask]") from error
+            raise InputError(f"--scheduler slurm: {error}; pip install 'mlsim[dask]'") from error
         with SLURMCluster() as cluster, Client(cluster) as client:
             cluster.scale(jobs or 1)
             client.wait_for_workers(1)

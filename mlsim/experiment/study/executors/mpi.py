@@ -44,7 +44,7 @@ def over_ranks() -> Iterator[Executor | None]:
         from mpi4py.futures import MPICommExecutor
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f"--executor mpi: mpi4py cannot be used: {error}; pip install mlsim[mpi], beside an MPI"
+            f"--executor mpi: mpi4py cannot be used: {error}; pip install 'mlsim[mpi]', beside an MPI"
         ) from error
     world = MPI.COMM_WORLD
     if world.Get_size() < 2:

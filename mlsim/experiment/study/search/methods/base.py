@@ -37,5 +37,5 @@ def check_installed(method: str, place: str) -> None:
     if package and find_spec(package) is None:
         raise InputError(
             f"{place}: {method}: needs the package {package}, which is not installed; "
-            f"pip install mlsim[{extra}], or use random"
+            f"pip install 'mlsim[{extra}]', or use random"
         )
