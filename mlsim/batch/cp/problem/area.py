@@ -16,16 +16,17 @@ _ROUNDING = 1e-9
 def least_makespan(instance: Instance) -> int:
     """Return the seconds from now before which the queued jobs cannot all have ended.
 
-    Until then each resource type must have been free, over all nodes, for as much amount x time as they ask for.
+    Until then as much amount x time of each resource type must have been free, over all nodes, as they ask
+    for.
     """
     queued, running = instance.queued, instance.running
     asked = queued.request * queued.units[:, None]
     held = running.request * running.units[:, None]
     needs = (asked * queued.duration[:, None].astype(np.float64)).sum(axis=0)
     free = instance.free.sum(axis=0)
-    return max(
-        _filled(running.remaining, held[:, r], int(free[r]), float(needs[r])) for r in range(len(free))
-    )
+    ends = running.remaining
+    filled = [_filled(ends, held[:, r], int(free[r]), float(needs[r])) for r in range(len(free))]
+    return max(filled, default=0)
 
 
 def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:

@@ -46,7 +46,9 @@ def boxes_by_end(remaining: Ints, amounts: Ints) -> list[tuple[int, int]]:
 
 
 def minimize_last(cp: CpModel, starts: list[IntVar], durations: Ints, least: int, most: int) -> float:
-    """Minimize when the last job ends; of plans with the same makespan, the sum of starts where numbers allow.
+    """Minimize when the last job ends; of plans with the same makespan, the sum of starts.
+
+    That sum is left out where the objective would lose precision.
 
     Parameters
     ----------
