@@ -132,7 +132,8 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
     """Return the latest start of each of some jobs in a plan that costs less, if all others stay."""
     starts, earliest, weights = found.starts[free], found.earliest[free], task.ranks.weights[free]
     if task.makespan:
-        return np.int64(found.cost) - task.jobs.durations[free]
+        ends: Ints = int(found.cost) - task.jobs.durations[free]
+        return ends
     # With the other free jobs as early as can be, a later start would cost more than they do now.
     above = float(weights @ (starts - earliest))
     slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
