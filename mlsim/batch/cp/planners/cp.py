@@ -132,12 +132,12 @@ def _latest(task: Task, found: Found, free: Ints) -> Ints:
     """Return the latest start of each of some jobs in a plan that costs less, if all others stay."""
     starts, earliest, weights = found.starts[free], found.earliest[free], task.ranks.weights[free]
     if task.makespan:
-        ends: Ints = int(found.cost) - task.jobs.durations[free]
-        return ends
+        return int(found.cost) - task.jobs.durations[free]
     # With the other free jobs as early as can be, a later start would cost more than they do now.
     above = float(weights @ (starts - earliest))
     slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
-    return np.maximum(earliest + slack, starts)
+    latest: Ints = np.maximum(earliest + slack, starts)
+    return latest
 
 
 def _proved(task: Task, answer: Answer, scale: float, rounding: float, cost: float) -> float:
