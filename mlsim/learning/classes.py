@@ -6,7 +6,6 @@ week a random forest learns the classes of all jobs that have ended so far; in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +20,15 @@ from mlsim.record.derived import TAU
 from mlsim.scenario import BatchConfig
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["VARIANTS", "Quality", "VariantResult", "predict_classes", "quality_of", "run_variant"]
+__all__ = [
+    "VARIANTS",
+    "Quality",
+    "VariantResult",
+    "predict_classes",
+    "predict_week",
+    "quality_of",
+    "run_variant",
+]
 
 VARIANTS: Final = (
     "base",
@@ -42,7 +49,6 @@ def predict_classes(
     *,
     trees: int = 100,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Mask:
     """Return which jobs are predicted to be small, each by the forest of its week.
 
@@ -54,8 +60,6 @@ def predict_classes(
         Of each forest.
     seed
         Of the forests.
-    progress
-        Is told how many weeks are done, and how many there are.
 
     Raises
     ------
@@ -66,14 +70,17 @@ def predict_classes(
     small = np.zeros(len(features.week), np.bool_)
     weeks = int(features.week.max()) + 1 if len(features.week) else 0
     for week in range(1, weeks):
-        rows = np.flatnonzero(features.week == week)
-        known = np.flatnonzero(features.known_from <= week)
-        if len(rows) and len(known):
-            forest = Forest(features.values[known], features.small[known], trees, seed)
-            small[rows] = forest.are_small(features.values[rows])
-        if progress is not None:
-            progress(week + 1, weeks)
+        small[features.week == week] = predict_week(features, week, trees, seed)
     return small
+
+
+def predict_week(features: JobFeatures, week: int, trees: int, seed: int) -> Mask:
+    """Return which jobs of a week are predicted to be small; see :func:`predict_classes`."""
+    rows = np.flatnonzero(features.week == week)
+    known = np.flatnonzero(features.known_from <= week)
+    if not len(rows) or not len(known):
+        return np.zeros(len(rows), np.bool_)
+    return Forest(features.values[known], features.small[known], trees, seed).are_small(features.values[rows])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 
-__all__ = ["METHODS", "minimise", "penalty"]
+__all__ = ["METHODS", "check_method", "minimise", "penalty"]
 
 METHODS = ("xnes", "cma-es")
 
@@ -56,13 +56,7 @@ def minimise(
     InputError
         If the method is not known, or its package is not installed.
     """
-    search: _Xnes | _CmaEs
-    if method == "xnes":
-        search = _Xnes(dimensions, seed)
-    elif method == "cma-es":
-        search = _CmaEs(dimensions, seed)
-    else:
-        raise InputError(f"method: {method!r} is not known; allowed: grid, {', '.join(METHODS)}")
+    search = _search_of(method, dimensions, seed)
     best, least, tried = np.ones(dimensions), math.inf, 0
     while tried == 0 or tried + search.population <= evaluations:
         vectors = search.ask()
@@ -73,6 +67,25 @@ def minimise(
         search.tell(vectors, found + penalty(vectors, factor))
         tried += len(vectors)
     return best, least
+
+
+def check_method(method: str) -> None:
+    """Check that a method is known, and its package installed.
+
+    Raises
+    ------
+    InputError
+        If it is not.
+    """
+    _search_of(method, 2, 0)
+
+
+def _search_of(method: str, dimensions: int, seed: int) -> _Xnes | _CmaEs:
+    if method == "xnes":
+        return _Xnes(dimensions, seed)
+    if method == "cma-es":
+        return _CmaEs(dimensions, seed)
+    raise InputError(f"method: {method!r} is not known; allowed: grid, {', '.join(METHODS)}")
 
 
 class _Xnes:

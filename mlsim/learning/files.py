@@ -6,13 +6,14 @@ from pathlib import Path
 
 import polars as pl
 
-from mlsim.experiment.directories import complete_or_gone
 from mlsim.learning.mixed import Mixed
-from mlsim.learning.transfer import Transfer
+from mlsim.learning.parts import write_tables
+from mlsim.learning.phases import PhaseBand
+from mlsim.learning.transfer import Transfer, TransferBand
 from mlsim.learning.vectors import FEATURES
 from mlsim.scenario import Policy, Scenario, WeightsConfig, dump
 
-__all__ = ["write_mixed", "write_transfer"]
+__all__ = ["write_mixed", "write_phases", "write_transfer", "write_transfer_phases"]
 
 
 def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
@@ -21,7 +22,7 @@ def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
     Parameters
     ----------
     directory
-        A new one: ``weeks.csv`` has a row a week (part, mean bounded slowdown of each policy, the weights
+        Files: ``weeks.csv`` has a row a week (part, mean bounded slowdown of each policy, the weights
         that were best in hindsight), ``learned.yaml`` is the scenario under w*_train.
     found
         What was found.
@@ -34,9 +35,7 @@ def write_mixed(directory: Path, found: Mixed, scenario: Scenario) -> None:
     named = dict(zip(FEATURES, found.learned.tolist(), strict=True))
     batch = scenario.batch.model_copy(update={"policy": Policy.LINEAR, "weights": WeightsConfig(**named)})
     text = dump(scenario.model_copy(update={"batch": batch}))
-    with complete_or_gone(directory) as place:
-        (place.partial / "weeks.csv").write_text(frame.write_csv(), encoding="utf-8")
-        (place.partial / "learned.yaml").write_text(text, encoding="utf-8")
+    write_tables(directory, {"weeks.csv": frame.write_csv(), "learned.yaml": text})
 
 
 def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
@@ -45,7 +44,7 @@ def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
     Parameters
     ----------
     directory
-        A new one: ``transfer.csv`` has a row for each policy and log of the test (weeks, mean bounded
+        Files: ``transfer.csv`` has a row for each policy and log of the test (weeks, mean bounded
         slowdown of a week, paired difference to the reference with its interval and p), ``weights.csv`` the
         weights learned on each log.
     found
@@ -73,6 +72,30 @@ def write_transfer(directory: Path, found: Transfer, reference: str) -> None:
         {"learned on": log} | dict(zip(FEATURES, vector.tolist(), strict=True))
         for log, vector in found.weights.items()
     ]
-    with complete_or_gone(directory) as place:
-        (place.partial / "transfer.csv").write_text(pl.DataFrame(rows).write_csv(), encoding="utf-8")
-        (place.partial / "weights.csv").write_text(pl.DataFrame(weights).write_csv(), encoding="utf-8")
+    write_tables(
+        directory,
+        {"transfer.csv": pl.DataFrame(rows).write_csv(), "weights.csv": pl.DataFrame(weights).write_csv()},
+    )
+
+
+def write_phases(directory: Path, band: PhaseBand) -> None:
+    """Write ``phases.csv``: a row for each policy and phase of the cut, with its sums over both parts."""
+    rows = [
+        {"policy": name, "phase": phase, "train": train, "test": test}
+        for name in band.test
+        for phase, train, test in zip(
+            band.phases.tolist(), band.train[name].tolist(), band.test[name].tolist(), strict=True
+        )
+    ]
+    write_tables(directory, {"phases.csv": pl.DataFrame(rows).write_csv()})
+
+
+def write_transfer_phases(directory: Path, band: TransferBand) -> None:
+    """Write ``phases.csv``: a row for each policy, log of the test and phase of the cut, with its mean."""
+    rows = [
+        {"policy": policy, "tested on": log, "phase": phase, "mean": mean}
+        for log, means in band.means.items()
+        for policy, values in means.items()
+        for phase, mean in zip(band.phases[log].tolist(), values.tolist(), strict=True)
+    ]
+    write_tables(directory, {"phases.csv": pl.DataFrame(rows).write_csv()})

@@ -8,7 +8,7 @@ that week, as in calm weeks nearly all are, it is the mean over them: what one o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from mlsim.batch.clock.replay_many import replay_many
 from mlsim.errors import InputError
 from mlsim.experiment.study.statistics import Spread, spread_of
 from mlsim.experiment.weekly import LogWeeks
-from mlsim.learning.evolution import minimise
+from mlsim.learning.evolution import check_method, minimise
 from mlsim.learning.vectors import normalised, places_of, simplex_grid, widened
 from mlsim.scenario import BatchConfig, Policy, WeightsConfig
 from mlsim.workload.jobs import JobBlock
@@ -26,11 +26,16 @@ from mlsim.workload.jobs import JobBlock
 __all__ = [
     "PURE",
     "Mixed",
+    "Searches",
     "Searching",
+    "Wanted",
     "feature_scales",
     "learn_mixed",
-    "learn_vector",
+    "learned_of",
+    "parts_of",
     "pure_means",
+    "searched",
+    "searched_here",
     "weekly_means",
 ]
 
@@ -39,9 +44,6 @@ PURE = ("SAF", "SPF", "LEXP", "SQF", "SEXP", "LRF", "SRF", "FCFS", "LPF", "LQF",
 
 _TYPICAL_WAIT = 1800.0
 """At which the spread of expansion factors is taken [s]."""
-
-Progress = Callable[[int, int], None]
-"""Is told how many weeks are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,18 @@ class Searching:
     scale: Floats | None = None
     """What features are divided by; found by what learns where they are scaled."""
 
+    def check(self) -> None:
+        """Check what can be known before a search.
+
+        Raises
+        ------
+        InputError
+            If features or method are not known, or what the method needs is not installed.
+        """
+        places_of(self.features)
+        if self.method != "grid":
+            check_method(self.method)
+
     def over(self, blocks: Sequence[JobBlock]) -> Searching:
         """Return the same with the scale of some weeks, if features are scaled."""
         return replace(self, scale=feature_scales(blocks)) if self.scaled else self
@@ -76,6 +90,19 @@ class Searching:
     def grid(self) -> Floats:
         """Return all vectors that a grid tries."""
         return self.unscaled(simplex_grid(self.points, self.features))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Weeks of a log on which vectors are to be searched together."""
+
+    log: LogWeeks
+    weeks: tuple[int, ...]
+    searching: Searching
+
+
+Searches = Callable[[Sequence[Wanted]], Iterable[Floats]]
+"""Has vectors searched (:func:`searched`), and gives what is found in the same order."""
 
 
 @dataclass(frozen=True)
@@ -162,17 +189,42 @@ def feature_scales(blocks: Sequence[JobBlock]) -> Floats:
     return found
 
 
-def learn_vector(blocks: Sequence[JobBlock], config: BatchConfig, units: int, searching: Searching) -> Floats:
-    """Return the vector of the least sum of weekly means, over all six features."""
-    searching = searching.over(blocks)
-    if searching.method == "grid":
-        vectors = searching.grid()
-        total = np.zeros(len(vectors))
-        for block in blocks:  # one by one: all starts of all weeks would take much memory
-            total += weekly_means([block], config, units, vectors)[0]
-        learned: Floats = normalised(vectors[[int(np.argmin(total))]])[0]
-        return learned
-    return _evolved(blocks, config, units, searching)[0]
+def searched(wanted: Wanted) -> Floats:
+    """Return what a search finds: by grid, each vector's sum of weekly means; else a vector and its sum."""
+    blocks = [wanted.log.blocks[number] for number in wanted.weeks]
+    config, units, searching = wanted.log.scenario.batch, wanted.log.units, wanted.searching
+    if searching.method != "grid":
+        vector, loss = _evolved(blocks, config, units, searching)
+        return np.append(vector, loss)
+    vectors = searching.grid()
+    total = np.zeros(len(vectors))
+    for block in blocks:  # one by one: all starts of all weeks would take much memory
+        total += weekly_means([block], config, units, vectors)[0]
+    return total
+
+
+def searched_here(wanted: Sequence[Wanted]) -> Iterator[Floats]:
+    """Search in this process, one after the other, and keep nothing."""
+    return map(searched, wanted)
+
+
+def parts_of(log: LogWeeks, weeks: Sequence[int], searching: Searching) -> list[Wanted]:
+    """Return in which parts the vector of the least sum over weeks is searched: week by week if by a grid."""
+    groups = [(week,) for week in weeks] if searching.method == "grid" else [tuple(weeks)]
+    return [Wanted(log, group, searching) for group in groups]
+
+
+def learned_of(found: Iterable[Floats], searching: Searching) -> Floats:
+    """Return the vector of the least sum of weekly means, over all six features, by what parts have found."""
+    if searching.method != "grid":
+        (one,) = found
+        return one[:-1]
+    vectors = searching.grid()
+    total = np.zeros(len(vectors))
+    for means in found:
+        total += means
+    learned: Floats = normalised(vectors[[int(np.argmin(total))]])[0]
+    return learned
 
 
 def _evolved(
@@ -199,7 +251,7 @@ def learn_mixed(
     train: tuple[int, int],
     test: tuple[int, int],
     searching: Searching,
-    progress: Progress | None = None,
+    searches: Searches = searched_here,
 ) -> Mixed:
     """Search mixed policies on the weeks of a log, and test them.
 
@@ -212,8 +264,8 @@ def learn_mixed(
         First and last week.
     searching
         How vectors are searched.
-    progress
-        Is told how many weeks are done.
+    searches
+        Who does the searches.
 
     Raises
     ------
@@ -232,8 +284,8 @@ def learn_mixed(
     blocks = [weeks.blocks[number] for number in numbers.tolist()]
     searching = searching.over([block for block, taken in zip(blocks, parts[0], strict=True) if taken])
     config, units = weeks.scenario.batch, weeks.units
-    search = _by_grid if searching.method == "grid" else _by_evolution
-    best, least, greedy, learned, count = search(blocks, parts[0], config, units, searching, progress)
+    find = _by_grid if searching.method == "grid" else _by_evolution
+    best, least, greedy, learned, count = find(weeks, numbers, parts[0], searching, searches)
     fitted = weekly_means(blocks, config, units, learned[np.newaxis])[:, 0]
     before = np.diff(numbers, prepend=numbers[0] - 2) == 1
     fcfs = pure_means(blocks, config, units)
@@ -249,53 +301,34 @@ def learn_mixed(
 _Found = tuple[Floats, Floats, Floats, Floats, int]
 
 
-def _by_grid(
-    blocks: Sequence[JobBlock],
-    train: Mask,
-    config: BatchConfig,
-    units: int,
-    searching: Searching,
-    progress: Progress | None,
-) -> _Found:
+def _by_grid(log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, searches: Searches) -> _Found:
     """Try every vector in every week."""
     vectors = searching.grid()
     total = np.zeros(len(vectors))
     best, least, greedy = [], [], []
     last: Ints | None = None
-    for place, block in enumerate(blocks):
-        means = weekly_means([block], config, units, vectors)[0]
+    found = searches(parts_of(log, numbers.tolist(), searching))
+    for taken, means in zip(train.tolist(), found, strict=True):
         greedy.append(np.nan if last is None else float(means[last].mean()))
         last = np.flatnonzero(means == means.min())
         best.append(vectors[last[0]])
         least.append(float(means.min()))
-        if train[place]:
+        if taken:
             total += means
-        if progress is not None:
-            progress(place + 1, len(blocks))
     learned = normalised(vectors[[int(np.argmin(total))]])[0]
     return np.array(best), np.array(least), np.array(greedy), learned, len(vectors)
 
 
 def _by_evolution(
-    blocks: Sequence[JobBlock],
-    train: Mask,
-    config: BatchConfig,
-    units: int,
-    searching: Searching,
-    progress: Progress | None,
+    log: LogWeeks, numbers: Ints, train: Mask, searching: Searching, searches: Searches
 ) -> _Found:
     """Search each week, and the training weeks together."""
-    best, least = [], []
-    for place, block in enumerate(blocks):
-        vector, loss = _evolved([block], config, units, searching)
-        best.append(vector)
-        least.append(loss)
-        if progress is not None:
-            progress(place + 1, len(blocks))
+    wanted = [Wanted(log, (number,), searching) for number in numbers.tolist()]
+    *each, together = searches([*wanted, *parts_of(log, numbers[train].tolist(), searching)])
+    best, least = np.array([found[:-1] for found in each]), np.array([found[-1] for found in each])
+    config, units = log.scenario.batch, log.units
     greedy = [np.nan] + [
-        float(weekly_means([block], config, units, vector[np.newaxis])[0, 0])
-        for block, vector in zip(blocks[1:], best[:-1], strict=True)
+        float(weekly_means([log.blocks[number]], config, units, vector[np.newaxis])[0, 0])
+        for number, vector in zip(numbers.tolist()[1:], best[:-1], strict=True)
     ]
-    parts = [block for block, taken in zip(blocks, train, strict=True) if taken]
-    learned, _ = _evolved(parts, config, units, searching)
-    return np.array(best), np.array(least), np.array(greedy), learned, searching.evaluations
+    return best, least, np.array(greedy), learned_of([together], searching), searching.evaluations

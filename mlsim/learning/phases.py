@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,14 @@ import numpy as np
 from mlsim._arrays import Floats
 from mlsim.errors import InputError
 from mlsim.experiment.study.statistics import Spread, spread_of
-from mlsim.experiment.weekly import check_weekly, weeks_of
-from mlsim.learning.mixed import Searching, learn_mixed
+from mlsim.experiment.weekly import check_weekly
+from mlsim.learning.mixed import Searching
+from mlsim.learning.parts import Part, Parts
+from mlsim.learning.searches import PROTOCOLS, PhaseSums
 from mlsim.scenario import Scenario
 from mlsim.workload.weeks import WEEK
 
-__all__ = ["PhaseBand", "learn_phases"]
+__all__ = ["PhaseBand", "at_phases", "learn_phases", "phase_words"]
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,35 @@ class PhaseBand:
         return spread_of(labelled(policy), None if reference is None else labelled(reference))
 
 
+def at_phases(scenario: Scenario, count: int) -> tuple[Floats, list[Scenario]]:
+    """Return phases of the cut, evenly spread over a week from its own on, and the scenario at each.
+
+    Raises
+    ------
+    InputError
+        If there are less than two, or the scenario's log is not cut into weeks.
+    """
+    if count < 2:
+        raise InputError(f"phases: {count}; allowed: 2 or more")
+    check_weekly(scenario)
+    config = scenario.workload.weeks
+    assert config is not None, "checked above"
+    phases = (config.phase + np.arange(count) * WEEK / count) % WEEK
+    moved = []
+    for phase in phases.tolist():
+        cut = config.model_copy(update={"phase": phase})
+        workload = scenario.workload.model_copy(update={"weeks": cut})
+        moved.append(scenario.model_copy(update={"workload": workload}))
+    return phases, moved
+
+
 def learn_phases(
     scenario: Scenario,
     count: int,
     train: tuple[int, int],
     test: tuple[int, int],
     searching: Searching,
-    progress: Callable[[int, int], None] | None = None,
+    parts: Parts | None = None,
 ) -> PhaseBand:
     """Search and test mixed policies for phases of the cut that are evenly spread over a week.
 
@@ -69,26 +93,29 @@ def learn_phases(
         First and last week.
     searching
         How vectors are searched, anew for each phase.
-    progress
-        Is told how many phases are done.
+    parts
+        Who does them, a phase each; None: this process.
 
     Raises
     ------
     InputError
-        As of :func:`mlsim.learning.mixed.learn_mixed`.
+        As of :func:`at_phases`.
+    MlsimError
+        If a phase has no weeks to learn or test.
     """
-    if count < 2:
-        raise InputError(f"phases: {count}; allowed: 2 or more")
-    check_weekly(scenario)
-    config = scenario.workload.weeks
-    assert config is not None, "checked above"
-    phases = (config.phase + np.arange(count) * WEEK / count) % WEEK
-    sums = []
-    for place, phase in enumerate(phases.tolist()):
-        cut = config.model_copy(update={"phase": phase})
-        moved = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"weeks": cut})})
-        sums.append(learn_mixed(weeks_of(moved), train, test, searching).sums())
-        if progress is not None:
-            progress(place + 1, count)
-    parts = [{name: np.array([one[name][part] for one in sums]) for name in sums[0]} for part in (0, 1)]
-    return PhaseBand(phases, *parts)
+    phases, moved = at_phases(scenario, count)
+    work = PhaseSums(train, test, searching)
+    wanted = [
+        Part({"phase": phase_words(phase)}, one, work) for phase, one in zip(phases, moved, strict=True)
+    ]
+    found = (parts or Parts()).results(wanted)
+    sums = np.array([one.reshape(len(PROTOCOLS), 2) for one in found])
+    learned, tested = (
+        {name: sums[:, place, part] for place, name in enumerate(PROTOCOLS)} for part in (0, 1)
+    )
+    return PhaseBand(phases, learned, tested)
+
+
+def phase_words(phase: float) -> str:
+    """Write by how much weeks begin later."""
+    return f"{phase / 3600:g} h"

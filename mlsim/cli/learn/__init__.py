@@ -8,6 +8,7 @@ from mlsim.cli.learn.classes import classes
 from mlsim.cli.learn.energy import energy, profiles
 from mlsim.cli.learn.function import function
 from mlsim.cli.learn.mixed import mixed
+from mlsim.cli.learn.policies import policies
 from mlsim.cli.learn.transfer import transfer
 from mlsim.cli.usage import Commands
 
@@ -22,6 +23,7 @@ def _group() -> None:
 
 
 learn.command("mixed")(mixed)
+learn.command("policies")(policies)
 learn.command("classes")(classes)
 learn.command("energy")(energy)
 learn.command("profiles")(profiles)

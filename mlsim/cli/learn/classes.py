@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.learn.options import Jobs, Out
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mlsim._arrays import Mask
     from mlsim.experiment.weekly import WholeLog
+    from mlsim.learning.classes import VariantResult
     from mlsim.learning.features import JobFeatures
     from mlsim.scenario import Policy
 
@@ -34,13 +39,18 @@ def classes(
             "it; what was submitted before the job. The last two know run times that nobody could.",
         ),
     ] = "ended",
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Gains that others found, to show beside: log, dispatcher (EASY++, FCFS-CI), a value.",
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write classes.csv and variants.csv into DIR, a new one."),
-    ] = None,
+    jobs: Jobs = None,
+    out: Out = None,
 ) -> None:
     """Predict which jobs are small, week by week, and simulate five variants (Zrigui 2021, ch. 6).
 
@@ -48,20 +58,21 @@ def classes(
     from all that has ended by the log. Variants: base; classification (small jobs first);
     classification-idempotent (with the safeguard, which kills jobs that were wrongly taken for small);
     class-clairvoyant; runtimes-clairvoyant. Printed are quality of the classes, cumulative bounded
-    slowdowns, and lost work.
+    slowdowns, and lost work; and the gains of classification-idempotent (CI) and of EASY++ over EASY-FCFS,
+    where FCFS is among the policies (Table 6.6).
 
     mlsim learn classes scenarios/kth.yaml --policies FCFS,SAF
     """
-    from mlsim.cli.learn.progress import weeks_done
+    from mlsim.batch.weekly.forest import check_library
+    from mlsim.cli.learn.progress import show_rows
     from mlsim.errors import InputError
-    from mlsim.experiment.directories import check_target
     from mlsim.experiment.weekly import whole_log
-    from mlsim.learning.classes import predict_classes
+    from mlsim.learning.class_parts import predicted_in_parts, rival_in_parts, variants_in_parts
     from mlsim.learning.features import Known, features_of
+    from mlsim.learning.parts import parts_in, write_tables
     from mlsim.scenario import Policy, load, parse_overrides
 
-    if out is not None:
-        check_target(out)
+    check_library()
     try:
         chosen = [Policy(name.strip()) for name in policies.split(",")]
     except ValueError as error:
@@ -70,24 +81,34 @@ def classes(
         raise InputError("--policies: fairshare: users are not known here; choose another")
     if known not in tuple(Known):
         raise InputError(f"--known: {known!r}; allowed: {', '.join(Known)}")
-    quality, variants = [], []
-    for file in files:
-        log = whole_log(load(file, parse_overrides(overrides or [])))
-        features = features_of(log.jobs, log.local, Known(known))
-        with weeks_done() as progress:
-            predicted = predict_classes(features, trees=trees, seed=seed, progress=progress)
-        quality.append(_quality_row(log, features, predicted))
-        variants += _variant_rows(log, features, predicted, chosen)
-    _print("Classes", _transposed(quality))
-    _print("Variants: bounded slowdowns", variants)
+    scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
+    names = [scenario.name for scenario in scenarios]
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: each scenario needs a name of its own")
+    source = {} if reference is None else _source(reference)
+    quality, variants, gains = [], [], []
+    with parts_in(out, "learn classes", ", ".join(names), jobs) as parts:
+        for scenario in scenarios:
+            log, what = whole_log(scenario), Known(known)
+            features = features_of(log.jobs, log.local, what)
+            predicted = predicted_in_parts(parts, log, features, what, trees=trees, seed=seed)
+            quality.append(_quality_row(log, features, predicted))
+            results = variants_in_parts(parts, log, what, predicted, chosen)
+            variants += _variant_rows(log, results)
+            if Policy.FCFS in chosen:
+                gains += _gain_rows(scenario.name, results, *rival_in_parts(parts, scenario), source)
+        show_rows("Classes", _transposed(quality))
+        show_rows("Variants: bounded slowdowns", variants)
+        if gains:
+            show_rows("Gains over EASY-FCFS (%), bounded slowdown", gains)
+        if out is not None:
+            import polars as pl
+
+            tables = {"classes.csv": quality, "variants.csv": variants}
+            if gains:
+                tables["gains.csv"] = gains
+            write_tables(out, {name: pl.DataFrame(rows).write_csv() for name, rows in tables.items()})
     if out is not None:
-        import polars as pl
-
-        from mlsim.experiment.directories import complete_or_gone
-
-        with complete_or_gone(out) as place:
-            pl.DataFrame(quality).write_csv(place.partial / "classes.csv")
-            pl.DataFrame(variants).write_csv(place.partial / "variants.csv")
         print(f"Written: {out}")
 
 
@@ -120,50 +141,66 @@ def _quality_row(log: WholeLog, features: JobFeatures, predicted: Mask) -> dict[
 
 
 def _variant_rows(
-    log: WholeLog, features: JobFeatures, predicted: Mask, policies: list[Policy]
+    log: WholeLog, results: Mapping[tuple[Policy, str], VariantResult]
 ) -> list[dict[str, object]]:
-    from mlsim.learning.classes import VARIANTS, run_variant
-
+    """Return a row for each policy and variant."""
     rows: list[dict[str, object]] = []
-    for policy in policies:
-        config = log.scenario.batch.model_copy(update={"policy": policy})
-        base = None
-        for variant in VARIANTS:
-            found = run_variant(variant, log.jobs, features, predicted, config, log.units)
-            base = found.bounded_slowdown if base is None else base
-            rows.append(
-                {
-                    "log": log.scenario.name,
-                    "policy": str(policy),
-                    "variant": variant,
-                    "cumulative": found.bounded_slowdown,
-                    "to base %": 100 * (found.bounded_slowdown / base - 1),
-                    "mean small": found.mean_small,
-                    "mean large": found.mean_large,
-                    "killed": found.killed,
-                    "lost node-seconds": found.lost_node_seconds,
-                    "jobs": found.jobs,
-                }
-            )
+    for (policy, variant), found in results.items():
+        base = results[policy, "base"]
+        rows.append(
+            {
+                "log": log.scenario.name,
+                "policy": str(policy),
+                "variant": variant,
+                "cumulative": found.bounded_slowdown,
+                "to base %": 100 * (found.bounded_slowdown / base.bounded_slowdown - 1),
+                "mean small": found.mean_small,
+                "mean large": found.mean_large,
+                "killed": found.killed,
+                "lost node-seconds": found.lost_node_seconds,
+                "jobs": found.jobs,
+            }
+        )
     return rows
+
+
+def _gain_rows(
+    log: str,
+    results: Mapping[tuple[Policy, str], VariantResult],
+    rival: float,
+    rival_jobs: int,
+    source: Mapping[tuple[str, str], float],
+) -> list[dict[str, object]]:
+    """Return by how much EASY++, and each policy with classes and safeguard, is below EASY-FCFS."""
+    from mlsim.scenario import Policy
+
+    base = results[Policy.FCFS, "base"]
+    means = {"EASY++": rival / rival_jobs}
+    for (policy, variant), found in results.items():
+        if variant == "base" and policy is not Policy.FCFS:
+            means[str(policy)] = found.bounded_slowdown / found.jobs
+        if variant == "classification-idempotent":
+            means[f"{policy}-CI"] = found.bounded_slowdown / found.jobs
+    rows: list[dict[str, object]] = []
+    for name, mean in means.items():
+        gain = 100 * (1 - mean / (base.bounded_slowdown / base.jobs))
+        row = {"log": log, "dispatcher": name, "mean": mean, "gain %": gain}
+        rows.append(row | ({"source %": source.get((log, name))} if source else {}))
+    return rows
+
+
+def _source(path: Path) -> dict[tuple[str, str], float]:
+    """Return the gains that others found, by log and dispatcher."""
+    from mlsim.cli.learn.reference import results_of_others
+    from mlsim.errors import InputError
+
+    try:
+        return {key: float(value) for key, value in results_of_others(path, "log", "dispatcher").items()}
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; needed: numbers in its third column") from error
 
 
 def _transposed(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     """Return a row for each fact, with a column for each log, whose name is the first fact."""
     first, *facts = rows[0]
     return [{first: fact} | {str(row[first]): row[fact] for row in rows} for fact in facts]
-
-
-def _print(title: str, rows: list[dict[str, object]]) -> None:
-    from rich.table import Table
-
-    from mlsim.cli.learn.progress import show
-
-    table = Table(title=title)
-    for name, value in rows[0].items():
-        table.add_column(name, justify="left" if isinstance(value, str) else "right")
-    for row in rows:
-        table.add_row(
-            *(f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row.values())
-        )
-    show(table)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.learn.options import Jobs, Out
+
 if TYPE_CHECKING:
     from mlsim.learning.mixed import Mixed
     from mlsim.learning.phases import PhaseBand
@@ -47,47 +49,49 @@ def mixed(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenario.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write weekly values and the learned scenario into DIR, a new one."),
-    ] = None,
+    jobs: Jobs = None,
+    out: Out = None,
 ) -> None:
     """Search weights of policy linear on weeks of a log, and test them on others (Zrigui 2021, ch. 5).
 
     FILE says with workload.weeks how its log is cut into weeks. Printed are the sums of weekly mean bounded
     slowdowns of w* (the best of each week in hindsight), w*_train (learned from the training weeks), w_greedy
-    (the best of the week before) and pure policies, and paired differences to SAF on the test weeks.
+    (the best of the week before) and pure policies, and paired differences to SAF on the test weeks. With
+    --out nothing is searched twice: after an interruption the same command goes on.
 
     mlsim learn mixed scenarios/studies/mixed/sdsc-sp2.yaml --train 28-64 --test 65-100 --points 50
     """
-    from mlsim.cli.learn.progress import weeks_done
-    from mlsim.experiment.directories import check_target
+    from dataclasses import replace
+
+    from mlsim.cli.learn.reference import results_of_others
     from mlsim.experiment.weekly import weeks_of
+    from mlsim.learning.files import write_mixed, write_phases
     from mlsim.learning.mixed import Searching, learn_mixed
+    from mlsim.learning.parts import parts_in
+    from mlsim.learning.phases import at_phases, learn_phases
+    from mlsim.learning.searches import kept_searches
     from mlsim.scenario import load, parse_overrides
 
-    if out is not None:
-        check_target(out)
     scenario = load(file, parse_overrides(overrides or []))
     names = tuple(name.strip() for name in features.split(","))
     searching = Searching(names, method, points, evaluations, penalty, seed, scaled)
-    source = {} if reference is None else _source(reference)
-    parts = _weeks("train", train), _weeks("test", test)
-    with weeks_done() as progress:
-        found = learn_mixed(weeks_of(scenario), *parts, searching, progress)
-    _print(found, source)
+    searching.check()
+    source = {} if reference is None else results_of_others(reference, "policy", "part")
+    train_test = _weeks("train", train), _weeks("test", test)
     if phases:
-        from dataclasses import replace
-
-        from mlsim.learning.phases import learn_phases
-
-        with weeks_done() as progress:
-            band = learn_phases(scenario, phases, *parts, replace(searching, points=phase_points), progress)
-        _print_band(band)
+        at_phases(scenario, phases)
+    weeks = weeks_of(scenario)
+    with parts_in(out, "learn mixed", scenario.name, jobs) as parts:
+        found = learn_mixed(weeks, *train_test, searching, kept_searches(parts))
+        _print(found, source)
+        if out is not None:
+            write_mixed(out, found, scenario)
+        if phases:
+            band = learn_phases(scenario, phases, *train_test, replace(searching, points=phase_points), parts)
+            _print_band(band)
+            if out is not None:
+                write_phases(out, band)
     if out is not None:
-        from mlsim.learning.files import write_mixed
-
-        write_mixed(out, found, scenario)
         print(f"Written: {out}")
 
 
@@ -99,20 +103,6 @@ def _weeks(name: str, text: str) -> tuple[int, int]:
         return WeeksKind().parse(text)
     except ValueError as error:
         raise InputError(f"--{name}: {error}") from error
-
-
-def _source(path: Path) -> dict[tuple[str, str], str]:
-    """Return what others found, by policy and part."""
-    import csv
-
-    from mlsim._files import read_text
-    from mlsim.errors import InputError
-
-    rows = list(csv.DictReader(read_text(path, "table of results").splitlines()))
-    names = list(rows[0]) if rows else []
-    if names[:2] != ["policy", "part"] or len(names) < 3:
-        raise InputError(f"{path}: columns: {', '.join(names)}; needed: policy, part, and one of values")
-    return {(row["policy"], row["part"]): row[names[2]] for row in rows}
 
 
 def _print_band(band: PhaseBand) -> None:

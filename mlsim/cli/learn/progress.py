@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["show", "weeks_done"]
+__all__ = ["show", "show_rows", "weeks_done"]
 
 _WIDE = 240
 
@@ -37,3 +37,20 @@ def show(table: Table) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, _WIDE))
     console.print(table)
+
+
+def show_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows of the same columns as a table; numbers with one decimal."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for name, value in rows[0].items():
+        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        table.add_row(
+            *(
+                f"{value:,.1f}" if isinstance(value, float) else "" if value is None else str(value)
+                for value in row.values()
+            )
+        )
+    show(table)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlsim.cli.learn.options import Jobs, Out
+
 if TYPE_CHECKING:
-    from mlsim.learning.transfer import Transfer
+    from mlsim.learning.transfer import Transfer, TransferBand
 
 __all__ = ["transfer"]
 
@@ -33,10 +35,14 @@ def transfer(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the scenarios.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write transfer.csv, weights.csv into DIR, a new one."),
-    ] = None,
+    phases: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Show the band over N phases of the cut into weeks, each learned anew."
+        ),
+    ] = 0,
+    jobs: Jobs = None,
+    out: Out = None,
 ) -> None:
     """Learn a mixed policy on the first weeks of each log, and test all of them on the last weeks of each.
 
@@ -46,16 +52,16 @@ def transfer(
 
     mlsim learn transfer scenarios/studies/transfer/*.yaml
     """
-    from mlsim.cli.learn.progress import weeks_done
     from mlsim.errors import InputError
-    from mlsim.experiment.directories import check_target
     from mlsim.experiment.weekly import weeks_of
+    from mlsim.learning.files import write_transfer, write_transfer_phases
     from mlsim.learning.mixed import Searching
-    from mlsim.learning.transfer import learn_transfer
+    from mlsim.learning.parts import parts_in
+    from mlsim.learning.phases import at_phases
+    from mlsim.learning.searches import kept_searches
+    from mlsim.learning.transfer import learn_transfer, transfer_phases
     from mlsim.scenario import load, parse_overrides
 
-    if out is not None:
-        check_target(out)
     scenarios = [load(file, parse_overrides(overrides or [])) for file in files]
     names = [scenario.name for scenario in scenarios]
     if len(names) < 2 or len(set(names)) < len(names):
@@ -63,15 +69,44 @@ def transfer(
     searching = Searching(
         tuple(name.strip() for name in features.split(",")), method, points, evaluations, seed=seed
     )
+    searching.check()
+    for scenario in scenarios if phases else ():
+        at_phases(scenario, phases)
     logs = dict(zip(names, map(weeks_of, scenarios), strict=True))
-    with weeks_done() as progress:
-        found = learn_transfer(logs, share, searching, progress)
-    _print(found)
+    with parts_in(out, "learn transfer", ", ".join(names), jobs) as parts:
+        found = learn_transfer(logs, share, searching, kept_searches(parts))
+        _print(found)
+        if out is not None:
+            write_transfer(out, found, _REFERENCE)
+        if phases:
+            logs.clear()  # each part cuts its own
+            band = transfer_phases(scenarios, phases, share, searching, parts)
+            _print_band(band, phases)
+            if out is not None:
+                write_transfer_phases(out, band)
     if out is not None:
-        from mlsim.learning.files import write_transfer
-
-        write_transfer(out, found, _REFERENCE)
         print(f"Written: {out}")
+
+
+def _print_band(band: TransferBand, count: int) -> None:
+    from rich.table import Table
+
+    from mlsim.cli.learn.progress import show
+
+    title = f"The same over {count} phases of the cut: mean (least to most) in %, phases better than"
+    table = Table(title=f"{title} {_REFERENCE}")
+    table.add_column("learned on")
+    for log in band.means:
+        table.add_column(log, justify="right")
+    learned = list(band.means)
+    for policy in (*learned, "SPF", "FCFS"):
+        cells = []
+        for log in band.means:
+            values = 100 * band.relative(log, policy, _REFERENCE)
+            better = int((values < 0).sum())
+            cells.append(f"{values.mean():+.1f} ({values.min():+.1f} to {values.max():+.1f}), {better}")
+        table.add_row(policy, *cells, end_section=policy == learned[-1])
+    show(table)
 
 
 def _print(found: Transfer) -> None:

@@ -91,7 +91,7 @@ def check_metric(key: str, summary: Mapping[str, Any], place: str) -> None:
                 return
             hint = nearest(part, list(value)) if isinstance(value, Mapping) else ""
             raise InputError(
-                f"{place}: {key}: not in the summary of a run;{hint} see docs/reference/metrics.md"
+                f"{place}: {key}: not in the summary of a run;{hint} `mlsim list metrics` has all"
             )
         value = value[part]
     if value not in (None, {}) and not isinstance(value, int | float):

@@ -278,3 +278,10 @@ def test_studies_that_come_with_the_tool_can_be_read(name):
 def test_esp_workloads_are_those_of_the_generator(application, order):
     text = (STUDIES / "esp-rca" / "workloads" / f"{application.value}-{order}.csv").read_text()
     assert text == csv_text(*esp(application, seed=order))
+
+
+def test_a_metric_that_is_not_there_is_answered_with_the_nearest(place: Path) -> None:
+    study = place / "study.yaml"
+    study.write_text(study.read_text().replace("(s): makespan", "(s): makspan"))
+    with pytest.raises(InputError, match=r"did you mean 'makespan'.*`mlsim list metrics`"):
+        load_study(study)

@@ -1,0 +1,70 @@
+"""``mlsim learn policies``: who is delayed by which policy, over the runs of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlsim.cli.learn.options import Jobs, Out
+
+__all__ = ["policies"]
+
+
+def policies(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", help="Directory with study.yaml, or such a file, of runs.", show_default=False
+        ),
+    ],
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Results of others to show beside: log, policy, a ratio; policy premature for shares.",
+        ),
+    ] = None,
+    jobs: Jobs = None,
+    out: Out = None,
+) -> None:
+    """Say who is delayed by which policy, over the runs of a study (Zrigui 2021, §4.3).
+
+    Premature jobs ask for a hundred times of what they run, or more. Printed are their share in each log
+    (Table 4.1), and for each combination of the study, in the mean of its repetitions, their mean bounded
+    slowdown divided by that of the others (Table 4.2), shares of jobs by bounded slowdown (Fig. 4.3), and
+    the processors of the hundred most delayed jobs (Fig. 4.2).
+
+    mlsim learn policies scenarios/studies/resampled --reference scenarios/studies/resampled/source.csv
+    """
+    import polars as pl
+
+    from mlsim.cli.learn.progress import show_rows
+    from mlsim.cli.learn.reference import results_of_others
+    from mlsim.experiment.study import load_study
+    from mlsim.learning.delays import DELAYS, delays_of_study, premature_of_study
+    from mlsim.learning.parts import parts_in, write_tables
+
+    study = load_study(path)
+    source = {} if reference is None else results_of_others(reference, "log", "policy")
+    axes = [axis.name for axis in study.axes if axis.name != study.repetitions]
+    with parts_in(out, "learn policies", study.name, jobs) as parts:
+        logs: list[dict[str, object]] = [
+            {"log": log, "premature %": share}
+            | ({"source": source.get((log, "premature"), "")} if source else {})
+            for log, share in premature_of_study(study, parts).items()
+        ]
+        rows: list[dict[str, object]] = [
+            dict(zip(axes, labels, strict=True))
+            | dict(zip(DELAYS, found.tolist(), strict=True))
+            | ({"source: premature to standard": source.get((labels[0], labels[-1]), "")} if source else {})
+            for labels, found in delays_of_study(study, parts).items()
+        ]
+        show_rows("Premature jobs of the logs", logs)
+        show_rows("Who is delayed", rows)
+        if out is not None:
+            tables = {"premature.csv": logs, "delays.csv": rows}
+            write_tables(out, {name: pl.DataFrame(some).write_csv() for name, some in tables.items()})
+    if out is not None:
+        print(f"Written: {out}")
