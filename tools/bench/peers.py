@@ -93,12 +93,15 @@ class Peer(ABC):
         What the table calls it.
     script
         Python that uses it; its arguments are of :meth:`arguments`.
+    options
+        Of that Python, with which it is as fast as its authors mean it to be.
     warm_up
         Whether a first run does not count.
     """
 
     name: str
     script: str
+    options: tuple[str, ...] = ()
     warm_up = False
 
     def __init__(self, python: str) -> None:
@@ -108,7 +111,7 @@ class Peer(ABC):
         """Simulate, and measure it."""
         program = task.scratch / "program.py"
         program.write_text(self.script)
-        command = [self.python, str(program), *self.arguments(task)]
+        command = [self.python, *self.options, str(program), *self.arguments(task)]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return measure(command, environment, task.scratch, task.longest)
 
@@ -152,6 +155,7 @@ class Pyss(Peer):
     """PYSS (Python Scheduler Simulator, Hebrew University): Python 2."""
 
     name = "PYSS"
+    options = ("-O",)  # its source advises so: its assertions take most of the time
     script = """
 import sys
 sys.path.insert(0, sys.argv[1] + "/src")

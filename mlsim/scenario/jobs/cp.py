@@ -88,9 +88,13 @@ class CpConfig(Section):
     default_ewt: Duration = 3600.0
     """Expected waiting time (s) of the queues that ewt does not name. Read like ewt."""
     goal: OneOf[PlanGoal] = PlanGoal.SLOWDOWN
-    """Mean of what dispatchers cp and lists make small: slowdown, bounded-slowdown or wait."""
+    """What dispatchers cp and lists make small: the mean slowdown, bounded-slowdown or wait, or the makespan,
+    the time until the last job of the plan ends.
+    """
     by_size: Switch = False
-    """Whether a job counts as much as its share of the scarcest resource it asks for. Read by cp, lists."""
+    """Whether a job counts in the mean as much as its share of the scarcest resource it asks for. Read by cp
+    and lists.
+    """
     headroom: Annotated[float, Number(0, 1)] = 0.05
     """Share of the machine that long jobs leave free for jobs 90 times shorter, where such arrive and
     estimates have proved right. Read by cp and lists.
@@ -124,5 +128,7 @@ class CpConfig(Section):
             )
         if self.time_limit_max is not None and self.time_limit is not None and self.time_limit_max < first:
             yield Violation("time_limit_max", f"below time_limit, {first:g} s", ("time_limit",))
+        if self.goal is PlanGoal.MAKESPAN and self.by_size:
+            yield Violation("by_size", "read where goal is a mean; goal is makespan", ("goal",))
         if self.deterministic and "workers" in self.model_fields_set and self.workers > 1:
             yield Violation("workers", "read with deterministic: off only", ("deterministic",))

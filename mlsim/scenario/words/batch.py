@@ -159,11 +159,12 @@ class Dispatcher(Choice):
 
 
 class PlanGoal(Choice):
-    """What dispatcher cp makes small on average."""
+    """What dispatchers cp and lists make small: a mean over jobs, or the time until the last one ends."""
 
     SLOWDOWN = "slowdown"
     BOUNDED_SLOWDOWN = "bounded-slowdown"
     WAIT = "wait"
+    MAKESPAN = "makespan"
 
 
 # Also in the words of resource managers.

@@ -68,14 +68,19 @@ def arrival(number: int, request: list[int]) -> StateView:
     return StateView(0.0, names, nodes, nodes, False, waiting, RunningJobs(**empty))
 
 
-def best_cost(instance: Instance, pooled: bool = False, weights: np.ndarray | None = None) -> float:
+def best_cost(
+    instance: Instance, pooled: bool = False, weights: np.ndarray | None = None, makespan: bool = False
+) -> float:
     """Give the least sum of weight x start over all plans of a small instance; a weight is 1 / duration.
+
+    Or the least time until the last job ends.
 
     Some order of the jobs, each then started as early as its nodes allow, is a best plan. What the
     machine has as a whole is a node more, of which every job has a part and no unit.
     """
     queued = instance.queued
     weights = 1.0 / queued.duration if weights is None else weights
+    weights = None if makespan else weights
     capacity, free, node_of = instance.capacity, instance.free, instance.running.node
     if pooled:
         capacity = capacity.sum(axis=0, keepdims=True)
@@ -120,7 +125,7 @@ def _best(order, boxes, capacity, queued, asks, weights, cost, bound) -> float:
         for start in sorted({0, *(box[1] for box in boxes)}):
             if _fits(start, start + duration, asked, boxes, capacity):
                 more = [(start, start + duration, node, asked[node]) for node in {*nodes, len(capacity) - 1}]
-                total = cost + weights[job] * start
+                total = max(cost, start + duration) if weights is None else cost + weights[job] * start
                 bound = min(bound, _best(rest, boxes + more, capacity, queued, asks, weights, total, bound))
                 break
     return bound

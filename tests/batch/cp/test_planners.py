@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mlsim.batch.cp.catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.easy import easy
 from mlsim.batch.cp.planners.planner import Solve
+from mlsim.batch.cp.problem.area import least_makespan
 from mlsim.batch.cp.problem.filter import reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.learning import Experience
@@ -198,6 +199,9 @@ def test_cp_finds_the_best_plan_of_a_small_instance(problem: Instance):
         assert cost_of(plan, problem) == pytest.approx(fits)
 
 
+MEANS = [goal for goal in PlanGoal if goal is not PlanGoal.MAKESPAN]
+
+
 def weights_of(problem: Instance, goal: PlanGoal, by_size: bool) -> np.ndarray:
     """What a second of waiting costs by each goal, from their definitions."""
     queued = problem.queued
@@ -211,7 +215,7 @@ def weights_of(problem: Instance, goal: PlanGoal, by_size: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("by_size", [False, True])
-@pytest.mark.parametrize("goal", list(PlanGoal))
+@pytest.mark.parametrize("goal", MEANS)
 @settings(max_examples=examples(10), deadline=None)
 @given(small)
 def test_the_best_plan_by_each_goal_is_that_of_exhaustive_search(
@@ -231,6 +235,49 @@ def test_the_best_plan_by_each_goal_is_that_of_exhaustive_search(
     so_far = problem.now - problem.queued.arrival
     so_far = so_far if goal is PlanGoal.WAIT else so_far + problem.queued.duration
     assert solve.objective == pytest.approx(float(weights @ so_far) + best)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(small)
+def test_the_least_makespan_is_that_of_exhaustive_search(problem: Instance):
+    """What cp proves is the optimum, what lists claims is one, and no bound is above it."""
+    best = best_cost(problem, makespan=True)
+    for name in (Dispatcher.CP, Dispatcher.LISTS):
+        plan, solve = plan_of(name, problem, CpConfig(time_limit=1.0, goal=PlanGoal.MAKESPAN))
+        if math.isinf(best) or solve.status is Status.EMPTY:
+            continue
+        assert solve.objective == (plan.start + problem.queued.duration).max() >= best
+        assert least_makespan(problem) <= solve.bound <= best
+        if name is Dispatcher.CP or solve.status is Status.OPTIMAL:
+            assert (solve.objective, solve.bound, solve.status) == (best, best, Status.OPTIMAL)
+
+
+def test_a_batch_ends_earlier_where_its_makespan_is_the_goal():
+    """Two nodes, three jobs of 2 s and two of 3 s: by the mean the short ones go first, and one is left."""
+    problem = instance([[1]] * 2, [], [(0, 1, [1], d) for d in (2, 2, 2, 3, 3)])
+    ends = {}
+    for goal in (PlanGoal.WAIT, PlanGoal.MAKESPAN):
+        plan, _ = plan_of(Dispatcher.CP, problem, CpConfig(time_limit=1.0, goal=goal))
+        ends[goal] = int((plan.start + problem.queued.duration).max())
+    assert ends == {PlanGoal.WAIT: 7, PlanGoal.MAKESPAN: 6}
+
+
+@pytest.mark.parametrize("jobs", [30, 100])
+def test_the_makespan_of_many_jobs_is_no_longer_than_that_of_other_goals(jobs: int):
+    problem, ends = many(jobs), {}
+    for goal in PlanGoal:
+        for name in (Dispatcher.LISTS, Dispatcher.CP):
+            plan, solve = plan_of(name, problem, CpConfig(goal=goal))
+            ends[goal, name] = int((plan.start + problem.queued.duration).max())
+    least = ends[PlanGoal.MAKESPAN, Dispatcher.CP]
+    assert solve.bound <= least == solve.objective
+    assert least <= ends[PlanGoal.MAKESPAN, Dispatcher.LISTS]
+    assert least <= min(ends.values())
+
+
+def test_no_size_where_the_last_job_counts():
+    with pytest.raises(ValueError, match="by_size"):
+        CpConfig(goal=PlanGoal.MAKESPAN, by_size=True)
 
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])

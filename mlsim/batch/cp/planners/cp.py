@@ -53,7 +53,11 @@ class Cp(Lists):
         left = max(self.control.limit - _LISTS * scheduling, 0.1 * self.control.limit)
         extra = max(self.control.last_limit - self.control.limit, 0.0)
         each = scheduling + _MODEL + _SEARCH
-        neighbourhoods = self._neighbourhoods(found.order, max(int(left / each), 1))
+        # Only jobs that end late can make a plan end earlier.
+        order = np.argsort(-(found.starts + task.jobs.durations), kind="stable")
+        neighbourhoods = self._neighbourhoods(
+            order if task.makespan else found.order, max(int(left / each), 1)
+        )
         parts = len(neighbourhoods)
         limit = max(left / parts - scheduling - _MODEL, 0.1 * left / parts)
         control = replace(self.control, limit=limit, last_limit=limit + extra / parts, pace=_PACE)
@@ -89,23 +93,22 @@ class Cp(Lists):
         model = Scheduling.of(part)
         read = Pcp4(self.control).place(model)
         assert read is not None
-        weights, earliest = task.ranks.weights, found.earliest
-        for k, start in enumerate(model.starts):
-            latest = int(earliest[k] + (found.cost - float(weights @ earliest)) / weights[k]) + 1
-            model.cp.add_linear_constraint(start, int(earliest[k]), max(latest, int(earliest[k])))
-        scale = model.minimize(weights)
+        latest = _latest(task, found, np.arange(n))
+        for start, low, high in zip(model.starts, found.earliest.tolist(), latest.tolist(), strict=True):
+            model.cp.add_linear_constraint(start, low, max(low, high))
+        scale = model.minimize_makespan() if task.makespan else model.minimize(task.ranks.weights)
         answer = solve(model.cp, replace(self.control, pace=Pcp4.pace), False, linearization_level=0)
         if answer.values is None:
             return plan
         starts = answer.values[[start.index for start in model.starts]]
-        cost = float(weights @ starts)
-        rounding = 0.5 * float(starts.sum()) / scale
+        cost = task.cost(starts)
+        rounding = _rounding(task, starts, scale)
         if cost < found.cost - rounding:
             chosen = zip(read(answer.values), starts.tolist(), strict=True)
             nodes = [each if start == 0 else None for each, start in chosen]
             plan = task.reduced.widen(Plan(starts, tuple(nodes)))
             found.starts, found.cost = starts, cost
-        found.bound = max(found.bound, _proved(answer, scale, rounding, found.cost))
+        found.bound = max(found.bound, _proved(task, answer, scale, rounding, found.cost))
         return plan
 
 
@@ -120,28 +123,42 @@ def _listing(task: Task) -> float:
     return 5e-8 * n * (task.base.n_classes + 2 * n)
 
 
-def _proved(answer: Answer, scale: float, rounding: float, cost: float) -> float:
-    """Return the bound on the cost, and the cost itself where they differ by rounding alone.
+def _rounding(task: Task, starts: Ints, scale: float) -> float:
+    """Return by how much the cost in a model may differ: weights are rounded to integers, by 1/2 at most."""
+    return 0.0 if task.makespan else 0.5 * float(starts.sum()) / scale
 
-    Weights are rounded to integers of the model, by at most 1/2 each.
-    """
+
+def _latest(task: Task, found: Found, free: Ints) -> Ints:
+    """Return the latest start of each of some jobs in a plan that costs less, if all others stay."""
+    starts, earliest, weights = found.starts[free], found.earliest[free], task.ranks.weights[free]
+    if task.makespan:
+        return int(found.cost) - task.jobs.durations[free]
+    # With the other free jobs as early as can be, a later start would cost more than they do now.
+    above = float(weights @ (starts - earliest))
+    slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
+    latest: Ints = np.maximum(earliest + slack, starts)
+    return latest
+
+
+def _proved(task: Task, answer: Answer, scale: float, rounding: float, cost: float) -> float:
+    """Return the bound on the cost, and the cost itself where they differ by rounding alone."""
     bound = answer.bound / scale
+    if task.makespan:  # whole seconds; what is behind the point tells plans with the same makespan apart
+        bound = float(np.floor(bound))
     return cost if bound >= cost - rounding - 1e-9 * cost else bound - rounding
 
 
 def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
     """Let some jobs move on the pool, and schedule the order of the starts that come out."""
-    n, weights = len(found.order), task.ranks.weights
-    # All others stay: with the other free jobs as early as can be, a later start would cost more than now.
-    above = float(weights[free] @ (found.starts - found.earliest)[free])
-    slack = np.minimum(above / weights, 2.0**40).astype(np.int64) + 1
-    latest = np.maximum(found.earliest + slack, found.starts)
-    window = Window(free, found.starts, found.earliest, latest, weights)
+    n = len(found.order)
+    window = Window(
+        free, found.starts, found.earliest, _latest(task, found, free), task.ranks.weights, task.makespan
+    )
     moved, answer, scale, size = solve_window(task.reduced.instance, window, control)
     _count(found.counts, answer, size)
     if moved is None:
         return
-    rounding = 0.5 * float(found.starts.sum()) / scale
+    rounding = _rounding(task, found.starts, scale)
     by_start = np.argsort(moved, kind="stable")
     fixed = found.order[: task.fixed]
     by_start = np.concatenate((fixed, by_start[~np.isin(by_start, fixed)]))
@@ -149,7 +166,7 @@ def _search(task: Task, found: Found, free: Ints, control: Control) -> None:
     if (cost := task.schedule(by_start, starts, np.empty(0, np.int64), found.cost)) < found.cost:
         found.order, found.starts, found.cost = by_start, starts, cost
     if len(free) == n:
-        found.bound = max(found.bound, _proved(answer, scale, rounding, found.cost))
+        found.bound = max(found.bound, _proved(task, answer, scale, rounding, found.cost))
 
 
 def _count(counts: dict[str, Any], answer: Answer, size: tuple[int, int]) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.planner import Solve, place_by_best_fit
+from mlsim.batch.cp.problem.area import least_makespan
 from mlsim.batch.cp.problem.filter import Reduced, needed_resources
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.kinds import Kinds, kinds_of
@@ -52,6 +53,9 @@ _LONG_WAIT = 0.5
 _MANY_SHORTER = 0.125
 """Share of arrivals 90 times shorter from which a job stays off reserved nodes, where estimates are right."""
 
+_BY_SECONDS = ("wait", "makespan")
+"""Goals for which a short job counts no more than a long one."""
+
 Goal = str
 
 
@@ -60,7 +64,7 @@ class CpOptions:
     """Options of the dispatchers ``lists`` and ``cp``."""
 
     goal: Goal = "slowdown"
-    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small."""
+    """``slowdown``, ``bounded-slowdown`` or ``wait``: the mean of what is made small; or ``makespan``."""
     by_size: bool = False
     """Whether a job counts as much as the resources it asks for."""
     headroom: float = 0.05
@@ -84,7 +88,7 @@ class Found:
     starts: Ints
     """int64[n]: the start of each job."""
     cost: float
-    """Sum of weight x start."""
+    """Sum of weight x start, or the makespan."""
     earliest: Ints
     """int64[n]: the start that each job could have alone."""
     bound: float
@@ -110,14 +114,30 @@ class Task:
     ranks: Ranks
     scarcity: Floats
     fixed: int
+    makespan: bool
     work: Profiles
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
         reset(self.base, self.work)
         return float(
-            list_schedule(order, self.jobs, self.ranks, self.scarcity, bound, self.work, starts, nodes)
+            list_schedule(
+                order, self.jobs, self.ranks, self.scarcity, self.makespan, bound, self.work, starts, nodes
+            )
         )
+
+    def cost(self, starts: Ints) -> float:
+        """Return what a plan with such starts costs."""
+        if self.makespan:
+            return float((starts + self.jobs.durations).max())
+        return float(self.ranks.weights @ starts)
+
+    def least(self, earliest: Ints) -> float:
+        """Return a cost that no plan is below, given the earliest start of each job."""
+        least = self.cost(earliest)
+        if self.makespan and self.ranks.keep_start.all():  # else jobs are planned over each other
+            least = max(least, float(least_makespan(self.reduced.instance)))
+        return least
 
 
 class Lists:
@@ -177,7 +197,9 @@ class Lists:
         queued = instance.queued
         share = _shares(instance)
         waited = instance.now - queued.arrival
-        rows = np.lexsort((queued.arrival, share * queued.duration))[: self.most_jobs]
+        makespan = self.options.goal == "makespan"
+        area = share * queued.duration
+        rows = np.lexsort((queued.arrival, -area if makespan else area))[: self.most_jobs]
         patient = np.flatnonzero(waited > self.options.patience)
         fixed = 0
         if len(patient):
@@ -211,6 +233,7 @@ class Lists:
             ),
             1.0 / np.maximum(capacity, 1),
             fixed,
+            makespan,
             _work_space(base, len(rows)),
         )
 
@@ -246,7 +269,7 @@ class Lists:
     def _weights(self, duration: Ints, share: Floats) -> Floats:
         """Return the weight of each job: the cost of a second of waiting."""
         goal = self.options.goal
-        if goal == "wait":
+        if goal in _BY_SECONDS:
             weights = np.ones(len(duration))
         else:
             weights = 1.0 / np.maximum(duration, _SHORTEST if goal == "bounded-slowdown" else 1.0)
@@ -255,7 +278,7 @@ class Lists:
     def _keep_free(self, duration: Ints, requests: Ints, units: Ints, capacity: Ints, fixed: int) -> Floats:
         """Return the headroom: what each job must leave free of each requested type to start now."""
         experience, headroom = self.experience, self.options.headroom
-        if experience is None or not headroom or self.options.goal == "wait":
+        if experience is None or not headroom or self.options.goal in _BY_SECONDS:
             return np.zeros(requests.shape)
         rate = headroom * experience.trust * np.minimum(4 * experience.share_much_shorter(duration), 1.0)
         rate[:fixed] = 0.0
@@ -284,6 +307,8 @@ class Lists:
 
     def _cost_so_far(self, task: Task) -> float:
         """Return what the objective has besides weight x start: waits so far, and run times in slowdowns."""
+        if task.makespan:
+            return 0.0
         part = task.reduced.instance
         waited = part.now - part.queued.arrival
         if self.options.goal != "wait":
@@ -292,22 +317,18 @@ class Lists:
 
     def _best_list(self, task: Task, earliest: Ints) -> Found:
         """Return the cheapest of a few priority orders."""
-        share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
         n = len(task.jobs.units)
         jobs = task.reduced.instance.queued.job_id.tolist()
         before = np.array([self._rank.get(job, n) for job in jobs])
-        # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
-        keys = [share / task.ranks.weights, share * task.jobs.durations / task.ranks.weights, before]
+        keys = [*_first_keys(task), before.astype(np.float64)]
         starts, nobody = np.empty(n, np.int64), np.empty(0, np.int64)
         found = None
         for key in keys:
-            key = key.astype(np.float64)
-            key[: task.fixed] = -1.0
+            key[: task.fixed] = -np.inf
             order = np.argsort(key, kind="stable")
             cost = task.schedule(order, starts, nobody, found.cost if found else math.inf)
             if found is None or cost < found.cost:
-                least = float(task.ranks.weights @ earliest)
-                found = Found(order, starts.copy(), cost, earliest, least)
+                found = Found(order, starts.copy(), cost, earliest, task.least(earliest))
         assert found is not None
         return found
 
@@ -354,6 +375,16 @@ def _shares(instance: Instance) -> Floats:
     capacity = np.maximum(instance.capacity.sum(axis=0), 1)
     shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
     return shares
+
+
+def _first_keys(task: Task) -> list[Floats]:
+    """Return keys of the orders in which jobs are scheduled, smallest first."""
+    durations = task.jobs.durations.astype(np.float64)
+    share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
+    if task.makespan:  # what is long, large or wide first, as little is left to fill gaps at the end
+        return [-durations, -share * durations, -share]
+    # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
+    return [share / task.ranks.weights, share * durations / task.ranks.weights]
 
 
 def _work_space(base: Profiles, jobs: int) -> Profiles:

@@ -409,6 +409,7 @@ def list_schedule(
     jobs: Demands,
     ranks: Ranks,
     scarcity: Floats,
+    makespan: bool,
     bound: float,
     work: Profiles,
     starts: Ints,
@@ -424,6 +425,8 @@ def list_schedule(
         What they ask for, and what they weigh.
     scarcity : ndarray, shape (R,)
         How much one of each type counts for best-fit.
+    makespan
+        Whether the cost is the time until the last job ends.
     bound
         Give up as soon as the cost reaches this.
     work
@@ -437,7 +440,7 @@ def list_schedule(
     Returns
     -------
     float
-        Sum of weight x start, or infinity if it reaches ``bound`` or a job can never start.
+        Sum of weight x start, or the makespan; infinity if it reaches ``bound`` or a job can never start.
     """
     p = shared(work)
     n_resources = jobs.requests.shape[1]
@@ -460,7 +463,10 @@ def list_schedule(
                 later = 1
         at = _earliest(later, job, n_classes, p, sweep)
         starts[row] = at
-        cost += ranks.weights[row] * at
+        if makespan:
+            cost = max(cost, float(at + job.duration))
+        else:
+            cost += ranks.weights[row] * at
         if at >= NEVER or cost >= bound:
             return np.inf
         here = nodes[:0]

@@ -13,7 +13,7 @@ from mlsim.batch.cp.problem.instance import Instance
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
 
-__all__ = ["Scheduling", "boxes_by_end", "horizon_of", "scaled"]
+__all__ = ["Scheduling", "boxes_by_end", "horizon_of", "minimize_last", "scaled"]
 
 
 _LARGEST_OBJECTIVE = 2.0**50
@@ -43,6 +43,34 @@ def boxes_by_end(remaining: Ints, amounts: Ints) -> list[tuple[int, int]]:
     ends, place = np.unique(remaining[held], return_inverse=True)
     sums = np.bincount(place, weights=amounts[held], minlength=len(ends)).astype(np.int64)
     return list(zip(ends.tolist(), sums.tolist(), strict=True))
+
+
+def minimize_last(cp: CpModel, starts: list[IntVar], durations: Ints, least: int, most: int) -> float:
+    """Minimize when the last job ends; of plans with the same makespan, the sum of starts.
+
+    That sum is left out where the objective would lose precision.
+
+    Parameters
+    ----------
+    cp, starts, durations
+        The model, and its jobs.
+    least, most
+        Between which the last end lies.
+
+    Returns
+    -------
+    float
+        The scale: what a second of the makespan counts in the objective.
+    """
+    last = cp.new_int_var(least, max(least, most), "")
+    for start, duration in zip(starts, durations.tolist(), strict=True):
+        cp.add(last >= start + duration)
+    scale = len(starts) * most + 1
+    if scale * most > _LARGEST_OBJECTIVE:
+        cp.minimize(last)
+        return 1.0
+    cp.minimize(scale * last + sum(starts))
+    return float(scale)
 
 
 @dataclass(slots=True)
@@ -141,6 +169,10 @@ class Scheduling:
             terms.append(weight * late)
         self.cp.minimize(sum(terms))
         return scale
+
+    def minimize_makespan(self) -> float:
+        """Minimize when the last queued job ends, and return what a second of it counts."""
+        return minimize_last(self.cp, self.starts, self.instance.queued.duration, 0, self.horizon)
 
     def search_by_priority(self) -> None:
         """Branch on the job that can start first, ties by priority, at its earliest start.

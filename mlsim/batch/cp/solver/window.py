@@ -9,7 +9,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.solver.model import scaled
+from mlsim.batch.cp.solver.model import minimize_last, scaled
 from mlsim.batch.cp.solver.solving import Answer, Control, solve
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ class Window:
     earliest: Ints
     """int64[n]: the earliest start of each job if no other waited."""
     latest: Ints
-    """int64[n]: the latest start at which a better plan could have each job."""
+    """The latest start at which a better plan could have each job that moves."""
     weights: Floats
     """float64[n]: what a second of waiting costs."""
+    makespan: bool
+    """Whether the end of the last job counts instead."""
 
 
 def _steps(begins: Ints, ends: Ints, amounts: Ints) -> list[tuple[int, int, int]]:
@@ -78,7 +80,7 @@ def solve_window(
     duration = queued.duration
     starts = [
         cp.new_int_var(low, high, "")
-        for low, high in zip(window.earliest[free].tolist(), window.latest[free].tolist(), strict=True)
+        for low, high in zip(window.earliest[free].tolist(), window.latest.tolist(), strict=True)
     ]
     intervals = [
         cp.new_fixed_size_interval_var(start, d, "")
@@ -86,7 +88,7 @@ def solve_window(
     ]
     # What others hold before and after all that may move is left out.
     first = int(window.earliest[free].min())
-    horizon = int((window.latest[free] + duration[free]).max())
+    horizon = int((window.latest + duration[free]).max())
     begins = np.concatenate((np.zeros(len(running), np.int64), window.starts[fixed]))
     ends = np.concatenate((running.remaining, window.starts[fixed] + duration[fixed]))
     begins, ends = np.maximum(begins, first), np.minimum(ends, horizon)
@@ -94,8 +96,12 @@ def solve_window(
         asked = queued.request[:, r] * queued.units
         held = np.concatenate((running.request[:, r] * running.units, asked[fixed]))
         _limit(cp, intervals, asked[free], _steps(begins, ends, held), int(instance.capacity[:, r].sum()))
-    weights, scale = scaled(window.weights[free], horizon)
-    cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
+    if window.makespan:
+        last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
+        scale = minimize_last(cp, starts, duration[free], last, horizon)
+    else:
+        weights, scale = scaled(window.weights[free], horizon)
+        cp.minimize(cp_model.LinearExpr.weighted_sum(starts, weights.tolist()))
     for start, hint in zip(starts, window.starts[free].tolist(), strict=True):
         cp.add_hint(start, hint)
     cp.add_decision_strategy(starts, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
