@@ -8,7 +8,17 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 CONSTRAINED = "3.11"
 """The Python whose exact versions are in constraints.txt."""
 _WITHOUT_TRACES_AND_MPI = (
-    *("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pint", "pandas", "pyarrow", "pyyaml"),
+    *(
+        "pytest",
+        "pytest-xdist",
+        "hypothesis",
+        "check-jsonschema",
+        "jsonschema",
+        "pint",
+        "pandas",
+        "pyarrow",
+        "pyyaml",
+    ),
     *("scipy", "scikit-learn", "cmaes", "ortools"),
 )
 
