@@ -125,7 +125,7 @@ def _shown(parameter: Any) -> str:
 
 def _missing(error: Any) -> str:
     if error.param is None:
-        return error.format_message().rstrip(".")  # type: ignore[no-any-return]
+        return str(error.format_message()).rstrip(".")
     shown = _shown(error.param)
     words = [item.value for item in error.param.shell_complete(error.ctx, "") if item.value]
     allowed = ", ".join(words) if words else shown if _options(error.param) else _usage(error.ctx)

@@ -100,8 +100,6 @@ def rival_in_parts(parts: Parts, scenario: Scenario) -> tuple[float, int]:
 class _Run(Work):
     """Simulates a scenario as it is."""
 
-    __reduce__ = Work.__reduce__
-
     def found(self, scenario: Scenario) -> Floats:
         """Return the sum of bounded slowdowns of the jobs that ran, and their number."""
         from mlsim.experiment.runner import run
@@ -119,8 +117,6 @@ class _Forest(Work):
     trees: int
     seed: int
 
-    __reduce__ = Work.__reduce__
-
     def found(self, scenario: Scenario) -> Floats:
         """Return 1 for each job of the week that is predicted to be small, else 0."""
         features = _shared_log(scenario, self.known)[1]
@@ -136,8 +132,6 @@ class _Variant(Work):
     known: Known
     predicted: bytes
     """Bits of the jobs in arrival order, compressed."""
-
-    __reduce__ = Work.__reduce__
 
     def found(self, scenario: Scenario) -> Floats:
         """Return the values of a result in the order of its fields."""

@@ -84,8 +84,6 @@ def delays_of(jobs: Jobs) -> Floats:
 class _Delays(Work):
     """Simulates a scenario."""
 
-    __reduce__ = Work.__reduce__
-
     def found(self, scenario: Scenario) -> Floats:
         """Return who is delayed."""
         from mlsim.experiment.runner import run
@@ -96,8 +94,6 @@ class _Delays(Work):
 @dataclass(frozen=True)
 class _Premature(Work):
     """Counts the premature jobs of a log."""
-
-    __reduce__ = Work.__reduce__
 
     def found(self, scenario: Scenario) -> Floats:
         """Return their share."""

@@ -25,8 +25,6 @@ class _Search(Work):
     weeks: tuple[int, ...]
     searching: Searching
 
-    __reduce__ = Work.__reduce__
-
     def found(self, scenario: Scenario) -> Floats:
         """Return what the search gives."""
         return searched(Wanted(shared_weeks(scenario), self.weeks, self.searching))
@@ -39,8 +37,6 @@ class PhaseSums(Work):
     train: tuple[int, int]
     test: tuple[int, int]
     searching: Searching
-
-    __reduce__ = Work.__reduce__
 
     def found(self, scenario: Scenario) -> Floats:
         """Return the sums of each policy of :data:`PROTOCOLS` over the training and the test weeks."""

@@ -209,8 +209,6 @@ class _Learned(Work):
     share: float
     searching: Searching
 
-    __reduce__ = Work.__reduce__
-
     def found(self, scenario: Scenario) -> Floats:
         """Return the vector."""
         log = shared_weeks(scenario)
@@ -225,8 +223,6 @@ class _Tested(Work):
 
     share: float
     vectors: Floats
-
-    __reduce__ = Work.__reduce__
 
     def found(self, scenario: Scenario) -> Floats:
         """Return the mean of the weekly means of each vector, and of each pure policy."""
