@@ -72,8 +72,13 @@ class Kernel:
                 return answer
         return self.dispatcher(*arguments, **named)
 
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        """The options by which numba sees whether it becomes part of the source of what calls it."""
+        return self.options
+
     def __getattr__(self, name: str) -> Any:
-        """Look up what numba's object has: the type by which kernels know it, or what it has compiled."""
+        """Look up what numba's object has: what it has compiled."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.dispatcher, name)

@@ -158,3 +158,4 @@ def _keep(compiled: Any) -> None:
             announcer.cannot_keep(error)
 
     cache.save_overload = save_if_possible
+    cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)  # or it looks for additions

@@ -15,15 +15,16 @@ from numba.core.cpu import CPUContext
 from numba.core.decorators import jit
 from numba.core.environment import lookup_environment
 from numba.core.lowering import Lower
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from numba.core.typed_passes import NativeLowering
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
+from mlsim._jit.compiler.counting import owns_nothing
 from mlsim._jit.compiler.entries import Draft, draft
 from mlsim._jit.compiler.shortcuts import QUICK, QuickPasses
 from mlsim._jit.kept import Entry
 
-__all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler"]
+__all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler", "make_parts_of_numbas"]
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
 """How numba names the variables by which kernels find what they need of Python."""
@@ -62,6 +63,7 @@ class InnerLibrary(_Library):
 
     def finalize(self) -> None:
         """Leave what remains to do to the kernels that call it, which are looked at as a whole."""
+        self._codegen._check_llvm_bugs()
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = "linkonce_odr"  # several may be linked to what calls them
@@ -163,6 +165,7 @@ class _OuterLibrary(_Library):
 
     def finalize(self) -> None:
         """Make machine code of the kernel together with all that it calls."""
+        self._codegen._check_llvm_bugs()
         self._raise_if_finalized()
         for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
@@ -195,13 +198,26 @@ class _Lower(Lower):
     """Numba's code generator, which adds how a kernel is called without numba."""
 
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        self.context = self.context.subtarget(enable_nrt=True)  # arrays of Python's are counted
         super().create_cpython_wrapper(release_gil)
         self.library.draft = draft(self.context, self.library, self.fndesc)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _OuterLowering(NativeLowering):
-    """The pass that generates code."""
+class _InnerLowering(NativeLowering):
+    """The pass that generates code, which counts references only where a kernel may own an array."""
+
+    _name = "mlsim_inner_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        if state.targetctx.enable_nrt and owns_nothing(state):
+            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+        return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _OuterLowering(_InnerLowering):
+    """The same, for kernels that Python calls."""
 
     _name = "mlsim_outer_lowering"
 
@@ -234,7 +250,7 @@ class OuterCompiler(Compiler):
 
 class InnerCompiler(OuterCompiler):
     library = InnerLibrary
-    lowering = NativeLowering
+    lowering = _InnerLowering
 
 
 def make_parts_of_numbas(codegen: Any) -> None:

@@ -1,8 +1,7 @@
 """Work of Numba's that compiling a kernel does not need, or needs once: left out, or remembered.
 
-Numba is made to be looked into: it tells of each lock and pass, and works out the life of every variable after
-each pass. What it makes of a kernel is the same without; `tests/test_shortcuts.py` compares them. Each shortcut
-leans on names inside Numba, and is not taken where they are not there.
+Numba is made to be looked into: it tells of each lock and pass, and works out the life of every variable
+after each pass. What it makes of a kernel is the same without; `tests/test_shortcuts.py` compares them.
 """
 
 from __future__ import annotations
@@ -58,7 +57,9 @@ class _Closures(InlineClosureLikes):
 
     def run_pass(self, state: Any) -> bool:
         found = any(expression.op in _CLOSURES for _, expression in _expressions(state.func_ir))
-        return bool(super().run_pass(state)) if found or _names(state.func_ir, {"reduce", "stencil"}) else False
+        return (
+            bool(super().run_pass(state)) if found or _names(state.func_ir, {"reduce", "stencil"}) else False
+        )
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -197,3 +198,4 @@ def _import_registries_once(target: Any) -> None:
             target.install_registry(registry)
 
     target.load_additional_registries = load_once
+    target.refresh()

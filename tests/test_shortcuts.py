@@ -1,0 +1,171 @@
+"""Kernels compiled with shortcuts through Numba do what Numba's own compiler makes of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+from mlsim._jit import INTERPRETED, in_python, inlined, kernel
+
+pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class _Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def array_expression(a: Any, b: Any) -> Any:
+    return a * b + np.sqrt(a) - 2.0 * b
+
+
+def comprehension(a: Any, b: Any) -> Any:
+    return np.array([x * b[0] for x in a])
+
+
+def closure(a: Any, b: Any) -> Any:
+    shift = a[0]
+
+    def moved(x: float) -> float:
+        return x + shift
+
+    total = 0.0
+    for x in b:
+        total += moved(x)
+    return total
+
+
+def slices(a: Any, b: Any) -> Any:
+    half = a[: len(a) // 2]
+    half[0] = b[-1]
+    return half
+
+
+def either(a: Any, b: Any) -> Any:
+    kept = a
+    for at in range(len(b)):
+        if b[at] > a[at]:
+            kept = b[at:]
+    return kept
+
+
+def copies(a: Any, b: Any) -> Any:
+    first, second = np.zeros(len(a)), a.copy()
+    for at in range(len(a)):
+        first[at] = max(second[at], b[at])
+    return _Pair(first, second).left
+
+
+def whole_numbers(a: Any, b: Any) -> Any:
+    found = 0
+    for x in a:
+        whole = int(x)
+        found += (whole // 3) * (whole % 5) - (whole >> 1) + abs(-whole)
+    return found - min(len(a), len(b))
+
+
+BODIES = [array_expression, comprehension, closure, slices, either, copies, whole_numbers]
+
+
+def values() -> tuple[Any, Any]:
+    rng = np.random.default_rng(7)
+    return rng.random(40) * 100, rng.random(40) * 100
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_kernels_return_what_numba_makes_of_them(body: Any) -> None:
+    expected = numba.njit(error_model="numpy")(body)(*values())
+    assert np.array_equal(kernel(cache=False)(body)(*values()), expected)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_arrays_are_given_back_as_often_as_they_are_taken(body: Any) -> None:
+    compiled = kernel(cache=False)(body)
+    a, b = values()
+    compiled(a, b)
+    before = sys.getrefcount(a), sys.getrefcount(b)
+    for _ in range(50):
+        compiled(a, b)
+    assert (sys.getrefcount(a), sys.getrefcount(b)) == before
+
+
+def test_python_runs_statements_of_a_kernel() -> None:
+    seen = []
+
+    @kernel(cache=False)
+    def told(value: int) -> bool:
+        with in_python.objmode(answer="boolean"):
+            seen.append(value)
+            answer = value > 3
+        return answer or value == 1
+
+    assert [told(2), told(5), told(1)] == [False, True, True]
+    assert seen == [2, 5, 1]
+
+
+PROGRAM = """
+import sys
+from mlsim._jit import compile_seconds, kernel
+
+@kernel
+def halved(value):
+    return value // 2
+
+@kernel
+def twice_halved(value):
+    return halved(halved(value))
+
+@kernel
+def thrice_halved(value):
+    return halved(twice_halved(value))
+
+print([globals()[name](40) for name in sys.argv[1:]], compile_seconds() > 0)
+"""
+
+
+def test_what_python_and_kernels_call_is_kept_for_each(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
+        "NUMBA_DISABLE_JIT": "0",
+        "PYTHONPATH": str(REPOSITORY),
+    }
+
+    def called(*names: str) -> str:
+        done = subprocess.run(
+            [sys.executable, str(program), *names],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    assert called("twice_halved") == "[10] True"
+    assert called("twice_halved") == "[10] False"
+    assert called("halved", "twice_halved") == "[20, 10] True"
+    assert called("thrice_halved") == "[5] True"  # with parts that were kept
+    assert called("halved", "twice_halved", "thrice_halved") == "[20, 10, 5] False"
+
+
+def test_a_function_that_is_part_of_the_source_compiles_with_its_caller() -> None:
+    @inlined
+    def twice(value: float) -> float:
+        return value + value
+
+    @kernel(cache=False)
+    def caller(value: float) -> float:
+        return twice(value) + 1.0
+
+    assert caller(4.0) == 9.0
