@@ -87,6 +87,34 @@ def test_kernels_return_what_numba_makes_of_them(body: Any) -> None:
     assert np.array_equal(kernel(cache=False)(body)(*values()), expected)
 
 
+def elements(table: Any, line: Any, small: Any, flags: Any, at: Any) -> Any:
+    total = 0.0
+    for row in range(len(table)):
+        for column in range(table.shape[1]):
+            total += table[row, column] * (row + 1) - table[-1, column - table.shape[1]]
+        total += table[row][at]
+    line[-2], line[at], small[at] = total, line[0] + 1, 300 + line[at]
+    table[at, -1] = small[-1]
+    flags[at] = not flags[-1]
+    return total + line[at] + small[at] + table[1:, 0].sum() + len(line[::2]) + flags[at]
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize("index", [int, np.uint8, np.int32, np.uint64])
+def test_elements_are_those_that_numba_finds(order: str, index: Any) -> None:
+    def arrays() -> tuple[Any, ...]:
+        rng = np.random.default_rng(3)
+        table = np.array(rng.random((6, 8)), order="F" if order == "F" else "C")
+        line, small, flags = rng.integers(-9, 9, 12), np.arange(12, dtype=np.int8), rng.random(12) < 0.5
+        parts = (table[::2, ::2], line[::2], small[::2], flags[::2])
+        return parts if order == "strided" else (table, line, small, flags)
+
+    mine, numbas = arrays(), arrays()
+    expected = numba.njit(error_model="numpy")(elements)(*numbas, index(2))
+    assert kernel(cache=False)(elements)(*mine, index(2)) == expected
+    assert all(map(np.array_equal, mine, numbas))
+
+
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_arrays_are_given_back_as_often_as_they_are_taken(body: Any) -> None:
     compiled = kernel(cache=False)(body)
