@@ -69,7 +69,7 @@ class InnerLibrary(_Library):
                 function.linkage = "linkonce_odr"  # several may be linked to what calls them
         self._finalize_dynamic_globals()
         for library in self._linking_libraries:
-            self._reload_init.update(library._reload_init)
+            _inherit(self, library)
             self._dynamic_globals.extend(library._dynamic_globals)
         self._finalized = True
 
@@ -120,6 +120,12 @@ class InnerLibrary(_Library):
         return libraries[-1]
 
 
+def _inherit(library: Any, linked: Any) -> None:
+    """Have a library begin, when it is read back, as those that it links; old versions of Numba need nothing."""
+    if hasattr(library, "_reload_init"):
+        library._reload_init.update(linked._reload_init)
+
+
 def _links(library: Any) -> list[Any]:
     """List the libraries that a library needs by its own code; one of Numba's has all in itself."""
     return library._linking_libraries if isinstance(library, InnerLibrary) else []
@@ -168,7 +174,7 @@ class _OuterLibrary(_Library):
         self._codegen._check_llvm_bugs()
         self._raise_if_finalized()
         for library in self._linking_libraries:
-            self._reload_init.update(library._reload_init)
+            _inherit(self, library)
         _link_called(self._final_module, self)
         self._optimize_final_module()
         self._final_module.verify()
