@@ -121,7 +121,7 @@ class InnerLibrary(_Library):
 
 
 def _inherit(library: Any, linked: Any) -> None:
-    """Have a library begin, when it is read back, as those that it links; old versions of Numba need nothing."""
+    """Have a library begin, when it is read back, as those that it links; old Numbas need nothing."""
     if hasattr(library, "_reload_init"):
         library._reload_init.update(linked._reload_init)
 

@@ -11,6 +11,7 @@ from typing import Any
 from llvmlite import binding
 from numba.core import ir as numba_ir
 from numba.core import types as numba_types
+from numba.core.caching import _CacheLocator
 from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
 from numba.core.postproc import PostProcessor
 from numba.core.targetconfig import TargetConfig
@@ -97,6 +98,7 @@ def take_shortcuts(target: Any) -> None:
     _compare_settings_quickly()
     _list_variables_quickly()
     _follow_variables_when_asked()
+    _check_directories_once()
     _remember_sizes(target)
     _import_registries_once(target)
 
@@ -169,6 +171,21 @@ def _follow_variables_when_asked() -> None:
 
 def _has_with(function: Any) -> bool:
     return any(type(one) is ir.EnterWith for block in function.blocks.values() for one in block.body)
+
+
+def _check_directories_once() -> None:
+    """Try once whether a file can be written where kernels are kept, not for each kernel and each time."""
+    check = _CacheLocator.ensure_cache_path
+    checked: set[str] = set()
+
+    def check_once(self: Any) -> None:
+        directory = self.get_cache_path()
+        if directory not in checked:
+            check(self)
+            checked.add(directory)
+
+    changed: Any = _CacheLocator
+    changed.ensure_cache_path = check_once
 
 
 def _remember_sizes(target: Any) -> None:
