@@ -142,7 +142,25 @@ def test_python_runs_statements_of_a_kernel() -> None:
 
 PROGRAM = """
 import sys
-from mlsim._jit import compile_seconds, kernel
+from mlsim._jit import compile_seconds, in_python, kernel
+
+@kernel(nogil=False)
+def told(value):
+    with in_python.objmode(answer="boolean"):
+        answer = len(str(value)) > 1
+    return answer
+
+@kernel
+def asked(value):
+    return 1 if told(value) else 0
+
+@kernel
+def asked_first(value):
+    return asked(value) + 1
+
+@kernel
+def asked_again(value):
+    return asked(value) + 2
 
 @kernel
 def halved(value):
@@ -160,31 +178,31 @@ print([globals()[name](40) for name in sys.argv[1:]], compile_seconds() > 0)
 """
 
 
-def test_what_python_and_kernels_call_is_kept_for_each(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
+def called(place: Path, *names: str) -> str:
+    """Call kernels of a program in a process of its own; return the answers, and whether it compiled."""
+    program = place / "program.py"
     program.write_text(PROGRAM)
     environment = {
         **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
+        "NUMBA_CACHE_DIR": str(place / "kernels"),
         "NUMBA_DISABLE_JIT": "0",
         "PYTHONPATH": str(REPOSITORY),
     }
+    command = [sys.executable, "-W", "ignore", str(program), *names]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
-    def called(*names: str) -> str:
-        done = subprocess.run(
-            [sys.executable, str(program), *names],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip()
 
-    assert called("twice_halved") == "[10] True"
-    assert called("twice_halved") == "[10] False"
-    assert called("halved", "twice_halved") == "[20, 10] True"
-    assert called("thrice_halved") == "[5] True"  # with parts that were kept
-    assert called("halved", "twice_halved", "thrice_halved") == "[20, 10, 5] False"
+def test_what_python_and_kernels_call_is_kept_for_each(tmp_path: Path) -> None:
+    assert called(tmp_path, "twice_halved") == "[10] True"
+    assert called(tmp_path, "twice_halved") == "[10] False"
+    assert called(tmp_path, "halved", "twice_halved") == "[20, 10] True"
+    assert called(tmp_path, "thrice_halved") == "[5] True"  # with parts that were kept
+    assert called(tmp_path, "halved", "twice_halved", "thrice_halved") == "[20, 10, 5] False"
+
+
+def test_parts_that_need_python_are_kept_with_what_they_need(tmp_path: Path) -> None:
+    assert called(tmp_path, "asked_first") == "[2] True"
+    assert called(tmp_path, "asked_again") == "[3] True"  # with a part that calls Python
 
 
 def test_a_function_that_is_part_of_the_source_compiles_with_its_caller() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
@@ -58,6 +59,8 @@ class InnerLibrary(_Library):
     """
 
     codegen = _Unused()
+    environments: Sequence[Any] = ()
+    """What was read back of Python's that its code needs: there while this is."""
     _bitcode: bytes | None = None
     _known: ClassVar[WeakValueDictionary[bytes, InnerLibrary]] = WeakValueDictionary()
 
@@ -100,12 +103,12 @@ class InnerLibrary(_Library):
         for library in kept:
             links = [places[linked] for linked in _links(library) if linked in places]
             parts.append((_bitcode_of(library), links))
-        return self.name, "parts", parts
+        return self.name, "parts", (parts, [one for library in kept for one in _environments(library)])
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: tuple[str, str, Any]) -> InnerLibrary:
         """Read what was kept; code that several kernels call is read once."""
-        name, _, parts = state
+        name, _, (parts, environments) = state
         libraries: list[InnerLibrary] = []
         for bitcode, links in reversed(parts):
             library = cls._known.get(bitcode)
@@ -117,7 +120,17 @@ class InnerLibrary(_Library):
                 library.finalize()
                 cls._known[bitcode] = library
             libraries.append(library)
+        libraries[-1].environments = environments
         return libraries[-1]
+
+
+def _environments(library: Any) -> Iterator[Any]:
+    """Yield what the code of a library needs of Python, as far as that can be kept."""
+    for variable in library._final_module.global_variables:
+        if variable.name.startswith(_ENVIRONMENT):
+            environment = lookup_environment(variable.name)
+            if environment is not None and environment.can_cache():
+                yield environment
 
 
 def _inherit(library: Any, linked: Any) -> None:
