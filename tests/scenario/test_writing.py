@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import mlsim.scenario
 from mlsim.errors import StoppedError
 from mlsim.scenario import (
+    Dispatcher,
     Scenario,
     dump,
     from_mapping,
@@ -50,6 +51,13 @@ VARIANTS: list[dict[str, Any]] = [
     },
     {"application": {"model": "loop", "costs": {"profile": "psia", "unit_cost": "1 us", "bin_size": 0.1}}},
     {"application": {"model": "loop", "costs": {"profile": "bimodal", "low": 0, "high": "3 ms"}}},
+]
+
+
+VARIANTS += [
+    {"batch": {"dispatcher": str(name), "cp": {"time_limit": "2 s", "extensions": 3}}}
+    for name in Dispatcher
+    if name.solves
 ]
 
 
