@@ -131,3 +131,20 @@ def test_instances_are_compared_with_the_first_dispatcher(tmp_path):
     assert (row["G1"], row["G2"], row["G3"]) == (1, 1, 1)
     script["draw_instances"](solves, tmp_path / "instances.png")
     assert (tmp_path / "instances.png").stat().st_size > 5_000
+
+
+def test_ratios_are_paired_by_log():
+    """Twice as good on every log: the interval has no width, though logs differ a hundredfold."""
+    base, mine = "SAF, placement alone", "lists"
+    slowdowns = [
+        (log, name, value * factor)
+        for log, value in (("a", 2.0), ("b", 300.0), ("c", 4.0))
+        for name, factor in ((base, 1.0), (mine, 0.5))
+    ]
+    runs = pl.DataFrame(slowdowns, schema=("log", "dispatcher", "mean slowdown"), orient="row").with_columns(
+        load=pl.lit("4"), predictor=pl.lit("W")
+    )
+    script = runpy.run_path(str(STUDY / "figures.py"), run_name="figures")
+    table = script["ratios"](runs)
+    assert table["mean slowdown"].to_list() == [102.0, 51.0]
+    assert table[f"to {base}"].to_list() == ["", "0.5000 (0.5000-0.5000), 0 / 3"]

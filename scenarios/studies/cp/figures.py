@@ -13,6 +13,8 @@ classes.png          the same for medium and long jobs: thesis, Fig. 5.4
 distributions.png    slowdown, by classes of jobs, and waiting jobs: thesis, Figs 4.3 to 4.5
 instances.png        ratios on the same instances: paper, Figs 6 to 9; thesis, Figs 6.7, 6.8
 instances.md         better, equal and worse objectives, groups: thesis, Tables 6.2, 6.3
+ratios-*.md          of seeds.yaml and kit.yaml: slowdowns of each dispatcher, and their paired ratios to the
+                     heuristics that choose nodes as the planners do
 ===================  ======================================================================================
 """
 
@@ -29,6 +31,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from mlsim.experiment import read_study
+from mlsim.experiment.study.statistics import mean_interval
 from mlsim.scenario import Backfill, BatchConfig, Dispatcher, Scenario, load
 from mlsim.scenario.files.paths import resolve_path
 
@@ -38,6 +42,10 @@ CLASSES = {"short": (0.0, HOUR), "medium": (HOUR, 5 * HOUR), "long": (5 * HOUR, 
 SYSTEMS = {"eurora": "Eurora-like", "kit": "KIT-like", "UniLu": "Gaia"}
 PREDICTORS = {"walltime": "W", "D": "D", "L2": "L2", "actual": "R"}
 """Short names, by the words of scenarios."""
+BASES = ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware")
+"""Heuristics that choose nodes as `lists` and `cp` do."""
+SAME_MEAN = 1e-4
+"""Relative difference up to which mean slowdowns of a log count as the same."""
 SAME = 1e-6
 """Relative difference up to which objectives count as the same."""
 
@@ -77,6 +85,9 @@ def main() -> None:
         write(times(models), out / "times")
         draw_means(models, out / "qos.png")
         draw_classes(models, out / "classes.png")
+    for study in ("seeds", "kit"):
+        if (options.results / study / "runs.parquet").is_file():
+            write(ratios(read_study(options.results / study).runs), out / f"ratios-{study}")
     simple = list(runs_of(options.results / "heuristics"))
     if simple:
         draw_distributions(simple, out / "distributions.png")
@@ -111,6 +122,35 @@ def _dispatcher(batch: BatchConfig) -> str:
     if easy:
         return "EBF" if policy == "FCFS" else f"EASY-{policy}"
     return policy
+
+
+# --------------------------------------------------------------------------------------- paired ratios
+
+
+def ratios(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return mean slowdowns over logs, and ratios to each base on the same logs.
+
+    Ratios are geometric means with their 95 % intervals (bootstrap over logs), behind them in how many logs
+    the dispatcher is worse and in how many it is better.
+    """
+    rows = []
+    for (speed, predictor), cell in runs.group_by("load", "predictor", maintain_order=True):
+        by = {
+            str(name): table.sort("log")["mean slowdown"].to_numpy()
+            for (name,), table in cell.group_by("dispatcher", maintain_order=True)
+        }
+        for name, values in by.items():
+            row = {"load": speed, "predictor": predictor, "dispatcher": name, "mean slowdown": values.mean()}
+            for base in BASES:
+                row[f"to {base}"] = _ratio(values / by[base]) if base in by and name != base else ""
+            rows.append(row)
+    return pl.DataFrame(rows)
+
+
+def _ratio(each: NDArray[np.float64]) -> str:
+    low, high = np.exp(mean_interval(np.log(each)))
+    worse, better = int((each > 1 + SAME_MEAN).sum()), int((each < 1 - SAME_MEAN).sum())
+    return f"{np.exp(np.log(each).mean()):.4f} ({low:.4f}-{high:.4f}), {worse} / {better}"
 
 
 # ------------------------------------------------------------------------------------- times and sizes
