@@ -50,6 +50,10 @@ SAME = 1e-6
 """Relative difference up to which objectives count as the same."""
 
 
+Column = tuple[str, dict[str, pl.DataFrame]]
+"""A title, and jobs by dispatcher and predictor."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One run of a study that kept its tables."""
@@ -84,13 +88,13 @@ def main() -> None:
     if models:
         write(times(models), out / "times")
         draw_means(models, out / "qos.png")
-        draw_classes(models, out / "classes.png")
     for study in ("seeds", "kit"):
         if (options.results / study / "runs.parquet").is_file():
             write(ratios(read_study(options.results / study).runs), out / f"ratios-{study}")
     simple = list(runs_of(options.results / "heuristics"))
     if simple:
         draw_distributions(simple, out / "distributions.png")
+    draw_classes({"models": models, "heuristics": simple}, out / "classes.png")
     if (options.results / "solves.csv").is_file():
         solves = pl.read_csv(options.results / "solves.csv", infer_schema_length=None)
         write(instances(solves), out / "instances")
@@ -241,60 +245,55 @@ def _shown(value: object) -> str:
 
 def draw_means(runs: list[Run], path: Path) -> None:
     """Draw means of slowdown and wait with one deviation, a column of panels a system."""
-    systems = list(dict.fromkeys(run.system for run in runs))
-    _bars(runs, path, [(system, lambda run, s=system: run.system == s, (0.0, np.inf)) for system in systems])
+    systems = dict.fromkeys(run.system for run in runs)
+    _bars([_column(system, [run for run in runs if run.system == system]) for system in systems], path)
 
 
-def draw_classes(runs: list[Run], path: Path) -> None:
-    """Draw the same of medium and of long jobs, for the first system."""
-    first = runs[0].system
-    _bars(
-        runs,
-        path,
-        [
-            (f"{first}, {name} jobs", lambda run: run.system == first, CLASSES[name])
-            for name in ("medium", "long")
-        ],
-    )
+def draw_classes(studies: dict[str, list[Run]], path: Path) -> None:
+    """Draw the same of medium and of long jobs of Eurora-like logs, two columns a study that has some."""
+    found = [
+        _column(f"{study}, {name} jobs", [run for run in runs if run.system == "Eurora-like"], *CLASSES[name])
+        for study, runs in studies.items()
+        for name in ("medium", "long")
+    ]
+    if some := [column for column in found if column[1]]:
+        _bars(some, path)
 
 
-def _bars(runs: list[Run], path: Path, columns: list[Any]) -> None:
+def _column(title: str, runs: list[Run], low: float = 0.0, high: float = np.inf) -> Column:
+    """Return the jobs of a range of run times, by dispatcher and predictor; those of all logs together."""
+    jobs: dict[str, list[pl.DataFrame]] = {}
+    for run in sorted(runs, key=lambda run: (run.dispatcher, run.predictor)):
+        there = run.table("jobs").filter((pl.col("run_time") >= low) & (pl.col("run_time") < high))
+        chosen = there.select("slowdown", "wait_time")
+        if chosen.height:
+            jobs.setdefault(f"{run.dispatcher}-{run.predictor}", []).append(chosen)
+    return title, {name: pl.concat(tables) for name, tables in jobs.items()}
+
+
+def _bars(columns: list[Column], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(
         2, len(columns), figsize=(5.2 * len(columns), 6.4), squeeze=False, layout="constrained"
     )
-    for column, (title, wanted, (low, high)) in enumerate(columns):
-        shown = sorted((run for run in runs if wanted(run)), key=lambda run: (run.dispatcher, run.predictor))
-        names = [f"{run.dispatcher}-{run.predictor}" for run in shown]
+    for column, (title, jobs) in enumerate(columns):
         for row, (name, label, least) in enumerate(
             (("slowdown", "slowdown", 1.0), ("wait_time", "wait (s)", 0.0))
         ):
-            panel, jobs = panels[row][column], [run.table("jobs") for run in shown]
-            each = [
-                table.filter((pl.col("run_time") >= low) & (pl.col("run_time") < high))[name].to_numpy()
-                for table in jobs
-            ]
-            if not all(len(values) for values in each):
-                panel.set_title(f"{title}: none")
-                continue
-            means = np.array([values.mean() for values in each])
-            spread = np.array([values.std() for values in each])
+            panel = panels[row][column]
+            means = np.array([table[name].mean() for table in jobs.values()])
+            spread = np.array([table[name].std(ddof=0) for table in jobs.values()])
             # A deviation below the least value there can be is not drawn.
-            panel.errorbar(
-                range(len(names)),
-                means,
-                (np.minimum(spread, means - least), spread),
-                fmt="o",
-                ms=4,
-                capsize=2,
-                lw=1,
-            )
+            bars = (np.minimum(spread, means - least), spread)
+            panel.errorbar(range(len(jobs)), means, bars, fmt="o", ms=4, capsize=2, lw=1)
+            if spread.max() > 100 * max(means.min(), 1.0):
+                panel.set_yscale("symlog", linthresh=1.0)
             panel.set(ylabel=label, ylim=(0, None))
-            panel.set_xticks(range(len(names)), names if row else [""] * len(names), rotation=90, fontsize=7)
+            panel.set_xticks(range(len(jobs)), jobs if row else [""] * len(jobs), rotation=90, fontsize=7)
             panel.grid(axis="y", alpha=0.3)
             if not row:
-                panel.set_title(title)
+                panel.set_title(f"{title} ({next(iter(jobs.values())).height:,})")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
