@@ -81,6 +81,19 @@ small = st.builds(
 )
 
 
+alike = st.builds(
+    instance,
+    st.just([[2]] * 3),
+    st.lists(st.tuples(st.integers(0, 2), st.just(1), st.just([1]), st.integers(1, 4)), max_size=2),
+    st.lists(
+        st.tuples(st.integers(-5, 0), st.integers(1, 3), st.just([1]), st.integers(1, 4)),
+        min_size=3,
+        max_size=6,
+    ),
+)
+"""Nodes that make no difference, as all units ask for the same."""
+
+
 def cost_of(plan: Plan, problem: Instance) -> float:
     return float((plan.start / problem.queued.duration).sum())
 
@@ -564,6 +577,56 @@ def test_all_that_wait_are_searched_in_a_few_passes():
         assert len(chosen) == 3
         seen |= {int(job) for free in chosen for job in free}
     assert seen == set(range(100))
+
+
+SHORT = CpConfig(time_limit=1e-6, jobs=2)
+"""Two jobs are planned for at most."""
+
+
+@pytest.mark.parametrize("limit", [1e-6, 0.02])
+@pytest.mark.parametrize("waiting", [101, 1000])
+def test_all_that_wait_are_planned_for_in_a_few_passes(waiting: int, limit: float):
+    """The first of the order in each pass, others in turn; as many as can be listed within the limit."""
+    planner = make_planner(Dispatcher.CP, CpConfig(time_limit=limit))
+    seen: set[int] = set()
+    for _ in range(100):
+        chosen = planner.planned(waiting, 64).tolist()
+        assert chosen == sorted(set(chosen))
+        assert chosen[:90] == list(range(90))
+        assert len(chosen) == 100 if limit < 0.01 else 101 <= len(chosen) <= 130
+        seen |= set(chosen)
+    assert seen == set(range(waiting))
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(small | sharing() | alike)
+def test_jobs_beyond_those_planned_for_start_if_they_fit(problem: Instance):
+    """Where all that is planned for starts now, nobody who waits on fits on what is left."""
+    plan, solve = plan_of(Dispatcher.CP, problem, SHORT)
+    queued = problem.queued
+    planned = plan.start >= 0
+    if solve.status is Status.EMPTY or (plan.start > 0).any():
+        return
+    assert solve.considered <= 2 <= max(planned.sum(), 2)
+    free, left = (
+        problem.free.copy(),
+        problem.shared.free - problem.shared.asked_by(len(queued))[planned].sum(axis=0),
+    )
+    for job in np.flatnonzero(planned).tolist():
+        np.subtract.at(free, plan.nodes[job], queued.request[job])
+    for job in np.flatnonzero(~planned).tolist():
+        asked = queued.request[job] > 0
+        units = (free[:, asked] // queued.request[job, asked]).min(axis=1, initial=10).clip(0).sum()
+        asks = asked_in_all[job]
+        assert units < queued.units[job] or ((asks > left) & (asks > 0)).any()
+
+
+def test_a_job_that_never_fits_keeps_nobody_beyond_from_starting():
+    """The two smallest are planned for; one of them asks for more than any node has."""
+    jobs = [(0, 1, [3], 1), (0, 1, [1], 2), (0, 1, [1], 50), (0, 1, [1], 60)]
+    plan, _ = plan_of(Dispatcher.CP, instance([[2], [2]], [(0, 1, [1], 5)], jobs), SHORT)
+    assert plan.start[0] == LATER
+    assert plan.starting() == [1, 2, 3]
 
 
 @quickly
