@@ -28,6 +28,8 @@ _WINDOW = 20
 """Jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms."""
 _MOST_COUNTS = 200
 """Jobs x nodes up to which units are placed on nodes by CP-SAT."""
+_PACE_OF_COUNTS = 0.04
+"""Deterministic time that passes in a second at least, with models of small instances."""
 _SEARCH = 0.004
 """Seconds of search that a neighbourhood is worth making a model for."""
 _MODEL = 0.002
@@ -124,7 +126,7 @@ class Cp(Lists):
         for start, low, high in zip(model.starts, found.earliest.tolist(), latest.tolist(), strict=True):
             model.cp.add_linear_constraint(start, low, max(low, high))
         scale = model.minimize_makespan() if task.makespan else model.minimize(task.ranks.weights)
-        answer = solve(model.cp, replace(self.control, pace=Pcp4.pace), False, linearization_level=0)
+        answer = solve(model.cp, replace(self.control, pace=_PACE_OF_COUNTS), False, linearization_level=0)
         if answer.values is None:
             return plan
         starts = answer.values[[start.index for start in model.starts]]
