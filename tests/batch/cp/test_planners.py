@@ -88,7 +88,7 @@ alike = st.builds(
     st.lists(
         st.tuples(st.integers(-5, 0), st.integers(1, 3), st.just([1]), st.integers(1, 4)),
         min_size=3,
-        max_size=6,
+        max_size=4,
     ),
 )
 """Nodes that make no difference, as all units ask for the same."""
@@ -378,8 +378,9 @@ def test_many_jobs_and_a_wide_one(name: Dispatcher):
     config = CpConfig(time_limit=0.05, time_limit_max=0.05)
     jobs = [(k * 0.001, 1 + k % 7, [4, 8], 10 + k % 50) for k in range(1000)]
     plan, solve = plan_of(name, instance([[20, 64]] * 60, [], jobs, now=1.0), config)
-    # As many as have a model within the limit, where it grows with units.
-    assert solve.considered == 100 or (name is Dispatcher.PCP21S and solve.considered > 1)
+    # As many as have a model within the limit, where it grows with units; as can be listed in half of it.
+    considered = {Dispatcher.HCP19: (100, 100), Dispatcher.CP: (101, 300), Dispatcher.PCP21S: (2, 100)}[name]
+    assert considered[0] <= solve.considered <= considered[1]
     assert plan.starting() or solve.status is Status.UNKNOWN
     wide = instance([[20, 64]] * 1152, [], [(0, 1152, [20, 64], 100), (0, 1, [1, 1], 5)])
     plan, solve = plan_of(name, wide, config)
@@ -601,7 +602,10 @@ def test_all_that_wait_are_planned_for_in_a_few_passes(waiting: int, limit: floa
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(small | sharing() | alike)
 def test_jobs_beyond_those_planned_for_start_if_they_fit(problem: Instance):
-    """Where all that is planned for starts now, nobody who waits on fits on what is left."""
+    """Where all that is planned for starts now, nobody who waits on fits on what is left.
+
+    Beyond two that are planned for two more are tried, which are all.
+    """
     plan, solve = plan_of(Dispatcher.CP, problem, SHORT)
     queued = problem.queued
     planned = plan.start >= 0
