@@ -40,6 +40,8 @@ from mlsim.batch.cp.problem.profiles import (
     list_schedule,
     profiles_of,
     reset,
+    whole_of,
+    work_space,
 )
 from mlsim.batch.cp.solver.solving import Control, Status
 
@@ -116,13 +118,26 @@ class Task:
     fixed: int
     makespan: bool
     work: Profiles
+    whole: Profiles
+    """What the machine has as a whole; ``base`` is what nodes have."""
+    whole_work: Profiles
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
         reset(self.base, self.work)
+        reset(self.whole, self.whole_work)
         return float(
             list_schedule(
-                order, self.jobs, self.ranks, self.scarcity, self.makespan, bound, self.work, starts, nodes
+                order,
+                self.jobs,
+                self.ranks,
+                self.scarcity,
+                self.makespan,
+                bound,
+                self.work,
+                self.whole_work,
+                starts,
+                nodes,
             )
         )
 
@@ -175,7 +190,7 @@ class Lists:
         began = time.perf_counter()
         queued = instance.queued
         n = len(queued)
-        order = np.arange(n)
+        order = np.flatnonzero(instance.shared.fits_now(n))
         if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free)):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
         task = self._task(instance)
@@ -221,11 +236,12 @@ class Lists:
             capacity = capacity // part.queued.request[0]
         jobs = part.queued
         weights = self._weights(jobs.duration, share[rows])
+        whole = whole_of(part.shared)
         return Task(
             reduced,
             base,
             pooled,
-            Demands(jobs.units, jobs.duration, requests, kinds.dislike),
+            Demands(jobs.units, jobs.duration, requests, kinds.dislike, part.shared.asked_by(len(rows))),
             Ranks(
                 weights,
                 self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
@@ -234,7 +250,9 @@ class Lists:
             1.0 / np.maximum(capacity, 1),
             fixed,
             makespan,
-            _work_space(base, len(rows)),
+            work_space(base, len(rows)),
+            whole,
+            work_space(whole, len(rows)),
         )
 
     def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
@@ -290,7 +308,7 @@ class Lists:
     # Search
 
     def _search(self, task: Task) -> tuple[Plan, Solve]:
-        earliest = alone(task.jobs, task.base)
+        earliest = alone(task.jobs, task.base, task.whole)
         if (earliest >= NEVER).any():
             return self._without(task, earliest < NEVER)
         found = self._best_list(task, earliest)
@@ -371,27 +389,18 @@ class Lists:
 
 
 def _shares(instance: Instance) -> Floats:
-    """Return each job's dominant share: the largest fraction of any resource type that it requests."""
+    """Return each job's dominant share: the largest fraction of anything that it requests."""
     capacity = np.maximum(instance.capacity.sum(axis=0), 1)
     shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
-    return shares
+    return np.maximum(shares, instance.shared.dominant(len(shares)))
 
 
 def _first_keys(task: Task) -> list[Floats]:
     """Return keys of the orders in which jobs are scheduled, smallest first."""
     durations = task.jobs.durations.astype(np.float64)
     share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
+    share = np.maximum(share, task.reduced.instance.shared.dominant(len(share)))
     if task.makespan:  # what is long, large or wide first, as little is left to fill gaps at the end
         return [-durations, -share * durations, -share]
     # Smith's rule for the cost of waiting a machine-second, and the same without the duration.
     return [share / task.ranks.weights, share * durations / task.ranks.weights]
-
-
-def _work_space(base: Profiles, jobs: int) -> Profiles:
-    """Make arrays that hold the profiles after so many jobs have been placed."""
-    nodes = int(base.sizes.sum())
-    classes = min(base.n_classes + 2 * jobs, nodes)
-    steps = base.times.shape[1] + 2 * jobs
-    room = np.zeros((classes, steps, base.room.shape[2]), np.int64)
-    sizes, first, n_steps, kind = np.zeros((4, classes), np.int64)
-    return Profiles(sizes, first, n_steps, np.zeros((classes, steps), np.int64), room, kind, base.members)
