@@ -13,8 +13,8 @@ classes.png          the same for medium and long jobs: thesis, Fig. 5.4
 distributions.png    slowdown, by classes of jobs, and waiting jobs: thesis, Figs 4.3 to 4.5
 instances.png        ratios on the same instances: paper, Figs 6 to 9; thesis, Figs 6.7, 6.8
 instances.md         better, equal and worse objectives, groups: thesis, Tables 6.2, 6.3
-ratios-*.md          of seeds.yaml and kit.yaml: slowdowns of each dispatcher, and their paired ratios to the
-                     heuristics that choose nodes as the planners do
+ratios-*.md          of seeds.yaml and kit.yaml: slowdowns of dispatchers, and paired ratios to others that
+                     choose nodes as planners do
 ===================  ======================================================================================
 """
 
@@ -42,8 +42,8 @@ CLASSES = {"short": (0.0, HOUR), "medium": (HOUR, 5 * HOUR), "long": (5 * HOUR, 
 SYSTEMS = {"eurora": "Eurora-like", "kit": "KIT-like", "UniLu": "Gaia"}
 PREDICTORS = {"walltime": "W", "D": "D", "L2": "L2", "actual": "R"}
 """Short names, by the words of scenarios."""
-BASES = ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware")
-"""Heuristics that choose nodes as `lists` and `cp` do."""
+BASES = ("SAF, placement alone", "SAF, demand-aware", "EASY-SAF, demand-aware", "lists")
+"""Who chooses nodes as `cp` does: heuristics, and the list planner, to which `cp` adds solving."""
 SAME_MEAN = 1e-4
 """Relative difference up to which mean slowdowns of a log count as the same."""
 SAME = 1e-6
