@@ -144,6 +144,11 @@ def accepts(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
         case "array":
             fits = isinstance(value, list) and len(value) >= schema.get("minItems", 0)
             return fits and all(accepts(schema["items"], item, root) for item in value)
+        case "object" if "patternProperties" in schema:
+            ((names, inner),) = schema["patternProperties"].items()
+            return isinstance(value, dict) and all(
+                re.search(names, key) and accepts(inner, item, root) for key, item in value.items()
+            )
         case "object" if "properties" not in schema:
             names = schema["propertyNames"]["pattern"]
             return isinstance(value, dict) and all(
