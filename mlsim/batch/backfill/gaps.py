@@ -94,6 +94,8 @@ def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
         -1,
     )
     begin = columns.profile_times[first]
+    if not columns.gaps[_WIDE, gap] and not _is_long_for_any(sizes, first, last, more_than, columns):
+        return
     for size in sizes:
         enough = shortest_after(size, begin, columns)
         if enough == np.inf:
@@ -102,6 +104,18 @@ def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
             _look_around_wide(gap, size, enough, more_than, most, columns)
         else:
             first, last = _look_around(gap, size, first, last, enough, more_than, most, columns)
+
+
+@leaf_kernel
+def _is_long_for_any(sizes: range, first: int, last: int, more_than: int, columns: Columns) -> bool:
+    """Whether the run around a gap of one segment is long enough for any job of some sizes, whatever its units."""
+    begin, enough = columns.profile_times[first], np.inf
+    for size in sizes:
+        enough = min(enough, shortest_after(size, begin, columns))
+    if enough == np.inf:
+        return False
+    first, last = _widen(more_than + 1, first, last, enough, columns)
+    return _length(first, last, columns) >= enough
 
 
 @leaf_kernel
