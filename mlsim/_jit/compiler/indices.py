@@ -22,9 +22,10 @@ _PACKAGE = __name__.partition(".")[0] + "."
 class NaturalIndices(FunctionPass):
     """The pass that takes indices of arrays for natural numbers.
 
-    Python counts a negative index from the end of an array, so that the length has to be read, and maybe
-    added, wherever an item is read or written: a third of all instructions of a pass of the batch level. Numba
-    does neither where an index has no sign. Kernels of the user's keep Python's rule.
+    Python counts a negative index from the end of an array, so that wherever an item is read or written the
+    sign is looked at, and the length added to the index or not. Numba does neither where an index has no
+    sign. Kernels of the user's keep Python's rule. A negative index that is not a constant reads beside the
+    array: tests under ``NUMBA_BOUNDSCHECK=1`` find one.
     """
 
     _name = "mlsim_natural_indices"

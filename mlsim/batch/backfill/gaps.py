@@ -108,7 +108,7 @@ def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
 
 @leaf_kernel
 def _is_long_for_any(sizes: range, first: int, last: int, more_than: int, columns: Columns) -> bool:
-    """Whether the run around a gap of one segment is long enough for any job of some sizes, whatever its units."""
+    """Whether a run around a gap of one segment is long enough for any later job of some sizes."""
     begin, enough = columns.profile_times[first], np.inf
     for size in sizes:
         enough = min(enough, shortest_after(size, begin, columns))
