@@ -7,9 +7,9 @@ tried from the starts on with which it would overlap a gap. For each job it is n
 gaps begins and when the last one ends.
 
 In every segment up to its reservation an earlier place needs as much as the job asks for of what
-``profile_free`` counts. So it lies in a run of such segments, which is as long as the job lasts or reaches its
-reservation, and which the gap overlaps; how long runs around a gap are is found out once for each class of
-size. From the reservation on, what the job itself has comes back, which may be on other nodes; so a gap that
+``profile_free`` counts. So it lies in a run of such segments that the gap overlaps, which is as long as the
+job lasts or reaches its reservation; how long runs around a gap are is found out once for each class of size.
+From the reservation on, what the job itself has comes back, which may be on other nodes; so a gap that
 overlaps the reservation counts as well, if enough is free right before it. Most looks that are left end
 without any node being looked at.
 """
