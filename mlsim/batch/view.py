@@ -188,6 +188,10 @@ class StateView:
     """int64[S]: how much of each there is: things, MB, or Mbit/s."""
     shared_free: Ints = field(default_factory=_none)
     """int64[S]: what nobody holds of each."""
+    power_units: int | None = None
+    """How many nodes, or cores where these are given singly, the power cap lets jobs hold besides those that
+    they hold; below 0 where they hold too many. None: there is no cap, or nodes add unequal power.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who is delayed by a policy, over the runs of a study: Zrigui 2021, §4.3 (Tables 4.1, 4.2, Figs. 4.2, 4.3).
+"""Who is delayed by a policy, over the runs of a study: Zrigui 2021, §4.3 (Tables 4.1, 4.2, Figs. 4.1-4.4).
 
 A job is *premature* if it asks for at least a hundred times of what it runs. Policies that go by estimates
 delay such jobs, which need not have waited. The means of metrics hide them.
@@ -6,14 +6,15 @@ delay such jobs, which need not have waited. The means of metrics hide them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mlsim._arrays import Floats
-from mlsim.analysis.metrics.jobs import JOB_METRICS
+from mlsim.analysis.metrics import weekly
+from mlsim.analysis.metrics.jobs import JOB_METRICS, backfilled_share
 from mlsim.cosim import workload_of
 from mlsim.errors import InputError
 from mlsim.experiment.study import Study
@@ -23,72 +24,136 @@ from mlsim.record.derived import TAU
 from mlsim.scenario import Scenario
 from mlsim.workload.jobs import JobBlock
 
-__all__ = ["DELAYS", "delays_of", "delays_of_study", "premature_of_study"]
+__all__ = [
+    "CATEGORIES",
+    "CURVES",
+    "DELAYS",
+    "Delays",
+    "Samples",
+    "delays_of",
+    "delays_of_study",
+    "log_axes",
+    "means_of",
+    "premature_of_study",
+]
 
 _PREMATURE = 100.0
 """Times of its run time that a premature job asks for, at least."""
 _MOST_DELAYED = 100
 """Jobs of the largest slowdowns whose sizes are looked at."""
 
+CATEGORIES: Final = ("slowdown 1 %", "1 to 10 %", "10 to 100 %", "100 or more %")
+"""Shares of jobs by bounded slowdown: 1, above 1 and below 10, from 10 and below 100, from 100."""
+CURVES: Final = ("bounded_slowdown", "per_processor_bounded_slowdown", "wait_time")
+"""Metrics whose cumulative means are kept week by week."""
 DELAYS: Final = (
     "premature %",
     "premature to standard",
-    "slowdown 1 %",
-    "1 to 10 %",
-    "10 to 100 %",
-    "100 or more %",
+    *CATEGORIES,
     "q of the most delayed, lower quartile",
     "median",
     "upper quartile",
+    "backfilled %",
+    *(f"mean {JOB_METRICS[name].title}" for name in CURVES),
 )
-"""What :func:`delays_of` gives, in order."""
+"""What :meth:`Delays.row` gives, in order."""
 
 
-def delays_of(jobs: Jobs) -> Floats:
+@dataclass(frozen=True)
+class Delays:
+    """Who is delayed in one run.
+
+    Attributes
+    ----------
+    premature
+        Share of premature jobs (%).
+    ratio
+        The mean bounded slowdown of these, divided by that of the others; NaN where either are none.
+    shares : ndarray of float64, shape (4,)
+        Of jobs, by :data:`CATEGORIES` (%).
+    backfilled
+        Share of the started jobs (%).
+    sizes : ndarray of float64, shape (100,) or shorter
+        Processors of the hundred most delayed jobs, those of the largest slowdown first.
+    curves : ndarray of float64, shape (3, weeks)
+        The mean of each of :data:`CURVES` over all jobs that ended by the end of each week, from week 1.
+    """
+
+    premature: float
+    ratio: float
+    shares: Floats
+    backfilled: float
+    sizes: Floats
+    curves: Floats
+
+    def row(self) -> Floats:
+        """Return one number for each of :data:`DELAYS`."""
+        quartiles = np.percentile(self.sizes, [25, 50, 75]) if len(self.sizes) else np.full(3, np.nan)
+        means = self.curves[:, -1] if self.curves.size else np.full(len(CURVES), np.nan)
+        return np.array([self.premature, self.ratio, *self.shares, *quartiles, self.backfilled, *means])
+
+    def packed(self) -> Floats:
+        """Return all in one row of numbers."""
+        head = [len(self.sizes), self.premature, self.ratio, *self.shares.tolist(), self.backfilled]
+        return np.concatenate([head, self.sizes, self.curves.ravel()])
+
+    @classmethod
+    def unpacked(cls, row: Floats) -> Delays:
+        """Return what :meth:`packed` was given."""
+        count, premature, ratio = int(row[0]), float(row[1]), float(row[2])
+        sizes, curves = np.split(row[8:], [count])
+        return cls(premature, ratio, row[3:7], float(row[7]), sizes, curves.reshape(len(CURVES), -1))
+
+
+Samples = Mapping[tuple[str, ...], Sequence[Delays]]
+"""Labels of all axes of a study but its repetitions, in order of the axes, to the runs of all repetitions."""
+
+
+def delays_of(jobs: Jobs) -> Delays:
     """Return who is delayed in one run.
 
     Parameters
     ----------
     jobs
         All jobs; those that did not run are left out.
-
-    Returns
-    -------
-    ndarray of float64, shape (9,)
-        Share of premature jobs (%); the mean bounded slowdown of these, divided by that of the others (NaN
-        where either are none); shares (%) of jobs by bounded slowdown: 1, above 1 and below 10, from 10 and
-        below 100, from 100; quartiles of the processors of the hundred most delayed jobs.
     """
     slowdown = JOB_METRICS["bounded_slowdown"].values(jobs, TAU)
     ran = ~np.isnan(slowdown)
     if not ran.any():
-        return np.full(len(DELAYS), np.nan)
+        nothing = np.empty((len(CURVES), 0))
+        return Delays(np.nan, np.nan, np.full(len(CATEGORIES), np.nan), np.nan, np.empty(0), nothing)
+    curves = _curves(jobs)
     slowdown, processors = slowdown[ran], jobs.processors[ran]
     premature = jobs.walltime[ran] >= _PREMATURE * (jobs.end_time - jobs.start_time)[ran]
     both = premature.any() and not premature.all()
-    ratio = slowdown[premature].mean() / slowdown[~premature].mean() if both else np.nan
     category = np.searchsorted([1.0, 10.0, 100.0], slowdown, side="right") - (slowdown == 1.0)
-    shares = 100.0 * np.bincount(category, minlength=4) / len(slowdown)
     worst = np.argsort(-slowdown, kind="stable")[:_MOST_DELAYED]
-    return np.array(
-        [
-            100.0 * premature.mean(),
-            ratio,
-            *shares.tolist(),
-            *np.percentile(processors[worst], [25, 50, 75]).tolist(),
-        ]
+    return Delays(
+        premature=100.0 * float(premature.mean()),
+        ratio=float(slowdown[premature].mean() / slowdown[~premature].mean()) if both else np.nan,
+        shares=100.0 * np.bincount(category, minlength=len(CATEGORIES)) / len(slowdown),
+        backfilled=100.0 * (backfilled_share(jobs) or 0.0),
+        sizes=processors[worst].astype(np.float64),
+        curves=curves,
     )
 
 
+def _curves(jobs: Jobs) -> Floats:
+    """Return the cumulative means of each week, from the first of the run on; NaN before any job ended."""
+    found = [weekly(jobs, JOB_METRICS[name].values(jobs, TAU)) for name in CURVES]
+    before = np.full((len(CURVES), int(found[0].week[0]) - 1), np.nan)
+    return np.hstack([before, np.array([one.cumulative_mean for one in found])])
+
+
 @dataclass(frozen=True)
-class _Delays(Work):
+class _WhoIsDelayed(Work):
     """Simulates a scenario."""
 
     def found(self, scenario: Scenario) -> Floats:
         """Return who is delayed."""
         from mlsim.experiment.runner import run
 
-        return delays_of(run(scenario).records.jobs)
+        return delays_of(run(scenario).records.jobs).packed()
 
 
 @dataclass(frozen=True)
@@ -96,26 +161,21 @@ class _Premature(Work):
     """Counts the premature jobs of a log."""
 
     def found(self, scenario: Scenario) -> Floats:
-        """Return their share."""
+        """Return their share, how many jobs there are, and their mean run time."""
         jobs = JobBlock.concatenate(list(workload_of(scenario).blocks()))
-        return np.array([100.0 * np.mean(jobs.walltime >= _PREMATURE * jobs.run_time)])
+        share = 100.0 * np.mean(jobs.walltime >= _PREMATURE * jobs.run_time)
+        return np.array([share, len(jobs), jobs.run_time.mean()])
 
 
-def delays_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], Floats]:
-    """Return who is delayed, over the repetitions of each combination of a study of runs.
+def delays_of_study(study: Study, parts: Parts) -> Samples:
+    """Return who is delayed in the repetitions of each combination of a study of runs.
 
     Parameters
     ----------
     study
-        Its keys ``metrics``, ``trim`` and pictures are of no account here.
+        Its keys ``metrics`` and pictures are of no account here.
     parts
         Who does its runs.
-
-    Returns
-    -------
-    mapping
-        Labels of all axes but the repetitions, in order of the axes, to the means over the repetitions of
-        what :func:`delays_of` gives, those that are defined.
 
     Raises
     ------
@@ -125,32 +185,59 @@ def delays_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], Floa
     if study.subject.kind != "runs":
         raise InputError(f"{study.source}: of: {study.subject.kind}; needed: runs")
     cases = list(study.cases)
-    wanted = [Part(point.labels, scenario, _Delays()) for point, scenario in cases]
-    groups: dict[tuple[str, ...], list[Floats]] = {}
+    wanted = [Part(point.labels, scenario, _WhoIsDelayed()) for point, scenario in cases]
+    groups: dict[tuple[str, ...], list[Delays]] = {}
     for (point, _), found in zip(cases, parts.results(wanted), strict=True):
         labels = tuple(value for axis, value in point.labels.items() if axis != study.repetitions)
-        groups.setdefault(labels, []).append(found)
-    return {labels: _means(np.array(found)) for labels, found in groups.items()}
+        groups.setdefault(labels, []).append(Delays.unpacked(found))
+    return groups
 
 
-def _means(found: Floats) -> Floats:
-    """Return the means of columns over the rows where they are defined; NaN where they are nowhere."""
+def means_of(samples: Iterable[Delays]) -> Floats:
+    """Return the means over runs of :data:`DELAYS`, those that are defined; NaN where none is."""
+    found = np.array([sample.row() for sample in samples])
     known = ~np.isnan(found)
     count = known.sum(axis=0)
     total: Floats = np.where(known, found, 0.0).sum(axis=0)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def premature_of_study(study: Study, parts: Parts) -> Mapping[str, float]:
-    """Return the share of premature jobs (%) in each log of a study, as it is, whatever is drawn from it.
+def premature_of_study(study: Study, parts: Parts) -> Mapping[tuple[str, ...], Floats]:
+    """Return what is premature in each log of a study, as it is, whatever is drawn from it.
 
-    Logs are named by the first axis.
+    Returns
+    -------
+    mapping
+        Labels of :func:`log_axes` to the share of premature jobs (%), the number of jobs, and their mean run
+        time [s].
     """
-    logs: dict[str, Scenario] = {}
+    axes = log_axes(study)
+    logs: dict[tuple[str, ...], Scenario] = {}
     for point, scenario in study.cases:
-        name = next(iter(point.labels.values()), scenario.name)
-        if name not in logs:
+        labels = tuple(point.labels[axis] for axis in axes)
+        if labels not in logs:
             whole = scenario.workload.model_copy(update={"resample": None})
-            logs[name] = scenario.model_copy(update={"workload": whole})
-    found = parts.results([Part({"log": name}, scenario, _Premature()) for name, scenario in logs.items()])
-    return {name: float(one[0]) for name, one in zip(logs, found, strict=True)}
+            logs[labels] = scenario.model_copy(update={"workload": whole})
+    wanted = [
+        Part(dict(zip(axes, labels, strict=True)), scenario, _Premature())
+        for labels, scenario in logs.items()
+    ]
+    return dict(zip(logs, parts.results(wanted), strict=True))
+
+
+def log_axes(study: Study) -> list[str]:
+    """Return the axes of a study that say which jobs a log has: with keys of ``workload``, or the first.
+
+    Ways to resample are none of them, as nothing is left of them when a log is taken as it is.
+    """
+    axes = [axis for axis in study.axes if axis.name != study.repetitions]
+    found = [
+        axis.name
+        for axis in axes
+        if any(
+            key.startswith("workload.") and not key.startswith("workload.resample")
+            for keys in axis.points.values()
+            for key in keys
+        )
+    ]
+    return found or [axis.name for axis in axes[:1]]

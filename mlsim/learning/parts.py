@@ -222,7 +222,7 @@ def parts_in(out: Path | None, command: str, name: str, jobs: int | None) -> Ite
         If it cannot be written.
     """
     executor = Serial() if jobs == 1 else Processes(jobs)
-    watch = Watching(command, shown=True)
+    watch = Watching(command, shown=True, things="parts known so far")
     if out is None:
         try:
             yield Parts(None, executor, watch)

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mlsim
+from mlsim.analysis.metrics.jobs import JOB_METRICS, backfilled_share
 from mlsim.cli.main import app
-from mlsim.learning.delays import DELAYS, delays_of
+from mlsim.learning.delay_pictures import delay_pictures
+from mlsim.learning.delays import CURVES, DELAYS, Delays, delays_of
 from mlsim.record import Jobs
 from mlsim.record.columns import empty
 from mlsim.workload import generate
@@ -46,7 +48,10 @@ def test_delays_are_what_plain_words_give(rows):
         walltime=np.array(walltime, float),
         processors=np.array(processors, np.int64),
     )
-    found = dict(zip(DELAYS, delays_of(jobs).tolist(), strict=True))
+    delays = delays_of(jobs)
+    again = Delays.unpacked(delays.packed())
+    assert np.array_equal(again.packed(), delays.packed(), equal_nan=True)
+    found = dict(zip(DELAYS, again.row().tolist(), strict=True))
     known = [(max((w + r) / max(r, 10.0), 1.0), p >= 100 * r, q) for w, r, p, q, ran in rows if ran]
     if not known:
         assert np.isnan(list(found.values())).all()
@@ -64,7 +69,68 @@ def test_delays_are_what_plain_words_give(rows):
     ]
     assert [found[name] for name in DELAYS[2:6]] == pytest.approx([100 * n / len(known) for n in counts])
     worst = [q for *_, q in sorted(known, key=lambda job: -job[0])[:100]]
-    assert [found[name] for name in DELAYS[6:]] == pytest.approx(np.percentile(worst, [25, 50, 75]).tolist())
+    assert [found[name] for name in DELAYS[6:9]] == pytest.approx(np.percentile(worst, [25, 50, 75]).tolist())
+    assert again.sizes.tolist() == worst
+    assert found["backfilled %"] == 0
+    assert found["mean bounded slowdown"] == pytest.approx(np.mean([slow for slow, *_ in known]))
+    assert found["mean wait"] == pytest.approx(np.mean([row[0] for row in rows if row[-1]]))
+
+
+def test_curves_are_means_of_all_that_ended_so_far(tmp_path):
+    path = tmp_path / "log.swf"
+    generate("lublin", days=30, processors=32, load=0.9, seed=2, estimates="tsafrir").write(path)
+    scenario = {
+        "platform": {"nodes": [{"name": "n", "count": 32, "cores": 1}]},
+        "workload": {"path": str(path), "mapping": "node"},
+        "batch": {"policy": "FCFS", "backfill": "easy"},
+    }
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(scenario))
+    jobs = mlsim.run(tmp_path / "base.yaml").records.jobs
+    found = delays_of(jobs)
+    weeks = int(np.ceil(jobs.end_time.max() / 604_800))
+    assert found.curves.shape == (3, weeks)
+    for curve, name in zip(found.curves, CURVES, strict=True):
+        values = JOB_METRICS[name].values(jobs, 10.0)
+        means = [values[jobs.end_time < 604_800 * week].mean() for week in range(1, weeks + 1)]
+        assert curve.tolist() == pytest.approx(means)
+    assert found.backfilled == pytest.approx(100 * backfilled_share(jobs))
+    assert found.backfilled > 0
+
+
+def made(end: float, weeks: int, backfilled: float = 20.0) -> Delays:
+    """Return delays whose curves go straight from 0 to some end."""
+    curves = np.tile(np.linspace(0, end, weeks), (3, 1))
+    return Delays(8.0, 10.0, np.array([60.0, 25.0, 10.0, 5.0]), backfilled, np.arange(1.0, 101), curves)
+
+
+def test_pictures_show_what_is_left_of_the_samples():
+    samples = {
+        ("one", "FCFS"): [made(end, weeks) for end, weeks in ((9.0, 5), (2.0, 4), (4.0, 6), (99.0, 5))],
+        ("one", "SPF"): [made(end, 5, backfilled=7.0) for end in (1.0, 2.0, 3.0, 4.0)],
+    }
+    figures = {name: draw() for name, draw in delay_pictures(samples, trim=1).items()}
+    assert list(figures) == [
+        "cumulative-bounded-slowdown",
+        "cumulative-per-processor-bounded-slowdown",
+        "cumulative-wait-time",
+        "most-delayed",
+        "slowdown-shares",
+        "backfilled",
+    ]
+    (axes,) = figures["cumulative-bounded-slowdown"].axes
+    first, second = axes.get_lines()
+    assert first.get_xdata().tolist() == [1, 2, 3, 4, 5]  # as long as both of those that are left
+    assert first.get_ydata().tolist() == pytest.approx(
+        np.mean([np.linspace(0, 9, 5), [0, 0.8, 1.6, 2.4, 3.2]], 0)
+    )
+    assert second.get_ydata()[-1] == pytest.approx(2.5)
+    (shares,) = figures["slowdown-shares"].axes
+    assert sorted({bar.get_height() for bar in shares.patches}) == [5, 10, 25, 60]
+    (boxes,) = figures["backfilled"].axes
+    assert [label.get_text() for label in boxes.get_xticklabels()] == ["FCFS", "SPF"]
+    assert {7.0, 20.0} <= {float(line.get_ydata()[0]) for line in boxes.get_lines()}
+    (sizes,) = figures["most-delayed"].axes
+    assert sizes.get_yscale() == "log"
 
 
 def test_a_study_gives_the_means_over_its_samples(tmp_path):
@@ -90,9 +156,18 @@ def test_a_study_gives_the_means_over_its_samples(tmp_path):
     assert rows.select("log", "policy").rows() == [("mine", "FCFS"), ("mine", "SPF")]
     for policy in ("FCFS", "SPF"):
         keys = [{"batch.policy": policy, "seed": seed} for seed in (1, 2)]
-        runs = [delays_of(mlsim.run(tmp_path / "base.yaml", one).records.jobs) for one in keys]
+        runs = [delays_of(mlsim.run(tmp_path / "base.yaml", one).records.jobs).row() for one in keys]
         row = rows.filter(pl.col("policy") == policy)
         assert row.select(DELAYS).row(0) == pytest.approx(np.mean(runs, axis=0).tolist())
+    pictures = sorted(path.name for path in out.glob("*.png"))
+    assert pictures == [
+        "backfilled.png",
+        "cumulative-bounded-slowdown.png",
+        "cumulative-per-processor-bounded-slowdown.png",
+        "cumulative-wait-time.png",
+        "most-delayed.png",
+        "slowdown-shares.png",
+    ]
     log = mlsim.run(tmp_path / "base.yaml", {"workload.resample": None}).records.jobs
     share = 100 * np.mean(log.walltime >= 100 * log.log_run_time)
     assert pl.read_csv(out / "premature.csv")["premature %"][0] == pytest.approx(share)

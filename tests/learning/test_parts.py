@@ -60,6 +60,12 @@ def tables(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
+def status(directory):
+    result = CliRunner().invoke(app, ["study", "status", str(directory)])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
 def entries(directory):
     return {path.name: path.stat().st_mtime_ns for path in directory.glob("store/*/*.json")}
 
@@ -78,8 +84,10 @@ def test_a_search_that_was_killed_goes_on_and_gives_what_two_processes_give(scen
     assert not tables(killed)
     there = entries(killed)
     assert len(there) >= 2
+    assert "nobody is doing it; starting it again does what is missing" in status(killed)
     told = learn(*words, "--jobs", "1", "--out", str(killed)).output
-    assert f"5 runs, {len(there)} are there" in told
+    assert f"5 parts known so far, {len(there)} are there" in told
+    assert "7 of 7 parts known so far are done; 0 of them failed" in status(killed)
     assert {name: time for name, time in entries(killed).items() if name in there} == there
     learn(*words, "--jobs", "2", "--out", str(fresh))
     assert set(tables(fresh)) == {"weeks.csv", "learned.yaml", "phases.csv"}

@@ -18,6 +18,8 @@ __all__ = ["LinePanel", "Look", "lines"]
 
 
 _LEFT, _RIGHT, _TOP, _GAP, _LINE, _BOTTOM = 110, 30, 110, 40, 110, 90
+_WIDE_GAP = 100
+"""With room for the numbers of each panel."""
 _HEIGHT = 330
 _LEGEND_COLUMNS = 7
 
@@ -49,6 +51,8 @@ class Look:
         Whether values are shares of 1, from 0 to 1, written in percent.
     ticks
         Places and names along the x axis, where it is not a scale.
+    own_scales
+        Whether each panel has limits of its own, for values that differ much between panels.
     """
 
     across: int = 2
@@ -56,6 +60,7 @@ class Look:
     joined: bool = True
     percent: bool = False
     ticks: Mapping[float, str] = field(default_factory=dict)
+    own_scales: bool = False
 
 
 def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | None = None) -> Figure:
@@ -75,19 +80,20 @@ def lines(panels: Sequence[LinePanel], title: str, x: str, y: str, look: Look | 
     look = look or Look()
     across = min(len(panels), look.across) or 1
     down = max(math.ceil(len(panels) / across), 1)
-    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
+    gap = _WIDE_GAP if look.own_scales else _GAP
+    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * gap) // across
     names = list(dict.fromkeys(name for panel in panels for name in panel.series))
     with picture_style():
         figure = canvas(_TOP + down * _HEIGHT + (down - 1) * _LINE + _BOTTOM)
         for place, panel in enumerate(panels):
             row, column = divmod(place, across)
-            left, top = _LEFT + column * (width + _GAP), _TOP + row * (_HEIGHT + _LINE)
+            left, top = _LEFT + column * (width + gap), _TOP + row * (_HEIGHT + _LINE)
             axes = axes_at(figure, left, top, width, _HEIGHT)
             _draw(axes, panel, names, look)
-            _limit(axes, panels, look)
+            _limit(axes, [panel] if look.own_scales else panels, look)
             axes.set_xlabel(x)
             if column:
-                axes.tick_params(labelleft=False)
+                axes.tick_params(labelleft=look.own_scales)
             else:
                 axes.set_ylabel(y)
         _explain(figure, names, title)

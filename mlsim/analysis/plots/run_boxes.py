@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,12 +17,13 @@ from mlsim.analysis.plots.legends import colour_of, differ_much, legend, plain_l
 from mlsim.analysis.plots.style import INK, WIDTH, axes_at, canvas, picture_style
 from mlsim.record import Records
 
-__all__ = ["queue_boxes", "slowdown_boxes"]
+__all__ = ["queue_boxes", "slowdown_boxes", "value_boxes"]
 
 Runs = Mapping[str, Records]
 Panels = Mapping[str, Mapping[str, "_Box | None"]]
 
 _LEFT, _RIGHT, _TOP, _GAP, _HEIGHT = 110, 30, 120, 36, 420
+_ACROSS = 3
 _LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
 """Whiskers, edges and middle of a box."""
 _LETTERS, _LETTER = 105, 11
@@ -66,6 +67,26 @@ def queue_boxes(runs: Runs) -> Figure:
     return _boxes(panels, "Queue length", "waiting jobs", "symlog" if far else "linear")
 
 
+def value_boxes(
+    panels: Mapping[str, Mapping[str, Floats]], title: str, y: str, scale: Literal["linear", "log"]
+) -> Figure:
+    """Draw distributions of any values, boxes as in :func:`slowdown_boxes`.
+
+    Parameters
+    ----------
+    panels
+        Name of a panel to names and values of its boxes, the same names in all.
+    title, y
+        Of the picture, and of its common axis.
+    scale
+        Of that axis; ``log`` from 1 up.
+    """
+    boxes = {
+        panel: {name: _Box.of(values) for name, values in named.items()} for panel, named in panels.items()
+    }
+    return _boxes(boxes, title, y, scale)
+
+
 class _Box:
     """What a box shows: values at the quantiles of ``_LEVELS``, the mean, the 99th percentile."""
 
@@ -96,21 +117,27 @@ class _Box:
 
 
 def _boxes(panels: Panels, title: str, y: str, scale: str) -> Figure:
-    """Draw panels beside each other on one scale, a box a run."""
-    width = (WIDTH - _LEFT - _RIGHT - (len(panels) - 1) * _GAP) // len(panels)
-    names = list(next(iter(panels.values())))
-    upright = sum(len(name) + 3 for name in names) * len(panels) > _LETTERS
+    """Draw panels, a few beside each other, on one scale, a box a run."""
+    across = min(len(panels), _ACROSS)
+    down = -(-len(panels) // across)
+    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) // across
+    names = list(dict.fromkeys(name for boxes in panels.values() for name in boxes))
+    upright = sum(len(name) + 3 for name in names) * across > _LETTERS
     below = 50 + (_LETTER * max(map(len, names)) if upright else 0)
     with picture_style():
-        figure = canvas(_TOP + _HEIGHT + below)
+        figure = canvas(_TOP + down * (_HEIGHT + below) + (down - 1) * _GAP)
         all_axes = []
         for place, (name, boxes) in enumerate(panels.items()):
-            axes = axes_at(figure, _LEFT + place * (width + _GAP), _TOP, width, _HEIGHT)
+            row, column = divmod(place, across)
+            left, top = _LEFT + column * (width + _GAP), _TOP + row * (_HEIGHT + below + _GAP)
+            axes = axes_at(figure, left, top, width, _HEIGHT)
             _draw_boxes(axes, boxes)
             axes.set_title(name)
             axes.tick_params(axis="x", length=0, labelrotation=90 if upright else 0)
+            axes.tick_params(labelleft=not column)
+            if not column:
+                axes.set_ylabel(y)
             all_axes.append(axes)
-        all_axes[0].set_ylabel(y)
         _scale(all_axes, scale)
         write_title(figure, title)
         _explain(figure)
@@ -151,9 +178,9 @@ def _draw_boxes(axes: Axes, boxes: Mapping[str, _Box | None]) -> None:
 
 
 def _scale(all_axes: Sequence[Axes], scale: str) -> None:
-    """Set one scale for all panels; tick labels at the first only."""
+    """Set one scale for all panels."""
     top = max(*(float(axes.get_ylim()[1]) for axes in all_axes), 1.0)
-    for place, axes in enumerate(all_axes):
+    for axes in all_axes:
         if scale == "symlog":
             axes.set_yscale("symlog", linthresh=1.0, linscale=0.3)
         else:
@@ -162,8 +189,6 @@ def _scale(all_axes: Sequence[Axes], scale: str) -> None:
         if scale == "log":
             plain_log(axes, "y")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-        if place:
-            axes.tick_params(labelleft=False)
 
 
 def _explain(figure: Figure) -> None:

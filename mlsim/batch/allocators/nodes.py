@@ -29,6 +29,8 @@ ALLOCATOR, STRICT, POOLED, SEED, HAVE, REFUSED, RETURNED = range(7)
 # Of a power cap, in microwatts: whether there is one, whether all nodes add the same, and what is left of it
 # now and at the head's reservation.
 CAPPED, EVEN, POWER_LEFT, POWER_LATER = range(7, 11)
+MICRO: Final = 1e6
+"""Microwatts in a watt."""
 # How many announced drains are known and not over, and the idle power (microwatts) that nodes which come back
 # from them by the head's reservation take again.
 DRAINS, POWER_BACK = range(11, 13)

@@ -35,7 +35,7 @@ def easy(instance: Instance) -> Plan:
 
     def begin(job: int, room: Ints, amounts: Ints) -> bool:
         chosen = np.empty(int(queued.units[job]), np.int64)
-        if (asked[job] > amounts).any():
+        if not _suffices(asked[job], amounts):
             return False
         if not best_fit(int(queued.units[job]), queued.request[job], room, scarcity, chosen):
             return False
@@ -62,8 +62,7 @@ def easy(instance: Instance) -> Plan:
             left_later += asked[job]
             # Who has started has nodes; the list's type cannot say so.
             _hold(nodes[job], -queued.request[job], later)  # type: ignore[arg-type]
-        enough = (asked[head] <= left_later).all()
-        if enough and _fits(int(queued.units[head]), queued.request[head], later):
+        if _suffices(asked[head], left_later) and _fits(int(queued.units[head]), queued.request[head], later):
             shadow = end
             break
     # Whatever else ends by then counts as gone, too.
@@ -80,6 +79,11 @@ def easy(instance: Instance) -> Plan:
         elif begin(job, free, left) and shadow >= 0:
             spare, spare_left = np.minimum(spare, free), np.minimum(spare_left, left)
     return Plan(start, tuple(nodes))
+
+
+def _suffices(asked: Ints, free: Ints) -> bool:
+    """Return whether so much is free of each amount; who asks for none of one needs none."""
+    return bool(((asked <= free) | (asked == 0)).all())
 
 
 def _ends(instance: Instance, started: list[int]) -> list[tuple[int, int, int, int]]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.allocators.nodes import DRAINS, REFUSED, Nodes, free_of_each
-from mlsim.batch.columns.columns import Columns
+from mlsim.batch.allocators.nodes import CAPPED, DRAINS, MICRO, POWER_LEFT, REFUSED, Nodes, free_of_each
+from mlsim.batch.columns.columns import EXCLUSIVE, Columns
 from mlsim.batch.columns.table import ESTIMATE, JOB_ID, UNITS
 from mlsim.batch.dispatch.on_nodes import begin_job, drained_from, place_units, start_if_fits, units_on
 from mlsim.batch.matrix.shared import NOW
@@ -261,6 +261,7 @@ class Answers:
                     f"is room for {fit}; a unit asks for {asks}, free are {free}"
                 )
         self._check_drains(slot, placement)
+        self._check_power(slot, placement)
         place_units(placement, self._places[1])
         begin_job(slot, self._now, backfilled, *self._places)
 
@@ -271,6 +272,19 @@ class Answers:
             raise InputError(
                 f"{self._place(slot)}: asks for {asks.tolist()} of what the machine has as a whole, free are "
                 f"{free.tolist()}; see view.shared"
+            )
+
+    def _check_power(self, slot: int, placement: Ints) -> None:
+        """Refuse nodes that would take the machine above the power cap."""
+        nodes = self._nodes
+        if not nodes.settings[CAPPED]:
+            return
+        each = 1 if self._columns.rules[EXCLUSIVE] else int(nodes.request[slot, 0])
+        added = each * int(placement @ nodes.power)
+        if added > nodes.settings[POWER_LEFT]:
+            raise InputError(
+                f"{self._place(slot)}: adds {added / MICRO:g} W, and the power cap leaves "
+                f"{round(max(nodes.settings[POWER_LEFT], 0) / MICRO, 3):g} W; see view.power_units"
             )
 
     def _check_drains(self, slot: int, placement: Ints) -> None:

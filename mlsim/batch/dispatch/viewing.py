@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsim.batch.allocators.nodes import Nodes, free_of_each
+from mlsim.batch.allocators.nodes import CAPPED, EVEN, POWER_LEFT, Nodes, free_of_each
 from mlsim.batch.columns.columns import Columns
 from mlsim.batch.columns.running import running_slots
 from mlsim.batch.columns.table import (
@@ -134,7 +134,18 @@ def view_of(
         shared=machine.shared.names,
         shared_capacity=frozen(machine.shared.capacity.copy()),
         shared_free=frozen(nodes.shared[NOW].copy()),
+        power_units=_power_units(nodes, len(nodes.capacity) if exclusive else machine.n_cores),
     )
+
+
+def _power_units(nodes: Nodes, most: int) -> int | None:
+    """Return how many units of equal power the cap leaves, of at most so many."""
+    if not (nodes.settings[CAPPED] and nodes.settings[EVEN]):
+        return None
+    left, each = int(nodes.settings[POWER_LEFT]), int(nodes.power[0])
+    if each == 0:  # what jobs hold makes no difference
+        return most if left >= 0 else -most
+    return min(left // each, most)
 
 
 def _drains(nodes: Nodes) -> Drains:

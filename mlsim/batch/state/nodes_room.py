@@ -16,6 +16,7 @@ from mlsim.batch.allocators.nodes import (
     DRAINS,
     EVEN,
     LEARNS,
+    MICRO,
     MOST_REFUSED,
     N_SETTINGS,
     POOLED,
@@ -47,7 +48,6 @@ __all__ = ["NodesRoom"]
 Ints = NDArray[np.int64]
 
 _MOST_NODES_IN_PAIRS = 4096
-_MICRO = 1e6
 _SEGMENTS_BESIDE = 4
 """Segments of the profile beside those of jobs and drains: what comes after the last, now, an overdue end."""
 _MOST_POWER = 2.0**62
@@ -121,9 +121,9 @@ class NodesRoom:
         self._drained_until = np.zeros(n_nodes)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
         if cap is not None:
-            _check_cap(config)
-            self._scratch["power"] = np.rint(cap.of_each * _MICRO).astype(np.int64)
-            self._scratch["wakes"] = np.rint(cap.of_waking * _MICRO).astype(np.int64)
+            _check_cap(config, cap.is_even)
+            self._scratch["power"] = np.rint(cap.of_each * MICRO).astype(np.int64)
+            self._scratch["wakes"] = np.rint(cap.of_waking * MICRO).astype(np.int64)
             self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
         jobs.counts[FREE] = n_nodes if requests.exclusive else machine.n_cores
         # The key may be a name of the user's own, which the codes of the catalogue do not have.
@@ -421,18 +421,20 @@ def _grown(array: Ints, rows: int) -> Ints:
 
 def _micro(watts: float, units: int) -> int:
     """Turn W into microwatts, with a microwatt a unit to spare, by which those of units are rounded."""
-    return int(min(watts * _MICRO, _MOST_POWER)) + units
+    return int(min(watts * MICRO, _MOST_POWER)) + units
 
 
-def _check_cap(config: BatchConfig) -> None:
+def _check_cap(config: BatchConfig, even: bool) -> None:
     """Refuse what does not take a power cap into account."""
     several = config.backfill is Backfill.EASY and (config.reservations > 1 or config.easy is EasyRule.CQSIM)
-    own = not isinstance(config.allocator, Allocator) or not isinstance(config.dispatcher, Dispatcher)
-    if several or own or config.backfill is Backfill.CONSERVATIVE:
+    unseen = not even and not isinstance(config.dispatcher, Dispatcher)
+    own = not isinstance(config.allocator, Allocator)
+    if several or own or unseen or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
             "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
             "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
-            "easy with one reservation only, and not with easy: cqsim; change that, or take the cap out"
+            "easy with one reservation only, and not with easy: cqsim; where all nodes add equal power, also "
+            "with dispatchers that plan and those of your own; change that, or take the cap out"
         )
 
 

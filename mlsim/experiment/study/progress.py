@@ -22,6 +22,7 @@ __all__ = ["Watching", "seconds_there", "status_of", "time_words"]
 _STATE = "state.json"
 _BETWEEN = 1.0
 """Seconds between two states that are kept."""
+_RUNS = "runs"
 _SHOWN = 8
 """Running runs that are named."""
 
@@ -35,10 +36,12 @@ class Watching:
         Of the study.
     shown
         False for nothing at all.
+    things
+        What is done, in words.
     """
 
-    def __init__(self, name: str, *, shown: bool) -> None:
-        self._name, self._shown = name, shown
+    def __init__(self, name: str, *, shown: bool, things: str = _RUNS) -> None:
+        self._name, self._shown, self._things = name, shown, things
         self._total = self._there = self._done = self._failed = 0
         self._running: dict[str, str] = {}
         self._store: Store | None = None
@@ -62,7 +65,7 @@ class Watching:
             self._bar.start()
             self._task = self._bar.add_task(self._name, total=total, completed=there, state="")
         else:
-            self._say(f"{total} runs, {there} are there, {total - there} to be done")
+            self._say(f"{total} {self._things}, {there} are there, {total - there} to be done")
 
     def started(self, task: Task) -> None:
         """Show that a run is begun."""
@@ -114,6 +117,7 @@ class Watching:
             return
         self._kept = at
         state = {
+            "things": self._things,
             "total": self._total,
             "there": self._there,
             "done": self._done,
@@ -153,14 +157,15 @@ def status_of(directory: str | Path) -> Iterator[str]:
         state = json.loads(read_bytes(store.inner(_STATE)))
         total, there, done, failed = (int(state[key]) for key in ("total", "there", "done", "failed"))
         running, began, at = list(state["running"]), float(state["began"]), float(state["at"])
+        things = str(state.get("things", _RUNS))
     except (InputError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{directory}: no store of a study, or one that nothing has been done of; "
-            "`mlsim study` makes one in runs/NAME, or where --out says"
+            f"{directory}: no store of a study, or one that nothing has been done of; `mlsim study` makes "
+            "one in runs/NAME, or where --out says, and `mlsim learn` where its --out says"
         ) from error
     ended = there + done
     who = holder(store)
-    yield f"{directory}: {ended} of {total} runs are done; {failed} of them failed since the last start"
+    yield f"{directory}: {ended} of {total} {things} are done; {failed} of them failed since the last start"
     if who:
         left = (at - began) / done * (total - ended) if done else None
         words = "" if left is None else f"; about {time_words(left)} left"
@@ -168,7 +173,7 @@ def status_of(directory: str | Path) -> Iterator[str]:
         for words in running:
             yield f"running: {words}"
     elif ended < total:
-        yield "nobody is doing it; starting it again does the runs that are missing"
+        yield "nobody is doing it; starting it again does what is missing"
 
 
 def seconds_there(keys: Iterable[str], store: Store) -> list[float]:
@@ -182,4 +187,4 @@ def time_words(seconds: float) -> str:
     for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.2g} s"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"

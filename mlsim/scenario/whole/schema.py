@@ -241,6 +241,14 @@ class Scenario(Section):
                 f"first {unit} {min(added):g} W more"
             )
             yield Violation("batch.power_cap", message, involved)
+        dispatcher = self.batch.dispatcher
+        if isinstance(dispatcher, Dispatcher) and dispatcher.solves and len(set(added)) > 1:
+            found = ", ".join(f"{watts:g} W" for watts in sorted(set(added)))
+            message = (
+                f"{dispatcher} plans under a cap only where all {unit}s add the same power when they are "
+                f"held, and these add {found}; allowed: dispatcher queue or prb, or equal power"
+            )
+            yield Violation("batch.power_cap", message, (*involved, "batch.dispatcher"))
 
     def _broken_power(self) -> Iterator[Violation]:
         """Check that jobs whose power was measured run on nodes of known power."""
@@ -294,9 +302,3 @@ class Scenario(Section):
                 counted = f"in {has[name].unit}" if has[name].base else "without unit"
                 message = f"{name}: the platform counts it {counted}; write it so here as well"
                 yield Violation(key, message, ("platform.shared",))
-        if has and self.batch.dispatcher in (Dispatcher.CP, Dispatcher.LISTS):
-            message = (
-                "dispatchers cp and lists know nodes alone; allowed: every other dispatcher, hcp19, pcp19, "
-                "pcp4, pcp21 and pcp21s among them, and plugins"
-            )
-            yield Violation("platform.shared", message, ("batch.dispatcher",))

@@ -137,6 +137,7 @@ def _fits(start, end, asked, boxes, capacity) -> bool:
         for first, last, node, amount in boxes:
             if first <= at < last:
                 used[node] += amount
-        if (used > capacity).any():
+        # What runs may hold more than there is, where a cap has fallen; that concerns who asks for it.
+        if ((used > capacity) & (asked > 0)).any():
             return False
     return True

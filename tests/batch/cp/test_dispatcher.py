@@ -58,19 +58,13 @@ def test_every_job_ends(jobs: Path, name: Dispatcher, mapping: str):
     assert (solves.build_seconds > 0).all()
 
 
-@pytest.mark.parametrize("name", [name for name in MEANINGS if name not in (Dispatcher.CP, Dispatcher.LISTS)])
+@pytest.mark.parametrize("name", MEANINGS)
 def test_no_more_licences_are_held_than_there_are(jobs: Path, name: Dispatcher):
     limits = {"time_limit": 0.002, "time_limit_max": 0.002, "jobs": 8}
     keys = {"platform.shared": {"matlab": 3}, "workload.request.shared": {"matlab": 1}}
     result = mlsim.run(scenario(jobs, keys=keys, dispatcher=str(name), cp=limits))
     assert result.summary["jobs"]["completed"] == 30
     assert result.summary["shared"]["matlab"]["max"] == 3
-
-
-def test_lists_that_know_nodes_alone_refuse_licences(jobs: Path):
-    keys = {"platform.shared": {"matlab": 3}}
-    with pytest.raises(InputError, match=r"platform\.shared: dispatchers cp and lists know nodes alone"):
-        mlsim.run(scenario(jobs, keys=keys, dispatcher="cp"))
 
 
 def test_the_same_run_twice(jobs: Path):

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.profiles import NEVER, Demands, alone, profiles_of
+from mlsim.batch.cp.problem.profiles import (
+    NEVER,
+    Demands,
+    Ranks,
+    alone,
+    list_schedule,
+    profiles_of,
+    reset,
+    whole_of,
+    work_space,
+)
+from mlsim.batch.cp.problem.shared import SharedPart
 from tests.batch.cp.instances import instance
+from tests.effort import examples
 
 
 @st.composite
@@ -28,6 +42,31 @@ def crowded(draw) -> tuple[Instance, np.ndarray]:
     jobs = draw(st.lists(job, min_size=1, max_size=4))
     kind = np.array([draw(st.integers(0, 1)) for _ in range(n)], np.int64)
     return instance(capacity, boxes, jobs), kind
+
+
+def amounts_of(draw, problem: Instance) -> Instance:
+    """Give the machine up to two amounts of which running jobs hold some, perhaps more than there is."""
+    names = ("a", "b")[: draw(st.integers(0, 2))]
+    running, n = problem.running, len(problem.queued)
+    if not names:
+        return problem
+    held = [[draw(st.integers(0, 3)) for _ in names] for _ in range(len(running))]
+    asked = [[draw(st.integers(0, 4)) for _ in names] for _ in range(n)]
+    capacity = np.array([draw(st.integers(0, 9)) for _ in names], np.int64)
+    held_, asked_ = (np.array(rows, np.int64).reshape(-1, len(names)) for rows in (held, asked))
+    free = capacity - held_.sum(axis=0)
+    return replace(problem, shared=SharedPart(names, capacity, free, asked_, held_, running.remaining))
+
+
+def enough(problem: Instance, job: int, start: int, taken: list[tuple[int, int, int]]) -> bool:
+    """Whether at each second of a start there is what a job asks of the machine as a whole."""
+    part, asked = problem.shared, problem.shared.asked_by(len(problem.queued))
+    for at in range(start, start + int(problem.queued.duration[job])):
+        used = part.held_by(len(problem.running))[problem.running.remaining > at].sum(axis=0)
+        used = used + sum(asked[other] for begin, end, other in taken if begin <= at < end)
+        if ((used + asked[job] > part.capacity) & (asked[job] > 0)).any():
+            return False
+    return True
 
 
 def earliest(problem: Instance, job: int, allowed: np.ndarray) -> int:
@@ -52,22 +91,86 @@ def earliest(problem: Instance, job: int, allowed: np.ndarray) -> int:
     for start in range(last + 1):
         least = free[start : start + int(queued.duration[job])].min(axis=0)
         fit = (least[:, asked] // request[asked]).min(axis=1)
-        if fit[allowed].sum() >= units:
+        if fit[allowed].sum() >= units and enough(problem, job, start, []):
             return start
     return NEVER
 
 
+@st.composite
+def pools(draw) -> tuple[Instance, list[int]]:
+    """One node of units that jobs need, amounts of the whole machine, and an order of the jobs."""
+    size = draw(st.integers(2, 8))
+    boxes = [(0, 1, [1], draw(st.integers(1, 9))) for _ in range(draw(st.integers(0, size)))]
+    job = st.tuples(st.just(0), st.integers(1, size), st.just([1]), st.integers(1, 9))
+    jobs = draw(st.lists(job, min_size=1, max_size=6))
+    order = draw(st.permutations(range(len(jobs))))
+    return amounts_of(draw, instance([[size]], boxes, jobs)), order
+
+
+def one_by_one(problem: Instance, order: list[int]) -> list[int]:
+    """Schedule jobs in an order, each at the first second from which there is all that it needs."""
+    queued, running = problem.queued, problem.running
+    taken: list[tuple[int, int, int]] = []
+    starts = [NEVER] * len(queued)
+    horizon = int(running.remaining.max(initial=0) + queued.duration.sum())
+    for job in order:
+        for start in range(horizon + 1):
+            seconds = range(start, start + int(queued.duration[job]))
+            fits = all(
+                running.units[running.remaining > at].sum()
+                + sum(int(queued.units[other]) for begin, end, other in taken if begin <= at < end)
+                + queued.units[job]
+                <= problem.capacity.sum()
+                for at in seconds
+            )
+            if fits and enough(problem, job, start, taken):
+                taken.append((start, seconds.stop, job))
+                starts[job] = start
+                break
+        else:
+            break  # it never can, and nothing is planned
+    return starts
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(pools())
+def test_a_list_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int]]):
+    problem, order = drawn
+    queued, n = problem.queued, len(problem.queued)
+    base = profiles_of(problem, problem.running.remaining, np.zeros(1, np.int64))
+    whole = whole_of(problem.shared)
+    jobs = Demands(
+        queued.units, queued.duration, queued.request, np.zeros((n, 1)), problem.shared.asked_by(n)
+    )
+    ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_))
+    work, whole_work = work_space(base, n), work_space(whole, n)
+    reset(base, work)
+    reset(whole, whole_work)
+    starts, nobody = np.zeros(n, np.int64), np.empty(0, np.int64)
+    order_ = np.array(order, np.int64)
+    one = np.ones(1)
+    cost = list_schedule(order_, jobs, ranks, one, False, np.inf, work, whole_work, starts, nobody)
+    expected = one_by_one(problem, order)
+    if NEVER in expected:
+        assert cost == np.inf
+    else:
+        assert (starts.tolist(), cost) == (expected, sum(expected))
+
+
 @pytest.mark.parametrize("barred", [False, True])
 @settings(deadline=None)
-@given(crowded())
+@given(crowded(), st.data())
 def test_the_earliest_start_is_that_found_by_trying_every_second(
-    barred: bool, drawn: tuple[Instance, np.ndarray]
+    barred: bool, drawn: tuple[Instance, np.ndarray], data: st.DataObject
 ):
     problem, kind = drawn
+    problem = amounts_of(data.draw, problem)
     queued = problem.queued
     dislike = np.zeros((len(queued), 2))
     dislike[::2, 1] = np.inf if barred else 0.5
-    jobs = Demands(queued.units, queued.duration, queued.request, dislike)
-    starts = alone(jobs, profiles_of(problem, problem.running.remaining, kind))
+    asked = problem.shared.asked_by(len(queued))
+    jobs = Demands(queued.units, queued.duration, queued.request, dislike, asked)
+    base = profiles_of(problem, problem.running.remaining, kind)
+    starts = alone(jobs, base, whole_of(problem.shared))
     for job, start in enumerate(starts.tolist()):
         assert start == earliest(problem, job, dislike[job, kind] < np.inf)

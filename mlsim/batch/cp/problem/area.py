@@ -17,7 +17,7 @@ def least_makespan(instance: Instance) -> int:
     """Return the seconds from now before which the queued jobs cannot all have ended.
 
     Until then as much amount x time of each resource type must have been free, over all nodes, as they ask
-    for.
+    for, and of each amount that the machine has as a whole.
     """
     queued, running = instance.queued, instance.running
     asked = queued.request * queued.units[:, None]
@@ -26,6 +26,12 @@ def least_makespan(instance: Instance) -> int:
     free = instance.free.sum(axis=0)
     ends = running.remaining
     filled = [_filled(ends, held[:, r], int(free[r]), float(needs[r])) for r in range(len(free))]
+    whole = instance.shared
+    needs = (whole.asked_by(len(queued)) * queued.duration[:, None].astype(np.float64)).sum(axis=0)
+    filled += [
+        _filled(whole.remaining, whole.held[:, k], int(whole.free[k]), float(needs[k]))
+        for k in range(len(whole.names))
+    ]
     return max(filled, default=0)
 
 
@@ -34,8 +40,9 @@ def _filled(ends: Ints, held: Ints, free: int, need: float) -> int:
     order = np.argsort(ends, kind="stable")
     time, left, rate = 0, need * (1 - _ROUNDING), float(free)
     for end, amount in zip(ends[order].tolist(), held[order].tolist(), strict=True):
-        if left <= rate * (end - time):
+        usable = max(rate, 0.0)  # less than nothing is free where a cap has fallen
+        if left <= usable * (end - time):
             break
-        left -= rate * (end - time)
+        left -= usable * (end - time)
         time, rate = end, rate + amount
     return time + (int(np.ceil(left / rate)) if left > 0 and rate > 0 else 0)

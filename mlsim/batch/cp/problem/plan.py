@@ -52,7 +52,7 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
 
     Checks, at every instant at which a job starts: every unit whole on one node that exists, and on every
     node no more of any resource in use than there is, running jobs included where they are; nor more of what
-    the machine has as a whole.
+    the machine has as a whole, if a job that starts then asks for it.
     """
     queued = instance.queued
     wrong = []
@@ -102,8 +102,11 @@ def _check_shared(instance: Instance, plan: Plan) -> list[str]:
         if start != LATER:
             spans.append((start, start + int(instance.queued.duration[k]), shared.asked[k]))
     wrong = []
-    for at in sorted({begin for begin, _, _ in spans}):
+    planned = spans[len(shared.remaining) :]
+    for at in sorted({begin for begin, _, _ in planned}):
         used = sum((held for begin, end, held in spans if begin <= at < end), np.zeros_like(shared.capacity))
-        for k in np.flatnonzero(used > shared.capacity).tolist():
+        # Running jobs alone may hold more than a cap that has fallen, and hold ever less of it.
+        asks = sum(held for begin, _, held in planned if begin == at) > 0
+        for k in np.flatnonzero((used > shared.capacity) & asks).tolist():
             wrong.append(f"after {at} s: {used[k]} of {shared.capacity[k]} {shared.names[k]}")
     return wrong

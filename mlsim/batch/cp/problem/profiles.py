@@ -4,6 +4,8 @@ A class is a set of nodes of which each has the same free room at every time fro
 step function: ``times[c, k]`` is when step k begins and ``room[c, k]`` what is free on each of its
 nodes from then on. Nodes of a class lie side by side in ``members``, from ``first[c]``. Placing units splits
 a class at most twice, so that there are as many classes as different nodes, not as nodes.
+
+What the machine has as a whole has a profile of its own, that of one big node of which each job is one unit.
 """
 
 from __future__ import annotations
@@ -15,8 +17,21 @@ import numpy as np
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.shared import SharedPart
 
-__all__ = ["NEVER", "Demands", "Profiles", "Ranks", "alone", "list_schedule", "profiles_of", "reset"]
+__all__ = [
+    "NEVER",
+    "Demands",
+    "Profiles",
+    "Ranks",
+    "alone",
+    "list_schedule",
+    "profiles_of",
+    "reset",
+    "start_more",
+    "whole_of",
+    "work_space",
+]
 
 
 NEVER = np.iinfo(np.int64).max // 4
@@ -70,12 +85,15 @@ class Demands(NamedTuple):
         Of one unit.
     dislike : ndarray of float64, shape (n, K)
         How little each job should be on nodes of each kind; infinite where it may not be.
+    asked : ndarray of int64, shape (n, S)
+        Of what the machine has as a whole, whatever the nodes.
     """
 
     units: Ints
     durations: Ints
     requests: Ints
     dislike: Floats
+    asked: Ints
 
 
 class Ranks(NamedTuple):
@@ -143,6 +161,27 @@ def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
     )
 
 
+def whole_of(part: SharedPart) -> Profiles:
+    """Return what is free of the machine as a whole from now on, as the profile of one node."""
+    ends, place = np.unique(part.remaining, return_inverse=True)
+    more = np.zeros((len(ends), len(part.names)), np.int64)
+    np.add.at(more, place, part.held)
+    times = np.concatenate(([0], ends)).astype(np.int64)
+    room = np.cumsum(np.concatenate((part.free[None, :], more)), axis=0).astype(np.int64)
+    one = np.ones(1, np.int64)
+    return Profiles(one, one * 0, one * len(times), times[None, :], room[None, :, :], one * 0, one * 0)
+
+
+def work_space(base: Profiles, jobs: int) -> Profiles:
+    """Make arrays that hold the profiles after so many jobs have been placed."""
+    nodes = int(base.sizes.sum())
+    classes = min(base.n_classes + 2 * jobs, nodes)
+    steps = base.times.shape[1] + 2 * jobs
+    room = np.zeros((classes, steps, base.room.shape[2]), np.int64)
+    sizes, first, n_steps, kind = np.zeros((4, classes), np.int64)
+    return Profiles(sizes, first, n_steps, np.zeros((classes, steps), np.int64), room, kind, base.members)
+
+
 @kernel
 def _fill(
     free: Ints, node: Ints, remaining: Ints, amounts: Ints, steps: Ints, times: Ints, room: Ints
@@ -165,6 +204,12 @@ def _fill(
 @leaf_kernel
 def _job(row: int, jobs: Demands) -> _Job:
     return _Job(jobs.units[row], jobs.durations[row], jobs.requests[row], jobs.dislike[row])
+
+
+@leaf_kernel
+def _as_one(row: int, jobs: Demands) -> _Job:
+    """Return what a job asks of the machine as a whole, as one unit."""
+    return _Job(1, jobs.durations[row], jobs.asked[row], jobs.dislike[row])
 
 
 @leaf_kernel
@@ -213,7 +258,8 @@ def _earliest_in_class(c: int, not_before: int, job: _Job, p: Profiles, limit: i
         good = True
         while j < n and (j == k or p.times[c, j] < start + job.duration):
             for r in range(len(job.request)):
-                if p.room[c, j, r] < job.request[r]:
+                # Of what the machine has as a whole less than nothing may be free: a cap has fallen.
+                if job.request[r] > 0 and p.room[c, j, r] < job.request[r]:
                     good = False
             if not good:
                 break
@@ -283,6 +329,23 @@ def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: In
                     most += _look(c, at, job, p, sweep)
             if most >= job.units:
                 return at
+
+
+@inner_kernel
+def _earliest_in_all(
+    not_before: int, job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles, sweep: Ints
+) -> int:
+    """Return the earliest start at which there are nodes and enough of what the machine has as a whole.
+
+    Neither search passes over a start that it allows, so that the first one on which both agree is it.
+    """
+    at = _earliest(not_before, job, n_classes, p, sweep)
+    while at < NEVER and len(as_one.request) > 0:
+        then = _earliest_in_class(0, at, as_one, whole, NEVER)
+        if then == at or then >= NEVER:
+            return then
+        at = _earliest(then, job, n_classes, p, sweep)
+    return at
 
 
 @inner_kernel
@@ -380,13 +443,14 @@ def _place(at: int, job: _Job, scarcity: Floats, n_classes: int, p: Profiles, no
 
 
 @kernel
-def alone(jobs: Demands, profiles: Profiles) -> Ints:
+def alone(jobs: Demands, profiles: Profiles, whole: Profiles) -> Ints:
     """Return the earliest start of each job if no other job waited."""
-    p = shared(profiles)
+    p, w = shared(profiles), shared(whole)
     starts = np.empty(len(jobs.units), np.int64)
     sweep = np.empty((len(profiles.sizes), 4), np.int64)
     for row in range(len(starts)):
-        starts[row] = _earliest(0, shared(_job(row, jobs)), len(profiles.sizes), p, sweep)
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        starts[row] = _earliest_in_all(0, job, as_one, len(profiles.sizes), p, w, sweep)
     return starts
 
 
@@ -403,6 +467,85 @@ def reset(base: Profiles, work: Profiles) -> None:
                 work.room[c, k, r] = base.room[c, k, r]
 
 
+@inner_kernel
+def _count_classes(p: Profiles) -> int:
+    """Return how many classes there are in a working copy: none is empty."""
+    n = 0
+    while n < len(p.sizes) and p.sizes[n] > 0:
+        n += 1
+    return n
+
+
+@inner_kernel
+def _sum_up(n_classes: int, p: Profiles, pool: Floats) -> None:
+    """Add up what is free now on all nodes."""
+    for c in range(n_classes):
+        for r in range(len(pool)):
+            pool[r] += p.sizes[c] * p.room[c, 0, r]
+
+
+@inner_kernel
+def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
+    """Whether a job that starts now would leave less free than it has to."""
+    for r in range(len(pool)):
+        if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
+            return True
+    return False
+
+
+@inner_kernel
+def _fits_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles) -> bool:
+    """Whether a job can start now and stay for its duration."""
+    if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
+        return False
+    left = job.units
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            fit, _ = _fit(c, 0, 0, job, p)
+            left -= p.sizes[c] * fit
+            if left <= 0:
+                return True
+    return False
+
+
+@kernel
+def start_more(
+    jobs: Demands, keep_free: Floats, scarcity: Floats, work: Profiles, whole: Profiles, nodes: Ints
+) -> Mask:
+    """Start jobs now, in their order, on what a list schedule has left; return which start.
+
+    Parameters
+    ----------
+    jobs, keep_free, scarcity
+        As of :func:`list_schedule`.
+    work, whole
+        As it left them; changed.
+    nodes
+        Receives the nodes of the units of those that start, one after the other; empty if not wanted.
+    """
+    p, w = shared(work), shared(whole)
+    n_classes = _count_classes(p)
+    pool = np.zeros(jobs.requests.shape[1])
+    _sum_up(n_classes, p, pool)
+    begun = np.zeros(len(jobs.units), np.bool_)
+    written = 0
+    for row in range(len(begun)):
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(job, as_one, n_classes, p, w):
+            continue
+        begun[row] = True
+        for r in range(len(pool)):
+            pool[r] -= job.units * job.request[r]
+        here = nodes[:0]
+        if len(nodes) > 0:
+            here = nodes[written : written + job.units]
+            written += job.units
+        n_classes = _place(0, job, scarcity, n_classes, p, here)
+        if len(as_one.request) > 0:
+            _take(0, 1, 0, as_one, w, nodes[:0])
+    return begun
+
+
 @kernel
 def list_schedule(
     order: Ints,
@@ -412,6 +555,7 @@ def list_schedule(
     makespan: bool,
     bound: float,
     work: Profiles,
+    whole: Profiles,
     starts: Ints,
     nodes: Ints,
 ) -> float:
@@ -431,6 +575,8 @@ def list_schedule(
         Give up as soon as the cost reaches this.
     work
         A copy of the profiles with room for new classes and steps; changed.
+    whole
+        The same of what the machine has as a whole.
     starts
         Receives the start of each job.
     nodes : ndarray, shape (U,) or (0,)
@@ -442,26 +588,18 @@ def list_schedule(
     float
         Sum of weight x start, or the makespan; infinity if it reaches ``bound`` or a job can never start.
     """
-    p = shared(work)
+    p, w = shared(work), shared(whole)
     n_resources = jobs.requests.shape[1]
-    n_classes = 0
-    while n_classes < len(p.sizes) and p.sizes[n_classes] > 0:
-        n_classes += 1
+    n_classes = _count_classes(p)
     pool = np.zeros(n_resources)
-    for c in range(n_classes):
-        for r in range(n_resources):
-            pool[r] += p.sizes[c] * p.room[c, 0, r]
+    _sum_up(n_classes, p, pool)
     sweep = np.empty((len(p.sizes), 4), np.int64)
     cost = 0.0
     written = 0
     for row in order:
-        job = shared(_job(row, jobs))
-        later = 0
-        for r in range(n_resources):
-            least = ranks.keep_free[row, r]
-            if least > 0 and pool[r] - job.units * job.request[r] < least:
-                later = 1
-        at = _earliest(later, job, n_classes, p, sweep)
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        later = 1 if _leaves_too_little(job, ranks.keep_free[row], pool) else 0
+        at = _earliest_in_all(later, job, as_one, n_classes, p, w, sweep)
         starts[row] = at
         if makespan:
             cost = max(cost, float(at + job.duration))
@@ -480,4 +618,6 @@ def list_schedule(
                 here = nodes[written : written + job.units]
                 written += job.units
         n_classes = _place(at, job, scarcity, n_classes, p, here)
+        if len(as_one.request) > 0:
+            _take(0, 1, at, as_one, w, nodes[:0])
     return cost

@@ -145,8 +145,24 @@ class Scheduling:
             return
         if sum(demands) + sum(amount for _, amount in held) <= total:
             return
-        fixed = [self.cp.new_fixed_size_interval_var(0, end, "") for end, _ in held]
-        self.cp.add_cumulative(fixed + intervals, [amount for _, amount in held] + demands, total)
+        fixed, heights = self._boxes(held, total)
+        self.cp.add_cumulative(fixed + intervals, heights + demands, total)
+
+    def _boxes(self, held: list[tuple[int, int]], total: int) -> tuple[list[IntervalVar], list[int]]:
+        """Return fixed intervals and their heights for what is held until its ends.
+
+        Running jobs may hold more than there is, where a cap has fallen; then nothing is free, and no less.
+        """
+        ends, amounts = [end for end, _ in held], [amount for _, amount in held]
+        if sum(amounts) <= total:
+            return [self.cp.new_fixed_size_interval_var(0, end, "") for end in ends], amounts
+        left = np.cumsum(amounts[::-1])[::-1]
+        lengths = np.diff(ends, prepend=0).tolist()
+        boxes = [
+            self.cp.new_fixed_size_interval_var(end - length, length, "")
+            for end, length in zip(ends, lengths, strict=True)
+        ]
+        return boxes, np.minimum(left, total).tolist()
 
     def minimize(self, weights: Floats, after: Floats | None = None) -> float:
         """Minimize the weighted sum of starts and return the scale of the weights.

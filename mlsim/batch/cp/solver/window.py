@@ -89,13 +89,22 @@ def solve_window(
     # What others hold before and after all that may move is left out.
     first = int(window.earliest[free].min())
     horizon = int((window.latest + duration[free]).max())
-    begins = np.concatenate((np.zeros(len(running), np.int64), window.starts[fixed]))
-    ends = np.concatenate((running.remaining, window.starts[fixed] + duration[fixed]))
-    begins, ends = np.maximum(begins, first), np.minimum(ends, horizon)
+
+    def limit(asked: Ints, held: Ints, remaining: Ints, total: int) -> None:
+        """Limit all jobs to a total of something of which running ones hold so much for so long."""
+        begins = np.concatenate((np.zeros(len(held), np.int64), window.starts[fixed]))
+        ends = np.concatenate((remaining, window.starts[fixed] + duration[fixed]))
+        begins, ends = np.maximum(begins, first), np.minimum(ends, horizon)
+        amounts = np.concatenate((held, asked[fixed]))
+        _limit(cp, intervals, asked[free], _steps(begins, ends, amounts), total)
+
     for r in range(len(instance.resources)):
-        asked = queued.request[:, r] * queued.units
-        held = np.concatenate((running.request[:, r] * running.units, asked[fixed]))
-        _limit(cp, intervals, asked[free], _steps(begins, ends, held), int(instance.capacity[:, r].sum()))
+        held = running.request[:, r] * running.units
+        total = int(instance.capacity[:, r].sum())
+        limit(queued.request[:, r] * queued.units, held, running.remaining, total)
+    whole = instance.shared
+    for k in range(len(whole.names)):
+        limit(whole.asked[:, k], whole.held[:, k], whole.remaining, int(whole.capacity[k]))
     if window.makespan:
         last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
         scale = minimize_last(cp, starts, duration[free], last, horizon)
@@ -126,6 +135,7 @@ def _limit(
         return
     boxes = [cp.new_fixed_size_interval_var(begin, end - begin, "") for begin, end, _ in held]
     moving = [interval for interval, demand in zip(intervals, demands, strict=True) if demand]
-    # The hint may be above the total: where starts are not kept, others are planned over them.
+    # The hint may be above the total: where starts are not kept, others are planned over them. So may what
+    # runs, where a cap has fallen.
     heights = [min(amount, total) for _, _, amount in held] + [demand for demand in demands if demand]
     cp.add_cumulative(boxes + moving, heights, total)
