@@ -80,7 +80,9 @@ class CpConfig(Section):
     workers: Count = 1
     """Threads of the solver. Read with deterministic off only."""
     jobs: Count = 100
-    """Jobs in a model at most (m)."""
+    """Jobs in a model at most (m). Of a longer queue cp plans for as many as the limit allows, and for others
+    in turns.
+    """
     ewt: Annotated[QueueWaits, QueueWaitsKind()] = QueueWaits()
     """Expected waiting time (s) of each submission queue, by its number in the log: the mean wait of its
     jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.
