@@ -9,9 +9,10 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.environment import lookup_environment
 from numba.core.lowering import Lower
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import IRLegalization, NativeLowering
 
 from mlsim._jit.compiler.entries import Draft, draft
+from mlsim._jit.compiler.indices import NaturalIndices
 from mlsim._jit.kept import Entry
 
 __all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler"]
@@ -123,9 +124,11 @@ class OuterCompiler(Compiler):
             state.library.enable_object_caching()
         pipelines = super().define_pipelines()
         for passes in pipelines:
-            passes.passes = [
-                (self.lowering if one is NativeLowering else one, why) for one, why in passes.passes
-            ]
+            for place, (one, why) in reversed([*enumerate(passes.passes)]):
+                if one is NativeLowering:
+                    passes.passes[place] = self.lowering, why
+                elif one is IRLegalization:
+                    passes.passes.insert(place, (NaturalIndices, "natural indices"))
             passes.finalize()
         return pipelines
 
