@@ -191,6 +191,29 @@ def test_mlsim_is_read_like_its_peers(tmp_path: Path) -> None:
     assert peer.starts(task) == peers.exact_starts(jobs, 16, "EASY")
 
 
+def test_alea_is_told_of_a_log_in_its_files_and_waits_are_read_from_them(tmp_path: Path) -> None:
+    published, scratch = tmp_path / "Alea", tmp_path / "scratch"
+    results = scratch / "results" / "2026" / "log" / "1-EASY"
+    for directory in (published / "lib", results):
+        directory.mkdir(parents=True)
+    (published / "configuration.properties").write_text("algorithms=7,8\n# data_sets=theirs\nbaudRate=10000")
+    (published / "lib" / "gridsim.jar").touch()
+    log = tmp_path / "log.swf"
+    jobs = synthetic.workload(2, 16, 0.9)
+    synthetic.write(jobs, 16, log)
+    peer, task = peers.Alea(published), peers.Task(log, 16, "EASY", scratch, longest=600.0)
+    *_, path, program = peer.command(task)
+    assert path.endswith("gridsim.jar")
+    assert program == "xklusac.environment.ExperimentSetup"
+    configured = (scratch / "configuration.properties").read_text().splitlines()
+    assert configured == ["algorithms=2", "# data_sets=theirs", "baudRate=10000"]
+    assert (scratch / "log.swf.machines").read_text().split() == ["0", "cluster", "1", "16", "1", "1048576"]
+    (results / "jobs_2_log.swf_estim_bez.csv").write_text(
+        "job_ID \t arrival \t wait \n1\t17\t0,0\n2\t99\t12,5\n"
+    )
+    assert peer.starts(task) == {1: jobs.submit_time[0], 2: jobs.submit_time[1] + 12.5}
+
+
 def test_a_row_tells_the_difference_to_the_exact_mean_wait() -> None:
     costs = [Cost(2.0, 3.0, 50.0), Cost(1.5, 4.0, 60.0)]
     assert peers.row("x", costs, 102.0, 100.0).split() == ["x", "1.50", "3.00", "50", "102.00", "+2.00"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,3 +177,44 @@ def test_numba_is_loaded_without_scipy_and_has_linear_algebra_all_the_same(tmp_p
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def _ends(numbers: Any, table: Any, k: int) -> tuple[int, int]:
+    table[-1, k] = numbers[-1]
+    return numbers[k - 1], table[k, -2]
+
+
+@pytest.fixture
+def module_of_the_package(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of mlsim's that is in no file."""
+    name = "mlsim.trial"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    return name
+
+
+def test_kernels_count_from_the_end_by_constants_and_those_of_users_by_variables_too(
+    module_of_the_package: str,
+) -> None:
+    ours = FunctionType(_ends.__code__, globals(), "ours")
+    ours.__module__ = module_of_the_package
+    for body, k in ((_ends, 0), (_ends, 2), (ours, 2)):
+        numbers, table = np.arange(5), np.arange(12).reshape(3, 4).copy()
+        expected_table = table.copy()
+        expected = _ends(numbers, expected_table, k)
+        assert kernel(cache=False)(body)(numbers, table, k) == expected
+        assert table.tolist() == expected_table.tolist()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_kernels_of_the_package_look_at_no_sign_of_an_index(ours: bool, module_of_the_package: str) -> None:
+    def item(table: Any, k: int) -> int:
+        table[k, k] += 1
+        return int(table[2, k])
+
+    if ours:
+        item.__module__ = module_of_the_package
+    compiled: Any = kernel(cache=False)(item)
+    compiled(np.ones((3, 3), np.int64), 1)
+    (code,) = compiled.inspect_llvm().values()
+    of_the_body = code.split("\ndefine ")[1]
+    assert ("select" in of_the_body) is not ours

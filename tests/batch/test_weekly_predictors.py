@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlsim.batch.predictors.catalogue import PREDICTORS
 from mlsim.batch.predictors.offline import History, predictions
 from mlsim.batch.weekly.regression import RunTimeForest
 from mlsim.errors import InputError
 from tests.batch.test_classifier import DAY, WEEK, as_block, habits, rows, run
 from tests.effort import examples
+from tests.reference.predictors import REFERENCES
 
 NAMES = ("forest-mean", "forest-quantile")
 
@@ -80,3 +82,8 @@ def test_a_larger_quantile_predicts_longer():
 def test_a_quantile_that_nobody_reads_is_refused():
     with pytest.raises(InputError, match="read by predictor forest-quantile only"):
         run(habits()[:5], batch__predictor="forest-mean", batch__quantile=0.3)
+
+
+def test_every_predictor_is_held_against_the_future():
+    """By a test here or in test_predictors; of the others one is given, and one knows the future by name."""
+    assert {entry.name for entry in PREDICTORS} == {"walltime", "actual", *REFERENCES, *NAMES}

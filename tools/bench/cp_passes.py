@@ -22,8 +22,6 @@ from mlsim.scenario import CpConfig, Dispatcher
 WAITING = (10, 50, 100, 300)
 TURNS = 3
 SOURCES_OLD = ("hcp1", "hcp2", "pcp1", "pcp2")
-GROWING = ("pcp19", "pcp4")
-"""Models that grow with nodes x jobs: not tried above 50 waiting jobs."""
 
 
 def instance(waiting: int, seed: int) -> Instance:
@@ -82,8 +80,6 @@ def main() -> None:
         if name in SOURCES_OLD or options.only not in ("", name):
             continue
         for waiting in WAITING:
-            if name in GROWING and waiting > 50:
-                continue
             taken = milliseconds(name, waiting, options.limit, options.passes)
             found = np.quantile(taken, (0.0, 0.5, 0.9, 1.0), method="inverted_cdf")
             print(f"{name:<10} {waiting:>7} " + " ".join(f"{each:8.1f}" for each in found), flush=True)

@@ -114,7 +114,7 @@ CURVES = {
     "burst-conservative": Curve((300, 600, 1_000, 3_000, 10_000), 2.0, _burst(backfill="conservative")),
     "burst-100": Curve((300, 1_000, 3_000, 10_000), 2.0, _burst(backfill="easy", reservations=100)),
     "burst-1000": Curve((300, 1_000, 3_000, 10_000), 2.0, _burst(backfill="easy", reservations=1_000)),
-    "burst-on-nodes": Curve((100, 300, 600, 1_000), 2.0, _burst_on_nodes),
+    "burst-on-nodes": Curve((100, 300, 600, 1_000, 3_000), 2.0, _burst_on_nodes),
     "nodes": Curve((100, 1_000, 10_000, 100_000), 0.3, _on_nodes(1)),
     "nodes-best-fit": Curve((100, 1_000, 10_000, 100_000), 0.3, _on_nodes(2, allocator="best-fit")),
 }

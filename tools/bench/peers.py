@@ -1,17 +1,18 @@
 """Run other simulators of batch scheduling beside mlsim on the same log: time, memory, and their schedules.
 
 Usage: python tools/bench/peers.py [LOG] [--units N] [--jobs N] [--schedulers FCFS,EASY] [--peers mlsim,PYSS]
-           [--pyss DIR] [--python2 PYTHON] [--accasim PYTHON] [--cqsim DIR] [--longest SECONDS]
+           [--pyss DIR] [--python2 PYTHON] [--accasim PYTHON] [--cqsim DIR] [--alea DIR] [--longest SECONDS]
 
 LOG, or a drawn workload of 2,000 jobs, is normalised, so that all peers understand it alike: jobs that
 fit the machine and have positive run times, in order of submission, numbered anew, asking for
 max(requested, actual) time. Peers are looked for where the options say, or MLSIM_PYSS, MLSIM_PYTHON2,
-MLSIM_ACCASIM and MLSIM_CQSIM: directories of PYSS and CQSim as they are published, a Python 2.7 for PYSS,
-and a Python that can import accasim (3.9 or before). The others are listed as not installed. Each runs as
-a command of its own, from its start to its results written, three times, in turn; mlsim once more before,
-for its compiler. One that takes more CPU seconds than --longest is stopped, and not run again. The figures
-are the least of three. The mean wait is compared with that of the exact schedule: by the slow simulator of
-tests/reference, which handles all that happens at one time before it starts a job.
+MLSIM_ACCASIM, MLSIM_CQSIM and MLSIM_ALEA: directories of PYSS and CQSim as they are published, a Python 2.7
+for PYSS, a Python that can import accasim (3.9 or before), and the directory Alea of Alea with what javac
+made of its src in build/classes. The others are listed as not installed. Each runs as a command of its own,
+from its start to its results written, three times, in turn; mlsim once more before, for its compiler. One
+that takes more CPU seconds than --longest is stopped, and not run again. The figures are the least of three.
+The mean wait is compared with that of the exact schedule: by the slow simulator of tests/reference, which
+handles all that happens at one time before it starts a job.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,40 +93,56 @@ class Peer(ABC):
     ----------
     name
         What the table calls it.
-    script
-        Python that uses it; its arguments are of :meth:`arguments`.
     options
-        Of that Python, with which it is as fast as its authors mean it to be.
+        Of Python, or Java, with which it is as fast as its authors mean it to be.
     warm_up
         Whether a first run does not count.
     """
 
     name: str
-    script: str
     options: tuple[str, ...] = ()
     warm_up = False
 
-    def __init__(self, python: str) -> None:
-        self.python = python
-
     def run(self, task: Task) -> Cost:
         """Simulate, and measure it."""
-        program = task.scratch / "program.py"
-        program.write_text(self.script)
-        command = [self.python, *self.options, str(program), *self.arguments(task)]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        return measure(command, environment, task.scratch, task.longest)
+        return measure(self.command(task), environment, task.scratch, task.longest)
 
     @abstractmethod
-    def arguments(self, task: Task) -> list[str]:
-        """Return the arguments of the script; write what else it reads."""
+    def command(self, task: Task) -> list[str]:
+        """Return the command that simulates; write what it reads."""
 
     @abstractmethod
     def starts(self, task: Task) -> dict[int, float]:
         """Read when jobs started, by number [s]."""
 
 
-class Mlsim(Peer):
+class PythonPeer(Peer):
+    """A simulator that is called from Python.
+
+    Attributes
+    ----------
+    script
+        What calls it; its arguments are of :meth:`arguments`.
+    """
+
+    script: str
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+
+    def command(self, task: Task) -> list[str]:
+        """Write the script."""
+        program = task.scratch / "program.py"
+        program.write_text(self.script)
+        return [self.python, *self.options, str(program), *self.arguments(task)]
+
+    @abstractmethod
+    def arguments(self, task: Task) -> list[str]:
+        """Return the arguments of the script; write what else it reads."""
+
+
+class Mlsim(PythonPeer):
     """The mlsim of this Python, with its tables written and its pictures left out."""
 
     name = "mlsim"
@@ -151,7 +169,7 @@ class Mlsim(Peer):
         return dict(table.iter_rows())
 
 
-class Pyss(Peer):
+class Pyss(PythonPeer):
     """PYSS (Python Scheduler Simulator, Hebrew University): Python 2."""
 
     name = "PYSS"
@@ -187,7 +205,7 @@ with open(sys.argv[5], "w") as out:
         return {int(number): float(start) for number, start in map(str.split, lines)}
 
 
-class AccaSim(Peer):
+class AccaSim(PythonPeer):
     """AccaSim (Galleguillos et al.): one node of one core for every unit, first-fit."""
 
     name = "AccaSim"
@@ -223,7 +241,7 @@ simulator.start_simulation()
         return found
 
 
-class CqSim(Peer):
+class CqSim(PythonPeer):
     """CQSim (Illinois Institute of Technology, University of Illinois Chicago), without its window."""
 
     name = "CQSim"
@@ -261,6 +279,55 @@ cqsim_main.cqsim_main({
         return {int(words[0]): float(words[7]) for words in (line.split(";") for line in lines)}
 
 
+class Alea(Peer):
+    """Alea 4 (Klusáček et al., CESNET), of Java: one machine with as many CPUs as there are units, no memory.
+
+    With RAM, or with a machine for every unit, it ends in an exception amid the log and waits for ever.
+    """
+
+    name = "Alea"
+    options = ("-Djava.awt.headless=true",)
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def command(self, task: Task) -> list[str]:
+        """Write the machine and the configuration, of which all but what is given here stays as published."""
+        (task.scratch / f"{task.log.name}.machines").write_text(f"0\tcluster\t1\t{task.units}\t1\t1048576\n")
+        (task.scratch / task.log.name).symlink_to(task.log)
+        jobs = sum(not line.startswith(";") for line in task.log.read_text().splitlines())
+        changed = {
+            "data_sets": task.log.name,
+            "data_set_dir": str(task.scratch),
+            "total_gridlet": str(jobs),
+            "first_arrival": "0",
+            "algorithms": {"FCFS": "0", "EASY": "2"}[task.scheduler],
+            "estimate": "true",
+            "use_RAM": "false",
+        }
+        published = (self.directory / "configuration.properties").read_text().splitlines()
+        lines = [
+            f"{key}={changed[key]}" if (key := line.split("=")[0].strip()) in changed else line
+            for line in published
+        ]
+        (task.scratch / "configuration.properties").write_text("\n".join(lines))
+        path = [self.directory / "build" / "classes", *sorted((self.directory / "lib").glob("*.jar"))]
+        program = "xklusac.environment.ExperimentSetup"
+        return ["java", *self.options, "-cp", os.pathsep.join(map(str, path)), program]
+
+    def starts(self, task: Task) -> dict[int, float]:
+        """Read its results, of which the wait is that of our log; its clock begins some seconds later."""
+        (results,) = task.scratch.glob("results/*/*/*/jobs_*_estim_bez.csv")
+        heads, *rows = (
+            [word.strip().replace(",", ".") for word in line.split("\t")]
+            for line in results.read_text().splitlines()
+        )
+        number, wait = heads.index("job_ID"), heads.index("wait")
+        log = read_swf(task.log)[1].columns
+        submitted = dict(zip(log[Field.JOB_ID].tolist(), log[Field.SUBMIT_TIME].tolist(), strict=True))
+        return {int(row[number]): submitted[int(row[number])] + float(row[wait]) for row in rows}
+
+
 def installed(given: argparse.Namespace) -> dict[str, Peer | None]:
     """Make the peers that are there; None for those that are not."""
     python2 = (
@@ -271,11 +338,13 @@ def installed(given: argparse.Namespace) -> dict[str, Peer | None]:
     pyss = given.pyss and Path(given.pyss, "src", "run_simulator.py").is_file() and python2
     cqsim = given.cqsim and Path(given.cqsim, "src", "cqsim_main.py").is_file()
     accasim = given.accasim or sys.executable
+    alea = given.alea and Path(given.alea, "build", "classes", "xklusac").is_dir() and shutil.which("java")
     return {
         "mlsim": Mlsim(sys.executable),
         "PYSS": Pyss(python2, Path(given.pyss).resolve()) if pyss else None,
         "AccaSim": AccaSim(accasim) if _runs(accasim, "import accasim.base.simulator_class") else None,
         "CQSim": CqSim(sys.executable, Path(given.cqsim).resolve()) if cqsim else None,
+        "Alea": Alea(Path(given.alea).resolve()) if alea else None,
     }
 
 
@@ -339,7 +408,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, metavar="N", help="only the first so many")
     parser.add_argument("--schedulers", default=",".join(SCHEDULERS), metavar="WORDS")
     parser.add_argument("--peers", metavar="NAMES", help="only these")
-    for option, what in (("pyss", "DIR"), ("python2", "PYTHON"), ("accasim", "PYTHON"), ("cqsim", "DIR")):
+    python, directory = ("python2", "accasim"), ("pyss", "cqsim", "alea")
+    for option, what in [(one, "PYTHON") for one in python] + [(one, "DIR") for one in directory]:
         parser.add_argument(f"--{option}", metavar=what, default=os.environ.get(f"MLSIM_{option.upper()}"))
     parser.add_argument("--longest", type=float, default=600.0, metavar="SECONDS", help="CPU s of a run")
     given = parser.parse_args()

@@ -17,11 +17,12 @@ from numba.core.decorators import jit
 from numba.core.environment import lookup_environment
 from numba.core.lowering import Lower
 from numba.core.runtime.nrt import rtsys
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import IRLegalization, NativeLowering
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
 from mlsim._jit.compiler.counting import owns_nothing
 from mlsim._jit.compiler.entries import Draft, draft
+from mlsim._jit.compiler.indices import NaturalIndices
 from mlsim._jit.compiler.shortcuts import QUICK, QuickPasses
 from mlsim._jit.kept import Entry
 
@@ -262,6 +263,8 @@ class OuterCompiler(Compiler):
     def _quick(self, usual: Any) -> QuickPasses:
         passes = QuickPasses(usual.pipeline_name)
         for one, why in usual.passes:
+            if one is IRLegalization:
+                passes.add_pass(NaturalIndices, "natural indices")
             passes.add_pass(self.lowering if one is NativeLowering else QUICK.get(one, one), why)
         passes.finalize()
         return passes

@@ -40,7 +40,7 @@ from mlsim.batch.columns.table import BEGIN_SEGMENT, DUE, END_SEGMENT, RESERVED,
 from mlsim.batch.columns.times import reserved_time, stay_end
 from mlsim.batch.room.room import Room, change_segments, counts_only_units, fits_segment, in_room
 
-__all__ = ["close_gaps", "earlier_place", "move", "note_gap"]
+__all__ = ["close_gaps", "earlier_place", "length_of_run", "move", "note_gap"]
 
 _ROUNDED_UP: Final = 1.0 + 2.0**-52
 
@@ -94,6 +94,8 @@ def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
         -1,
     )
     begin = columns.profile_times[first]
+    if not columns.gaps[_WIDE, gap] and not _is_long_for_any(sizes, first, last, more_than, columns):
+        return
     for size in sizes:
         enough = shortest_after(size, begin, columns)
         if enough == np.inf:
@@ -102,6 +104,18 @@ def _note_gap(first: int, last: int, added: int, columns: Columns) -> None:
             _look_around_wide(gap, size, enough, more_than, most, columns)
         else:
             first, last = _look_around(gap, size, first, last, enough, more_than, most, columns)
+
+
+@leaf_kernel
+def _is_long_for_any(sizes: range, first: int, last: int, more_than: int, columns: Columns) -> bool:
+    """Whether a run around a gap of one segment is long enough for any later job of some sizes."""
+    begin, enough = columns.profile_times[first], np.inf
+    for size in sizes:
+        enough = min(enough, shortest_after(size, begin, columns))
+    if enough == np.inf:
+        return False
+    first, last = _widen(more_than + 1, first, last, enough, columns)
+    return length_of_run(first, last, columns) >= enough
 
 
 @leaf_kernel
@@ -121,7 +135,7 @@ def _widen(units: int, first: int, last: int, enough: float, columns: Columns) -
 
 
 @leaf_kernel
-def _length(first: int, last: int, columns: Columns) -> float:
+def length_of_run(first: int, last: int, columns: Columns) -> float:
     """Return for how long (s) at most a job may ask that fits into a run.
 
     A sum that is rounded down may fit into slightly less than it seems to ask for.
@@ -140,13 +154,13 @@ def _look_around(
     """
     units, begin = least_of(size), columns.gap_times[_FROM, gap]
     first, last = _widen(units, first, last, enough, columns)
-    left = int(columns.durations[size]) if _length(first, last, columns) >= enough else 0
+    left = int(columns.durations[size]) if length_of_run(first, last, columns) >= enough else 0
     while left != 0:
         lasts = lowest_bit(left)
         left &= left - 1
         if columns.alike_latest[columns.alike[size, lasts]] > begin:
             first, last = _widen(units, first, last, columns.alike_longest[size, lasts], columns)
-            reach = _length(first, last, columns)
+            reach = length_of_run(first, last, columns)
             if columns.alike_shortest[size, lasts] > reach:
                 break
             have_alike_looked_at(gap, size, lasts, begin, reach, more_than, most, columns)
@@ -181,7 +195,7 @@ def _longest_around(gap: int, units: int, columns: Columns) -> float:
         if fits and run == END:
             run = segment
         elif not fits and run != END:
-            longest = max(longest, _length(run, segment, columns))
+            longest = max(longest, length_of_run(run, segment, columns))
             run = END
         if segment == END:
             break
@@ -236,7 +250,7 @@ def _first_run(gap: int, slot: int, segment: int, until: float, columns: Columns
     while columns.profile_times[segment] < begin and (run != END or columns.profile_times[segment] < until):
         if not fits_segment(slot, segment, columns, room):
             if run != END:
-                longest = max(longest, _length(run, segment, columns))
+                longest = max(longest, length_of_run(run, segment, columns))
             run = END
         elif run == END:
             run, end = segment, stay_end(columns.profile_times[segment], duration)

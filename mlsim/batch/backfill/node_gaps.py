@@ -6,10 +6,12 @@ makes places fewer. So a job is looked at again when there is a gap before its r
 tried from the starts on with which it would overlap a gap. For each job it is noted where the first of its
 gaps begins and when the last one ends.
 
-Most looks end without any node being looked at: in every segment up to its reservation an earlier place needs
-as much as the job asks for of what ``profile_free`` counts. From there on what the job itself has comes back,
-which may be on other nodes; so a gap that overlaps the reservation counts as well, if enough is free right
-before it.
+In every segment up to its reservation an earlier place needs as much as the job asks for of what
+``profile_free`` counts. So it lies in a run of such segments that the gap overlaps, which is as long as the
+job lasts or reaches its reservation; how long runs around a gap are is found out once for each class of size.
+From the reservation on, what the job itself has comes back, which may be on other nodes; so a gap that
+overlaps the reservation counts as well, if enough is free right before it. Most looks that are left end
+without any node being looked at.
 """
 
 from __future__ import annotations
@@ -17,9 +19,21 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._jit import apart_kernel, leaf_kernel
+from mlsim.batch.backfill.classes import least_of, size_of
 from mlsim.batch.backfill.due import ANYWHERE, NONE, begin_looks, have_all_looked_at, make_due, next_due
+from mlsim.batch.backfill.gaps import length_of_run
 from mlsim.batch.backfill.profile import END, earliest_in, reserve_from, stop_using
-from mlsim.batch.columns.columns import EARLY, FIRST, KEPT, ONE_ROUND, QUEUED, UNSEEN, Columns
+from mlsim.batch.columns.columns import (
+    EARLY,
+    FIRST,
+    GREATEST_SIZE,
+    KEPT,
+    LEAST_SIZE,
+    ONE_ROUND,
+    QUEUED,
+    UNSEEN,
+    Columns,
+)
 from mlsim.batch.columns.table import (
     ASKED,
     BEGIN_SEGMENT,
@@ -28,6 +42,7 @@ from mlsim.batch.columns.table import (
     LOOK_SEGMENT,
     LOOK_UNTIL,
     RESERVED,
+    SIZE,
 )
 from mlsim.batch.columns.times import reserved_time, stay_end
 from mlsim.batch.room.room import (
@@ -43,6 +58,10 @@ from mlsim.batch.room.room import (
 )
 
 __all__ = ["compress_on_nodes"]
+
+# Rows of the reach of gaps, of which there is one at a time here: for each class of size, how long (s) runs
+# around the gap are at most, when the last one ends, and for how long jobs of the class ask at most.
+_REACH, _UNTIL, _LONGEST = range(3)
 
 
 @apart_kernel
@@ -70,10 +89,17 @@ def compress_on_nodes(columns: Columns, room: Room) -> None:
 def _begin(columns: Columns, room: Room) -> None:
     """Have those looked at that may move because of what came back early, or all."""
     begin_looks(columns)
+    columns.gap_reach[_LONGEST] = -1.0
+    least, greatest = columns.gap_reach.shape[1], 0
     for k in range(columns.counts[QUEUED]):
         slot = columns.queue[k]
-        columns.ints[ASKED, slot] = asked(slot, columns, room)
+        units = asked(slot, columns, room)
+        size, duration = size_of(units), reserved_time(slot, columns)
+        columns.ints[ASKED, slot], columns.ints[SIZE, slot] = units, size
+        columns.gap_reach[_LONGEST, size] = max(columns.gap_reach[_LONGEST, size], duration)
+        least, greatest = min(least, size), max(greatest, size)
         columns.ints[LOOK_SEGMENT, slot], columns.floats[LOOK_UNTIL, slot] = END, -np.inf
+    columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] = least, greatest
     if columns.counts[UNSEEN]:
         have_all_looked_at(columns)
     if columns.counts[KEPT]:
@@ -116,27 +142,66 @@ def _note_gap(of: int, first: int, last: int, columns: Columns) -> None:
     while segment != last:
         most = max(most, columns.profile_free[segment])
         segment = columns.profile_next[segment]
+    _measure_runs(first, last, most, columns)
     for k in range(columns.counts[QUEUED] if begin < end else 0):
         slot = columns.queue[k]
-        reserved, units = columns.floats[RESERVED, slot], columns.ints[ASKED, slot]
-        if reserved > begin and units <= most:
-            may_move = columns.ints[BEGIN_SEGMENT, slot] != END
-        else:
-            may_move = reserved < end and _is_overlapped(slot, units, begin, columns)
+        reserved, size = columns.floats[RESERVED, slot], columns.ints[SIZE, slot]
+        may_move = (
+            reserved > begin
+            and columns.ints[ASKED, slot] <= most
+            and columns.ints[BEGIN_SEGMENT, slot] != END
+            and (
+                reserved <= columns.gap_reach[_UNTIL, size]
+                or reserved_time(slot, columns) <= columns.gap_reach[_REACH, size]
+            )
+        )
+        if not may_move and reserved < end:
+            may_move = _is_overlapped(slot, begin, columns)
         if may_move and slot != of:
             _look_from(slot, first, columns)
             columns.floats[LOOK_UNTIL, slot] = max(columns.floats[LOOK_UNTIL, slot], end)
             make_due(slot, columns)
 
 
+@apart_kernel
+def _measure_runs(first: int, last: int, most: int, columns: Columns) -> None:
+    """Measure the runs around a gap in which jobs of each class of size fit, by what is counted."""
+    for size in range(columns.counts[LEAST_SIZE], columns.counts[GREATEST_SIZE] + 1):
+        columns.gap_reach[_REACH, size], columns.gap_reach[_UNTIL, size] = -1.0, -np.inf
+        if size <= size_of(most) and columns.gap_reach[_LONGEST, size] >= 0:
+            _measure_runs_of(size, first, last, columns)
+
+
 @leaf_kernel
-def _is_overlapped(slot: int, units: int, begin: float, columns: Columns) -> bool:
+def _measure_runs_of(size: int, first: int, last: int, columns: Columns) -> None:
+    """Measure them for a class of size, no further than its jobs last."""
+    units, longest = least_of(size), columns.gap_reach[_LONGEST, size]
+    segment, end = first, columns.profile_times[last]
+    while (
+        columns.profile_free[columns.profile_before[segment]] >= units
+        and columns.profile_times[first] - columns.profile_times[segment] <= longest
+    ):
+        segment = columns.profile_before[segment]
+    run, reach, until = END, -1.0, -np.inf
+    while segment != END and reach <= longest and (run != END or columns.profile_times[segment] < end):
+        if columns.profile_free[segment] < units:
+            run = END
+        else:
+            run = segment if run == END else run
+            until = columns.profile_times[columns.profile_next[segment]]
+            reach = max(reach, length_of_run(run, columns.profile_next[segment], columns))
+        segment = columns.profile_next[segment]
+    columns.gap_reach[_REACH, size], columns.gap_reach[_UNTIL, size] = reach, until
+
+
+@leaf_kernel
+def _is_overlapped(slot: int, begin: float, columns: Columns) -> bool:
     """Whether a reservation ends after a gap has begun, and there is enough for it right before it."""
     old = columns.ints[BEGIN_SEGMENT, slot]
     return bool(
         old != END
         and columns.profile_times[columns.ints[END_SEGMENT, slot]] > begin
-        and units <= columns.profile_free[columns.profile_before[old]]
+        and columns.ints[ASKED, slot] <= columns.profile_free[columns.profile_before[old]]
     )
 
 

@@ -179,12 +179,13 @@ def narrow_window(segment: int, nodes: Nodes) -> bool:
     shared.narrow(shared.WINDOW, nodes.shared, segment, nodes.shared_profile)
     if nodes.settings[POOLED]:
         return True
-    less = nodes.shares.shape[1] > 0
-    for node in range(nodes.window.shape[0]):
-        for r in range(nodes.window.shape[1]):
-            less |= nodes.profile[segment, node, r] < nodes.window[node, r]
-            nodes.window[node, r] = min(nodes.window[node, r], nodes.profile[segment, node, r])
-    return bool(less)
+    # As numbers one after the other they are compared several at a time.
+    window, free, lost = nodes.window.ravel(), nodes.profile[segment].ravel(), 0
+    for k in range(len(window)):
+        narrowed = min(window[k], free[k])
+        lost += window[k] - narrowed
+        window[k] = narrowed
+    return bool(lost > 0 or nodes.shares.shape[1] > 0)
 
 
 @inner_kernel

@@ -80,7 +80,9 @@ class CpConfig(Section):
     workers: Count = 1
     """Threads of the solver. Read with deterministic off only."""
     jobs: Count = 100
-    """Jobs in a model at most (m)."""
+    """Jobs in a model at most (m). Of a longer queue cp plans for as many as the limit allows, and for others
+    in turns.
+    """
     ewt: Annotated[QueueWaits, QueueWaitsKind()] = QueueWaits()
     """Expected waiting time (s) of each submission queue, by its number in the log: the mean wait of its
     jobs, e.g. {1: 3600}. Read by hcp1, hcp2, pcp1, pcp2. Default: none is named.
@@ -118,6 +120,10 @@ class CpConfig(Section):
         ours = ("goal", "by_size", "headroom", "reserve", "patience")
         readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
         return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
+
+    def unread(self, dispatcher: str) -> list[str]:
+        """Return the keys that a dispatcher does not read."""
+        return [key for key, readers in self.readers().items() if dispatcher not in readers]
 
     def broken_rules(self) -> Iterator[Violation]:
         """Check limits against each other, and that workers are read."""

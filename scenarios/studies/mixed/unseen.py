@@ -1,7 +1,7 @@
 """Dispatchers on weeks that none of them has seen: a learned policy, predictions, classes, planning.
 
 Usage: python scenarios/studies/mixed/unseen.py [--train 28-64] [--test 65-100] [--points 50]
-       [--only NAME,...] [--out DIR]
+       [--only NAME ...] [--out DIR]
 
 The weights of the mixed policy are learned from the training weeks, each simulated alone (as by
 ``mlsim learn mixed``). Then training and test weeks are simulated as one log, so that predictors and classes
@@ -53,6 +53,13 @@ def dispatchers(weights: dict[str, float]) -> dict[str, Keys]:
             "batch.backfill": None,
             "batch.threshold": None,
         },
+        "cp": {
+            "batch.dispatcher": "cp",
+            "batch.policy": None,
+            "batch.backfill": None,
+            "batch.threshold": None,
+            "batch.cp.time_limit": "20 ms",
+        },
         "SAF, right run times": {"batch.policy": "SAF", "batch.predictor": "actual"},
     }
 
@@ -84,6 +91,9 @@ def span(text: str) -> tuple[int, int]:
 
 def measure(train: tuple[int, int], test: tuple[int, int], points: int, only: list[str]) -> pl.DataFrame:
     """Simulate, and compare with EASY-SAF."""
+    unknown = set(only) - set(dispatchers({}))
+    if unknown:
+        sys.exit(f"--only: {', '.join(sorted(unknown))}; allowed: {', '.join(dispatchers({}))}")
     weights = learned(train, test, points)
     print("w*_train:", weights, file=sys.stderr)
     values, seconds = {}, {}
@@ -118,7 +128,7 @@ def main() -> None:
     parser.add_argument("--train", type=span, default=(28, 64))
     parser.add_argument("--test", type=span, default=(65, 100))
     parser.add_argument("--points", type=int, default=50)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--only", nargs="*", default=[], help="names of the first column")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = measure(given.train, given.test, given.points, given.only)

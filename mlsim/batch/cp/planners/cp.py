@@ -28,10 +28,14 @@ _WINDOW = 20
 """Jobs of a neighbourhood; as many as CP-SAT mostly proves an optimum for within a few ms."""
 _MOST_COUNTS = 200
 """Jobs x nodes up to which units are placed on nodes by CP-SAT."""
+_PACE_OF_COUNTS = 0.04
+"""Deterministic time that passes in a second at least, with models of small instances."""
 _SEARCH = 0.004
 """Seconds of search that a neighbourhood is worth making a model for."""
 _MODEL = 0.002
 """Seconds that the model of a neighbourhood takes."""
+_SECONDS_A_STEP = 5e-8
+"""Looking at a step of a profile, or at a class, for one job of a list: the dearest that was measured."""
 _PACE = 0.3
 """Deterministic time that passes in a second at least, with models of neighbourhoods."""
 
@@ -42,6 +46,30 @@ class Cp(Lists):
     name: ClassVar[str] = "cp"
     _turn: int = 0
     """Neighbourhoods of long queues searched so far: the next pass goes on with those that follow."""
+    _planned: int = 0
+    """Jobs beyond the first that were planned for in turns so far."""
+
+    def visible(self, order: Ints) -> Ints:
+        """Return all that wait."""
+        return order
+
+    def planned(self, n: int, n_classes: int) -> Ints:
+        """Return who is planned for: of a long queue as many jobs as can be listed in half of the limit.
+
+        They are ``most_jobs`` at least. Where more wait, the first of the order are planned for in every
+        pass, and others take turns, so that all are in a few passes.
+        """
+        if n <= self.most_jobs:
+            return np.arange(n)
+        told = 0.5 * self.control.limit / (_LISTS * _SECONDS_A_STEP)  # n (classes + 2 n) of a list
+        most = max(int((np.sqrt(n_classes**2 + 8.0 * told) - n_classes) / 4), self.most_jobs)
+        if n <= most:
+            return np.arange(n)
+        turns = max(most - self.most_jobs, self.most_jobs // 10)
+        first = most - turns
+        others = first + (self._planned + np.arange(turns)) % (n - first)
+        self._planned += turns
+        return np.concatenate((np.arange(first), np.sort(others)))
 
     def improve(self, task: Task, found: Found) -> None:
         """Search neighbourhoods with CP-SAT, as many as the rest of the limit allows."""
@@ -86,6 +114,7 @@ class Cp(Lists):
         part = task.reduced.instance
         n = len(part.queued)
         small = n * part.n_nodes <= _MOST_COUNTS and not task.fixed and n <= self.options.solve_jobs
+        small = small and task.others is None
         # Room that is left free, nodes that are kept and starts that make way are not in the model.
         plain = task.ranks.keep_start.all() and not task.ranks.keep_free.any()
         if not small or not plain or not np.isfinite(task.jobs.dislike).all():
@@ -97,7 +126,7 @@ class Cp(Lists):
         for start, low, high in zip(model.starts, found.earliest.tolist(), latest.tolist(), strict=True):
             model.cp.add_linear_constraint(start, low, max(low, high))
         scale = model.minimize_makespan() if task.makespan else model.minimize(task.ranks.weights)
-        answer = solve(model.cp, replace(self.control, pace=Pcp4.pace), False, linearization_level=0)
+        answer = solve(model.cp, replace(self.control, pace=_PACE_OF_COUNTS), False, linearization_level=0)
         if answer.values is None:
             return plan
         starts = answer.values[[start.index for start in model.starts]]
@@ -120,7 +149,7 @@ _LISTS = 5
 def _listing(task: Task) -> float:
     """Return how long a list schedule takes (s), told by its size: the dearest that was measured."""
     n = len(task.jobs.units)
-    return 5e-8 * n * (task.base.n_classes + 2 * n)
+    return _SECONDS_A_STEP * n * (task.base.n_classes + 2 * n)
 
 
 def _rounding(task: Task, starts: Ints, scale: float) -> float:

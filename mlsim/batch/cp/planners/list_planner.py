@@ -40,6 +40,7 @@ from mlsim.batch.cp.problem.profiles import (
     list_schedule,
     profiles_of,
     reset,
+    start_more,
     whole_of,
     work_space,
 )
@@ -105,6 +106,22 @@ class Found:
         return Status.OPTIMAL if best else Status.FEASIBLE
 
 
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Waiting jobs that are not planned for: those that fit start now, around the plan."""
+
+    instance: Instance
+    """The one of the pass."""
+    rows: Ints
+    """Of the queued jobs there that are not planned for."""
+    tried: Ints
+    """Those of them that would fit now if nobody else started, as many as are planned for at most."""
+    part: Instance
+    """With these queued, and the resource types of the task."""
+    jobs: Demands
+    keep_free: Floats
+
+
 @dataclass(slots=True)
 class Task:
     """An instance in the form that list scheduling works on."""
@@ -121,6 +138,7 @@ class Task:
     whole: Profiles
     """What the machine has as a whole; ``base`` is what nodes have."""
     whole_work: Profiles
+    others: Others | None = None
 
     def schedule(self, order: Ints, starts: Ints, nodes: Ints, bound: float = math.inf) -> float:
         """List-schedule the jobs in an order and return the cost of the schedule."""
@@ -140,6 +158,17 @@ class Task:
                 nodes,
             )
         )
+
+    def start_others(self, nodes: Ints) -> NDArray[np.bool_]:
+        """Start others on what the last list schedule has left; return who starts.
+
+        ``nodes`` receives the nodes of their units, unless it is empty.
+        """
+        assert self.others is not None
+        began: NDArray[np.bool_] = start_more(
+            self.others.jobs, self.others.keep_free, self.scarcity, self.work, self.whole_work, nodes
+        )
+        return began
 
     def cost(self, starts: Ints) -> float:
         """Return what a plan with such starts costs."""
@@ -214,46 +243,82 @@ class Lists:
         waited = instance.now - queued.arrival
         makespan = self.options.goal == "makespan"
         area = share * queued.duration
-        rows = np.lexsort((queued.arrival, -area if makespan else area))[: self.most_jobs]
+        order = np.lexsort((queued.arrival, -area if makespan else area))
         patient = np.flatnonzero(waited > self.options.patience)
         fixed = 0
         if len(patient):
             first = patient[np.argmax(waited[patient])]
-            rows = np.concatenate(([first], rows[rows != first]))[: self.most_jobs]
+            order = np.concatenate(([first], order[order != first]))
             fixed = 1
-        part = instance.with_queued(rows)
+        seen = self.visible(order)
+        part = instance.with_queued(seen)
         part = part.without_resources(needed_resources(part))
-        reduced = Reduced(part, rows, len(queued))
         running = part.running
-        kinds = self._kinds(instance, rows)
+        kinds = self._kinds(instance, seen)
         pooled = is_pool(part) and not kinds.dislike.any()
         base = (
             pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kinds.kind)
         )
-        requests = np.ones_like(part.queued.request) if pooled else part.queued.request
         capacity = part.capacity.sum(axis=0)
         if pooled:
             capacity = capacity // part.queued.request[0]
+        planned = self.planned(len(seen), base.n_classes)
+        others = None
+        if len(planned) < len(seen):
+            others = self._others(instance, part, seen, planned, kinds.dislike, pooled, capacity)
+            part = part.with_queued(planned)
+        rows = seen[planned]
         jobs = part.queued
+        demands = _demands(part, kinds.dislike[planned], pooled)
         weights = self._weights(jobs.duration, share[rows])
         whole = whole_of(part.shared)
+        most = len(rows) + (len(others.tried) if others else 0)
         return Task(
-            reduced,
+            Reduced(part, rows, len(queued)),
             base,
             pooled,
-            Demands(jobs.units, jobs.duration, requests, kinds.dislike, part.shared.asked_by(len(rows))),
+            demands,
             Ranks(
                 weights,
-                self._keep_free(jobs.duration, requests, jobs.units, capacity, fixed),
+                self._keep_free(jobs.duration, demands.requests, jobs.units, capacity, fixed),
                 self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
             ),
             1.0 / np.maximum(capacity, 1),
             fixed,
             makespan,
-            work_space(base, len(rows)),
+            work_space(base, most),
             whole,
-            work_space(whole, len(rows)),
+            work_space(whole, most),
+            others,
         )
+
+    def visible(self, order: Ints) -> Ints:
+        """Return which of the waiting jobs are seen, in their order."""
+        return order[: self.most_jobs]
+
+    def planned(self, n: int, _n_classes: int) -> Ints:
+        """Return which of ``n`` jobs that are seen are planned for, in ascending order: all."""
+        return np.arange(n)
+
+    def _others(
+        self,
+        instance: Instance,
+        part: Instance,
+        seen: Ints,
+        planned: Ints,
+        dislike: Floats,
+        pooled: bool,
+        capacity: Ints,
+    ) -> Others:
+        """Find who may start besides the jobs that are planned for; ``part`` has all that are seen."""
+        queued = part.queued
+        left = np.setdiff1d(np.arange(len(seen)), planned)
+        could = left[part.shared.fits_now(len(queued))[left]]
+        tried = first_that_fit(could, len(planned), queued.units, queued.request, part.free)
+        theirs = part.with_queued(tried)
+        jobs = _demands(theirs, dislike[tried], pooled)
+        keep_free = self._keep_free(jobs.durations, jobs.requests, jobs.units, capacity, 0)
+        return Others(instance, seen[left], seen[tried], theirs, jobs, keep_free)
 
     def _kinds(self, instance: Instance, rows: Ints) -> Kinds:
         """Return the classes of nodes, by their resource types and by the jobs they are reserved for."""
@@ -361,31 +426,77 @@ class Lists:
         """Return the plan with nodes allocated to the jobs that start now."""
         part = task.reduced.instance
         if task.pooled:
+            if task.others is not None:
+                return self._with_others_on_pool(task, order, starts)
             return task.reduced.widen(Plan(starts, place_by_best_fit(part, starts)))
         now = order[starts[order] == 0]
         nodes = np.empty(int(task.jobs.units[now].sum()), np.int64)
         task.schedule(order, starts, nodes)
-        chosen: list[Ints | None] = [None] * len(starts)
-        at = 0
-        for k in now.tolist():
-            chosen[k] = nodes[at : at + int(task.jobs.units[k])]
-            at += int(task.jobs.units[k])
-        return task.reduced.widen(Plan(starts, tuple(chosen)))
+        plan = task.reduced.widen(Plan(starts, _of_each(len(starts), now, task.jobs.units, nodes)))
+        if task.others is None:
+            return plan
+        also = np.empty(int(task.others.jobs.units.sum()), np.int64)
+        begun = task.start_others(also)
+        return _both(
+            plan,
+            task.others,
+            begun,
+            _of_each(len(begun), np.flatnonzero(begun), task.others.jobs.units, also),
+        )
+
+    def _with_others_on_pool(self, task: Task, order: Ints, starts: Ints) -> Plan:
+        """Return the plan with nodes for all that starts now, of others too; the pool says who does."""
+        others, nobody = task.others, np.empty(0, np.int64)
+        assert others is not None
+        task.schedule(order, starts, nobody)
+        begun = task.start_others(nobody)
+        rows = np.concatenate((task.reduced.rows, others.tried))
+        both = others.instance.with_queued(rows).without_resources(
+            np.array([others.instance.resources.index(name) for name in others.part.resources])
+        )
+        all_starts = np.concatenate((starts, np.where(begun, 0, LATER)))
+        return Reduced(both, rows, task.reduced.whole).widen(
+            Plan(all_starts, place_by_best_fit(both, all_starts))
+        )
 
     def _without(self, task: Task, possible: NDArray[np.bool_]) -> tuple[Plan, Solve]:
         """Plan without the jobs that do not fit even when all running jobs have ended: nodes are down."""
         kept = np.flatnonzero(possible)
         part = task.reduced.instance.with_queued(kept)
-        whole = task.reduced
-        if not len(kept):
-            return Plan.empty(whole.whole), Solve(0, status=Status.EMPTY)
+        rows = task.reduced.rows[kept]
+        if task.others is not None:
+            rows = np.sort(np.concatenate((rows, task.others.rows)))
+            part = task.others.instance.with_queued(rows)
+        if not len(rows):
+            return Plan.empty(task.reduced.whole), Solve(0, status=Status.EMPTY)
         plan, done = self.plan(part)
-        start = np.full(whole.whole, LATER, np.int64)
-        start[whole.rows[kept]] = plan.start
-        nodes: list[Ints | None] = [None] * whole.whole
-        for row, chosen in zip(whole.rows[kept].tolist(), plan.nodes, strict=True):
-            nodes[row] = chosen
-        return Plan(start, tuple(nodes)), done
+        return Reduced(part, rows, task.reduced.whole).widen(plan), done
+
+
+def _demands(part: Instance, dislike: Floats, pooled: bool) -> Demands:
+    """Return what the queued jobs of an instance ask for, in slots where they are on a pool."""
+    jobs = part.queued
+    requests = np.ones_like(jobs.request) if pooled else jobs.request
+    return Demands(jobs.units, jobs.duration, requests, dislike, part.shared.asked_by(len(jobs)))
+
+
+def _of_each(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
+    """Return the nodes of each of ``n`` jobs; those that start now have them one after the other."""
+    chosen: list[Ints | None] = [None] * n
+    at = 0
+    for k in now.tolist():
+        chosen[k] = nodes[at : at + int(units[k])]
+        at += int(units[k])
+    return tuple(chosen)
+
+
+def _both(plan: Plan, others: Others, begun: NDArray[np.bool_], nodes: tuple[Ints | None, ...]) -> Plan:
+    """Return a plan in which jobs that are not planned for start, too."""
+    start, chosen = plan.start.copy(), list(plan.nodes)
+    for k in np.flatnonzero(begun).tolist():
+        row = int(others.tried[k])
+        start[row], chosen[row] = 0, nodes[k]
+    return Plan(start, tuple(chosen))
 
 
 def _shares(instance: Instance) -> Floats:

@@ -95,6 +95,7 @@ class Pcp19(Hcp19):
 
     name: ClassVar[str] = "pcp19"
     pace: ClassVar[float] = 0.2
+    part_seconds: ClassVar[float] = 13e-6
 
     def parts(self, instance: Instance) -> Floats:
         """Count those of all places of the units."""

@@ -68,7 +68,8 @@ class Pcp4(Hcp19):
     """Times and nodes in one model; one integer a job and node."""
 
     name: ClassVar[str] = "pcp4"
-    pace: ClassVar[float] = 0.04
+    pace: ClassVar[float] = 0.025
+    part_seconds: ClassVar[float] = 16e-6
 
     def parts(self, instance: Instance) -> Floats:
         """Count a variable for each node that can hold a unit, and what time brings."""

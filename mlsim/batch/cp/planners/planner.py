@@ -15,7 +15,7 @@ from mlsim.batch.cp.problem.filter import Reduced, reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.packing import best_fit
 from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
-from mlsim.batch.cp.solver.effort import building
+from mlsim.batch.cp.solver.effort import SECONDS_A_PART, building
 from mlsim.batch.cp.solver.model import Scheduling
 from mlsim.batch.cp.solver.solving import Answer, Control, Status, solve
 
@@ -106,6 +106,8 @@ class Planner(ABC):
     name: ClassVar[str]
     pace: ClassVar[float]
     """Deterministic time that passes in a second at least, measured as in the solver's room said."""
+    part_seconds: ClassVar[float] = SECONDS_A_PART
+    """Seconds that a variable or a constraint of the model takes to make, measured likewise."""
 
     def __init__(self, control: Control, most_jobs: int = 100) -> None:
         self.control = replace(control, pace=self.pace)
@@ -126,7 +128,7 @@ class Planner(ABC):
 
     def _affordable(self, reduced: Reduced) -> Reduced:
         """Keep the first jobs whose model is built within half of the last limit; one, always."""
-        told = building(np.cumsum(self.parts(reduced.instance)))
+        told = building(np.cumsum(self.parts(reduced.instance)), self.part_seconds)
         most = max(int(np.searchsorted(told, 0.5 * self.control.last_limit, side="right")), 1)
         if most >= len(reduced.rows):
             return reduced
@@ -148,7 +150,7 @@ class Planner(ABC):
         built = self.build(reduced.instance)
         ready = time.perf_counter()
         proto = built.scheduling.cp.proto
-        told = building(len(proto.variables) + len(proto.constraints))
+        told = building(len(proto.variables) + len(proto.constraints), self.part_seconds)
         answer = solve(built.scheduling.cp, self.control.after(ready - began, told), built.fixed_search)
         plan, unplaced = self._read(reduced, built, answer)
         done = Solve(

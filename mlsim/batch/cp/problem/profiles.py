@@ -28,6 +28,7 @@ __all__ = [
     "list_schedule",
     "profiles_of",
     "reset",
+    "start_more",
     "whole_of",
     "work_space",
 ]
@@ -466,6 +467,85 @@ def reset(base: Profiles, work: Profiles) -> None:
                 work.room[c, k, r] = base.room[c, k, r]
 
 
+@inner_kernel
+def _count_classes(p: Profiles) -> int:
+    """Return how many classes there are in a working copy: none is empty."""
+    n = 0
+    while n < len(p.sizes) and p.sizes[n] > 0:
+        n += 1
+    return n
+
+
+@inner_kernel
+def _sum_up(n_classes: int, p: Profiles, pool: Floats) -> None:
+    """Add up what is free now on all nodes."""
+    for c in range(n_classes):
+        for r in range(len(pool)):
+            pool[r] += p.sizes[c] * p.room[c, 0, r]
+
+
+@inner_kernel
+def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
+    """Whether a job that starts now would leave less free than it has to."""
+    for r in range(len(pool)):
+        if keep_free[r] > 0 and pool[r] - job.units * job.request[r] < keep_free[r]:
+            return True
+    return False
+
+
+@inner_kernel
+def _fits_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles) -> bool:
+    """Whether a job can start now and stay for its duration."""
+    if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
+        return False
+    left = job.units
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            fit, _ = _fit(c, 0, 0, job, p)
+            left -= p.sizes[c] * fit
+            if left <= 0:
+                return True
+    return False
+
+
+@kernel
+def start_more(
+    jobs: Demands, keep_free: Floats, scarcity: Floats, work: Profiles, whole: Profiles, nodes: Ints
+) -> Mask:
+    """Start jobs now, in their order, on what a list schedule has left; return which start.
+
+    Parameters
+    ----------
+    jobs, keep_free, scarcity
+        As of :func:`list_schedule`.
+    work, whole
+        As it left them; changed.
+    nodes
+        Receives the nodes of the units of those that start, one after the other; empty if not wanted.
+    """
+    p, w = shared(work), shared(whole)
+    n_classes = _count_classes(p)
+    pool = np.zeros(jobs.requests.shape[1])
+    _sum_up(n_classes, p, pool)
+    begun = np.zeros(len(jobs.units), np.bool_)
+    written = 0
+    for row in range(len(begun)):
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(job, as_one, n_classes, p, w):
+            continue
+        begun[row] = True
+        for r in range(len(pool)):
+            pool[r] -= job.units * job.request[r]
+        here = nodes[:0]
+        if len(nodes) > 0:
+            here = nodes[written : written + job.units]
+            written += job.units
+        n_classes = _place(0, job, scarcity, n_classes, p, here)
+        if len(as_one.request) > 0:
+            _take(0, 1, 0, as_one, w, nodes[:0])
+    return begun
+
+
 @kernel
 def list_schedule(
     order: Ints,
@@ -510,23 +590,15 @@ def list_schedule(
     """
     p, w = shared(work), shared(whole)
     n_resources = jobs.requests.shape[1]
-    n_classes = 0
-    while n_classes < len(p.sizes) and p.sizes[n_classes] > 0:
-        n_classes += 1
+    n_classes = _count_classes(p)
     pool = np.zeros(n_resources)
-    for c in range(n_classes):
-        for r in range(n_resources):
-            pool[r] += p.sizes[c] * p.room[c, 0, r]
+    _sum_up(n_classes, p, pool)
     sweep = np.empty((len(p.sizes), 4), np.int64)
     cost = 0.0
     written = 0
     for row in order:
         job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
-        later = 0
-        for r in range(n_resources):
-            least = ranks.keep_free[row, r]
-            if least > 0 and pool[r] - job.units * job.request[r] < least:
-                later = 1
+        later = 1 if _leaves_too_little(job, ranks.keep_free[row], pool) else 0
         at = _earliest_in_all(later, job, as_one, n_classes, p, w, sweep)
         starts[row] = at
         if makespan:

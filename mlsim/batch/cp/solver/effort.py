@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from mlsim._arrays import Floats
 
-__all__ = ["building", "presolving"]
+__all__ = ["SECONDS_A_PART", "building", "presolving"]
 
-_SECONDS_A_PART = 10e-6
-"""Making a variable or a constraint, and CP-SAT's reading it."""
+SECONDS_A_PART = 10e-6
+"""Making a variable or a constraint, and CP-SAT's reading it; more where constraints have many terms."""
 _SECONDS_A_PAIR = 3e-7
 """Presolve: it grows with about the square of the parts."""
 
@@ -23,9 +23,9 @@ _SECONDS_A_PAIR = 3e-7
 Parts = TypeVar("Parts", float, Floats)
 
 
-def building(parts: Parts) -> Parts:
+def building(parts: Parts, each: float = SECONDS_A_PART) -> Parts:
     """Return how long a model of so many variables and constraints takes to build and read (s)."""
-    return _SECONDS_A_PART * parts
+    return each * parts
 
 
 def presolving(parts: float) -> float:
