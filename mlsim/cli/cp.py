@@ -164,23 +164,35 @@ def _config(texts: list[str]) -> CpConfig:
 
 
 def _print(table: list[dict[str, Any]]) -> None:
-    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table(box=box.SIMPLE_HEAD)
-    titles = ("dispatcher", "solved", "optimal", "variables", "time ms", "variables x", "time x")
+    # No wider than 80 characters, which is what there is where the output is no terminal.
+    shown = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    titles = ("", "solved", "empty", "optimal", "variables", "ms", "variables x", "ms x")
     for title in (*titles, "objective x", "G1", "G2", "G3"):
-        shown.add_column(title, justify="left" if title == "dispatcher" else "right")
+        words = title.replace(" x", "\nx").replace("objective", "object.").replace("variables", "var.")
+        shown.add_column(words, justify="right" if title else "left", no_wrap=True)
     for row in table:
         numbers = [row[key] for key in ("variables", "time_ms", "variables_ratio", "time_ratio")]
         shown.add_row(
             row["dispatcher"],
-            f"{row['solved']} of {row['instances']}",
+            f"{row['solved']}",
+            str(row["empty"]),
             str(row["optimal"]),
-            *("-" if number is None else f"{number:.4g}" for number in numbers),
-            "-" if row["objective_ratio"] is None else f"{row['objective_ratio']:.6f}",
+            *map(_rounded, numbers),
+            "-" if row["objective_ratio"] is None else f"{row['objective_ratio']:.4f}",
             *(str(row["groups"][group]) for group in ("G1", "G2", "G3")),
         )
     Console().print(shown)
-    print(f"x: ratio to {table[0]['dispatcher']}, median of instances (objective: mean)")
+    print(
+        f"{table[0]['instances']:,} instances; empty: no job could start, counted as solved; "
+        f"x: ratio to {table[0]['dispatcher']}, median of instances (object., the sum of slowdowns: mean)"
+    )
+
+
+def _rounded(number: float | None) -> str:
+    """Return three digits that count, without an exponent."""
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
