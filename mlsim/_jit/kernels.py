@@ -31,6 +31,7 @@ class Kernel:
         update_wrapper(self, body)
         self.py_func, self.options, self.inner = body, options, inner
         self._dispatcher: Any = None
+        self._part: Any = None
         self._entries = None if inner or not options.get("cache", True) else kept.Entries(body)
 
     @property
@@ -42,6 +43,27 @@ class Kernel:
             self._dispatcher = dispatcher_of(self.py_func, self.options, self.inner)
         return self._dispatcher
 
+    @property
+    def part(self) -> Any:
+        """Numba's object for it as a part of those kernels that call it.
+
+        What Python and kernels call is compiled for each when it does: most kernels have one kind of callers
+        in a run, and machine code of its own takes longer to make than anything else.
+        """
+        if self._part is None:
+            if self.inner or self._entries is None or "inline" in self.options:
+                self._part = self.dispatcher
+            else:
+                from mlsim._jit.compiler.dispatchers import dispatcher_of
+
+                self._part = dispatcher_of(self.py_func, self.options, True)
+        return self._part
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type by which kernels know it."""
+        return self.part._numba_type_
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run it: what is kept of it while numba is not needed for another reason, else by numba."""
         if self._dispatcher is None and self._entries is not None and not named:
@@ -50,8 +72,13 @@ class Kernel:
                 return answer
         return self.dispatcher(*arguments, **named)
 
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        """The options by which numba sees whether it becomes part of the source of what calls it."""
+        return self.options
+
     def __getattr__(self, name: str) -> Any:
-        """Look up what numba's object has: the type by which kernels know it, or what it has compiled."""
+        """Look up what numba's object has: what it has compiled."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.dispatcher, name)

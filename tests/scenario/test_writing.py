@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import mlsim.scenario
 from mlsim.errors import StoppedError
 from mlsim.scenario import (
+    Dispatcher,
     Scenario,
     dump,
     from_mapping,
@@ -50,6 +51,13 @@ VARIANTS: list[dict[str, Any]] = [
     },
     {"application": {"model": "loop", "costs": {"profile": "psia", "unit_cost": "1 us", "bin_size": 0.1}}},
     {"application": {"model": "loop", "costs": {"profile": "bimodal", "low": 0, "high": "3 ms"}}},
+]
+
+
+VARIANTS += [
+    {"batch": {"dispatcher": str(name), "cp": {"time_limit": "2 s", "extensions": 3}}}
+    for name in Dispatcher
+    if name.solves
 ]
 
 
@@ -136,6 +144,11 @@ def accepts(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
         case "array":
             fits = isinstance(value, list) and len(value) >= schema.get("minItems", 0)
             return fits and all(accepts(schema["items"], item, root) for item in value)
+        case "object" if "patternProperties" in schema:
+            ((names, inner),) = schema["patternProperties"].items()
+            return isinstance(value, dict) and all(
+                re.search(names, key) and accepts(inner, item, root) for key, item in value.items()
+            )
         case "object" if "properties" not in schema:
             names = schema["propertyNames"]["pattern"]
             return isinstance(value, dict) and all(

@@ -9,14 +9,15 @@ from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.npydecl import parse_dtype
 from numba.np import arrayobj
 
+from mlsim._jit.compiler.elements import with_part
+
 __all__ = ["borrowed", "without_owner", "zeros"]
 
 
 def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """Generate the code of an array of a type as a borrowed one."""
-    view = context.make_array(kind)(context, builder, value)
-    view.meminfo = context.get_constant_null(types.voidptr)
-    return view._getvalue()
+    nobody = context.get_constant_null(types.MemInfoPointer(types.voidptr))
+    return with_part(context, builder, kind, value, "meminfo", nobody)
 
 
 def borrowed(_typing: Any, array: Any) -> Any:

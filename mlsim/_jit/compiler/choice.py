@@ -22,10 +22,10 @@ def type_of_choice(declared: Callable[..., Any], answers: Mapping[type, Callable
 
         def generic(self, args: Any, kws: Any) -> Any:
             assert not kws, "by position only"
-            return types.Dispatcher(chosen(args).dispatcher).get_call_type(self.context, args, kws)
+            return types.Dispatcher(chosen(args).part).get_call_type(self.context, args, kws)
 
         def get_impl_key(self, sig: Any) -> Any:
-            return chosen(sig.args).dispatcher.get_overload(sig.args)
+            return chosen(sig.args).part.get_overload(sig.args)
 
     kind = types.Function(Choice)
     infer_global(declared, kind)

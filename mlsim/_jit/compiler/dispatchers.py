@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -14,9 +15,10 @@ from numba.extending import intrinsic
 from mlsim._jit import kept
 from mlsim._jit.announcing import announcer
 from mlsim._jit.cache import cache_directory, room_of
-from mlsim._jit.compiler.libraries import InnerCompiler, InnerLibrary, OuterCompiler
+from mlsim._jit.compiler.libraries import InnerCompiler, InnerLibrary, OuterCompiler, make_parts_of_numbas
 from mlsim._jit.compiler.linear_algebra import load_without_scipy
 from mlsim._jit.compiler.operators import remember_types
+from mlsim._jit.compiler.shortcuts import take_shortcuts
 
 __all__ = ["dispatcher_of", "type_of_intrinsic"]
 
@@ -39,6 +41,8 @@ class _Listener(event.Listener):
 event.register("numba:compile", _Listener())
 load_without_scipy()
 remember_types(cpu_target.typing_context)
+take_shortcuts(cpu_target.target_context)
+make_parts_of_numbas(cpu_target.target_context.codegen())
 
 
 def dispatcher_of(body: Callable[..., Any], options: dict[str, Any], inner: bool) -> Any:
@@ -53,7 +57,8 @@ def dispatcher_of(body: Callable[..., Any], options: dict[str, Any], inner: bool
     inner
         Whether it lacks machine code, and the wrappers by which Python calls it.
     """
-    _settings.CACHE_DIR = cache_directory(room_of(body))  # looked at when a function is decorated
+    directory = cache_directory(room_of(body))
+    _settings.CACHE_DIR = str(Path(directory, "parts")) if inner else directory  # looked at by numba.njit
     own: dict[str, Any] = {"pipeline_class": OuterCompiler}
     if inner:
         own = {"no_cpython_wrapper": True, "pipeline_class": InnerCompiler}
@@ -153,3 +158,4 @@ def _keep(compiled: Any) -> None:
             announcer.cannot_keep(error)
 
     cache.save_overload = save_if_possible
+    cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)  # or it looks for additions

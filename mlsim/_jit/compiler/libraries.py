@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, cast
+from weakref import WeakValueDictionary
 
+from llvmlite import binding
+from llvmlite.binding import Linkage
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
+from numba.core.cpu import CPUContext
+from numba.core.decorators import jit
 from numba.core.environment import lookup_environment
 from numba.core.lowering import Lower
+from numba.core.runtime.nrt import rtsys
 from numba.core.typed_passes import IRLegalization, NativeLowering
+from numba.core.typing.templates import _OverloadFunctionTemplate
 
+from mlsim._jit.compiler.counting import owns_nothing
 from mlsim._jit.compiler.entries import Draft, draft
 from mlsim._jit.compiler.indices import NaturalIndices
+from mlsim._jit.compiler.shortcuts import QUICK, QuickPasses
 from mlsim._jit.kept import Entry
 
-__all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler"]
+__all__ = ["InnerCompiler", "InnerLibrary", "OuterCompiler", "make_parts_of_numbas"]
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
 """How numba names the variables by which kernels find what they need of Python."""
@@ -44,26 +55,126 @@ class InnerLibrary(_Library):
     """What a kernel compiles to that only kernels call: parts of them, and no machine code of its own.
 
     Numba would optimize each kernel together with all that it calls, and make machine code of it, once for
-    the kernel itself and again for everyone who calls it.
+    the kernel itself and again for everyone who calls it. It would also copy all that a kernel calls into its
+    library; here a library has the code of its kernel alone, and knows those of what it calls.
     """
 
     codegen = _Unused()
+    environments: Sequence[Any] = ()
+    """What was read back of Python's that its code needs: there while this is."""
+    _bitcode: bytes | None = None
+    _known: ClassVar[WeakValueDictionary[bytes, InnerLibrary]] = WeakValueDictionary()
 
-    def _optimize_final_module(self) -> None:
-        """Leave it to the kernels that call it, which are looked at as a whole."""
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Leave what remains to do to the kernels that call it, which are looked at as a whole."""
+        self._codegen._check_llvm_bugs()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"  # several may be linked to what calls them
         self._finalize_dynamic_globals()
+        for library in self._linking_libraries:
+            _inherit(self, library)
+            self._dynamic_globals.extend(library._dynamic_globals)
         self._finalized = True
+
+    @property
+    def own_module(self) -> Any:
+        """The code of the kernel without what it calls."""
+        self._ensure_finalized()
+        return self._final_module
+
+    def _get_module_for_linking(self) -> Any:
+        """Return the code with all that it calls: what Numba's own libraries link."""
+        if self._shared_module is None:
+            whole = self.own_module.clone()
+            _link_called(whole, self)
+            self._shared_module = whole
+        return self._shared_module
 
     def get_pointer_to_function(self, _name: str) -> int:
         """Return 0: there is nothing that Python could call."""
         self._ensure_finalized()
         return 0
 
-    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
-        """Keep what it compiled to, as there is no object code."""
-        return cast(tuple[str, str, bytes], self.serialize_using_bitcode())
+    def serialize_using_object_code(self) -> tuple[str, str, Any]:
+        """Keep what it compiled to, as there is no object code, and all that this calls."""
+        kept = [library for library in [self, *_called(self)] if library is not rtsys.library]
+        places = {library: place for place, library in enumerate(kept)}
+        parts = []
+        for library in kept:
+            links = [places[linked] for linked in _links(library) if linked in places]
+            parts.append((_bitcode_of(library), links))
+        return self.name, "parts", (parts, [one for library in kept for one in _environments(library)])
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: tuple[str, str, Any]) -> InnerLibrary:
+        """Read what was kept; code that several kernels call is read once."""
+        name, _, (parts, environments) = state
+        libraries: list[InnerLibrary] = []
+        for bitcode, links in reversed(parts):
+            library = cls._known.get(bitcode)
+            if library is None:
+                library = codegen.create_library(name)
+                library._final_module, library._bitcode = binding.parse_bitcode(bitcode), bitcode
+                library._linking_libraries = [libraries[len(parts) - 1 - place] for place in links]
+                library._linking_libraries.append(rtsys.library)
+                library.finalize()
+                cls._known[bitcode] = library
+            libraries.append(library)
+        libraries[-1].environments = environments
+        return libraries[-1]
+
+
+def _environments(library: Any) -> Iterator[Any]:
+    """Yield what the code of a library needs of Python, as far as that can be kept."""
+    for variable in library._final_module.global_variables:
+        if variable.name.startswith(_ENVIRONMENT):
+            environment = lookup_environment(variable.name)
+            if environment is not None and environment.can_cache():
+                yield environment
+
+
+def _inherit(library: Any, linked: Any) -> None:
+    """Have a library begin, when it is read back, as those that it links; old Numbas need nothing."""
+    if hasattr(library, "_reload_init"):
+        library._reload_init.update(linked._reload_init)
+
+
+def _links(library: Any) -> list[Any]:
+    """List the libraries that a library needs by its own code; one of Numba's has all in itself."""
+    return library._linking_libraries if isinstance(library, InnerLibrary) else []
+
+
+def _called(first: Any) -> list[Any]:
+    """List the libraries that a library needs, and those that these need: who calls before what is called.
+
+    Of a module that is linked, LLVM takes what is named by then.
+    """
+    found: dict[Any, None] = {}
+
+    def visit(library: Any) -> None:
+        for linked in reversed(library._linking_libraries if library is first else _links(library)):
+            if linked not in found:
+                visit(linked)
+                found[linked] = None
+
+    visit(first)
+    return list(reversed(found))
+
+
+def _link_called(module: Any, first: Any) -> None:
+    """Link all that a library calls to a module."""
+    for library in _called(first):
+        inner = isinstance(library, InnerLibrary)
+        module.link_in(library.own_module if inner else library._get_module_for_linking(), preserve=True)
+
+
+def _bitcode_of(library: Any) -> bytes:
+    if not isinstance(library, InnerLibrary):
+        return cast(bytes, library._get_module_for_linking().as_bitcode())
+    if library._bitcode is None:
+        library._bitcode = library.own_module.as_bitcode()
+    return library._bitcode
 
 
 class _OuterLibrary(_Library):
@@ -71,6 +182,17 @@ class _OuterLibrary(_Library):
 
     draft: Draft | None = None
     """How it is called without numba, if it can be."""
+
+    def finalize(self) -> None:
+        """Make machine code of the kernel together with all that it calls."""
+        self._codegen._check_llvm_bugs()
+        self._raise_if_finalized()
+        for library in self._linking_libraries:
+            _inherit(self, library)
+        _link_called(self._final_module, self)
+        self._optimize_final_module()
+        self._final_module.verify()
+        self._finalize_final_module()
 
     def _finalize_specific(self) -> None:
         super()._finalize_specific()
@@ -96,13 +218,26 @@ class _Lower(Lower):
     """Numba's code generator, which adds how a kernel is called without numba."""
 
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        self.context = self.context.subtarget(enable_nrt=True)  # arrays of Python's are counted
         super().create_cpython_wrapper(release_gil)
         self.library.draft = draft(self.context, self.library, self.fndesc)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _OuterLowering(NativeLowering):
-    """The pass that generates code."""
+class _InnerLowering(NativeLowering):
+    """The pass that generates code, which counts references only where a kernel may own an array."""
+
+    _name = "mlsim_inner_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        if state.targetctx.enable_nrt and owns_nothing(state):
+            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+        return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _OuterLowering(_InnerLowering):
+    """The same, for kernels that Python calls."""
 
     _name = "mlsim_outer_lowering"
 
@@ -123,16 +258,45 @@ class OuterCompiler(Compiler):
             state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
         pipelines = super().define_pipelines()
-        for passes in pipelines:
-            for place, (one, why) in reversed([*enumerate(passes.passes)]):
-                if one is NativeLowering:
-                    passes.passes[place] = self.lowering, why
-                elif one is IRLegalization:
-                    passes.passes.insert(place, (NaturalIndices, "natural indices"))
-            passes.finalize()
-        return pipelines
+        return [self._quick(passes) for passes in pipelines]
+
+    def _quick(self, usual: Any) -> QuickPasses:
+        passes = QuickPasses(usual.pipeline_name)
+        for one, why in usual.passes:
+            if one is IRLegalization:
+                passes.add_pass(NaturalIndices, "natural indices")
+            passes.add_pass(self.lowering if one is NativeLowering else QUICK.get(one, one), why)
+        passes.finalize()
+        return passes
 
 
 class InnerCompiler(OuterCompiler):
     library = InnerLibrary
-    lowering = NativeLowering
+    lowering = _InnerLowering
+
+
+def make_parts_of_numbas(codegen: Any) -> None:
+    """Have what Numba itself is made of, such as ``np.empty``, compiled as parts of kernels as well.
+
+    Python calls none of that.
+    """
+    template: Any = _OverloadFunctionTemplate
+    context: Any = CPUContext
+    decorator_of = template._get_jit_decorator
+    compile_subroutine = context._compile_subroutine_no_cache
+
+    def as_part(self: Any) -> Any:
+        decorator = decorator_of(self)
+        if decorator is not jit:
+            return decorator
+        return partial(jit, pipeline_class=InnerCompiler, no_cfunc_wrapper=True)
+
+    def compile_as_part(self: Any, *arguments: Any, **named: Any) -> Any:
+        usual, codegen._library_class = codegen._library_class, InnerLibrary
+        try:
+            return compile_subroutine(self, *arguments, **named)
+        finally:
+            codegen._library_class = usual
+
+    template._get_jit_decorator = as_part
+    context._compile_subroutine_no_cache = compile_as_part

@@ -10,10 +10,10 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
-from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import from_dtype
 
 from mlsim._jit.compiler.arrays import without_owner
+from mlsim._jit.compiler.elements import with_part
 from mlsim._jit.named_tuples import PACKED_WORDS
 
 __all__ = ["shared", "unpacker"]
@@ -35,7 +35,7 @@ class _Shared(types.Type):
     """A named tuple that lies in memory, of which kernels are given the address."""
 
     def __init__(self, content: Any) -> None:
-        self.content = content
+        self.content, self.instance_class = content, getattr(content, "instance_class", tuple)
         super().__init__(f"Shared({content})")
 
     def field(self, name: str) -> Any:
@@ -93,21 +93,21 @@ def _unpack_array(context: Any, builder: Any, packed: Any, value: Any, name: str
         return found
 
     kind = packed.arrays[name]
-    view = context.make_array(kind)(context, builder)
-    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    size = ir.IntType(64)(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     shape = [word(1 + axis) for axis in range(kind.ndim)]
-    strides = [ir.IntType(64)(size)]
+    strides, items = [size], shape[0]
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
-    populate_array(
-        view,
-        data=builder.inttoptr(word(0), view.data.type),
-        shape=shape,
-        strides=strides,
-        itemsize=ir.IntType(64)(size),
-        meminfo=None,
-    )
-    return view._getvalue()
+        items = builder.mul(items, length)
+    nobody = context.get_constant_null(types.MemInfoPointer(types.voidptr))
+    array = context.get_constant_undef(kind)
+    address = builder.inttoptr(word(0), context.get_data_type(kind.dtype).as_pointer())
+    parts = {"meminfo": nobody, "parent": context.get_constant_null(types.pyobject), "nitems": items}
+    parts |= {"itemsize": size, "data": address}
+    parts |= {"shape": cgutils.pack_array(builder, shape), "strides": cgutils.pack_array(builder, strides)}
+    for part, held in parts.items():
+        array = with_part(context, builder, kind, array, part, held)
+    return array
 
 
 def unpacker(kind: type, fields: Sequence[tuple[str, str, int]]) -> Any:

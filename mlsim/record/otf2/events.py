@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim._jit import kernel
+from mlsim._jit import kernel, shared
 from mlsim.record.otf2.calls import (
     Api,
     add_string,
@@ -90,13 +90,14 @@ def write_rows(
     failed, misplaced
         Not 0 if the library failed; a chunk that lies outside of its job, or -1.
     """
+    known = shared(content)
     for row in range(low, high):
         location = FIRST_ROW + row
-        to = Target(api, get_writer(api.get_evt_writer, archive, location), attributes, clock)
+        to = shared(Target(api, get_writer(api.get_evt_writer, archive, location), attributes, clock))
         _begin_location(to)
         if to.writer == 0:
             return 1, -1
-        at = _write_row(to, content, row, location)
+        at = _write_row(to, known, row, location)
         failed = at.failed | close_writer(api.close_evt_writer, archive, to.writer)
         if failed != 0 or at.misplaced >= 0:
             return failed, at.misplaced
@@ -217,7 +218,7 @@ def write_batch(
     Readers such as Pipit number processes by those that have events: this one has, then.
     Returns a status, not 0 if the library failed, and the number of events.
     """
-    to = Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes, clock)
+    to = shared(Target(api, get_writer(api.get_evt_writer, archive, BATCH_LOCATION), attributes, clock))
     _begin_location(to)
     if to.writer == 0:
         return 1, 0

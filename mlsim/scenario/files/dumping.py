@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from functools import cache
 from typing import Any
 
+from mlsim.scenario.jobs.batch import BatchConfig
 from mlsim.scenario.loop.application import ApplicationConfig
 from mlsim.scenario.loop.costs import PROFILE_KEYS, CostsConfig
 from mlsim.scenario.machine.network import OWN_KEYS, TOPOLOGY_KEYS, NetworkConfig
@@ -76,11 +77,15 @@ def plain(section: Section) -> dict[str, Any]:
     """Return a section as plain mappings, lists, texts and numbers, shaped like a scenario file."""
     written = section.model_dump(mode="json", include=set(_keys_that_hold(section)))
     keys = {name: field.alias or name for name, field in type(section).model_fields.items()}
-    return {
+    content = {
         keys[name]: _inner(getattr(section, name), value)
         for name, value in written.items()
         if value is not None
     }
+    if isinstance(section, BatchConfig) and section.cp is not None:
+        unread = section.cp.unread(section.dispatcher)
+        content["cp"] = {key: value for key, value in content["cp"].items() if key not in unread}
+    return content
 
 
 def _inner(value: object, written: Any) -> Any:

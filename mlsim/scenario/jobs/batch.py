@@ -329,7 +329,8 @@ class BatchConfig(Section):
             message = f"read by dispatcher cp and its like only, and the dispatcher is {dispatcher}"
             yield Violation("cp", message, ("dispatcher",))
             return
-        for key, readers in self.cp.readers().items():
-            if key in self.cp.model_fields_set and dispatcher not in readers:
-                message = f"{key} is read by {', '.join(readers)} only, and the dispatcher is {dispatcher}"
+        for key in self.cp.unread(dispatcher):
+            if key in self.cp.model_fields_set:
+                readers = ", ".join(self.cp.readers()[key])
+                message = f"{key} is read by {readers} only, and the dispatcher is {dispatcher}"
                 yield Violation("cp", message, ("dispatcher",))

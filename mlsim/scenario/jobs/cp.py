@@ -121,6 +121,10 @@ class CpConfig(Section):
         readers: dict[str, tuple[Dispatcher, ...]] = dict.fromkeys(ours, _OURS)
         return readers | dict.fromkeys(("ewt", "default_ewt"), _EARLY) | {"solve_jobs": (Dispatcher.CP,)}
 
+    def unread(self, dispatcher: str) -> list[str]:
+        """Return the keys that a dispatcher does not read."""
+        return [key for key, readers in self.readers().items() if dispatcher not in readers]
+
     def broken_rules(self) -> Iterator[Violation]:
         """Check limits against each other, and that workers are read."""
         first = 1.0 if self.time_limit is None else self.time_limit
