@@ -32,6 +32,14 @@ UNLIKE = {
 }
 """It has room for as many units of one core and 2 GiB as are asked for at most, and more, on any nodes."""
 
+FULL = {
+    "nodes": [
+        {"name": "a", "count": 2, "cores": 6, "memory": "64 GiB"},
+        {"name": "b", "count": 3, "cores": 4, "memory": "32 GiB"},
+    ]
+}
+"""The largest jobs ask for all of it."""
+
 
 def on_alike(machine: Machine) -> Requests:
     return Requests.on(machine, Mapping.NODE)
@@ -121,15 +129,16 @@ def test_a_kept_profile_promises_what_one_made_anew_does(
     allocator=st.sampled_from(["first-fit", "best-fit", "random", "heterogeneity-aware"]),
     compression=st.sampled_from(["full", "one-round"]),
     grows=st.sampled_from([-1, 3, 40]),
+    platform=st.sampled_from([UNLIKE, FULL]),
 )
 def test_a_kept_profile_of_nodes_promises_what_one_made_anew_does(
-    seed, n, narrow, spread, policy, allocator, compression, grows
+    seed, n, narrow, spread, policy, allocator, compression, grows, platform
 ):
     jobs, options = burst(seed, n, narrow, spread), {"policy": policy, "allocator": allocator}
     if compression != "full":
         options["compression"] = compression
-    kept = promises(state_on_nodes, jobs, options, False, grows, UNLIKE, on_unlike)
-    assert kept == promises(state_on_nodes, jobs, options, True, -1, UNLIKE, on_unlike)
+    kept = promises(state_on_nodes, jobs, options, False, grows, platform, on_unlike)
+    assert kept == promises(state_on_nodes, jobs, options, True, -1, platform, on_unlike)
 
 
 def test_the_profile_is_kept_where_jobs_end_early():
