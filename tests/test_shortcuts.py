@@ -50,6 +50,11 @@ def slices(a: Any, b: Any) -> Any:
     return half
 
 
+def sum_over_an_axis(a: Any, b: Any) -> Any:
+    """What Numba makes this of writes text, which it counts."""
+    return np.outer(a, b).sum(axis=0)
+
+
 def either(a: Any, b: Any) -> Any:
     kept = a
     for at in range(len(b)):
@@ -73,7 +78,7 @@ def whole_numbers(a: Any, b: Any) -> Any:
     return found - min(len(a), len(b))
 
 
-BODIES = [array_expression, comprehension, closure, slices, either, copies, whole_numbers]
+BODIES = [array_expression, comprehension, closure, slices, sum_over_an_axis, either, copies, whole_numbers]
 
 
 def values() -> tuple[Any, Any]:

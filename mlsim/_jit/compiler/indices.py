@@ -10,12 +10,17 @@ from numba.core import types as numba_types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import find_build_sequence, find_const, guard
 
-__all__ = ["NaturalIndices"]
+__all__ = ["NaturalIndices", "is_of_package"]
 
 ir: Any = numba_ir  # neither is typed itself
 types: Any = numba_types
 
 _PACKAGE = __name__.partition(".")[0] + "."
+
+
+def is_of_package(state: Any) -> bool:
+    """Whether what is compiled is a function of this package, not one of the user's or of Numba's own."""
+    return bool(state.func_id.modname.startswith(_PACKAGE))
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -34,7 +39,7 @@ class NaturalIndices(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        if not state.func_id.modname.startswith(_PACKAGE):
+        if not is_of_package(state):
             return False
         for place, index in _indexed(state.func_ir):
             described = state.calltypes[place]

@@ -22,7 +22,7 @@ from numba.core.typing.templates import _OverloadFunctionTemplate
 
 from mlsim._jit.compiler.counting import owns_nothing
 from mlsim._jit.compiler.entries import Draft, draft
-from mlsim._jit.compiler.indices import NaturalIndices
+from mlsim._jit.compiler.indices import NaturalIndices, is_of_package
 from mlsim._jit.compiler.shortcuts import QUICK, QuickPasses
 from mlsim._jit.kept import Entry
 
@@ -230,7 +230,7 @@ class _InnerLowering(NativeLowering):
     _name = "mlsim_inner_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        if state.targetctx.enable_nrt and owns_nothing(state):
+        if is_of_package(state) and state.targetctx.enable_nrt and owns_nothing(state):
             state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         return bool(super().run_pass(state))
 
