@@ -414,7 +414,8 @@ def instances(solves: pl.DataFrame) -> pl.DataFrame:
 
 def _median(pairs: pl.DataFrame, name: str) -> float | None:
     some = pairs.filter(pl.col(f"{name}_0") > 0)
-    return (some[name] / some[f"{name}_0"]).median() if some.height else None  # type: ignore[return-value]
+    found = (some[name] / some[f"{name}_0"]).median()  # of none there is none
+    return found if isinstance(found, float) else None
 
 
 def draw_instances(solves: pl.DataFrame, path: Path) -> None:
