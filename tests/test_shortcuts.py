@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numba
@@ -129,6 +130,17 @@ def test_arrays_are_given_back_as_often_as_they_are_taken(body: Any) -> None:
     for _ in range(50):
         compiled(a, b)
     assert (sys.getrefcount(a), sys.getrefcount(b)) == before
+
+
+def test_rows_are_set_by_kernels_that_own_no_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    def set_parts(a: Any, b: Any, n: int) -> None:
+        a[0, :n] = b[1, :n]
+
+    monkeypatch.setitem(sys.modules, "mlsim.trial", ModuleType("mlsim.trial"))
+    set_parts.__module__ = "mlsim.trial"
+    rows = np.zeros((2, 4))
+    kernel(cache=False)(set_parts)(rows, np.ones((2, 4)), 3)
+    assert rows.tolist() == [[1, 1, 1, 0], [0, 0, 0, 0]]
 
 
 def test_python_runs_statements_of_a_kernel() -> None:

@@ -15,6 +15,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.cpu import CPUContext
 from numba.core.decorators import jit
 from numba.core.environment import lookup_environment
+from numba.core.errors import NumbaRuntimeError
 from numba.core.lowering import Lower
 from numba.core.runtime.nrt import rtsys
 from numba.core.typed_passes import IRLegalization, NativeLowering
@@ -230,8 +231,13 @@ class _InnerLowering(NativeLowering):
     _name = "mlsim_inner_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        if is_of_package(state) and state.targetctx.enable_nrt and owns_nothing(state):
-            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+        counting = state.targetctx
+        if is_of_package(state) and counting.enable_nrt and owns_nothing(state):
+            state.targetctx = counting.subtarget(enable_nrt=False)
+            try:
+                return bool(super().run_pass(state))
+            except NumbaRuntimeError:  # Numba counts within what is done to an array, such as to set a row
+                state.targetctx = counting
         return bool(super().run_pass(state))
 
 
