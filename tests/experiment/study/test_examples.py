@@ -235,7 +235,9 @@ class TestCp:
         (scenario,) = [run for point, run in cases if [*point.labels.values()] == ["KIT-like", "L2", "pcp4"]]
         # The study's own log is made by all.sh; this is a stretch of the one beside it on which jobs wait.
         window = scenario.workload.select.window.model_copy(update={"start": 97_000.0})
-        select = scenario.workload.select.model_copy(update={"window": window, "first": 10, "scale_load": 20.0})
+        select = scenario.workload.select.model_copy(
+            update={"window": window, "first": 10, "scale_load": 20.0}
+        )
         log = str(STUDIES / "cp" / "kit.csv.gz")
         workload = scenario.workload.model_copy(update={"path": log, "select": select})
         done = run(scenario.model_copy(update={"workload": workload})).summary
