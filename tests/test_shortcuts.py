@@ -15,7 +15,7 @@ import pytest
 
 from mlsim._jit import INTERPRETED, in_python, inlined, kernel
 
-pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
+pytestmark = pytest.mark.skipif(INTERPRETED, reason="kernels are not compiled: NUMBA_DISABLE_JIT is set")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -112,7 +112,8 @@ class Columns(NamedTuple):
         Segments with which gaps begin, whether they had others, and when each begins and ends;
         :mod:`mlsim.batch.backfill.gaps`.
     gap_reach : float64, shape (any, sizes)
-        How long runs around each gap of several segments are at most (s).
+        How long runs around each gap of several segments are at most (s). On nodes there is one gap at a
+        time, and its first rows are those of :mod:`mlsim.batch.backfill.node_gaps`.
     started, ended : int64
         The first receives the slots of the jobs that start, in order; the other those of the jobs that end.
     """

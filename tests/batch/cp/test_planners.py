@@ -140,14 +140,18 @@ def test_every_plan_keeps_to_shared_amounts(name: Dispatcher, problem: Instance)
     plan_of(name, problem)
 
 
-@settings(max_examples=examples(30), deadline=None)
-@given(sharing())
-def test_cp_finds_the_best_plan_with_shared_amounts(problem: Instance):
+def assert_cp_finds_the_best_plan(problem: Instance):
     plan, solve = plan_of(Dispatcher.CP, problem, CpConfig(time_limit=1.0))
     fits = best_cost(problem)
     if math.isfinite(fits) and solve.status is not Status.EMPTY:
         assert solve.status is Status.OPTIMAL
         assert cost_of(plan, problem) == pytest.approx(fits)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(sharing())
+def test_cp_finds_the_best_plan_with_shared_amounts(problem: Instance):
+    assert_cp_finds_the_best_plan(problem)
 
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -231,11 +235,7 @@ def test_cp_is_optimal_where_it_says_so(problem: Instance):
 @settings(max_examples=examples(30), deadline=None)
 @given(small)
 def test_cp_finds_the_best_plan_of_a_small_instance(problem: Instance):
-    plan, solve = plan_of(Dispatcher.CP, problem, CpConfig(time_limit=1.0))
-    fits = best_cost(problem)
-    if math.isfinite(fits) and solve.status is not Status.EMPTY:
-        assert solve.status is Status.OPTIMAL
-        assert cost_of(plan, problem) == pytest.approx(fits)
+    assert_cp_finds_the_best_plan(problem)
 
 
 MEANS = [goal for goal in PlanGoal if goal is not PlanGoal.MAKESPAN]
