@@ -192,6 +192,14 @@ class StateView:
     """How many nodes, or cores where these are given singly, the power cap lets jobs hold besides those that
     they hold; below 0 where they hold too many. None: there is no cap, or nodes add unequal power.
     """
+    power_left: int | None = None
+    """What the power cap lets jobs add to the power of the machine [microwatts]; below 0 where it has fallen
+    below what they take. None: there is no cap.
+    """
+    power_added: Ints = field(default_factory=_none)
+    """int64[n_nodes]: what each node, or each core of it where these are given singly, adds when a job holds
+    it [microwatts]; empty if there is no cap.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlsim._arrays import Ints
-from mlsim._jit import kernel
 from mlsim.batch.cp.problem.filter import needed_resources
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.packing import best_fit, fitting_units
+from mlsim.batch.cp.problem.packing import Placing
 from mlsim.batch.cp.problem.plan import LATER, Plan
 
 __all__ = ["easy"]
@@ -26,58 +25,61 @@ def easy(instance: Instance) -> Plan:
         return Plan.empty(0)
     part = instance.without_resources(needed_resources(instance))
     queued, running = part.queued, part.running
-    free, left = part.free.copy(), part.shared.free.copy()
-    asked = part.shared.asked_by(n)
+    left, asked = part.shared.free.copy(), part.shared.asked_by(n)
     scarcity = 1.0 / np.maximum(part.capacity.sum(axis=0), 1)
+    now = Placing(part.free.copy(), scarcity, part.power)
     start = np.full(n, LATER, np.int64)
     nodes: list[Ints | None] = [None] * n
     started: list[int] = []
 
-    def begin(job: int, room: Ints, amounts: Ints) -> bool:
-        chosen = np.empty(int(queued.units[job]), np.int64)
+    def begin(job: int, room: Placing, amounts: Ints) -> bool:
         if not _suffices(asked[job], amounts):
             return False
-        if not best_fit(int(queued.units[job]), queued.request[job], room, scarcity, chosen):
+        chosen = room.place(job, int(queued.units[job]), queued.request[job])
+        if chosen is None:
             return False
         start[job], nodes[job] = 0, chosen
-        if room is not free:
-            _hold(chosen, queued.request[job], free)
+        if room is not now:
+            now.take(job, chosen, queued.request[job])
             amounts -= asked[job]
         left[:] -= asked[job]
         started.append(job)
         return True
 
     head = 0
-    while head < n and begin(head, free, left):
+    while head < n and begin(head, now, left):
         head += 1
     if head == n:
         return Plan(start, tuple(nodes))
-    later, left_later, shadow = free.copy(), left.copy(), -1
-    for end, box, job, holder in _ends(part, started):
+    later, left_later, shadow = now.copy(), left.copy(), -1
+    units, request = int(queued.units[head]), queued.request[head]
+    for end, box, job, holder, powered in _ends(part, started):
         if box >= 0:
-            later[running.node[box]] += running.request[box] * running.units[box]
+            later.free[running.node[box]] += running.request[box] * running.units[box]
         elif holder >= 0:
             left_later += part.shared.held[holder]
+        elif powered >= 0:
+            later.left += int(part.power.held[powered])
         else:
             left_later += asked[job]
             # Who has started has nodes; the list's type cannot say so.
-            _hold(nodes[job], -queued.request[job], later)  # type: ignore[arg-type]
-        if _suffices(asked[head], left_later) and _fits(int(queued.units[head]), queued.request[head], later):
+            later.give_back(job, nodes[job], queued.request[job])  # type: ignore[arg-type]
+        if _suffices(asked[head], left_later) and later.place(head, units, request) is not None:
             shadow = end
             break
     # Whatever else ends by then counts as gone, too.
+    spare, spare_left = now.copy(), left
     if shadow >= 0:
-        place = np.empty(int(queued.units[head]), np.int64)
-        best_fit(int(queued.units[head]), queued.request[head], later, scarcity, place)
         left_later -= asked[head]
-    spare_left = np.minimum(left_later, left) if shadow >= 0 else left
-    spare = np.minimum(later, free) if shadow >= 0 else free
+        spare_left = np.minimum(left_later, left)
+        spare.narrow(later)
     for job in range(head + 1, n):
         if shadow >= 0 and queued.duration[job] > shadow:
             if begin(job, spare, spare_left):
-                spare = np.minimum(spare, free)
-        elif begin(job, free, left) and shadow >= 0:
-            spare, spare_left = np.minimum(spare, free), np.minimum(spare_left, left)
+                spare.narrow(now)
+        elif begin(job, now, left) and shadow >= 0:
+            spare.narrow(now)
+            spare_left = np.minimum(spare_left, left)
     return Plan(start, tuple(nodes))
 
 
@@ -86,26 +88,13 @@ def _suffices(asked: Ints, free: Ints) -> bool:
     return bool(((asked <= free) | (asked == 0)).all())
 
 
-def _ends(instance: Instance, started: list[int]) -> list[tuple[int, int, int, int]]:
-    """List in order what comes back: when, and the box, the job or the running job it is of."""
-    ends = [(int(r), k, -1, -1) for k, r in enumerate(instance.running.remaining)]
-    ends += [(int(instance.queued.duration[job]), -1, job, -1) for job in started]
-    ends += [(int(r), -1, -1, k) for k, r in enumerate(instance.shared.remaining)]
+def _ends(instance: Instance, started: list[int]) -> list[tuple[int, int, int, int, int]]:
+    """List in order what comes back: when, and the box, the job or the running job it is of.
+
+    Of running jobs what the machine has as a whole and power are listed apart.
+    """
+    ends = [(int(r), k, -1, -1, -1) for k, r in enumerate(instance.running.remaining)]
+    ends += [(int(instance.queued.duration[job]), -1, job, -1, -1) for job in started]
+    ends += [(int(r), -1, -1, k, -1) for k, r in enumerate(instance.shared.remaining)]
+    ends += [(int(r), -1, -1, -1, k) for k, r in enumerate(instance.power.remaining)]
     return sorted(ends)
-
-
-@kernel
-def _hold(nodes: Ints, request: Ints, free: Ints) -> None:
-    """Take one unit from each of the nodes."""
-    for node in nodes:
-        free[node] -= request
-
-
-@kernel
-def _fits(units: int, request: Ints, free: Ints) -> bool:
-    fit = 0
-    for node in range(free.shape[0]):
-        fit += fitting_units(node, units - fit, request, free)
-        if fit == units:
-            return True
-    return False

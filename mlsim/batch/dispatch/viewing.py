@@ -135,6 +135,8 @@ def view_of(
         shared_capacity=frozen(machine.shared.capacity.copy()),
         shared_free=frozen(nodes.shared[NOW].copy()),
         power_units=_power_units(nodes, len(nodes.capacity) if exclusive else machine.n_cores),
+        power_left=int(nodes.settings[POWER_LEFT]) if nodes.settings[CAPPED] else None,
+        power_added=frozen(nodes.power.copy() if nodes.settings[CAPPED] else nodes.power[:0].copy()),
     )
 
 

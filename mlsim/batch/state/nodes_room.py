@@ -120,8 +120,10 @@ class NodesRoom:
         self._drained = np.zeros(n_nodes, np.int64)
         self._drained_until = np.zeros(n_nodes)
         self._keeps_plans = config.backfill is Backfill.CONSERVATIVE
+        # Who names the nodes of a job can take those that add least; else the allocator chooses.
+        self._names_nodes = not isinstance(config.dispatcher, Dispatcher) or config.dispatcher.solves
         if cap is not None:
-            _check_cap(config, cap.is_even)
+            _check_cap(config)
             self._scratch["power"] = np.rint(cap.of_each * MICRO).astype(np.int64)
             self._scratch["wakes"] = np.rint(cap.of_waking * MICRO).astype(np.int64)
             self._settings[CAPPED], self._settings[EVEN] = True, cap.is_even
@@ -206,8 +208,23 @@ class NodesRoom:
         """Say whether the cap forbids a job even where it has the whole machine to itself."""
         if self._cap is None:
             return ""
-        wanted = on_nodes.power_wanted(slot, self._jobs.address, self.address)
+        wanted = (
+            self._least_power(slot)
+            if self._names_nodes
+            else on_nodes.power_wanted(slot, self._jobs.address, self.address)
+        )
         return BEYOND_CAP if wanted > _micro(self._cap.highest, self._total_units) else ""
+
+    def _least_power(self, slot: int) -> int:
+        """Return the power (microwatts) that a job adds on the nodes of the empty machine that add least."""
+        units, request = int(self._jobs.table.ints[UNITS, slot]), self._request[slot]
+        asked, exclusive = request > 0, self._requests.exclusive
+        most = 1 if exclusive else units
+        fit = (self._capacity[:, asked] // request[asked]).min(axis=1, initial=most)
+        order = np.argsort(self.arrays.power, kind="stable")
+        before = np.cumsum(fit[order]) - fit[order]
+        taken = np.clip(units - before, 0, fit[order])
+        return int(taken @ self.arrays.power[order]) * (1 if exclusive else int(request[0]))
 
     def measure(self) -> None:
         """Find out how much power the cap leaves; the kernels keep count of it from here on."""
@@ -424,17 +441,16 @@ def _micro(watts: float, units: int) -> int:
     return int(min(watts * MICRO, _MOST_POWER)) + units
 
 
-def _check_cap(config: BatchConfig, even: bool) -> None:
+def _check_cap(config: BatchConfig) -> None:
     """Refuse what does not take a power cap into account."""
     several = config.backfill is Backfill.EASY and (config.reservations > 1 or config.easy is EasyRule.CQSIM)
-    unseen = not even and not isinstance(config.dispatcher, Dispatcher)
     own = not isinstance(config.allocator, Allocator)
-    if several or own or unseen or config.backfill is Backfill.CONSERVATIVE:
+    if several or own or config.backfill is Backfill.CONSERVATIVE:
         raise InputError(
             "batch.power_cap: nodes that add unequal power, other resources than cores, other allocators "
             "than first-fit, and announced drains go with dispatcher queue and backfill none, greedy, or "
-            "easy with one reservation only, and not with easy: cqsim; where all nodes add equal power, also "
-            "with dispatchers that plan and those of your own; change that, or take the cap out"
+            "easy with one reservation only, and not with easy: cqsim; or with dispatchers that plan and "
+            "those of your own; change that, or take the cap out"
         )
 
 

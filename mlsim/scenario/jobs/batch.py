@@ -176,7 +176,7 @@ class BatchConfig(Section):
     """No pass starts a job that would push the power of the machine above this (W). A list sets it anew from
     time to time. Needs platform.nodes.N.power. Where nodes (mapping core: cores) add unequal power when held,
     jobs ask for other resources, or the allocator is not first-fit: only with backfill none, greedy, or easy
-    with one reservation; dispatchers that plan need equal power. Default: no cap.
+    with one reservation, with dispatchers that plan and those of your own. Default: no cap.
     """
     on_failure: OneOf[FailureRule] = FailureRule.DIE
     """What becomes of a job when a node it holds fails: die, restart (it goes back to the queue with its own

@@ -241,14 +241,6 @@ class Scenario(Section):
                 f"first {unit} {min(added):g} W more"
             )
             yield Violation("batch.power_cap", message, involved)
-        dispatcher = self.batch.dispatcher
-        if isinstance(dispatcher, Dispatcher) and dispatcher.solves and len(set(added)) > 1:
-            found = ", ".join(f"{watts:g} W" for watts in sorted(set(added)))
-            message = (
-                f"{dispatcher} plans under a cap only where all {unit}s add the same power when they are "
-                f"held, and these add {found}; allowed: dispatcher queue or prb, or equal power"
-            )
-            yield Violation("batch.power_cap", message, (*involved, "batch.dispatcher"))
 
     def _broken_power(self) -> Iterator[Violation]:
         """Check that jobs whose power was measured run on nodes of known power."""

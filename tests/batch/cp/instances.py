@@ -76,7 +76,8 @@ def best_cost(
     Or the least time until the last job ends.
 
     Some order of the jobs, each then started as early as its nodes allow, is a best plan. What the
-    machine has as a whole is a node more, of which every job has a part and no unit.
+    machine has as a whole is a node more, of which every job has a part and no unit; so is power under a cap,
+    of which a job has what its nodes add, or what it adds at least where all nodes are one.
     """
     queued = instance.queued
     weights = 1.0 / queued.duration if weights is None else weights
@@ -91,16 +92,32 @@ def best_cost(
             instance.running.remaining, node_of, instance.running.request, instance.running.units, strict=True
         )
     ]
-    shared = instance.shared
+    shared, power = instance.shared, instance.power
     width, wide = capacity.shape[1], len(shared.names)
     ends = [(begin, end, node, np.concatenate([amount, np.zeros(wide)])) for begin, end, node, amount in ends]
     ends += [
         (0, int(end), len(capacity), np.concatenate([np.zeros(width), held]))
         for end, held in zip(shared.remaining, shared.held, strict=True)
     ]
-    whole = np.zeros((len(capacity) + 1, width + wide))
-    whole[:-1, :width], whole[-1, width:] = capacity, shared.capacity
-    capacity, asks = whole, shared.asked_by(len(queued))
+    if power:
+        ends = [(begin, end, node, np.append(amount, 0.0)) for begin, end, node, amount in ends]
+        ends += [
+            (0, int(end), len(capacity), np.append(np.zeros(width + wide), held))
+            for end, held in zip(power.remaining, power.held, strict=True)
+        ]
+    whole = np.zeros((len(capacity) + 1, width + wide + bool(power)))
+    whole[:-1, :width], whole[-1, width : width + wide] = capacity, shared.capacity
+    whole[-1, width + wide :] = power.free + power.held.sum()
+
+    capacity = whole
+
+    def asks(job: int, nodes: tuple[int, ...]) -> np.ndarray:
+        amounts = shared.asked_by(len(queued))[job]
+        if not power:
+            return amounts
+        added = power.least[job] if pooled else power.counts[job] * power.of_node[list(nodes)].sum()
+        return np.append(amounts, added)
+
     best = np.inf
     assert free.shape == instance.capacity.shape
     for order in permutations(range(len(queued))):
@@ -119,7 +136,7 @@ def _best(order, boxes, capacity, queued, asks, weights, cost, bound) -> float:
         asked = np.zeros_like(capacity)
         for node in nodes:
             asked[node, : queued.request.shape[1]] += queued.request[job]
-        asked[-1, queued.request.shape[1] :] = asks[job]
+        asked[-1, queued.request.shape[1] :] = asks(job, nodes)
         if (asked > capacity).any():
             continue
         for start in sorted({0, *(box[1] for box in boxes)}):

@@ -53,6 +53,7 @@ class Hcp2(Planner):
     def build(self, instance: Instance) -> Built:
         """Make start variables and one cumulative a resource type."""
         model = Scheduling.of(instance, self.horizon(instance))
+        model.limit_power()
         return Built(model, None, False, model.minimize(self.weights(instance.queued)))
 
     def horizon(self, _instance: Instance) -> int | None:

@@ -25,6 +25,7 @@ class Hcp19(Planner):
         model.search_by_priority()
         return Built(model, read, True, scale)
 
-    def place(self, _model: Scheduling) -> ReadNodes | None:
-        """Return None: the model places no job."""
+    def place(self, model: Scheduling) -> ReadNodes | None:
+        """Return None: the model places no job, which is taken to add the least power that it can."""
+        model.limit_power()
         return None

@@ -220,7 +220,8 @@ class Lists:
         queued = instance.queued
         n = len(queued)
         order = np.flatnonzero(instance.shared.fits_now(n))
-        if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free)):
+        limit = instance.power.limit()
+        if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free, limit)):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
         task = self._task(instance)
         ready = time.perf_counter()
@@ -255,7 +256,7 @@ class Lists:
         part = part.without_resources(needed_resources(part))
         running = part.running
         kinds = self._kinds(instance, seen)
-        pooled = is_pool(part) and not kinds.dislike.any()
+        pooled = is_pool(part) and not kinds.dislike.any() and not part.power
         base = (
             pool_of(part, running.remaining) if pooled else profiles_of(part, running.remaining, kinds.kind)
         )
@@ -265,13 +266,13 @@ class Lists:
         planned = self.planned(len(seen), base.n_classes)
         others = None
         if len(planned) < len(seen):
-            others = self._others(instance, part, seen, planned, kinds.dislike, pooled, capacity)
+            others = self._others(instance, part, seen, planned, kinds, pooled, capacity)
             part = part.with_queued(planned)
         rows = seen[planned]
         jobs = part.queued
-        demands = _demands(part, kinds.dislike[planned], pooled)
+        demands = _demands(part, kinds, planned, pooled)
         weights = self._weights(jobs.duration, share[rows])
-        whole = whole_of(part.shared)
+        whole = whole_of(part.shared, part.power)
         most = len(rows) + (len(others.tried) if others else 0)
         return Task(
             Reduced(part, rows, len(queued)),
@@ -306,7 +307,7 @@ class Lists:
         part: Instance,
         seen: Ints,
         planned: Ints,
-        dislike: Floats,
+        kinds: Kinds,
         pooled: bool,
         capacity: Ints,
     ) -> Others:
@@ -314,9 +315,10 @@ class Lists:
         queued = part.queued
         left = np.setdiff1d(np.arange(len(seen)), planned)
         could = left[part.shared.fits_now(len(queued))[left]]
-        tried = first_that_fit(could, len(planned), queued.units, queued.request, part.free)
+        limit = part.power.limit()
+        tried = first_that_fit(could, len(planned), queued.units, queued.request, part.free, limit)
         theirs = part.with_queued(tried)
-        jobs = _demands(theirs, dislike[tried], pooled)
+        jobs = _demands(theirs, kinds, tried, pooled)
         keep_free = self._keep_free(jobs.durations, jobs.requests, jobs.units, capacity, 0)
         return Others(instance, seen[left], seen[tried], theirs, jobs, keep_free)
 
@@ -473,11 +475,18 @@ class Lists:
         return Reduced(part, rows, task.reduced.whole).widen(plan), done
 
 
-def _demands(part: Instance, dislike: Floats, pooled: bool) -> Demands:
-    """Return what the queued jobs of an instance ask for, in slots where they are on a pool."""
-    jobs = part.queued
+def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
+    """Return what the queued jobs of an instance ask for, in slots where they are on a pool.
+
+    ``rows`` are theirs in what ``kinds`` knows of jobs.
+    """
+    jobs, n = part.queued, len(part.queued)
     requests = np.ones_like(jobs.request) if pooled else jobs.request
-    return Demands(jobs.units, jobs.duration, requests, dislike, part.shared.asked_by(len(jobs)))
+    asked = part.shared.asked_by(n)
+    if part.power:  # what a job adds is found where it is placed
+        asked = np.column_stack((asked, np.zeros(n, np.int64)))
+    counts = part.power.counts_of(n)
+    return Demands(jobs.units, jobs.duration, requests, kinds.dislike[rows], asked, counts, kinds.power)
 
 
 def _of_each(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
@@ -503,7 +512,8 @@ def _shares(instance: Instance) -> Floats:
     """Return each job's dominant share: the largest fraction of anything that it requests."""
     capacity = np.maximum(instance.capacity.sum(axis=0), 1)
     shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
-    return np.maximum(shares, instance.shared.dominant(len(shares)))
+    shares = np.maximum(shares, instance.shared.dominant(len(shares)))
+    return np.maximum(shares, instance.power.shares(len(shares)))
 
 
 def _first_keys(task: Task) -> list[Floats]:
@@ -511,6 +521,7 @@ def _first_keys(task: Task) -> list[Floats]:
     durations = task.jobs.durations.astype(np.float64)
     share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
     share = np.maximum(share, task.reduced.instance.shared.dominant(len(share)))
+    share = np.maximum(share, task.reduced.instance.power.shares(len(share)))
     if task.makespan:  # what is long, large or wide first, as little is left to fill gaps at the end
         return [-durations, -share * durations, -share]
     # Smith's rule for the cost of waiting a machine-second, and the same without the duration.

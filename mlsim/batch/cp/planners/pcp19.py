@@ -10,7 +10,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.hcp19 import Hcp19
 from mlsim.batch.cp.planners.planner import ReadNodes
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
+from mlsim.batch.cp.solver.model import PowerOfPlaces, Scheduling, boxes_by_end
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar
@@ -46,12 +46,14 @@ class UnitIntervals:
     def __init__(self, model: Scheduling) -> None:
         self._model = model
         self._literals: list[tuple[Ints, Ints]] = []  # of each job: literals, and their nodes
+        self._power: list[PowerOfPlaces] = []
         on_node: list[list[tuple[int, IntervalVar]]] = [[] for _ in range(model.instance.n_nodes)]
         for job in range(len(model.instance.queued)):
             self._add_job(job, on_node)
         for node, here in enumerate(on_node):
             if here:
                 self._limit(node, here)
+        model.limit_power(self._power)
 
     def _add_job(self, job: int, on_node: list[list[tuple[int, IntervalVar]]]) -> None:
         cp, queued = self._model.cp, self._model.instance.queued
@@ -63,6 +65,8 @@ class UnitIntervals:
             interval = cp.new_optional_fixed_size_interval_var(start, duration, literal, "")
             on_node[node].append((job, interval))
         cp.add(sum(literals) == units)
+        if self._model.instance.power:
+            self._power.append(PowerOfPlaces(literals, self._model.power_of_unit(job)[places].tolist()))
         self._literals.append((np.array([literal.index for literal in literals], np.int64), places))
 
     def _limit(self, node: int, here: list[tuple[int, IntervalVar]]) -> None:

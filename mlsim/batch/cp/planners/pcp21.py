@@ -3,7 +3,8 @@
 The positions of a type are its pieces on all nodes, in the order of the nodes. The sources tie position
 to node by ``element`` on an array as long as there are pieces. Here neighbouring nodes of equal
 capacities are a *segment*, in which a position is an affine function of the node; so the model is as
-large as there are units and segments, and gigabytes of memory cost no more than cores.
+large as there are units and segments, and gigabytes of memory cost no more than cores. Under a power cap
+the nodes of a segment add equal power, too.
 
 The sources' second implied constraint, a cumulative along the positions of capacity eoh, is left out: the
 durations of all jobs add up to no more than eoh, so that it always holds.
@@ -19,7 +20,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.planners.planner import Built, Planner
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.solver.model import Scheduling
+from mlsim.batch.cp.solver.model import PowerOfPlaces, Scheduling
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntervalVar, IntVar
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Pcp21", "Positions"]
 
 
-def _segments(capacity: Ints) -> list[tuple[int, int]]:
-    """Return the stretches of nodes with equal capacities, as (first, last + 1)."""
+def _segments(instance: Instance) -> list[tuple[int, int]]:
+    """Return the stretches of nodes with equal capacities, and power under a cap, as (first, last + 1)."""
+    capacity = instance.capacity
+    if instance.power:
+        capacity = np.column_stack((capacity, instance.power.of_node))
     changes = (capacity[1:] != capacity[:-1]).any(axis=1)
     bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(capacity)]
     return list(itertools.pairwise(bounds))
@@ -45,7 +49,7 @@ class Positions:
 
     def __init__(self, model: Scheduling) -> None:
         instance = model.instance
-        self._model, self._segments = model, _segments(instance.capacity)
+        self._model, self._segments = model, _segments(instance)
         # Where the pieces of each node begin, for each type.
         self._base = np.cumsum(instance.capacity, axis=0) - instance.capacity
         free = instance.free.sum(axis=0)
@@ -54,6 +58,7 @@ class Positions:
             ([], []) for _ in instance.resources
         ]
         self._node_indices: list[Ints] = []
+        self._power: list[PowerOfPlaces] = []
         self.variables: list[list[IntVar]] = []
         for job in range(len(instance.queued)):
             self._add_job(job)
@@ -61,6 +66,7 @@ class Positions:
         for x, y in self._boxes:
             if len(x) > 1:
                 model.cp.add_no_overlap_2d(x, y)
+        model.limit_power(self._power)
 
     def _add_job(self, job: int) -> None:
         cp, queued = self._model.cp, self._model.instance.queued
@@ -68,9 +74,11 @@ class Positions:
         units = int(queued.units[job])
         columns: list[list[IntVar]] = [[] for _ in asked]
         nodes: list[IntVar] = []
+        segments: list[tuple[int, IntVar]] = []
         for _ in range(units):
-            node, positions = self._add_unit(queued.request[job], asked)
+            node, positions, on = self._add_unit(queued.request[job], asked)
             nodes.append(node)
+            segments += on
             for column, position in zip(columns, positions, strict=True):
                 column.append(position)
         for r, column in zip(asked, columns, strict=True):
@@ -81,18 +89,28 @@ class Positions:
                 y.append(cp.new_fixed_size_interval_var(position, size, ""))
             for left, right in itertools.pairwise(column):
                 cp.add(left + size <= right)  # units are alike: one order of them is enough
+        if self._model.instance.power:
+            added = self._model.power_of_unit(job)
+            literals = [literal for _, literal in segments]
+            self._power.append(PowerOfPlaces(literals, [int(added[first]) for first, _ in segments]))
         self._node_indices.append(np.array([node.index for node in nodes], np.int64))
         self.variables.append([position for column in columns for position in column])
 
-    def _add_unit(self, request: Ints, asked: list[int]) -> tuple[IntVar, list[IntVar]]:
-        """Make the node of a unit and its position in each type it asks for."""
+    def _add_unit(
+        self, request: Ints, asked: list[int]
+    ) -> tuple[IntVar, list[IntVar], list[tuple[int, IntVar]]]:
+        """Make the node of a unit and its position in each type it asks for.
+
+        Where segments make a difference, also the first node of each, with whether the unit is there.
+        """
         from ortools.sat.python import cp_model
 
         cp, capacity = self._model.cp, self._model.instance.capacity
         possible = [s for s in self._segments if (capacity[s[0]] >= request).all()]
         domain = cp_model.Domain.from_intervals([[first, behind - 1] for first, behind in possible])
         node = cp.new_int_var_from_domain(domain, "")
-        chosen = [cp.new_bool_var("") for _ in possible] if len(possible) > 1 else []
+        several = len(possible) > 1 or bool(self._model.instance.power)
+        chosen = [cp.new_bool_var("") for _ in possible] if several else []
         if chosen:
             cp.add_exactly_one(chosen)
         for literal, (first, behind) in zip(chosen, possible, strict=bool(chosen)):
@@ -112,7 +130,8 @@ class Positions:
                 if chosen:
                     inside.only_enforce_if(chosen[k])
             positions.append(position)
-        return node, positions
+        on = [(first, literal) for (first, _), literal in zip(possible, chosen, strict=bool(chosen))]
+        return node, positions, on
 
     def _add_running(self) -> None:
         """Stack what runs on a node on its lowest positions, the longest lowest."""

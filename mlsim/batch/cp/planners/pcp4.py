@@ -11,7 +11,7 @@ from mlsim.batch.cp.planners.hcp19 import Hcp19
 from mlsim.batch.cp.planners.pcp19 import most_units, units_on
 from mlsim.batch.cp.planners.planner import ReadNodes
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.solver.model import Scheduling, boxes_by_end
+from mlsim.batch.cp.solver.model import PowerOfPlaces, Scheduling, boxes_by_end
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntVar
@@ -27,18 +27,22 @@ class _Counts:
         self._indices: list[tuple[Ints, Ints]] = []  # of each job: variables, and their nodes
         on_node: list[list[tuple[int, IntVar, int]]] = [[] for _ in range(model.instance.n_nodes)]
         queued, capacity = model.instance.queued, model.instance.capacity
+        power: list[PowerOfPlaces] = []
         for job in range(len(queued)):
             units = int(queued.units[job])
             fit = most_units(units, queued.request[job], capacity)
             places = np.flatnonzero(fit)
             counts = [model.cp.new_int_var(0, most, "") for most in fit[places].tolist()]
             model.cp.add(sum(counts) == units)
+            if model.instance.power:
+                power.append(PowerOfPlaces(counts, model.power_of_unit(job)[places].tolist()))
             self._indices.append((np.array([count.index for count in counts], np.int64), places))
             for node, count, most in zip(places.tolist(), counts, fit[places].tolist(), strict=True):
                 on_node[node].append((job, count, most))
         for node, here in enumerate(on_node):
             if here:
                 self._limit(node, here)
+        model.limit_power(power)
 
     def _limit(self, node: int, here: list[tuple[int, IntVar, int]]) -> None:
         cp, instance = self._model.cp, self._model.instance

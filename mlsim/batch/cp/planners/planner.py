@@ -13,7 +13,7 @@ import numpy as np
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.filter import Reduced, reduce
 from mlsim.batch.cp.problem.instance import Instance
-from mlsim.batch.cp.problem.packing import best_fit
+from mlsim.batch.cp.problem.packing import Placing
 from mlsim.batch.cp.problem.plan import LATER, Plan, objective_of
 from mlsim.batch.cp.solver.effort import SECONDS_A_PART, building
 from mlsim.batch.cp.solver.model import Scheduling
@@ -194,11 +194,8 @@ class Planner(ABC):
 def place_by_best_fit(instance: Instance, starts: Ints) -> tuple[Ints | None, ...]:
     """Return best-fit nodes for the jobs that start now, in their order; None for a job that does not fit."""
     queued = instance.queued
-    free = instance.free.copy()
-    scarcity = 1.0 / np.maximum(instance.capacity.sum(axis=0), 1)
+    room = Placing(instance.free.copy(), 1.0 / np.maximum(instance.capacity.sum(axis=0), 1), instance.power)
     nodes: list[Ints | None] = [None] * len(queued)
     for k in np.flatnonzero(starts == 0).tolist():
-        chosen = np.empty(int(queued.units[k]), np.int64)
-        if best_fit(int(queued.units[k]), queued.request[k], free, scarcity, chosen):
-            nodes[k] = chosen
+        nodes[k] = room.place(k, int(queued.units[k]), queued.request[k])
     return tuple(nodes)

@@ -17,7 +17,7 @@ def least_makespan(instance: Instance) -> int:
     """Return the seconds from now before which the queued jobs cannot all have ended.
 
     Until then as much amount x time of each resource type must have been free, over all nodes, as they ask
-    for, and of each amount that the machine has as a whole.
+    for, and of each amount that the machine has as a whole; of a power cap, what they add at least.
     """
     queued, running = instance.queued, instance.running
     asked = queued.request * queued.units[:, None]
@@ -32,6 +32,10 @@ def least_makespan(instance: Instance) -> int:
         _filled(whole.remaining, whole.held[:, k], int(whole.free[k]), float(needs[k]))
         for k in range(len(whole.names))
     ]
+    power = instance.power
+    if power:
+        need = float(power.least.astype(np.float64) @ queued.duration)
+        filled.append(_filled(power.remaining, power.held, power.free, need))
     return max(filled, default=0)
 
 

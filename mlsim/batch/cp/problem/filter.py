@@ -62,12 +62,12 @@ def reduce(instance: Instance, most: int, priority: Floats | None = None) -> Red
     """Keep the first ``most`` jobs that could start now, and the resource types that somebody asks for.
 
     Jobs are considered in order of priority, then arrival. A job could start now if enough of every type
-    and of what the machine has as a whole is free, and enough units fit on the nodes. The others stay queued,
-    out of the model.
+    and of what the machine has as a whole is free, and enough units fit on the nodes, on some such that a
+    power cap allows it. The others stay queued, out of the model.
     """
     queued = instance.queued
     order = by_priority(instance.priority() if priority is None else priority, queued.arrival)
     order = order[instance.shared.fits_now(len(queued))[order]]
-    rows = first_that_fit(order, most, queued.units, queued.request, instance.free)
+    rows = first_that_fit(order, most, queued.units, queued.request, instance.free, instance.power.limit())
     part = instance.with_queued(rows)
     return Reduced(part.without_resources(needed_resources(part)), rows, len(queued))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlsim._arrays import Floats, Ints
+from mlsim.batch.cp.problem.power import PowerPart, power_of
 from mlsim.batch.cp.problem.shared import SharedPart, shared_of
 from mlsim.batch.view import StateView
 from mlsim.errors import InputError
@@ -95,6 +96,8 @@ class Instance:
     """Jobs that wait."""
     shared: SharedPart = field(default_factory=SharedPart)
     """What the machine has as a whole."""
+    power: PowerPart = field(default_factory=PowerPart)
+    """A power cap where nodes add unequal power."""
 
     @property
     def n_nodes(self) -> int:
@@ -117,11 +120,14 @@ class Instance:
             replace(self.running, request=np.ascontiguousarray(self.running.request[:, kept])),
             replace(self.queued, request=np.ascontiguousarray(self.queued.request[:, kept])),
             self.shared,
+            self.power,
         )
 
     def with_queued(self, rows: Ints) -> Instance:
         """Keep only some queued jobs, in the order given."""
-        return replace(self, queued=self.queued.take(rows), shared=self.shared.take(rows))
+        return replace(
+            self, queued=self.queued.take(rows), shared=self.shared.take(rows), power=self.power.take(rows)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the instance as lists and numbers that :meth:`from_json` reads."""
@@ -133,6 +139,7 @@ class Instance:
             "running": {name: getattr(self.running, name).tolist() for name in Running.__slots__},
             "queued": {name: getattr(self.queued, name).tolist() for name in Queued.__slots__},
             **({"shared": self.shared.as_json()} if self.shared.names else {}),
+            **({"power": self.power.as_json()} if self.power else {}),
         }
 
     @classmethod
@@ -169,6 +176,10 @@ class Instance:
                 ),
                 SharedPart.from_json(data["shared"]) if "shared" in data else SharedPart(),
             )
+            if "power" in data:
+                asks = instance.queued
+                power = PowerPart.from_json(data["power"], asks.units, asks.request, instance.capacity)
+                instance = replace(instance, power=power)
         except KeyError as error:
             raise InputError(f"{place}: no {error.args[0]!r}; an instance needs it") from error
         except (TypeError, ValueError, OverflowError) as error:
@@ -187,6 +198,10 @@ class Instance:
                 raise InputError(f"{place}: columns of {name} have different lengths: {sorted(found)}")
         if self.shared.names and len(self.shared.asked) != len(self.queued):
             raise InputError(f"{place}: shared.asked: not a row for each queued job")
+        if self.power and not (
+            len(self.power.of_node) == self.n_nodes and len(self.power.counts) == len(self.queued)
+        ):
+            raise InputError(f"{place}: power: not a number for each node and each queued job")
         if len(self.running) and not (
             self.running.node.min() >= 0 and self.running.node.max() < self.n_nodes
         ):
@@ -254,10 +269,12 @@ def instance_of(
     if ewt:
         waits = np.array([ewt.get(int(queue), default_ewt) for queue in waiting.queue])
     # Copies: a view's columns are read-only, and kernels would be compiled once more for such.
+    capacity, request = np.array(capacity, np.int64, order="C"), np.array(request, np.int64, order="C")
+    units_asked = waiting.units.copy()
     return Instance(
         float(view.now),
         tuple(names),
-        np.array(capacity, np.int64, order="C"),
+        capacity,
         np.array(free, np.int64, order="C"),
         Running(
             running.job_id[held],
@@ -271,10 +288,11 @@ def instance_of(
         Queued(
             waiting.job_id.copy(),
             waiting.submit_time.copy(),
-            waiting.units.copy(),
-            np.array(request, np.int64, order="C"),
+            units_asked,
+            request,
             np.maximum(np.ceil(waiting.estimate), 1).astype(np.int64),
             np.maximum(waits, 1.0),
         ),
         shared_of(view, remaining),
+        power_of(view, units_asked, request, capacity, remaining),
     )

@@ -7,7 +7,7 @@ ask for cores only would else leave cards that nobody can reach for hours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.allocators.demand import dislikes, kept_nodes, scarce_types
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.power import least_powers
+from mlsim.batch.cp.problem.profiles import PowerOfKinds
 
 __all__ = ["Kinds", "kinds_of"]
 
@@ -32,6 +34,16 @@ class Kinds:
     have and the job does not ask for of the share of arrivals that ask for them. Infinite where it may not
     be.
     """
+    power: PowerOfKinds = field(default_factory=lambda: PowerOfKinds.of(np.zeros(0, np.int64)))
+    """What they add to the power of the machine, where a cap on it counts that node by node."""
+
+    def by_power(self, of_node: Ints) -> Kinds:
+        """Tell nodes of a kind apart by what each adds to the power of the machine, if that matters."""
+        if not len(of_node):
+            return self
+        apart, kind = np.unique(np.column_stack((self.kind, of_node)), axis=0, return_inverse=True)
+        dislike = np.ascontiguousarray(self.dislike[:, apart[:, 0]])
+        return Kinds(kind.reshape(-1).astype(np.int64), dislike, PowerOfKinds.of(apart[:, 1].copy()))
 
 
 def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yields: Bools) -> Kinds:
@@ -67,13 +79,25 @@ def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yiel
         away = yields & (request[:, special[k]] == 0).all(axis=1)
         dislike[away, new] = np.inf
     for job in np.flatnonzero((dislike == np.inf).any(axis=1)).tolist():
-        allowed = instance.capacity[dislike[job, kind] < np.inf]
-        if not _fits(int(instance.queued.units[rows[job]]), request[job], allowed):
+        if not _fits(instance, int(rows[job]), dislike[job, kind] < np.inf):
             dislike[job] = liked[job]
-    return Kinds(kind, dislike)
+    return Kinds(kind, dislike).by_power(instance.power.of_node)
 
 
-def _fits(units: int, request: Ints, capacity: Ints) -> bool:
-    """Return whether so many units fit on the empty nodes."""
-    asked = request > 0
-    return bool((capacity[:, asked] // request[asked]).min(axis=1, initial=units).sum() >= units)
+def _fits(instance: Instance, job: int, allowed: Bools) -> bool:
+    """Return whether a job fits on some of the nodes when they are empty, under the power cap too."""
+    units, request = int(instance.queued.units[job]), instance.queued.request[job]
+    capacity, power, asked = instance.capacity[allowed], instance.power, request > 0
+    if (capacity[:, asked] // request[asked]).min(axis=1, initial=units).sum() < units:
+        return False
+    if not power:
+        return True
+    one = slice(job, job + 1)
+    added = least_powers(
+        instance.queued.units[one],
+        instance.queued.request[one],
+        power.counts[one],
+        power.of_node[allowed],
+        capacity,
+    )
+    return bool(added[0] <= power.capacity)

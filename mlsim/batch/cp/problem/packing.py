@@ -1,4 +1,8 @@
-"""Whether units fit on nodes, and best-fit; compiled."""
+"""Whether units fit on nodes, and best-fit; compiled.
+
+Under a cap on the power of nodes that add unequal power, those that add least come first: so a job starts
+wherever the cap allows it on any nodes, and adds as little as it can now.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsim._arrays import Ints
-from mlsim._jit import kernel
+from mlsim._jit import inner_kernel, kernel
+from mlsim.batch.cp.problem.power import PowerLimit, PowerPart, ranks_of
 
-__all__ = ["best_fit", "first_that_fit", "fitting_units"]
+__all__ = ["Placing", "best_fit", "first_that_fit", "fitting_units"]
+
+_COSTLIER = 1e6
+"""What a rank of power counts for, against what is free on a node: at most the number of types."""
 
 
 @kernel
@@ -21,8 +29,22 @@ def fitting_units(node: int, units: int, request: Ints, free: Ints) -> int:
     return fit
 
 
+@inner_kernel
+def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit) -> bool:
+    """Whether a cap lets a job start now, on the nodes that add least."""
+    left, power = units[job], 0
+    for node in limit.cheapest:
+        fit = fitting_units(node, left, request[job], free)
+        power += fit * limit.of_node[node]
+        left -= fit
+        if left == 0:
+            break
+    has: bool = left == 0 and power * limit.counts[job] <= limit.left
+    return has
+
+
 @kernel
-def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints) -> Ints:
+def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit) -> Ints:
     """Return the first jobs of an order that could start now, each taken alone.
 
     Parameters
@@ -33,6 +55,8 @@ def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Int
         How many at most.
     units, request, free
         As in :class:`~mlsim.batch.cp.problem.instance.Instance`.
+    limit
+        A cap on power.
     """
     found = np.empty(min(most, order.size), np.int64)
     n = 0
@@ -52,18 +76,20 @@ def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Int
             fit += fitting_units(node, units[job] - fit, request[job], free)
             if fit == units[job]:
                 break
-        if fit == units[job]:
+        if fit == units[job] and (len(limit.of_node) == 0 or _has_power(job, units, request, free, limit)):
             found[n] = job
             n += 1
     return found[:n]
 
 
 @kernel
-def best_fit(units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64], nodes: Ints) -> bool:
+def best_fit(
+    units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64], ranks: Ints, nodes: Ints
+) -> bool:
     """Place the units of a job on the fullest nodes on which they fit.
 
-    Nodes are filled one after the other, in order of what is free on them: each resource weighted by its
-    scarcity, ties by number. ``free`` is changed only if all units find a place.
+    Nodes are filled one after the other, in order of their rank, then of what is free on them: each resource
+    weighted by its scarcity, ties by number. ``free`` is changed only if all units find a place.
 
     Parameters
     ----------
@@ -73,6 +99,8 @@ def best_fit(units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64
         What is free on each node.
     scarcity : ndarray, shape (R,)
         How much one of each resource counts.
+    ranks : ndarray, shape (N,) or (0,)
+        Nodes of smaller rank come first; empty: all are of one.
     nodes : ndarray, shape (units,)
         Receives the node of each unit.
 
@@ -88,7 +116,7 @@ def best_fit(units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64
         fit = fitting_units(node, units, request, free)
         if fit > 0:
             total += fit
-            load[node] = 0.0
+            load[node] = _COSTLIER * ranks[node] if len(ranks) > 0 else 0.0
             for r in range(n_resources):
                 load[node] += free[node, r] * scarcity[r]
     if total < units:
@@ -110,3 +138,61 @@ def best_fit(units: int, request: Ints, free: Ints, scarcity: NDArray[np.float64
         if placed == units:
             break
     return True
+
+
+class Placing:
+    """Units placed now, job by job, on what is free, by best-fit and under the cap.
+
+    Parameters
+    ----------
+    free : ndarray of int64, shape (N, R)
+        What is free on each node; changed as jobs are placed.
+    scarcity : ndarray of float64, shape (R,)
+        How much one of each resource counts.
+    power
+        The cap on power.
+
+    Attributes
+    ----------
+    left
+        What jobs may still add (microwatts).
+    """
+
+    def __init__(self, free: Ints, scarcity: NDArray[np.float64], power: PowerPart) -> None:
+        self.free, self.left = free, power.free
+        self._scarcity, self._power, self._ranks = scarcity, power, ranks_of(power.of_node)
+
+    def copy(self) -> Placing:
+        """Return another, with as much room."""
+        other = Placing(self.free.copy(), self._scarcity, self._power)
+        other.left = self.left
+        return other
+
+    def narrow(self, other: Placing) -> None:
+        """Have no more room than another has, on any node or in all."""
+        self.free = np.minimum(self.free, other.free)
+        self.left = min(self.left, other.left)
+
+    def place(self, job: int, units: int, request: Ints) -> Ints | None:
+        """Place a job and return the node of each unit; None, with nothing changed, if it does not fit."""
+        nodes = np.empty(units, np.int64)
+        if not best_fit(units, request, self.free, self._scarcity, self._ranks, nodes):
+            return None
+        self.left -= self._added(job, nodes)
+        if self._power and self.left < 0:
+            self.give_back(job, nodes, request)
+            return None
+        return nodes
+
+    def take(self, job: int, nodes: Ints, request: Ints) -> None:
+        """Give a job such nodes."""
+        np.subtract.at(self.free, nodes, request)
+        self.left -= self._added(job, nodes)
+
+    def give_back(self, job: int, nodes: Ints, request: Ints) -> None:
+        """Take its nodes from a job."""
+        np.add.at(self.free, nodes, request)
+        self.left += self._added(job, nodes)
+
+    def _added(self, job: int, nodes: Ints) -> int:
+        return self._power.added(job, nodes) if self._power else 0

@@ -52,7 +52,8 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
 
     Checks, at every instant at which a job starts: every unit whole on one node that exists, and on every
     node no more of any resource in use than there is, running jobs included where they are; nor more of what
-    the machine has as a whole, if a job that starts then asks for it.
+    the machine has as a whole, if a job that starts then asks for it; nor more power than a cap allows, where
+    a job of which only the time is planned counts with the least that it can add.
     """
     queued = instance.queued
     wrong = []
@@ -91,7 +92,7 @@ def check_plan(instance: Instance, plan: Plan) -> list[str]:
                 f"after {at} s: node {node}: {used[node, r]} of {instance.capacity[node, r]} "
                 f"{instance.resources[r]}"
             )
-    return wrong + _check_shared(instance, plan)
+    return wrong + _check_shared(instance, plan) + _check_power(instance, plan)
 
 
 def _check_shared(instance: Instance, plan: Plan) -> list[str]:
@@ -109,4 +110,21 @@ def _check_shared(instance: Instance, plan: Plan) -> list[str]:
         asks = sum(held for begin, _, held in planned if begin == at) > 0
         for k in np.flatnonzero((used > shared.capacity) & asks).tolist():
             wrong.append(f"after {at} s: {used[k]} of {shared.capacity[k]} {shared.names[k]}")
+    return wrong
+
+
+def _check_power(instance: Instance, plan: Plan) -> list[str]:
+    """Say when a plan takes more power than a cap on unequal nodes allows."""
+    power = instance.power
+    running = [(0, int(end), int(held)) for end, held in zip(power.remaining, power.held, strict=True)]
+    planned = []
+    for k, (start, nodes) in enumerate(zip(plan.start.tolist(), plan.nodes, strict=True)):
+        if power and start != LATER:
+            end = start + int(instance.queued.duration[k])
+            planned.append((start, end, int(power.least[k]) if nodes is None else power.added(k, nodes)))
+    most, wrong = power.free + int(power.held.sum()), []
+    for at in sorted({begin for begin, _, _ in planned}):
+        used = sum(added for begin, end, added in running + planned if begin <= at < end)
+        if used > most:
+            wrong.append(f"after {at} s: {used / 1e6:g} of {most / 1e6:g} W that jobs may add")
     return wrong

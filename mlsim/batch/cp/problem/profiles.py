@@ -6,6 +6,8 @@ nodes from then on. Nodes of a class lie side by side in ``members``, from ``fir
 a class at most twice, so that there are as many classes as different nodes, not as nodes.
 
 What the machine has as a whole has a profile of its own, that of one big node of which each job is one unit.
+A cap on the power of nodes that add unequal power is one more amount in it, the last: of that a job asks for
+what it adds where it is placed, so that its search looks for the place that adds least.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import numpy as np
 from mlsim._arrays import Floats, Ints, Mask
 from mlsim._jit import inner_kernel, kernel, leaf_kernel, shared
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.power import NO_PLACE, PowerPart, ranks_of
 from mlsim.batch.cp.problem.shared import SharedPart
 
 __all__ = [
     "NEVER",
     "Demands",
+    "PowerOfKinds",
     "Profiles",
     "Ranks",
     "alone",
@@ -37,6 +41,10 @@ __all__ = [
 NEVER = np.iinfo(np.int64).max // 4
 _DISLIKED = 1e6
 """What dislike counts for, against what is free; no more is free on a node than all there is."""
+_COSTLIER = 1e3
+"""What a rank of power counts for, where the cap leaves enough for nodes that are liked more."""
+_COSTLY = 1e12
+"""What it counts for where it does not: more than all else."""
 
 # What a search for the earliest start notes of each class: the start it looked at last, the step of the
 # profile that covers it, how many units fit on a node from then on, and from when on more may fit.
@@ -74,6 +82,22 @@ class Profiles(NamedTuple):
         return len(self.sizes)
 
 
+class PowerOfKinds(NamedTuple):
+    """What nodes of each kind add to the power of the machine; without kinds it is no matter."""
+
+    watts: Ints
+    """int64[K]: what each node, or core, adds (microwatts)."""
+    cheapest: Ints
+    """int64[K]: kinds by it, the least first."""
+    ranks: Ints
+    """int64[K]: the rank of each, 0 for the least."""
+
+    @classmethod
+    def of(cls, watts: Ints) -> PowerOfKinds:
+        """Sort kinds by what they add."""
+        return cls(watts, np.argsort(watts, kind="stable"), ranks_of(watts))
+
+
 class Demands(NamedTuple):
     """What waiting jobs ask for, one row a job.
 
@@ -86,7 +110,11 @@ class Demands(NamedTuple):
     dislike : ndarray of float64, shape (n, K)
         How little each job should be on nodes of each kind; infinite where it may not be.
     asked : ndarray of int64, shape (n, S)
-        Of what the machine has as a whole, whatever the nodes.
+        Of what the machine has as a whole, whatever the nodes; with a cap on power one column more, of 0.
+    counts : ndarray of int64, shape (n,)
+        Of how many nodes, or cores, a unit holds the power.
+    power
+        Of these, by kind of node.
     """
 
     units: Ints
@@ -94,6 +122,8 @@ class Demands(NamedTuple):
     requests: Ints
     dislike: Floats
     asked: Ints
+    counts: Ints
+    power: PowerOfKinds
 
 
 class Ranks(NamedTuple):
@@ -116,6 +146,8 @@ class _Job(NamedTuple):
     duration: int
     request: Ints
     dislike: Floats
+    per_unit: int
+    power: PowerOfKinds
 
 
 def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
@@ -161,13 +193,23 @@ def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
     )
 
 
-def whole_of(part: SharedPart) -> Profiles:
-    """Return what is free of the machine as a whole from now on, as the profile of one node."""
-    ends, place = np.unique(part.remaining, return_inverse=True)
-    more = np.zeros((len(ends), len(part.names)), np.int64)
-    np.add.at(more, place, part.held)
+def whole_of(part: SharedPart, power: PowerPart) -> Profiles:
+    """Return what is free of the machine as a whole from now on, as the profile of one node.
+
+    With a cap on power, what jobs may add is the last amount.
+    """
+    free, held, remaining = part.free, part.held_by(len(part.remaining)), part.remaining
+    if power:
+        shape = (len(held) + len(power.held), held.shape[1] + 1)
+        both = np.zeros(shape, np.int64)
+        both[: len(held), :-1], both[len(held) :, -1] = held, power.held
+        free, held = np.append(free, power.free), both
+        remaining = np.concatenate((remaining, power.remaining))
+    ends, place = np.unique(remaining, return_inverse=True)
+    more = np.zeros((len(ends), held.shape[1]), np.int64)
+    np.add.at(more, place, held)
     times = np.concatenate(([0], ends)).astype(np.int64)
-    room = np.cumsum(np.concatenate((part.free[None, :], more)), axis=0).astype(np.int64)
+    room = np.cumsum(np.concatenate((free[None, :], more)), axis=0).astype(np.int64)
     one = np.ones(1, np.int64)
     return Profiles(one, one * 0, one * len(times), times[None, :], room[None, :, :], one * 0, one * 0)
 
@@ -203,13 +245,25 @@ def _fill(
 
 @leaf_kernel
 def _job(row: int, jobs: Demands) -> _Job:
-    return _Job(jobs.units[row], jobs.durations[row], jobs.requests[row], jobs.dislike[row])
+    return _Job(
+        jobs.units[row],
+        jobs.durations[row],
+        jobs.requests[row],
+        jobs.dislike[row],
+        jobs.counts[row],
+        jobs.power,
+    )
 
 
 @leaf_kernel
-def _as_one(row: int, jobs: Demands) -> _Job:
-    """Return what a job asks of the machine as a whole, as one unit."""
-    return _Job(1, jobs.durations[row], jobs.asked[row], jobs.dislike[row])
+def _as_one(row: int, jobs: Demands, asked: Ints) -> _Job:
+    """Return what a job asks of the machine as a whole, as one unit; ``asked`` receives it.
+
+    What it asks of the power cap is filled in where it is placed.
+    """
+    for r in range(len(asked)):
+        asked[r] = jobs.asked[row, r]
+    return _Job(1, jobs.durations[row], asked, jobs.dislike[row], 0, jobs.power)
 
 
 @leaf_kernel
@@ -331,6 +385,67 @@ def _earliest(not_before: int, job: _Job, n_classes: int, p: Profiles, sweep: In
                 return at
 
 
+@leaf_kernel
+def _ask_power(power: int, as_one: _Job) -> None:
+    """Note what a job takes of the power cap."""
+    as_one.request[len(as_one.request) - 1] = power
+
+
+@leaf_kernel
+def _least_power(job: _Job, on_kind: Ints) -> int:
+    """Return the least that a job adds where so many units fit on nodes of each kind."""
+    left, power = job.units, 0
+    for kind in job.power.cheapest:
+        here = min(left, on_kind[kind])
+        power += here * job.power.watts[kind]
+        left -= here
+    least: int = power * job.per_unit
+    return least if left == 0 else NO_PLACE
+
+
+@inner_kernel
+def _look_by_kind(c: int, at: int, job: _Job, p: Profiles, sweep: Ints, on_kind: Ints) -> None:
+    """Count the units that fit on a class from ``at`` on."""
+    on_kind[p.kind[c]] += _look(c, at, job, p, sweep)
+
+
+@inner_kernel
+def _earliest_under_cap(
+    not_before: int, job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles, sweep: Ints
+) -> int:
+    """Return the earliest start at which there are nodes that the power cap allows, and all else.
+
+    The sweep is that of :func:`_earliest`. Until more may fit on a class, a job adds no less than what was
+    found to be the least; so starts before there is so much power, and all else, are passed over.
+    """
+    on_kind = np.zeros(len(job.power.watts), np.int64)
+    at = not_before
+    for c in range(n_classes):
+        sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, 0, 0, NEVER
+        if job.dislike[p.kind[c]] < np.inf:
+            _look_by_kind(c, at, job, p, sweep, on_kind)
+    while at < NEVER:
+        then = NEVER
+        least = _least_power(job, on_kind)
+        if least < NO_PLACE:
+            _ask_power(least, as_one)
+            then = _earliest_in_class(0, at, as_one, whole, NEVER)
+        if then == at:
+            for c in range(n_classes):
+                if sweep[c, _FIT] > 0 and sweep[c, _SEEN] < at:
+                    _look_by_kind(c, at, job, p, sweep, on_kind)
+            if _least_power(job, on_kind) == least:
+                return at
+            continue
+        for c in range(n_classes):
+            then = min(then, sweep[c, _MORE])
+        at = then
+        for c in range(n_classes):
+            if sweep[c, _MORE] <= at:
+                _look_by_kind(c, at, job, p, sweep, on_kind)
+    return NEVER
+
+
 @inner_kernel
 def _earliest_in_all(
     not_before: int, job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles, sweep: Ints
@@ -339,6 +454,8 @@ def _earliest_in_all(
 
     Neither search passes over a start that it allows, so that the first one on which both agree is it.
     """
+    if len(job.power.watts) > 0:
+        return _earliest_under_cap(not_before, job, as_one, n_classes, p, whole, sweep)
     at = _earliest(not_before, job, n_classes, p, sweep)
     while at < NEVER and len(as_one.request) > 0:
         then = _earliest_in_class(0, at, as_one, whole, NEVER)
@@ -410,13 +527,59 @@ def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits
 
 
 @inner_kernel
-def _place(at: int, job: _Job, scarcity: Floats, n_classes: int, p: Profiles, nodes: Ints) -> int:
+def _power_in_order(job: _Job, p: Profiles, load: Floats, fits: Ints) -> int:
+    """Return what a job adds if classes are used in the order of their load."""
+    loads = load.copy()
+    left, power = job.units, 0
+    while left > 0:
+        c = int(np.argmin(loads))
+        loads[c] = np.inf
+        here = min(left, p.sizes[c] * fits[c])
+        power += here * job.power.watts[p.kind[c]]
+        left -= here
+    in_all: int = power * job.per_unit
+    return in_all
+
+
+@inner_kernel
+def _heed_power(
+    at: int, job: _Job, as_one: _Job, p: Profiles, whole: Profiles, load: Floats, fits: Ints
+) -> None:
+    """Use classes that add less before others; and note in ``as_one`` what the job adds so.
+
+    Classes that are liked as much are sorted by power; all are, if the job would else add too much.
+    """
+    for c in range(len(load)):
+        load[c] += _COSTLIER * job.power.ranks[p.kind[c]]
+    _ask_power(_power_in_order(job, p, load, fits), as_one)
+    if _earliest_in_class(0, at, as_one, whole, at + 1) == at:
+        return
+    for c in range(len(load)):
+        load[c] += _COSTLY * job.power.ranks[p.kind[c]]
+    _ask_power(_power_in_order(job, p, load, fits), as_one)
+
+
+@inner_kernel
+def _place(
+    at: int,
+    job: _Job,
+    as_one: _Job,
+    scarcity: Floats,
+    n_classes: int,
+    p: Profiles,
+    whole: Profiles,
+    nodes: Ints,
+) -> int:
     """Place a job that fits, least disliked nodes first, then the fullest; return the number of classes.
 
     ``nodes`` receives the node of each unit; it is empty if they are not wanted.
     """
     load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
     _weigh(at, job, scarcity, p, load, fits)
+    if len(job.power.watts) > 0:
+        _heed_power(at, job, as_one, p, whole, load, fits)
+    if len(as_one.request) > 0:
+        _take(0, 1, at, as_one, whole, nodes[:0])
     left = job.units
     while left > 0:
         c = int(np.argmin(load))
@@ -447,9 +610,9 @@ def alone(jobs: Demands, profiles: Profiles, whole: Profiles) -> Ints:
     """Return the earliest start of each job if no other job waited."""
     p, w = shared(profiles), shared(whole)
     starts = np.empty(len(jobs.units), np.int64)
-    sweep = np.empty((len(profiles.sizes), 4), np.int64)
+    sweep, asked = np.empty((len(profiles.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     for row in range(len(starts)):
-        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
         starts[row] = _earliest_in_all(0, job, as_one, len(profiles.sizes), p, w, sweep)
     return starts
 
@@ -494,8 +657,23 @@ def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
 
 
 @inner_kernel
+def _power_suffices_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles) -> bool:
+    """Whether there are nodes now on which the power cap lets a job start, and all else."""
+    on_kind = np.zeros(len(job.power.watts), np.int64)
+    for c in range(n_classes):
+        if job.dislike[p.kind[c]] < np.inf:
+            fit, _ = _fit(c, 0, 0, job, p)
+            on_kind[p.kind[c]] += p.sizes[c] * fit
+    least = _least_power(job, on_kind)
+    _ask_power(least, as_one)
+    return least < NO_PLACE and _earliest_in_class(0, 0, as_one, whole, 1) == 0
+
+
+@inner_kernel
 def _fits_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles) -> bool:
     """Whether a job can start now and stay for its duration."""
+    if len(job.power.watts) > 0:
+        return _power_suffices_now(job, as_one, n_classes, p, whole)
     if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
         return False
     left = job.units
@@ -528,9 +706,10 @@ def start_more(
     pool = np.zeros(jobs.requests.shape[1])
     _sum_up(n_classes, p, pool)
     begun = np.zeros(len(jobs.units), np.bool_)
+    asked = np.empty(jobs.asked.shape[1], np.int64)
     written = 0
     for row in range(len(begun)):
-        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
         if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(job, as_one, n_classes, p, w):
             continue
         begun[row] = True
@@ -540,9 +719,7 @@ def start_more(
         if len(nodes) > 0:
             here = nodes[written : written + job.units]
             written += job.units
-        n_classes = _place(0, job, scarcity, n_classes, p, here)
-        if len(as_one.request) > 0:
-            _take(0, 1, 0, as_one, w, nodes[:0])
+        n_classes = _place(0, job, as_one, scarcity, n_classes, p, w, here)
     return begun
 
 
@@ -593,11 +770,11 @@ def list_schedule(
     n_classes = _count_classes(p)
     pool = np.zeros(n_resources)
     _sum_up(n_classes, p, pool)
-    sweep = np.empty((len(p.sizes), 4), np.int64)
+    sweep, asked = np.empty((len(p.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     cost = 0.0
     written = 0
     for row in order:
-        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs))
+        job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
         later = 1 if _leaves_too_little(job, ranks.keep_free[row], pool) else 0
         at = _earliest_in_all(later, job, as_one, n_classes, p, w, sweep)
         starts[row] = at
@@ -617,7 +794,5 @@ def list_schedule(
             if len(nodes) > 0:
                 here = nodes[written : written + job.units]
                 written += job.units
-        n_classes = _place(at, job, scarcity, n_classes, p, here)
-        if len(as_one.request) > 0:
-            _take(0, 1, at, as_one, w, nodes[:0])
+        n_classes = _place(at, job, as_one, scarcity, n_classes, p, w, here)
     return cost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mlsim.batch.cp.problem.instance import Instance
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
 
-__all__ = ["Scheduling", "boxes_by_end", "horizon_of", "minimize_last", "scaled"]
+__all__ = ["PowerOfPlaces", "Scheduling", "boxes_by_end", "horizon_of", "minimize_last", "scaled"]
 
 
 _LARGEST_OBJECTIVE = 2.0**50
@@ -71,6 +71,14 @@ def minimize_last(cp: CpModel, starts: list[IntVar], durations: Ints, least: int
         return 1.0
     cp.minimize(scale * last + sum(starts))
     return float(scale)
+
+
+class PowerOfPlaces(NamedTuple):
+    """What a job adds to the power of the machine: a sum over variables that say where its units are."""
+
+    variables: list[IntVar]
+    amounts: list[int]
+    """What one of each adds, in the model's measure."""
 
 
 @dataclass(slots=True)
@@ -135,6 +143,48 @@ class Scheduling:
         shared = self.instance.shared
         held = boxes_by_end(shared.remaining, shared.held[:, k])
         self._limit(shared.asked[:, k], held, int(shared.capacity[k]))
+
+    def limit_power(self, places: list[PowerOfPlaces] | None = None) -> None:
+        """Constrain power by a cap, where nodes add unequal power.
+
+        Parameters
+        ----------
+        places
+            What each job adds, by where its units are; None: its nodes are not in the model, and it is taken
+            to add the least that it can. That forbids no plan, wherever units are placed.
+        """
+        power = self.instance.power
+        if not power:
+            return
+        measure = self.power_measure
+        # Rounded so that no plan is forbidden, or, where units are placed, that none is above the cap.
+        held = power.held // measure if places is None else -(-power.held // measure)
+        total, least = power.capacity // measure, (power.least // measure).tolist()
+        if places is None and sum(least) + int(held.sum()) <= total:
+            return
+        demands: list[IntVar | int] = least
+        if places is not None:
+            demands = [self._added(of_job, low, total) for of_job, low in zip(places, least, strict=True)]
+        fixed, heights = self._boxes(boxes_by_end(power.remaining, held), total)
+        self.cp.add_cumulative(fixed + self.intervals, [*heights, *demands], total)
+
+    def _added(self, places: PowerOfPlaces, least: int, most: int) -> IntVar:
+        """Return what a job adds, as one variable."""
+        added = self.cp.new_int_var(least, max(least, most), "")
+        terms = zip(places.variables, places.amounts, strict=True)
+        self.cp.add(sum(amount * variable for variable, amount in terms) == added)
+        return added
+
+    @property
+    def power_measure(self) -> int:
+        """Microwatts that count as one."""
+        return self.instance.power.measure(self.horizon)
+
+    def power_of_unit(self, job: int) -> Ints:
+        """Return what a unit of a job adds on each node, in the measure and rounded up."""
+        power = self.instance.power
+        added: Ints = -(-power.of_node * int(power.counts[job]) // self.power_measure)
+        return added
 
     def _limit(self, asked: Ints, held: list[tuple[int, int]], total: int) -> None:
         """Limit jobs, with what running ones hold until their ends, to a total at every time."""

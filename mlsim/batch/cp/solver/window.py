@@ -105,6 +105,10 @@ def solve_window(
     whole = instance.shared
     for k in range(len(whole.names)):
         limit(whole.asked[:, k], whole.held[:, k], whole.remaining, int(whole.capacity[k]))
+    if power := instance.power:  # where others are placed is not kept: they add the least that they can
+        measure = power.measure(horizon)
+        least, held = power.least // measure, power.held // measure
+        limit(least, held, power.remaining, power.capacity // measure)
     if window.makespan:
         last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
         scale = minimize_last(cp, starts, duration[free], last, horizon)
