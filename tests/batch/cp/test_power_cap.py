@@ -12,10 +12,9 @@ from mlsim.batch.cp.problem.shared import POWER_CAP
 from mlsim.batch.state.machine_room import BEYOND_CAP
 from mlsim.errors import InputError
 from mlsim.record import JobState
-from mlsim.scenario import from_mapping
 from tests.batch.builders import block, simulate
 from tests.batch.test_failures import job_lists
-from tests.batch.test_power import POWER, group, node_power, power_options, powered, records_of
+from tests.batch.test_power import POWER, node_power, power_options, powered, records_of
 from tests.effort import examples
 
 QUICK = {"time_limit": 0.01, "time_limit_max": 0.01, "jobs": 8}
@@ -99,17 +98,6 @@ def test_a_cap_is_counted_in_nodes_or_cores(cores: int, mapping: str, asks: list
     assert second.shared.held.tolist() == [[asks[0]]]
     assert second.shared.free.tolist() == [2 * cores - asks[0]]
     assert second.shared.capacity.tolist() == [2 * cores]
-
-
-def test_unequal_power_is_refused():
-    nodes = [group("a", power=POWER), group("b", power=POWER | {"busy": 400})]
-    scenario = {
-        "platform": {"nodes": nodes},
-        "workload": {"path": "log.swf", "mapping": "node"},
-        "batch": {"power_cap": 1200, "dispatcher": "pcp4"},
-    }
-    with pytest.raises(InputError, match=r"pcp4 plans under a cap only where all nodes add the same power"):
-        from_mapping(scenario)
 
 
 SEEING = """

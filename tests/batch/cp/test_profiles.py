@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.kinds import Kinds
+from mlsim.batch.cp.problem.power import PowerPart
 from mlsim.batch.cp.problem.profiles import (
     NEVER,
     Demands,
+    PowerOfKinds,
     Ranks,
     alone,
     list_schedule,
@@ -58,6 +61,17 @@ def amounts_of(draw, problem: Instance) -> Instance:
     return replace(problem, shared=SharedPart(names, capacity, free, asked_, held_, running.remaining))
 
 
+def demands(problem: Instance, dislike: np.ndarray, power: PowerOfKinds | None = None) -> Demands:
+    """What the queued jobs ask for; of a power cap, if kinds of nodes add power."""
+    queued, n = problem.queued, len(problem.queued)
+    asked = problem.shared.asked_by(n)
+    if power is not None:
+        asked = np.column_stack((asked, np.zeros(n, np.int64)))
+    power = power or PowerOfKinds.of(np.empty(0, np.int64))
+    counts = problem.power.counts_of(n)
+    return Demands(queued.units, queued.duration, queued.request, dislike, asked, counts, power)
+
+
 def enough(problem: Instance, job: int, start: int, taken: list[tuple[int, int, int]]) -> bool:
     """Whether at each second of a start there is what a job asks of the machine as a whole."""
     part, asked = problem.shared, problem.shared.asked_by(len(problem.queued))
@@ -67,6 +81,19 @@ def enough(problem: Instance, job: int, start: int, taken: list[tuple[int, int, 
         if ((used + asked[job] > part.capacity) & (asked[job] > 0)).any():
             return False
     return True
+
+
+def has_power(problem: Instance, job: int, start: int, fit: np.ndarray) -> bool:
+    """Whether at each second of a start there is the power of the cheapest places among those that fit."""
+    power = problem.power
+    if not power:
+        return True
+    places = np.sort(np.repeat(power.of_node, fit))[: problem.queued.units[job]]
+    least = power.counts[job] * places.sum()
+    seconds = range(start, start + int(problem.queued.duration[job]))
+    return all(
+        least + power.held[power.remaining > at].sum() <= power.free + power.held.sum() for at in seconds
+    )
 
 
 def earliest(problem: Instance, job: int, allowed: np.ndarray) -> int:
@@ -91,7 +118,8 @@ def earliest(problem: Instance, job: int, allowed: np.ndarray) -> int:
     for start in range(last + 1):
         least = free[start : start + int(queued.duration[job])].min(axis=0)
         fit = (least[:, asked] // request[asked]).min(axis=1)
-        if fit[allowed].sum() >= units and enough(problem, job, start, []):
+        fits = fit[allowed].sum() >= units and enough(problem, job, start, [])
+        if fits and has_power(problem, job, start, np.where(allowed, fit, 0)):
             return start
     return NEVER
 
@@ -136,12 +164,10 @@ def one_by_one(problem: Instance, order: list[int]) -> list[int]:
 @given(pools())
 def test_a_list_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int]]):
     problem, order = drawn
-    queued, n = problem.queued, len(problem.queued)
+    n = len(problem.queued)
     base = profiles_of(problem, problem.running.remaining, np.zeros(1, np.int64))
-    whole = whole_of(problem.shared)
-    jobs = Demands(
-        queued.units, queued.duration, queued.request, np.zeros((n, 1)), problem.shared.asked_by(n)
-    )
+    whole = whole_of(problem.shared, PowerPart())
+    jobs = demands(problem, np.zeros((n, 1)))
     ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_))
     work, whole_work = work_space(base, n), work_space(whole, n)
     reset(base, work)
@@ -168,9 +194,107 @@ def test_the_earliest_start_is_that_found_by_trying_every_second(
     queued = problem.queued
     dislike = np.zeros((len(queued), 2))
     dislike[::2, 1] = np.inf if barred else 0.5
-    asked = problem.shared.asked_by(len(queued))
-    jobs = Demands(queued.units, queued.duration, queued.request, dislike, asked)
     base = profiles_of(problem, problem.running.remaining, kind)
-    starts = alone(jobs, base, whole_of(problem.shared))
+    starts = alone(demands(problem, dislike), base, whole_of(problem.shared, PowerPart()))
     for job, start in enumerate(starts.tolist()):
         assert start == earliest(problem, job, dislike[job, kind] < np.inf)
+
+
+@pytest.mark.parametrize("barred", [False, True])
+@settings(deadline=None, max_examples=examples(150))
+@given(crowded(), st.data())
+def test_the_earliest_start_under_a_cap_is_that_found_by_trying_every_second(
+    barred: bool, drawn: tuple[Instance, np.ndarray], data: st.DataObject
+):
+    """Nodes add unequal power; running jobs hold of it what they like, and it comes back as they end."""
+    problem, kind = drawn
+    problem = amounts_of(data.draw, problem)
+    queued, n_running = problem.queued, len(problem.running)
+    few = st.integers(0, 4)
+    watts = data.draw(st.lists(few, min_size=problem.n_nodes, max_size=problem.n_nodes))
+    held = data.draw(st.lists(few, min_size=n_running, max_size=n_running))
+    counts = data.draw(st.lists(st.integers(1, 2), min_size=len(queued), max_size=len(queued)))
+    power = PowerPart.of(
+        np.array(watts, np.int64),
+        data.draw(st.integers(0, 12)),
+        np.array(counts, np.int64),
+        np.array(held, np.int64),
+        problem.running.remaining,
+        queued.units,
+        queued.request,
+        problem.capacity,
+    )
+    problem = replace(problem, power=power)
+    dislike = np.zeros((len(queued), 2))
+    dislike[::2, 1] = np.inf if barred else 0.5
+    kinds = Kinds(kind, dislike).by_power(power.of_node)
+    base = profiles_of(problem, problem.running.remaining, kinds.kind)
+    starts = alone(demands(problem, kinds.dislike, kinds.power), base, whole_of(problem.shared, power))
+    for job, start in enumerate(starts.tolist()):
+        assert start == earliest(problem, job, dislike[job, kind] < np.inf)
+
+
+@st.composite
+def single_nodes(draw) -> tuple[Instance, list[int]]:
+    """Nodes for one unit each, of which no two add as much, and an order of the jobs."""
+    size = draw(st.integers(2, 5))
+    watts = np.array(draw(st.permutations(range(1, size + 1))), np.int64)
+    boxes = [(node, 1, [1], draw(st.integers(1, 9))) for node in range(draw(st.integers(0, size)))]
+    job = st.tuples(st.just(0), st.integers(1, size), st.just([1]), st.integers(1, 9))
+    problem = instance([[1]] * size, boxes, draw(st.lists(job, min_size=1, max_size=5)))
+    running, queued = problem.running, problem.queued
+    power = PowerPart.of(
+        watts,
+        draw(st.integers(0, 12)),
+        np.ones(len(queued), np.int64),
+        watts[running.node],
+        running.remaining,
+        queued.units,
+        queued.request,
+        problem.capacity,
+    )
+    return replace(problem, power=power), draw(st.permutations(range(len(queued))))
+
+
+def on_the_cheapest(problem: Instance, order: list[int]) -> list[int]:
+    """Schedule jobs in an order, each at the first second, on the nodes free throughout that add least."""
+    queued, running, power = problem.queued, problem.running, problem.power
+    size, horizon = problem.n_nodes, int(problem.running.remaining.max(initial=0) + queued.duration.sum())
+    busy = np.zeros((horizon + 10, size), np.bool_)
+    for node, remaining in zip(running.node.tolist(), running.remaining.tolist(), strict=True):
+        busy[:remaining, node] = True
+    most, starts = power.free + power.held.sum(), [NEVER] * len(queued)
+    for job in order:
+        for start in range(horizon + 1):
+            seconds = slice(start, start + int(queued.duration[job]))
+            free = np.flatnonzero(~busy[seconds].any(axis=0))
+            nodes = free[np.argsort(power.of_node[free])][: queued.units[job]]
+            used = (busy[seconds] * power.of_node).sum(axis=1).max(initial=0)
+            if len(nodes) == queued.units[job] and used + power.of_node[nodes].sum() <= most:
+                busy[seconds, nodes] = True
+                starts[job] = start
+                break
+        else:
+            break  # it never can, and nothing is planned
+    return starts
+
+
+@settings(deadline=None, max_examples=examples(150))
+@given(single_nodes())
+def test_a_list_under_a_cap_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int]]):
+    problem, order = drawn
+    n, power = len(problem.queued), problem.power
+    kinds = Kinds(np.zeros(problem.n_nodes, np.int64), np.zeros((n, 1))).by_power(power.of_node)
+    base, whole = profiles_of(problem, problem.running.remaining, kinds.kind), whole_of(problem.shared, power)
+    work, whole_work = work_space(base, n), work_space(whole, n)
+    reset(base, work)
+    reset(whole, whole_work)
+    ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_))
+    jobs, starts = demands(problem, kinds.dislike, kinds.power), np.zeros(n, np.int64)
+    order_, nobody = np.array(order, np.int64), np.empty(0, np.int64)
+    cost = list_schedule(order_, jobs, ranks, np.ones(1), False, np.inf, work, whole_work, starts, nobody)
+    expected = on_the_cheapest(problem, order)
+    if NEVER in expected:
+        assert cost == np.inf
+    else:
+        assert (starts.tolist(), cost) == (expected, sum(expected))

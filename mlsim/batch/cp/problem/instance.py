@@ -198,10 +198,6 @@ class Instance:
                 raise InputError(f"{place}: columns of {name} have different lengths: {sorted(found)}")
         if self.shared.names and len(self.shared.asked) != len(self.queued):
             raise InputError(f"{place}: shared.asked: not a row for each queued job")
-        if self.power and not (
-            len(self.power.of_node) == self.n_nodes and len(self.power.counts) == len(self.queued)
-        ):
-            raise InputError(f"{place}: power: not a number for each node and each queued job")
         if len(self.running) and not (
             self.running.node.min() >= 0 and self.running.node.max() < self.n_nodes
         ):

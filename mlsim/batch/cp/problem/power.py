@@ -124,6 +124,8 @@ class PowerPart:
             np.asarray(data[name], np.int64).reshape(-1)
             for name in ("of_node", "counts", "held", "remaining")
         )
+        if len(of_node) != len(capacity) or len(counts) != len(units) or len(held) != len(remaining):
+            raise ValueError("power: not a number for each node, and each job")
         return cls.of(of_node, int(data["free"]), counts, held, remaining, units, request, capacity)
 
     @classmethod
