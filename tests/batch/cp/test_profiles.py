@@ -15,7 +15,6 @@ from mlsim.batch.cp.problem.power import PowerPart
 from mlsim.batch.cp.problem.profiles import (
     NEVER,
     Demands,
-    PowerOfKinds,
     Ranks,
     alone,
     list_schedule,
@@ -61,15 +60,17 @@ def amounts_of(draw, problem: Instance) -> Instance:
     return replace(problem, shared=SharedPart(names, capacity, free, asked_, held_, running.remaining))
 
 
-def demands(problem: Instance, dislike: np.ndarray, power: PowerOfKinds | None = None) -> Demands:
-    """What the queued jobs ask for; of a power cap, if kinds of nodes add power."""
+NO_POWER = np.zeros((3, 0), np.int64)
+
+
+def demands(problem: Instance, dislike: np.ndarray) -> Demands:
+    """What the queued jobs ask for."""
     queued, n = problem.queued, len(problem.queued)
     asked = problem.shared.asked_by(n)
-    if power is not None:
+    if problem.power:
         asked = np.column_stack((asked, np.zeros(n, np.int64)))
-    power = power or PowerOfKinds.of(np.empty(0, np.int64))
     counts = problem.power.counts_of(n)
-    return Demands(queued.units, queued.duration, queued.request, dislike, asked, counts, power)
+    return Demands(queued.units, queued.duration, queued.request, dislike, asked, counts)
 
 
 def enough(problem: Instance, job: int, start: int, taken: list[tuple[int, int, int]]) -> bool:
@@ -175,7 +176,7 @@ def test_a_list_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int
     starts, nobody = np.zeros(n, np.int64), np.empty(0, np.int64)
     order_ = np.array(order, np.int64)
     one = np.ones(1)
-    cost = list_schedule(order_, jobs, ranks, one, False, np.inf, work, whole_work, starts, nobody)
+    cost = list_schedule(order_, jobs, ranks, one, NO_POWER, False, np.inf, work, whole_work, starts, nobody)
     expected = one_by_one(problem, order)
     if NEVER in expected:
         assert cost == np.inf
@@ -195,7 +196,7 @@ def test_the_earliest_start_is_that_found_by_trying_every_second(
     dislike = np.zeros((len(queued), 2))
     dislike[::2, 1] = np.inf if barred else 0.5
     base = profiles_of(problem, problem.running.remaining, kind)
-    starts = alone(demands(problem, dislike), base, whole_of(problem.shared, PowerPart()))
+    starts = alone(demands(problem, dislike), NO_POWER, base, whole_of(problem.shared, PowerPart()))
     for job, start in enumerate(starts.tolist()):
         assert start == earliest(problem, job, dislike[job, kind] < np.inf)
 
@@ -229,7 +230,7 @@ def test_the_earliest_start_under_a_cap_is_that_found_by_trying_every_second(
     dislike[::2, 1] = np.inf if barred else 0.5
     kinds = Kinds(kind, dislike).by_power(power.of_node)
     base = profiles_of(problem, problem.running.remaining, kinds.kind)
-    starts = alone(demands(problem, kinds.dislike, kinds.power), base, whole_of(problem.shared, power))
+    starts = alone(demands(problem, kinds.dislike), kinds.power, base, whole_of(problem.shared, power))
     for job, start in enumerate(starts.tolist()):
         assert start == earliest(problem, job, dislike[job, kind] < np.inf)
 
@@ -290,9 +291,11 @@ def test_a_list_under_a_cap_is_scheduled_as_second_by_second(drawn: tuple[Instan
     reset(base, work)
     reset(whole, whole_work)
     ranks = Ranks(np.ones(n), np.zeros((n, 1)), np.ones(n, np.bool_))
-    jobs, starts = demands(problem, kinds.dislike, kinds.power), np.zeros(n, np.int64)
+    jobs, starts = demands(problem, kinds.dislike), np.zeros(n, np.int64)
     order_, nobody = np.array(order, np.int64), np.empty(0, np.int64)
-    cost = list_schedule(order_, jobs, ranks, np.ones(1), False, np.inf, work, whole_work, starts, nobody)
+    cost = list_schedule(
+        order_, jobs, ranks, np.ones(1), kinds.power, False, np.inf, work, whole_work, starts, nobody
+    )
     expected = on_the_cheapest(problem, order)
     if NEVER in expected:
         assert cost == np.inf

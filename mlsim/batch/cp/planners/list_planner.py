@@ -132,6 +132,8 @@ class Task:
     jobs: Demands
     ranks: Ranks
     scarcity: Floats
+    power: Ints
+    """What nodes of each kind add to the power of the machine, where a cap counts that node by node."""
     fixed: int
     makespan: bool
     work: Profiles
@@ -150,6 +152,7 @@ class Task:
                 self.jobs,
                 self.ranks,
                 self.scarcity,
+                self.power,
                 self.makespan,
                 bound,
                 self.work,
@@ -166,7 +169,13 @@ class Task:
         """
         assert self.others is not None
         began: NDArray[np.bool_] = start_more(
-            self.others.jobs, self.others.keep_free, self.scarcity, self.work, self.whole_work, nodes
+            self.others.jobs,
+            self.others.keep_free,
+            self.scarcity,
+            self.power,
+            self.work,
+            self.whole_work,
+            nodes,
         )
         return began
 
@@ -220,8 +229,7 @@ class Lists:
         queued = instance.queued
         n = len(queued)
         order = np.flatnonzero(instance.shared.fits_now(n))
-        limit = instance.power.limit()
-        if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free, limit)):
+        if not len(first_that_fit(order, 1, queued.units, queued.request, instance.free, instance.power)):
             return Plan.empty(n), Solve(n, build_seconds=time.perf_counter() - began)
         task = self._task(instance)
         ready = time.perf_counter()
@@ -285,6 +293,7 @@ class Lists:
                 self._keep_start(jobs.duration, instance.now - jobs.arrival, fixed),
             ),
             1.0 / np.maximum(capacity, 1),
+            kinds.power,
             fixed,
             makespan,
             work_space(base, most),
@@ -315,8 +324,7 @@ class Lists:
         queued = part.queued
         left = np.setdiff1d(np.arange(len(seen)), planned)
         could = left[part.shared.fits_now(len(queued))[left]]
-        limit = part.power.limit()
-        tried = first_that_fit(could, len(planned), queued.units, queued.request, part.free, limit)
+        tried = first_that_fit(could, len(planned), queued.units, queued.request, part.free, part.power)
         theirs = part.with_queued(tried)
         jobs = _demands(theirs, kinds, tried, pooled)
         keep_free = self._keep_free(jobs.durations, jobs.requests, jobs.units, capacity, 0)
@@ -375,7 +383,7 @@ class Lists:
     # Search
 
     def _search(self, task: Task) -> tuple[Plan, Solve]:
-        earliest = alone(task.jobs, task.base, task.whole)
+        earliest = alone(task.jobs, task.power, task.base, task.whole)
         if (earliest >= NEVER).any():
             return self._without(task, earliest < NEVER)
         found = self._best_list(task, earliest)
@@ -486,7 +494,7 @@ def _demands(part: Instance, kinds: Kinds, rows: Ints, pooled: bool) -> Demands:
     if part.power:  # what a job adds is found where it is placed
         asked = np.column_stack((asked, np.zeros(n, np.int64)))
     counts = part.power.counts_of(n)
-    return Demands(jobs.units, jobs.duration, requests, kinds.dislike[rows], asked, counts, kinds.power)
+    return Demands(jobs.units, jobs.duration, requests, kinds.dislike[rows], asked, counts)
 
 
 def _of_each(n: int, now: Ints, units: Ints, nodes: Ints) -> tuple[Ints | None, ...]:
@@ -512,16 +520,20 @@ def _shares(instance: Instance) -> Floats:
     """Return each job's dominant share: the largest fraction of anything that it requests."""
     capacity = np.maximum(instance.capacity.sum(axis=0), 1)
     shares: Floats = (instance.queued.request * instance.queued.units[:, None] / capacity).max(axis=1)
-    shares = np.maximum(shares, instance.shared.dominant(len(shares)))
-    return np.maximum(shares, instance.power.shares(len(shares)))
+    return np.maximum(shares, _share_of_whole(instance))
+
+
+def _share_of_whole(instance: Instance) -> Floats:
+    """Return the largest fraction that each job requests of what the machine has as a whole, and of power."""
+    shares, power = instance.shared.dominant(len(instance.queued)), instance.power
+    return np.maximum(shares, power.shares()) if power else shares
 
 
 def _first_keys(task: Task) -> list[Floats]:
     """Return keys of the orders in which jobs are scheduled, smallest first."""
     durations = task.jobs.durations.astype(np.float64)
     share = (task.jobs.requests * task.jobs.units[:, None] * task.scarcity).max(axis=1)
-    share = np.maximum(share, task.reduced.instance.shared.dominant(len(share)))
-    share = np.maximum(share, task.reduced.instance.power.shares(len(share)))
+    share = np.maximum(share, _share_of_whole(task.reduced.instance))
     if task.makespan:  # what is long, large or wide first, as little is left to fill gaps at the end
         return [-durations, -share * durations, -share]
     # Smith's rule for the cost of waiting a machine-second, and the same without the duration.

@@ -68,6 +68,6 @@ def reduce(instance: Instance, most: int, priority: Floats | None = None) -> Red
     queued = instance.queued
     order = by_priority(instance.priority() if priority is None else priority, queued.arrival)
     order = order[instance.shared.fits_now(len(queued))[order]]
-    rows = first_that_fit(order, most, queued.units, queued.request, instance.free, instance.power.limit())
+    rows = first_that_fit(order, most, queued.units, queued.request, instance.free, instance.power)
     part = instance.with_queued(rows)
     return Reduced(part.without_resources(needed_resources(part)), rows, len(queued))

@@ -16,7 +16,7 @@ from mlsim._arrays import Floats, Ints
 from mlsim.batch.allocators.demand import dislikes, kept_nodes, scarce_types
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.power import least_powers
-from mlsim.batch.cp.problem.profiles import PowerOfKinds
+from mlsim.batch.cp.problem.profiles import power_of_kinds
 
 __all__ = ["Kinds", "kinds_of"]
 
@@ -34,8 +34,8 @@ class Kinds:
     have and the job does not ask for of the share of arrivals that ask for them. Infinite where it may not
     be.
     """
-    power: PowerOfKinds = field(default_factory=lambda: PowerOfKinds.of(np.zeros(0, np.int64)))
-    """What they add to the power of the machine, where a cap on it counts that node by node."""
+    power: Ints = field(default_factory=lambda: np.zeros((3, 0), np.int64))
+    """int64[3, K]: what they add to the power of the machine, where a cap counts that node by node."""
 
     def by_power(self, of_node: Ints) -> Kinds:
         """Tell nodes of a kind apart by what each adds to the power of the machine, if that matters."""
@@ -43,7 +43,7 @@ class Kinds:
             return self
         apart, kind = np.unique(np.column_stack((self.kind, of_node)), axis=0, return_inverse=True)
         dislike = np.ascontiguousarray(self.dislike[:, apart[:, 0]])
-        return Kinds(kind.reshape(-1).astype(np.int64), dislike, PowerOfKinds.of(apart[:, 1].copy()))
+        return Kinds(kind.reshape(-1).astype(np.int64), dislike, power_of_kinds(apart[:, 1]))
 
 
 def kinds_of(instance: Instance, rows: Ints, asked: Floats, reserve: float, yields: Bools) -> Kinds:

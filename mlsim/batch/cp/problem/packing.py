@@ -43,8 +43,7 @@ def _has_power(job: int, units: Ints, request: Ints, free: Ints, limit: PowerLim
     return has
 
 
-@kernel
-def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit) -> Ints:
+def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Ints, power: PowerPart) -> Ints:
     """Return the first jobs of an order that could start now, each taken alone.
 
     Parameters
@@ -55,28 +54,53 @@ def first_that_fit(order: Ints, most: int, units: Ints, request: Ints, free: Int
         How many at most.
     units, request, free
         As in :class:`~mlsim.batch.cp.problem.instance.Instance`.
-    limit
+    power
         A cap on power.
     """
+    if not power:
+        return _first_on_nodes(order, most, units, request, free)
+    return _first_under_cap(order, most, units, request, free, power.limit())
+
+
+@inner_kernel
+def _on_nodes(job: int, units: Ints, request: Ints, free: Ints, pool: Ints) -> bool:
+    """Whether all units of a job fit now, of which so much is free in all."""
+    for r in range(pool.size):
+        if request[job, r] * units[job] > pool[r]:
+            return False
+    fit = 0
+    for node in range(free.shape[0]):
+        fit += fitting_units(node, units[job] - fit, request[job], free)
+        if fit == units[job]:
+            return True
+    return False
+
+
+@kernel
+def _first_on_nodes(order: Ints, most: int, units: Ints, request: Ints, free: Ints) -> Ints:
     found = np.empty(min(most, order.size), np.int64)
     n = 0
     pool = free.sum(axis=0)
     for job in order:
         if n == found.size:
             break
-        possible = True
-        for r in range(pool.size):
-            if request[job, r] * units[job] > pool[r]:
-                possible = False
-                break
-        if not possible:
-            continue
-        fit = 0
-        for node in range(free.shape[0]):
-            fit += fitting_units(node, units[job] - fit, request[job], free)
-            if fit == units[job]:
-                break
-        if fit == units[job] and (len(limit.of_node) == 0 or _has_power(job, units, request, free, limit)):
+        if _on_nodes(job, units, request, free, pool):
+            found[n] = job
+            n += 1
+    return found[:n]
+
+
+@kernel
+def _first_under_cap(
+    order: Ints, most: int, units: Ints, request: Ints, free: Ints, limit: PowerLimit
+) -> Ints:
+    found = np.empty(min(most, order.size), np.int64)
+    n = 0
+    pool = free.sum(axis=0)
+    for job in order:
+        if n == found.size:
+            break
+        if _on_nodes(job, units, request, free, pool) and _has_power(job, units, request, free, limit):
             found[n] = job
             n += 1
     return found[:n]

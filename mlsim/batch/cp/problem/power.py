@@ -32,7 +32,7 @@ def _none() -> Ints:
 
 
 class PowerLimit(NamedTuple):
-    """A cap as kernels see it that place units now; without nodes there is none."""
+    """A cap as kernels see it that place units now."""
 
     of_node: Ints
     """int64[N]: what each node, or core, adds (microwatts)."""
@@ -83,9 +83,10 @@ class PowerPart:
         """Return the counts of ``n`` queued jobs, also where there is no cap."""
         return self.counts if self else np.zeros(n, np.int64)
 
-    def shares(self, n: int) -> Floats:
-        """Return for each of ``n`` queued jobs the fraction of the power left that it adds at least."""
-        return self.least / max(self.capacity, 1) if self else np.zeros(n)
+    def shares(self) -> Floats:
+        """Return for each queued job the fraction of what all may add that it adds at least."""
+        shares: Floats = self.least / max(self.capacity, 1)
+        return shares
 
     def added(self, job: int, nodes: Ints) -> int:
         """Return what a queued job adds with its units on such nodes (microwatts)."""
@@ -101,7 +102,7 @@ class PowerPart:
 
     def limit(self) -> PowerLimit:
         """Return the cap for kernels that place units now."""
-        return PowerLimit(self.of_node, np.argsort(self.of_node, kind="stable"), self.counts_of(0), self.free)
+        return PowerLimit(self.of_node, np.argsort(self.of_node, kind="stable"), self.counts, self.free)
 
     def measure(self, horizon: int) -> int:
         """Return the microwatts that count as one in a model of CP-SAT for plans of so many seconds.
@@ -147,6 +148,8 @@ class PowerPart:
 
 def ranks_of(power: Ints) -> Ints:
     """Return the rank of each power, 0 for the least; those that are equal have the same."""
+    if not len(power):
+        return power
     _, ranks = np.unique(power, return_inverse=True)
     return ranks.reshape(-1).astype(np.int64)
 

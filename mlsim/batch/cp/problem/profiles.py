@@ -25,11 +25,11 @@ from mlsim.batch.cp.problem.shared import SharedPart
 __all__ = [
     "NEVER",
     "Demands",
-    "PowerOfKinds",
     "Profiles",
     "Ranks",
     "alone",
     "list_schedule",
+    "power_of_kinds",
     "profiles_of",
     "reset",
     "start_more",
@@ -49,6 +49,10 @@ _COSTLY = 1e12
 # What a search for the earliest start notes of each class: the start it looked at last, the step of the
 # profile that covers it, how many units fit on a node from then on, and from when on more may fit.
 _SEEN, _STEP, _FIT, _MORE = range(4)
+
+# What is known of the power of nodes of each kind, int64[3, K], where that matters: what each node, or core,
+# adds (microwatts); kinds by it, the least first; and its rank, 0 for the least.
+_WATTS, _CHEAPEST, _RANK = range(3)
 
 
 class Profiles(NamedTuple):
@@ -82,22 +86,6 @@ class Profiles(NamedTuple):
         return len(self.sizes)
 
 
-class PowerOfKinds(NamedTuple):
-    """What nodes of each kind add to the power of the machine; without kinds it is no matter."""
-
-    watts: Ints
-    """int64[K]: what each node, or core, adds (microwatts)."""
-    cheapest: Ints
-    """int64[K]: kinds by it, the least first."""
-    ranks: Ints
-    """int64[K]: the rank of each, 0 for the least."""
-
-    @classmethod
-    def of(cls, watts: Ints) -> PowerOfKinds:
-        """Sort kinds by what they add."""
-        return cls(watts, np.argsort(watts, kind="stable"), ranks_of(watts))
-
-
 class Demands(NamedTuple):
     """What waiting jobs ask for, one row a job.
 
@@ -113,8 +101,6 @@ class Demands(NamedTuple):
         Of what the machine has as a whole, whatever the nodes; with a cap on power one column more, of 0.
     counts : ndarray of int64, shape (n,)
         Of how many nodes, or cores, a unit holds the power.
-    power
-        Of these, by kind of node.
     """
 
     units: Ints
@@ -123,7 +109,6 @@ class Demands(NamedTuple):
     dislike: Floats
     asked: Ints
     counts: Ints
-    power: PowerOfKinds
 
 
 class Ranks(NamedTuple):
@@ -147,7 +132,11 @@ class _Job(NamedTuple):
     request: Ints
     dislike: Floats
     per_unit: int
-    power: PowerOfKinds
+
+
+def power_of_kinds(watts: Ints) -> Ints:
+    """Return what kernels have to know of kinds of which each node, or core, adds so much."""
+    return np.stack((watts, np.argsort(watts, kind="stable"), ranks_of(watts)))
 
 
 def profiles_of(instance: Instance, remaining: Ints, kind: Ints) -> Profiles:
@@ -251,7 +240,6 @@ def _job(row: int, jobs: Demands) -> _Job:
         jobs.requests[row],
         jobs.dislike[row],
         jobs.counts[row],
-        jobs.power,
     )
 
 
@@ -263,7 +251,7 @@ def _as_one(row: int, jobs: Demands, asked: Ints) -> _Job:
     """
     for r in range(len(asked)):
         asked[r] = jobs.asked[row, r]
-    return _Job(1, jobs.durations[row], asked, jobs.dislike[row], 0, jobs.power)
+    return _Job(1, jobs.durations[row], asked, jobs.dislike[row], 0)
 
 
 @leaf_kernel
@@ -392,14 +380,15 @@ def _ask_power(power: int, as_one: _Job) -> None:
 
 
 @leaf_kernel
-def _least_power(job: _Job, on_kind: Ints) -> int:
+def _least_power(job: _Job, power: Ints, on_kind: Ints) -> int:
     """Return the least that a job adds where so many units fit on nodes of each kind."""
-    left, power = job.units, 0
-    for kind in job.power.cheapest:
+    left, added = job.units, 0
+    for k in range(power.shape[1]):
+        kind = power[_CHEAPEST, k]
         here = min(left, on_kind[kind])
-        power += here * job.power.watts[kind]
+        added += here * power[_WATTS, kind]
         left -= here
-    least: int = power * job.per_unit
+    least: int = added * job.per_unit
     return least if left == 0 else NO_PLACE
 
 
@@ -411,14 +400,21 @@ def _look_by_kind(c: int, at: int, job: _Job, p: Profiles, sweep: Ints, on_kind:
 
 @inner_kernel
 def _earliest_under_cap(
-    not_before: int, job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles, sweep: Ints
+    not_before: int,
+    job: _Job,
+    as_one: _Job,
+    power: Ints,
+    n_classes: int,
+    p: Profiles,
+    whole: Profiles,
+    sweep: Ints,
 ) -> int:
     """Return the earliest start at which there are nodes that the power cap allows, and all else.
 
     The sweep is that of :func:`_earliest`. Until more may fit on a class, a job adds no less than what was
     found to be the least; so starts before there is so much power, and all else, are passed over.
     """
-    on_kind = np.zeros(len(job.power.watts), np.int64)
+    on_kind = np.zeros(power.shape[1], np.int64)
     at = not_before
     for c in range(n_classes):
         sweep[c, _SEEN], sweep[c, _STEP], sweep[c, _FIT], sweep[c, _MORE] = at, 0, 0, NEVER
@@ -426,7 +422,7 @@ def _earliest_under_cap(
             _look_by_kind(c, at, job, p, sweep, on_kind)
     while at < NEVER:
         then = NEVER
-        least = _least_power(job, on_kind)
+        least = _least_power(job, power, on_kind)
         if least < NO_PLACE:
             _ask_power(least, as_one)
             then = _earliest_in_class(0, at, as_one, whole, NEVER)
@@ -434,7 +430,7 @@ def _earliest_under_cap(
             for c in range(n_classes):
                 if sweep[c, _FIT] > 0 and sweep[c, _SEEN] < at:
                     _look_by_kind(c, at, job, p, sweep, on_kind)
-            if _least_power(job, on_kind) == least:
+            if _least_power(job, power, on_kind) == least:
                 return at
             continue
         for c in range(n_classes):
@@ -448,14 +444,21 @@ def _earliest_under_cap(
 
 @inner_kernel
 def _earliest_in_all(
-    not_before: int, job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles, sweep: Ints
+    not_before: int,
+    job: _Job,
+    as_one: _Job,
+    power: Ints,
+    n_classes: int,
+    p: Profiles,
+    whole: Profiles,
+    sweep: Ints,
 ) -> int:
     """Return the earliest start at which there are nodes and enough of what the machine has as a whole.
 
     Neither search passes over a start that it allows, so that the first one on which both agree is it.
     """
-    if len(job.power.watts) > 0:
-        return _earliest_under_cap(not_before, job, as_one, n_classes, p, whole, sweep)
+    if power.shape[1] > 0:
+        return _earliest_under_cap(not_before, job, as_one, power, n_classes, p, whole, sweep)
     at = _earliest(not_before, job, n_classes, p, sweep)
     while at < NEVER and len(as_one.request) > 0:
         then = _earliest_in_class(0, at, as_one, whole, NEVER)
@@ -527,36 +530,36 @@ def _weigh(at: int, job: _Job, scarcity: Floats, p: Profiles, load: Floats, fits
 
 
 @inner_kernel
-def _power_in_order(job: _Job, p: Profiles, load: Floats, fits: Ints) -> int:
+def _power_in_order(job: _Job, power: Ints, p: Profiles, load: Floats, fits: Ints) -> int:
     """Return what a job adds if classes are used in the order of their load."""
     loads = load.copy()
-    left, power = job.units, 0
+    left, added = job.units, 0
     while left > 0:
         c = int(np.argmin(loads))
         loads[c] = np.inf
         here = min(left, p.sizes[c] * fits[c])
-        power += here * job.power.watts[p.kind[c]]
+        added += here * power[_WATTS, p.kind[c]]
         left -= here
-    in_all: int = power * job.per_unit
+    in_all: int = added * job.per_unit
     return in_all
 
 
 @inner_kernel
 def _heed_power(
-    at: int, job: _Job, as_one: _Job, p: Profiles, whole: Profiles, load: Floats, fits: Ints
+    at: int, job: _Job, as_one: _Job, power: Ints, p: Profiles, whole: Profiles, load: Floats, fits: Ints
 ) -> None:
     """Use classes that add less before others; and note in ``as_one`` what the job adds so.
 
     Classes that are liked as much are sorted by power; all are, if the job would else add too much.
     """
     for c in range(len(load)):
-        load[c] += _COSTLIER * job.power.ranks[p.kind[c]]
-    _ask_power(_power_in_order(job, p, load, fits), as_one)
+        load[c] += _COSTLIER * power[_RANK, p.kind[c]]
+    _ask_power(_power_in_order(job, power, p, load, fits), as_one)
     if _earliest_in_class(0, at, as_one, whole, at + 1) == at:
         return
     for c in range(len(load)):
-        load[c] += _COSTLY * job.power.ranks[p.kind[c]]
-    _ask_power(_power_in_order(job, p, load, fits), as_one)
+        load[c] += _COSTLY * power[_RANK, p.kind[c]]
+    _ask_power(_power_in_order(job, power, p, load, fits), as_one)
 
 
 @inner_kernel
@@ -565,6 +568,7 @@ def _place(
     job: _Job,
     as_one: _Job,
     scarcity: Floats,
+    power: Ints,
     n_classes: int,
     p: Profiles,
     whole: Profiles,
@@ -576,8 +580,8 @@ def _place(
     """
     load, fits = np.empty(n_classes), np.empty(n_classes, np.int64)
     _weigh(at, job, scarcity, p, load, fits)
-    if len(job.power.watts) > 0:
-        _heed_power(at, job, as_one, p, whole, load, fits)
+    if power.shape[1] > 0:
+        _heed_power(at, job, as_one, power, p, whole, load, fits)
     if len(as_one.request) > 0:
         _take(0, 1, at, as_one, whole, nodes[:0])
     left = job.units
@@ -606,14 +610,14 @@ def _place(
 
 
 @kernel
-def alone(jobs: Demands, profiles: Profiles, whole: Profiles) -> Ints:
+def alone(jobs: Demands, power: Ints, profiles: Profiles, whole: Profiles) -> Ints:
     """Return the earliest start of each job if no other job waited."""
     p, w = shared(profiles), shared(whole)
     starts = np.empty(len(jobs.units), np.int64)
     sweep, asked = np.empty((len(profiles.sizes), 4), np.int64), np.empty(jobs.asked.shape[1], np.int64)
     for row in range(len(starts)):
         job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
-        starts[row] = _earliest_in_all(0, job, as_one, len(profiles.sizes), p, w, sweep)
+        starts[row] = _earliest_in_all(0, job, as_one, power, len(profiles.sizes), p, w, sweep)
     return starts
 
 
@@ -657,23 +661,25 @@ def _leaves_too_little(job: _Job, keep_free: Floats, pool: Floats) -> bool:
 
 
 @inner_kernel
-def _power_suffices_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles) -> bool:
+def _power_suffices_now(
+    job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles
+) -> bool:
     """Whether there are nodes now on which the power cap lets a job start, and all else."""
-    on_kind = np.zeros(len(job.power.watts), np.int64)
+    on_kind = np.zeros(power.shape[1], np.int64)
     for c in range(n_classes):
         if job.dislike[p.kind[c]] < np.inf:
             fit, _ = _fit(c, 0, 0, job, p)
             on_kind[p.kind[c]] += p.sizes[c] * fit
-    least = _least_power(job, on_kind)
+    least = _least_power(job, power, on_kind)
     _ask_power(least, as_one)
     return least < NO_PLACE and _earliest_in_class(0, 0, as_one, whole, 1) == 0
 
 
 @inner_kernel
-def _fits_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profiles) -> bool:
+def _fits_now(job: _Job, as_one: _Job, power: Ints, n_classes: int, p: Profiles, whole: Profiles) -> bool:
     """Whether a job can start now and stay for its duration."""
-    if len(job.power.watts) > 0:
-        return _power_suffices_now(job, as_one, n_classes, p, whole)
+    if power.shape[1] > 0:
+        return _power_suffices_now(job, as_one, power, n_classes, p, whole)
     if len(as_one.request) > 0 and _earliest_in_class(0, 0, as_one, whole, 1) > 0:
         return False
     left = job.units
@@ -688,13 +694,19 @@ def _fits_now(job: _Job, as_one: _Job, n_classes: int, p: Profiles, whole: Profi
 
 @kernel
 def start_more(
-    jobs: Demands, keep_free: Floats, scarcity: Floats, work: Profiles, whole: Profiles, nodes: Ints
+    jobs: Demands,
+    keep_free: Floats,
+    scarcity: Floats,
+    power: Ints,
+    work: Profiles,
+    whole: Profiles,
+    nodes: Ints,
 ) -> Mask:
     """Start jobs now, in their order, on what a list schedule has left; return which start.
 
     Parameters
     ----------
-    jobs, keep_free, scarcity
+    jobs, keep_free, scarcity, power
         As of :func:`list_schedule`.
     work, whole
         As it left them; changed.
@@ -710,7 +722,9 @@ def start_more(
     written = 0
     for row in range(len(begun)):
         job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
-        if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(job, as_one, n_classes, p, w):
+        if _leaves_too_little(job, keep_free[row], pool) or not _fits_now(
+            job, as_one, power, n_classes, p, w
+        ):
             continue
         begun[row] = True
         for r in range(len(pool)):
@@ -719,7 +733,7 @@ def start_more(
         if len(nodes) > 0:
             here = nodes[written : written + job.units]
             written += job.units
-        n_classes = _place(0, job, as_one, scarcity, n_classes, p, w, here)
+        n_classes = _place(0, job, as_one, scarcity, power, n_classes, p, w, here)
     return begun
 
 
@@ -729,6 +743,7 @@ def list_schedule(
     jobs: Demands,
     ranks: Ranks,
     scarcity: Floats,
+    power: Ints,
     makespan: bool,
     bound: float,
     work: Profiles,
@@ -746,6 +761,8 @@ def list_schedule(
         What they ask for, and what they weigh.
     scarcity : ndarray, shape (R,)
         How much one of each type counts for best-fit.
+    power : ndarray, shape (3, K)
+        Of nodes of each kind, see :func:`power_of_kinds`; without kinds it is no matter.
     makespan
         Whether the cost is the time until the last job ends.
     bound
@@ -776,7 +793,7 @@ def list_schedule(
     for row in order:
         job, as_one = shared(_job(row, jobs)), shared(_as_one(row, jobs, asked))
         later = 1 if _leaves_too_little(job, ranks.keep_free[row], pool) else 0
-        at = _earliest_in_all(later, job, as_one, n_classes, p, w, sweep)
+        at = _earliest_in_all(later, job, as_one, power, n_classes, p, w, sweep)
         starts[row] = at
         if makespan:
             cost = max(cost, float(at + job.duration))
@@ -794,5 +811,5 @@ def list_schedule(
             if len(nodes) > 0:
                 here = nodes[written : written + job.units]
                 written += job.units
-        n_classes = _place(at, job, as_one, scarcity, n_classes, p, w, here)
+        n_classes = _place(at, job, as_one, scarcity, power, n_classes, p, w, here)
     return cost
