@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from mlsim.batch.cp.catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.easy import easy
-from mlsim.batch.cp.problem.area import least_makespan
 from mlsim.batch.cp.problem.filter import reduce
 from mlsim.batch.cp.problem.instance import Instance
 from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
@@ -21,16 +20,19 @@ from mlsim.batch.cp.problem.power import NO_PLACE, PowerPart
 from mlsim.batch.cp.solver.solving import Status
 from mlsim.errors import InputError
 from mlsim.record import JobState
-from mlsim.scenario import CpConfig, Dispatcher, PlanGoal, from_mapping
+from mlsim.scenario import CpConfig, Dispatcher, from_mapping
 from tests.batch.builders import block, simulate
-from tests.batch.cp.instances import best_cost, instance
+from tests.batch.cp.instances import instance
 from tests.batch.cp.test_planners import (
     EVERY,
     SHORT,
     assert_cp_finds_the_best_plan,
+    check_bounds,
     check_claims,
-    cost_of,
-    only_considered,
+    check_makespan,
+    check_optimum,
+    check_pooled,
+    check_positions,
     plan_of,
     quickly,
     sharing,
@@ -104,37 +106,20 @@ def test_jobs_that_could_start_now_are_those_that_some_placement_allows(problem:
 @quickly
 @given(unequal())
 def test_objective_is_that_of_exhaustive_search(name: Dispatcher, problem: Instance):
-    problem = only_considered(problem)
-    plan, solve = plan_of(name, problem)
-    if len(problem.queued):
-        assert solve.status is Status.OPTIMAL
-        assert cost_of(plan, problem) == pytest.approx(best_cost(problem))
+    check_optimum(name, problem)
 
 
 @quickly
 @given(unequal())
 def test_positions_cost_no_less_than_nodes(problem: Instance):
-    problem = only_considered(problem)
-    for name in (Dispatcher.PCP21, Dispatcher.PCP21S):
-        plan, solve = plan_of(name, problem)
-        if len(problem.queued):
-            assert solve.status is Status.OPTIMAL
-            assert cost_of(plan, problem) >= best_cost(problem) - 1e-9
-            if problem.queued.request.max() <= 1:
-                assert cost_of(plan, problem) == pytest.approx(best_cost(problem))
+    check_positions(problem)
 
 
 @quickly
 @given(unequal())
 def test_pooled_objective_is_that_of_one_node_and_the_least_power(problem: Instance):
     """What hcp19 calls optimal is so where each job adds what it adds at least, and no plan costs less."""
-    problem = only_considered(problem)
-    _, solve = plan_of(Dispatcher.HCP19, problem)
-    if len(problem.queued):
-        queued = problem.queued
-        constant = float(((problem.now - queued.arrival + queued.duration) / queued.duration).sum())
-        assert solve.objective == pytest.approx(best_cost(problem, pooled=True) + constant)
-        assert solve.objective <= best_cost(problem) + constant + 1e-6
+    check_pooled(problem)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -162,29 +147,13 @@ def test_no_optimum_can_be_beaten(problem: Instance):
 @quickly
 @given(unequal())
 def test_bounds_of_ours_hold(problem: Instance):
-    best = best_cost(problem)
-    for name in (Dispatcher.CP, Dispatcher.LISTS):
-        plan, solve = plan_of(name, problem)
-        if solve.status is Status.EMPTY or math.isinf(best):
-            continue
-        queued = problem.queued
-        so_far = float(((problem.now - queued.arrival + queued.duration) / queued.duration).sum())
-        assert solve.bound <= so_far + best + 1e-6
-        assert cost_of(plan, problem) >= best - 1e-9
+    check_bounds(problem)
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(unequal())
 def test_the_least_makespan_is_that_of_exhaustive_search(problem: Instance):
-    best = best_cost(problem, makespan=True)
-    for name in (Dispatcher.CP, Dispatcher.LISTS):
-        plan, solve = plan_of(name, problem, CpConfig(time_limit=1.0, goal=PlanGoal.MAKESPAN))
-        if math.isinf(best) or solve.status is Status.EMPTY:
-            continue
-        assert solve.objective == (plan.start + problem.queued.duration).max() >= best
-        assert least_makespan(problem) <= solve.bound <= best
-        if name is Dispatcher.CP or solve.status is Status.OPTIMAL:
-            assert (solve.objective, solve.bound) == (best, best)
+    check_makespan(problem)
 
 
 @settings(max_examples=examples(60), deadline=None)
