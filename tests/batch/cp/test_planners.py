@@ -216,14 +216,15 @@ def test_positions_cost_no_less_than_nodes(problem: Instance):
 
 
 def check_pooled(problem: Instance) -> None:
-    """Check what hcp19 calls optimal: it is so on one big node."""
+    """Check what hcp19 calls optimal: it is so on one big node. A cap may say more."""
     problem = only_considered(problem)
     _, solve = plan_of(Dispatcher.HCP19, problem)
     if len(problem.queued):
         queued = problem.queued
         constant = float(((problem.now - queued.arrival + queued.duration) / queued.duration).sum())
-        assert solve.objective == pytest.approx(best_cost(problem, pooled=True) + constant)
-        assert solve.objective <= best_cost(problem) + constant + 1e-6
+        least = best_cost(problem, pooled=True) + constant
+        assert least - 1e-6 <= solve.objective <= best_cost(problem) + constant + 1e-6
+        assert problem.power or solve.objective == pytest.approx(least)
 
 
 @quickly
@@ -354,7 +355,8 @@ def check_claims(problem: Instance) -> None:
         elif name in (Dispatcher.PCP21, Dispatcher.PCP21S):  # stricter than the machine
             assert cost_of(plan, considered) >= best - 1e-9
         elif name is Dispatcher.HCP19 and solve.unplaced == 0:  # on the pool of all nodes
-            assert cost_of(plan, considered) == pytest.approx(pooled)
+            assert pooled - 1e-9 <= cost_of(plan, considered) <= best + 1e-9
+            assert considered.power or cost_of(plan, considered) == pytest.approx(pooled)
 
 
 @settings(max_examples=40, deadline=None)

@@ -15,6 +15,7 @@ from mlsim.batch.cp.catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.easy import easy
 from mlsim.batch.cp.problem.filter import reduce
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.levels import pool_limits
 from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
 from mlsim.batch.cp.problem.power import NO_PLACE, PowerPart
 from mlsim.batch.cp.solver.solving import Status
@@ -25,6 +26,7 @@ from tests.batch.builders import block, simulate
 from tests.batch.cp.instances import instance
 from tests.batch.cp.test_planners import (
     EVERY,
+    IN_MODEL,
     SHORT,
     assert_cp_finds_the_best_plan,
     check_bounds,
@@ -118,7 +120,7 @@ def test_positions_cost_no_less_than_nodes(problem: Instance):
 @quickly
 @given(unequal())
 def test_pooled_objective_is_that_of_one_node_and_the_least_power(problem: Instance):
-    """What hcp19 calls optimal is so where each job adds what it adds at least, and no plan costs less."""
+    """What hcp19 calls optimal costs no less than with the least that jobs add, no more than on nodes."""
     check_pooled(problem)
 
 
@@ -195,10 +197,41 @@ def test_nobody_is_planned_for_where_the_cap_lets_nobody_start():
 
 
 def test_hcp_leaves_jobs_that_add_too_much_where_they_would_be_placed():
-    """Two jobs add two at least, on the node that adds two; there are five, and the other node adds four."""
-    problem = with_power(instance([[1]] * 2, [], [(0, 1, [1], 5), (0, 1, [1], 9)]), [4, 2], 5)
+    """Two jobs add two each at least, there are five; but the memory of the node that adds two is for one."""
+    jobs = [(0, 1, [1, 1], 5), (0, 1, [1, 1], 9)]
+    problem = with_power(instance([[2, 3], [2, 1]], [], jobs), [4, 2], 5)
     plan, solve = plan_of(Dispatcher.HCP19, problem)
     assert (plan.starting(), solve.unplaced, solve.status) == ([0], 1, Status.OPTIMAL)
+
+
+@pytest.mark.parametrize("name", [Dispatcher.HCP19, *IN_MODEL, Dispatcher.CP])
+def test_models_know_that_not_all_jobs_fit_on_the_nodes_that_add_least(name: Dispatcher):
+    """Two fit on the node that adds one, and there is no power for the other: no second is tried in vain."""
+    jobs = [(0, 1, [1], 100_000), (0, 1, [1], 300_000), (0, 1, [1], 300_000)]
+    plan, solve = plan_of(name, with_power(instance([[2]] * 2, [], jobs), [100, 301], 405))
+    assert solve.status is Status.OPTIMAL
+    assert plan.start.tolist() == [0, 0, 100_000]
+    assert solve.conflicts < 100
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(unequal(), st.data())
+def test_limits_on_the_pool_forbid_no_placement(problem: Instance, data: st.DataObject):
+    """Place jobs one by one on nodes as they come; whatever power they add, limits hold if the cap does."""
+    queued, power, free = problem.queued, problem.power, problem.free.copy()
+    added, on = 0, []
+    for job in range(len(queued)):
+        for _ in range(int(queued.units[job])):
+            node = data.draw(st.integers(0, problem.n_nodes - 1))
+            if (free[node] < queued.request[job]).any():
+                return
+            free[node] -= queued.request[job]
+            added += int(power.counts[job] * power.of_node[node])
+        on.append(job)
+    if added > power.free:
+        return
+    for limit in pool_limits(problem, 100):
+        assert limit.asked[on].sum() + limit.held.sum() <= limit.total
 
 
 def test_a_wide_job_has_its_power_reserved():
@@ -228,7 +261,7 @@ def test_plans_keep_to_a_cap_that_is_too_large_for_the_solver(name: Dispatcher):
     assert problem.power.measure(70) > 1
     plan, solve = plan_of(name, problem)
     assert solve.status is Status.OPTIMAL
-    assert len(plan.starting()) == 2 + (name is Dispatcher.HCP19) - solve.unplaced
+    assert len(plan.starting()) == 2
 
 
 def test_the_checker_finds_what_adds_too_much():

@@ -104,14 +104,14 @@ class PowerPart:
         """Return the cap for kernels that place units now."""
         return PowerLimit(self.of_node, np.argsort(self.of_node, kind="stable"), self.counts, self.free)
 
-    def measure(self, horizon: int) -> int:
+    def measure(self, horizon: int, more: int = 0) -> int:
         """Return the microwatts that count as one in a model of CP-SAT for plans of so many seconds.
 
         That is what all nodes, or cores, add a whole number of, so that nothing is rounded. Only where power
-        x time would be above 2^62 of these it is more, the least that will do.
+        x time would be above 2^62 of these it is more, the least that will do; ``more`` is added to the cap.
         """
         exact = max(math.gcd(*self.of_node.tolist()), 1)
-        return max(exact, math.ceil(self.capacity * max(horizon, 1) / _MOST))
+        return max(exact, math.ceil((self.capacity + more) * max(horizon, 1) / _MOST))
 
     def as_json(self) -> dict[str, Any]:
         """Return lists and numbers that :meth:`from_json` reads."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.levels import pool_limits
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, IntervalVar, IntVar
@@ -150,23 +151,22 @@ class Scheduling:
         Parameters
         ----------
         places
-            What each job adds, by where its units are; None: its nodes are not in the model, and it is taken
-            to add the least that it can. That forbids no plan, wherever units are placed.
+            What each job adds, by where its units are; None: its nodes are not in the model, which then has
+            the limits of :mod:`mlsim.batch.cp.problem.levels` alone. They forbid no plan.
         """
-        power = self.instance.power
+        power, measure = self.instance.power, self.power_measure
         if not power:
             return
-        measure = self.power_measure
-        # Rounded so that no plan is forbidden, or, where units are placed, that none is above the cap.
-        held = power.held // measure if places is None else -(-power.held // measure)
-        total, least = power.capacity // measure, (power.least // measure).tolist()
-        if places is None and sum(least) + int(held.sum()) <= total:
+        for limit in pool_limits(self.instance, self.horizon):
+            self._limit(limit.asked, boxes_by_end(limit.remaining, limit.held), limit.total)
+        if places is None:
             return
-        demands: list[IntVar | int] = least
-        if places is not None:
-            demands = [self._added(of_job, low, total) for of_job, low in zip(places, least, strict=True)]
+        # Rounded up, so that nothing is above the cap.
+        held, total = -(-power.held // measure), power.capacity // measure
+        least = (power.least // measure).tolist()
+        added = [self._added(of_job, low, total) for of_job, low in zip(places, least, strict=True)]
         fixed, heights = self._boxes(boxes_by_end(power.remaining, held), total)
-        self.cp.add_cumulative(fixed + self.intervals, [*heights, *demands], total)
+        self.cp.add_cumulative([*fixed, *self.intervals], [*heights, *added], total)
 
     def _added(self, places: PowerOfPlaces, least: int, most: int) -> IntVar:
         """Return what a job adds, as one variable."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlsim._arrays import Floats, Ints
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.levels import pool_limits
 from mlsim.batch.cp.solver.model import minimize_last, scaled
 from mlsim.batch.cp.solver.solving import Answer, Control, solve
 
@@ -105,10 +106,9 @@ def solve_window(
     whole = instance.shared
     for k in range(len(whole.names)):
         limit(whole.asked[:, k], whole.held[:, k], whole.remaining, int(whole.capacity[k]))
-    if power := instance.power:  # where others are placed is not kept: they add the least that they can
-        measure = power.measure(horizon)
-        least, held = power.least // measure, power.held // measure
-        limit(least, held, power.remaining, power.capacity // measure)
+    if instance.power:  # where others are placed is not kept
+        for of_power in pool_limits(instance, horizon):
+            limit(*of_power)
     if window.makespan:
         last = int((window.starts[fixed] + duration[fixed]).max(initial=0))
         scale = minimize_last(cp, starts, duration[free], last, horizon)
