@@ -323,7 +323,16 @@ def _dump(directory: Path) -> Sequence[bytes]:
         )
     content = (directory / "all.jsonl").read_bytes()
     (directory / "all.jsonl").unlink()
-    return [line + b"\n" for line in content.splitlines()]
+    return [_with_cap(line) + b"\n" for line in content.splitlines()]
+
+
+def _with_cap(line: bytes) -> bytes:
+    """Return an instance with a cap on power: each node adds more than the one before."""
+    data = json.loads(line)
+    of_node = [50_000_000 + 5_000_000 * node for node in range(len(data["capacity"]))]
+    counts = [1] * len(data["queued"]["job_id"])
+    data["power"] = {"free": 120_000_000, "of_node": of_node, "counts": counts, "held": [], "remaining": []}
+    return json.dumps(data).encode()
 
 
 def _read(name: str) -> Callable[[Path], Sequence[bytes]]:

@@ -280,10 +280,8 @@ def on_the_cheapest(problem: Instance, order: list[int]) -> list[int]:
     return starts
 
 
-@settings(deadline=None, max_examples=examples(150))
-@given(single_nodes())
-def test_a_list_under_a_cap_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int]]):
-    problem, order = drawn
+def scheduled(problem: Instance, order: list[int]) -> tuple[list[int], float]:
+    """Schedule jobs in an order on nodes that are liked as much; return starts and their sum."""
     n, power = len(problem.queued), problem.power
     kinds = Kinds(np.zeros(problem.n_nodes, np.int64), np.zeros((n, 1))).by_power(power.of_node)
     base, whole = profiles_of(problem, problem.running.remaining, kinds.kind), whole_of(problem.shared, power)
@@ -296,8 +294,31 @@ def test_a_list_under_a_cap_is_scheduled_as_second_by_second(drawn: tuple[Instan
     cost = list_schedule(
         order_, jobs, ranks, np.ones(1), kinds.power, False, np.inf, work, whole_work, starts, nobody
     )
+    return starts.tolist(), cost
+
+
+@settings(deadline=None, max_examples=examples(150))
+@given(single_nodes())
+def test_a_list_under_a_cap_is_scheduled_as_second_by_second(drawn: tuple[Instance, list[int]]):
+    problem, order = drawn
+    starts, cost = scheduled(problem, order)
     expected = on_the_cheapest(problem, order)
     if NEVER in expected:
         assert cost == np.inf
     else:
-        assert (starts.tolist(), cost) == (expected, sum(expected))
+        assert (starts, cost) == (expected, sum(expected))
+
+
+def test_what_was_found_for_a_node_is_looked_at_again_where_a_planned_job_may_have_it():
+    """The first job has the two nodes that add one and two from 10 on, when the second ends.
+
+    The second would fit now on the first node. There is power from 8 on, too late to have ended by
+    10; and the node that adds four, free by then, would leave too little for the first job.
+    """
+    problem = instance([[1]] * 3, [(1, 1, [1], 10), (2, 1, [1], 8)], [(0, 2, [1], 5), (0, 1, [1], 4)])
+    running, queued = problem.running, problem.queued
+    watts, ones = np.array([1, 2, 4]), np.ones(2, np.int64)
+    power = PowerPart.of(
+        watts, 0, ones, watts[running.node], running.remaining, queued.units, queued.request, problem.capacity
+    )
+    assert scheduled(replace(problem, power=power), [0, 1]) == ([10, 15], 25.0)

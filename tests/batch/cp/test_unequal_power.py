@@ -15,6 +15,7 @@ from mlsim.batch.cp.catalogue import MEANINGS, make_planner
 from mlsim.batch.cp.easy import easy
 from mlsim.batch.cp.problem.filter import reduce
 from mlsim.batch.cp.problem.instance import Instance
+from mlsim.batch.cp.problem.learning import Experience
 from mlsim.batch.cp.problem.levels import pool_limits
 from mlsim.batch.cp.problem.plan import LATER, Plan, check_plan
 from mlsim.batch.cp.problem.power import NO_PLACE, PowerPart
@@ -23,7 +24,7 @@ from mlsim.errors import InputError
 from mlsim.record import JobState
 from mlsim.scenario import CpConfig, Dispatcher, from_mapping
 from tests.batch.builders import block, simulate
-from tests.batch.cp.instances import instance
+from tests.batch.cp.instances import arrival, instance
 from tests.batch.cp.test_planners import (
     EVERY,
     IN_MODEL,
@@ -234,6 +235,30 @@ def test_limits_on_the_pool_forbid_no_placement(problem: Instance, data: st.Data
         assert limit.asked[on].sum() + limit.held.sum() <= limit.total
 
 
+def test_a_job_keeps_off_nodes_that_others_ask_for_where_there_is_the_power_for_it():
+    """Half of the arrivals ask for a GPU. The node without adds four, that with one two."""
+    problem = instance([[4, 2], [4, 0]], [], [(0, 1, [2, 0], 9)], ("cores", "gpu"))
+    for left, node in ((4, 1), (3, 0)):
+        planner = make_planner(Dispatcher.LISTS, CpConfig())
+        planner.experience = Experience()
+        for number in range(4):
+            planner.experience.observe(arrival(number, [1, number % 2]))
+        assert planner.plan(with_power(problem, [2, 4], left))[0].nodes[0].tolist() == [node]
+
+
+def test_reserved_nodes_are_open_to_those_who_have_no_power_elsewhere():
+    """One of two nodes with a GPU is kept for those that ask for one; the others add more than there is."""
+    problem = instance([[1, 1], [1, 1], [1, 0]], [], [(0, 1, [1, 0], 9)], ("cores", "gpu"))
+    for watts, starting in (([4, 1, 4], [0]), ([4, 4, 4], [])):
+        planner = make_planner(Dispatcher.LISTS, CpConfig(reserve=0.5))
+        planner.experience = Experience()
+        for number in range(4):
+            planner.experience.observe(arrival(number, [1, 1]))
+        plan, _ = planner.plan(with_power(problem, watts, 2))
+        assert plan.starting() == starting
+        assert not starting or plan.nodes[0].tolist() == [1]
+
+
 def test_a_wide_job_has_its_power_reserved():
     """It starts when a node that adds two is back; a long job now would leave it too little."""
     jobs = [(-50.0, 2, [1], 10), (0.0, 1, [1], 50)]
@@ -279,8 +304,13 @@ def test_json_there_and_back():
     again = Instance.from_json(data)
     assert again.as_json() == data
     assert again.power.least.tolist() == problem.power.least.tolist() == [1]
-    with pytest.raises(InputError, match="line 3: not an instance: power: not a number for each node"):
-        Instance.from_json(data | {"power": data["power"] | {"of_node": [3]}}, "line 3")
+    for wrong, words in (
+        ({"of_node": [3]}, "not a number for each node"),
+        ({"held": [-1]}, "allowed: 0 and more"),
+        ({"remaining": [0]}, "remaining 1 and more"),
+    ):
+        with pytest.raises(InputError, match=f"line 3: not an instance: power: .*{words}"):
+            Instance.from_json(data | {"power": data["power"] | wrong}, "line 3")
 
 
 # Runs
@@ -310,7 +340,7 @@ def least_watts(rules, processors: list[int], each: np.ndarray) -> list[float]:
     return [float(parts[:units].sum()) if units <= len(parts) else math.inf for units in processors]
 
 
-@pytest.mark.parametrize("name", ["lists", "cp", "hcp19", "hcp1", "pcp19", "pcp4", "pcp21", "pcp21s", "pcp2"])
+@pytest.mark.parametrize("name", [str(name) for name in EVERY])
 @settings(deadline=None, max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 @given(scaled())
 def test_no_start_takes_the_machine_above_the_cap(name: str, study):

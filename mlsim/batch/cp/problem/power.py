@@ -127,7 +127,11 @@ class PowerPart:
         )
         if len(of_node) != len(capacity) or len(counts) != len(units) or len(held) != len(remaining):
             raise ValueError("power: not a number for each node, and each job")
-        return cls.of(of_node, int(data["free"]), counts, held, remaining, units, request, capacity)
+        free = int(data["free"])
+        lowest = min(int(column.min(initial=0)) for column in (of_node, counts, held, remaining - 1))
+        if lowest < 0 or abs(free) > _MOST:
+            raise ValueError("power: allowed: 0 and more, remaining 1 and more, free up to 2^62")
+        return cls.of(of_node, free, counts, held, remaining, units, request, capacity)
 
     @classmethod
     def of(
